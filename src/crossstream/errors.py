@@ -1,0 +1,121 @@
+"""The errors of crossstream: one tree, stable codes, and the next step in every message.
+
+    CrossStreamError
+    ├── TopologyError            the topology cannot be built as written
+    ├── ConfigError              a setting is unknown, missing or contradictory
+    ├── CopartitionError         inputs cannot be brought together
+    ├── SerdeError               bytes and values do not fit each other
+    ├── ProcessingError          a user's function raised, or a record cannot be processed
+    ├── SourceError              a topic, a range of it, or the broker cannot be read
+    ├── SinkError                a result cannot be written
+    └── StateError               state is damaged, missing, locked or foreign
+        └── IncompatibleStateError   the topology changed since the checkpoint
+
+Every error has a stable ``code`` (``CS-…``), says *what* happened, *where* (operator, the user's
+file and line; at run time also topic, partition, offset and key) and what to do *next*.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class CrossStreamError(Exception):
+    """Root of all errors raised by crossstream.
+
+    ``where`` maps names such as ``operator``, ``line``, ``topic``, ``partition``, ``offset`` and
+    ``key`` to values; it is printed in that order.
+    """
+
+    default_code = "CS-000"
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        code: str | None = None,
+        where: dict[str, Any] | None = None,
+        next: str | None = None,
+    ) -> None:
+        self.code = code or self.default_code
+        self.what = what
+        self.where = dict(where or {})
+        self.next = next
+        super().__init__(what)
+
+    def at(self, **where: Any) -> CrossStreamError:
+        """The same error with more of its place filled in; what is already known is kept."""
+        self.where = {**where, **self.where}
+        return self
+
+    def __str__(self) -> str:
+        place = ", ".join(f"{name} {value}" for name, value in self.where.items() if value is not None)
+        lines = [f"[{self.code}] {self.what}"]
+        if place:
+            lines.append(f"  where: {place}")
+        if self.next:
+            lines.append(f"  next:  {self.next}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.what, self.code, self.where, self.next)
+
+
+def _rebuild(
+    kind: type[CrossStreamError], what: str, code: str, where: dict[str, Any], next: str | None
+) -> CrossStreamError:
+    return kind(what, code=code, where=where, next=next)
+
+
+class TopologyError(CrossStreamError):
+    """The topology cannot be built as written; raised in the user's own line."""
+
+    default_code = "CS-100"
+
+
+class ConfigError(CrossStreamError):
+    """A setting is unknown, missing or contradicts another one."""
+
+    default_code = "CS-200"
+
+
+class CopartitionError(CrossStreamError):
+    """Inputs of a join cannot be brought to the same partitions."""
+
+    default_code = "CS-300"
+
+
+class SerdeError(CrossStreamError):
+    """Bytes and values do not fit each other."""
+
+    default_code = "CS-400"
+
+
+class ProcessingError(CrossStreamError):
+    """A function of the user raised, or a record cannot be processed."""
+
+    default_code = "CS-500"
+
+
+class SourceError(CrossStreamError):
+    """A topic, a range of it, or the broker cannot be read."""
+
+    default_code = "CS-600"
+
+
+class SinkError(CrossStreamError):
+    """A result cannot be written to its topic."""
+
+    default_code = "CS-650"
+
+
+class StateError(CrossStreamError):
+    """State is damaged, missing, locked by another application, or belongs to one."""
+
+    default_code = "CS-700"
+
+
+class IncompatibleStateError(StateError):
+    """The topology changed since the checkpoint in a way its state cannot follow."""
+
+    default_code = "CS-750"
