@@ -1,0 +1,35 @@
+"""Records as they cross the edges: Arrow columns of wire bytes, one topic partition at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+import pyarrow as pa
+
+RECORDS = pa.schema(
+    [
+        ("key", pa.large_binary()),
+        ("value", pa.large_binary()),
+        ("timestamp", pa.int64()),
+        ("offset", pa.int64()),
+        ("headers", pa.large_binary()),
+    ]
+)
+"""key and value: wire bytes or null; timestamp: ms since the epoch; headers: see `encode_headers`."""
+
+Header = tuple[str, "bytes | None"]
+
+_headers_encoder = msgspec.msgpack.Encoder()
+_headers_decoder = msgspec.msgpack.Decoder(list[tuple[str, "bytes | None"]])
+
+
+def encode_headers(headers: Iterable[Header] | None) -> bytes | None:
+    """One cell of the `headers` column: MessagePack of ``[[name, bytes or nil], …]``; none → null."""
+    pairs = [(name, value) for name, value in headers or ()]
+    return _headers_encoder.encode(pairs) if pairs else None
+
+
+def decode_headers(cell: bytes | None) -> tuple[Header, ...]:
+    """The pairs that `encode_headers` packed; null → an empty tuple."""
+    return () if cell is None else tuple(_headers_decoder.decode(cell))
