@@ -1,0 +1,50 @@
+"""What a user may pass as a function: a Python callable or a Polars expression, as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+
+@dataclass(frozen=True, slots=True)
+class keyed:  # noqa: N801 - a verb of the public vocabulary, used like a function
+    """Marks a callable that also wants the key: ``keyed(lambda key, value: …)``.
+
+    In a joiner ``keyed(lambda key, left, right: …)``. Source: Kafka's ``…WithKey`` variants.
+
+    >>> keyed(lambda key, value: f"{key}={value}").function("a", 1)
+    'a=1'
+    """
+
+    function: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A user's function in normal form: exactly one of ``call`` and ``expression`` is set.
+
+    ``with_key``: the callable takes the key first. An expression reads the key as column ``key``.
+    """
+
+    call: Callable[..., Any] | None = None
+    expression: pl.Expr | None = None
+    with_key: bool = False
+
+    @classmethod
+    def of(cls, function: Callable[..., Any] | pl.Expr | keyed, *, with_key: bool = False) -> Function:
+        """Normal form of what the user passed; `TypeError` if it is neither callable nor expression."""
+        if isinstance(function, pl.Expr):
+            return cls(expression=function, with_key=True)
+        if isinstance(function, keyed):
+            return cls(call=function.function, with_key=True)
+        if callable(function):
+            return cls(call=function, with_key=with_key)
+        raise TypeError(f"expected a callable or a Polars expression, got {type(function).__name__}")
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """Root columns an expression reads; empty for a callable."""
+        return frozenset() if self.expression is None else frozenset(self.expression.meta.root_names())

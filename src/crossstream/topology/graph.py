@@ -1,0 +1,217 @@
+"""The graph of a topology as frozen data: what the user built, before any engine looks at it.
+
+A node knows its parents by name, the serdes of what it yields, and the line of the user that made it.
+Nothing here runs; `plan.py` turns the graph into rounds, `describe.py` draws it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from crossstream.algebra.functions import Function
+from crossstream.serdes import Serde
+
+Shape = Literal["stream", "table", "global", "none"]
+"""What a node yields: a KStream, a KTable, a GlobalKTable, or nothing (sinks)."""
+
+JoinKind = Literal["inner", "left", "outer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """The user's line that made a node."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSpec:
+    """What `Materialized` asked for. ``name`` None: not queryable. Durations in ms."""
+
+    name: str | None = None
+    key: Serde | None = None
+    value: Serde | None = None
+    caching: bool = True
+    retention: int | None = None
+    history_retention: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """What every node has. ``key`` and ``value`` are the serdes of its output, None where unknown."""
+
+    name: str
+    parents: tuple[str, ...] = ()
+    shape: Shape = "stream"
+    key: Serde | None = None
+    value: Serde | None = None
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source(Node):
+    """Records of topics (names, or a pattern), as a stream, a table or a global table."""
+
+    topics: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
+    timestamp_extractor: Callable[..., Any] | None = None
+    offset_reset: Literal["earliest", "latest"] = "earliest"
+    store: StoreSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameSource(Node):
+    """Records of a streaming DataFrame; the frame itself is in `Topology.frames` under ``name``."""
+
+    store: StoreSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter(Node):
+    """Keeps the records (stream) or rows (table) for which the predicate holds; ``negate``: filter_not."""
+
+    predicate: Function
+    negate: bool = False
+    store: StoreSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapValues(Node):
+    """A new value for each record or row, same key."""
+
+    mapper: Function
+    store: StoreSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Map(Node):
+    """(key, value) → (key', value'), one to one."""
+
+    mapper: Function
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectKey(Node):
+    """(key, value) → key', same value."""
+
+    mapper: Function
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatMap(Node):
+    """(key, value) → any number of (key', value')."""
+
+    mapper: Function
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatMapValues(Node):
+    """value → any number of values, same key."""
+
+    mapper: Function
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peek(Node):
+    """Calls the action for each record; ``terminal`` for `foreach` and `print`."""
+
+    action: Function
+    terminal: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merge(Node):
+    """Interleaves several streams."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split(Node):
+    """Sends each record to the branch of the first predicate that holds (None: always holds)."""
+
+    predicates: tuple[Function | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch(Node):
+    """The records that its parent, a `Split`, sent to branch ``index``."""
+
+    index: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repartition(Node):
+    """Moves records to the state partition of their key, now."""
+
+    partitioner: Callable[..., Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToTable(Node):
+    """Reads a stream as upserts and deletes of a table."""
+
+    store: StoreSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToStream(Node):
+    """The changes of a table as a stream of records; deletes become null values."""
+
+    mapper: Function | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableJoin(Node):
+    """KTable–KTable by primary key; parents are (left, right)."""
+
+    kind: JoinKind
+    joiner: Function
+    store: StoreSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignKeyJoin(Node):
+    """KTable–KTable by foreign key; parents are (left, right). Partitioners: KIP-775, (key, count) → int."""
+
+    kind: Literal["inner", "left"]
+    foreign_key: Function
+    joiner: Function
+    partitioner: Callable[[Any, int], int] | None = None
+    other_partitioner: Callable[[Any, int], int] | None = None
+    store: StoreSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sink(Node):
+    """Writes a stream to a topic (a name, or a function of key and value that gives one)."""
+
+    topic: str | None = None
+    topic_of: Callable[..., str] | None = None
+    partitioner: Callable[..., Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """A finished topology: nodes by name, parents before children.
+
+    ``frames`` holds the streaming DataFrames of `FrameSource` nodes, by node name.
+    """
+
+    nodes: Mapping[str, Node]
+    frames: Mapping[str, Any] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes.values())
+
+    def __getitem__(self, name: str) -> Node:
+        return self.nodes[name]
+
+    def children(self, name: str) -> list[Node]:
+        """The nodes that read ``name``, in the order they were built."""
+        return [node for node in self if name in node.parents]
