@@ -1,0 +1,1 @@
+"""State as sorted, immutable runs of Arrow columns, with one manifest per store, partition and batch."""

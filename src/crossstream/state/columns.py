@@ -1,0 +1,100 @@
+"""Columns as the engine holds them: numpy for fixed width, Arrow large binary for bytes.
+
+A set of columns is a plain dict from name to array, all of one length. The few operations here are
+all that runs and kernels need; each is one vectorised call per column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Column = Any
+"""`numpy.ndarray` (fixed width) or `pyarrow.LargeBinaryArray` (bytes, nullable)."""
+
+Columns = Mapping[str, Column]
+
+EMPTY_BYTES = pa.array([], pa.large_binary())
+
+
+def take(column: Column, rows: np.ndarray) -> Column:
+    """The rows of a column, in the order asked for."""
+    if isinstance(column, np.ndarray):
+        return column[rows]
+    return column.take(pa.array(rows))
+
+
+def take_or_null(column: pa.Array, rows: np.ndarray) -> pa.Array:
+    """The rows of an Arrow column; a negative row number gives null."""
+    missing = rows < 0
+    if not missing.any():
+        return column.take(pa.array(rows))
+    return column.take(pa.array(rows, mask=missing))
+
+
+def cut(column: Column, start: int, stop: int) -> Column:
+    """Rows ``start`` to ``stop`` without copying."""
+    if isinstance(column, np.ndarray):
+        return column[start:stop]
+    return column.slice(start, stop - start)
+
+
+def concat(parts: Sequence[Column]) -> Column:
+    """One column out of several of the same type."""
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    return pa.concat_arrays(parts)
+
+
+def take_all(columns: Columns, rows: np.ndarray) -> dict[str, Column]:
+    indices = pa.array(rows)
+    return {
+        name: column[rows] if isinstance(column, np.ndarray) else column.take(indices)
+        for name, column in columns.items()
+    }
+
+
+def cut_all(columns: Columns, start: int, stop: int) -> dict[str, Column]:
+    return {name: cut(column, start, stop) for name, column in columns.items()}
+
+
+def concat_all(parts: Sequence[Columns]) -> dict[str, Column]:
+    """Sets of columns one after the other; all have the same names."""
+    return {name: concat([part[name] for part in parts]) for name in parts[0]}
+
+
+def equal(left: pa.Array, right: pa.Array) -> np.ndarray:
+    """Row by row, whether two byte columns without nulls hold the same bytes."""
+    return np.asarray(pc.equal(left, right))
+
+
+def valid(column: pa.Array) -> np.ndarray:
+    """Row by row, whether the value is there."""
+    if column.null_count == 0:
+        return np.ones(len(column), bool)
+    return np.asarray(column.is_valid())
+
+
+def size_of(columns: Columns) -> int:
+    """Bytes that the columns occupy (of slices: their share)."""
+    return sum(int(column.nbytes) for column in columns.values())
+
+
+def to_record_batch(columns: Columns) -> pa.RecordBatch:
+    """The columns as one Arrow record batch."""
+    arrays = [pa.array(c) if isinstance(c, np.ndarray) else c for c in columns.values()]
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def from_record_batch(batch: pa.RecordBatch) -> dict[str, Column]:
+    """The columns of a record batch, without copying."""
+    return {
+        name: column if pa.types.is_large_binary(column.type) else column.to_numpy(zero_copy_only=True)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    }

@@ -1,0 +1,130 @@
+"""The manifest: which runs, in which order, make up one partition of one store after one batch.
+
+Format and requirements: `docs/spec/state-format.md`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from crossstream.errors import StateError
+from crossstream.state.columns import from_record_batch, to_record_batch
+from crossstream.state.run import Run
+from crossstream.state.storage import Storage
+
+FORMAT = 1
+
+
+class PieceRef(msgspec.Struct, frozen=True, array_like=True):
+    """Rows ``start`` to ``stop`` of a run file; hashes from ``low`` to ``high``, both inclusive."""
+
+    file: str
+    start: int
+    stop: int
+    low: int
+    high: int
+    size: int
+    checksum: str
+
+
+class SlotRef(msgspec.Struct, frozen=True, array_like=True):
+    """Pieces of one sorted run, ascending and disjoint by hash. ``job``: the merge it takes part in, 0 none."""
+
+    pieces: tuple[PieceRef, ...]
+    job: int = 0
+    output: bool = False
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """One partition of one store after ``batch``; ``slots`` newest first. Stream time in ms."""
+
+    kind: str
+    batch: int
+    slots: tuple[SlotRef, ...] = ()
+    stream_time: int = -1
+    credit: int = 0
+    format: int = FORMAT
+
+    def files(self) -> set[str]:
+        return {piece.file for slot in self.slots for piece in slot.pieces}
+
+
+def write_manifest(storage: Storage, name: str, manifest: Manifest) -> None:
+    body = msgspec.json.encode(manifest)
+    storage.write(name, _digest(body).encode() + b"\n" + body)
+
+
+def read_manifest(storage: Storage, name: str, kind: str | None = None) -> Manifest:
+    """Reads and checks a manifest; `StateError` if it is missing, damaged or of another kind."""
+    try:
+        data = storage.read(name).to_pybytes()
+    except FileNotFoundError:
+        raise StateError(
+            f"the manifest {name} is missing",
+            code="CS-702",
+            next="restore the state folder from a copy, or start the application on an empty one",
+        ) from None
+    digest, _, body = data.partition(b"\n")
+    if digest.decode("ascii", "replace") != _digest(body):
+        raise _damaged(name)
+    manifest = msgspec.json.decode(body, type=Manifest)
+    if manifest.format != FORMAT:
+        raise StateError(
+            f"the manifest {name} has format {manifest.format}, this version reads {FORMAT}",
+            code="CS-704",
+            next="run the version of crossstream that wrote it",
+        )
+    if kind is not None and manifest.kind != kind:
+        raise StateError(f"the manifest {name} is of a {manifest.kind} store, not of a {kind} store", code="CS-705")
+    return manifest
+
+
+def write_run(storage: Storage, name: str, run: Run) -> PieceRef:
+    """Writes a run as one Arrow IPC file and returns its reference."""
+    batch = to_record_batch(run.columns)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    data = sink.getvalue()
+    storage.write(name, data)
+    h = run["h"]
+    return PieceRef(name, 0, run.rows, int(h[0]), int(h[-1]), data.size, _digest(data))
+
+
+def read_run(storage: Storage, ref: PieceRef) -> Run:
+    """Opens a run file, whole; `StateError` if it is missing or not byte for byte what was written."""
+    try:
+        data = storage.read(ref.file)
+    except FileNotFoundError:
+        raise StateError(
+            f"the run file {ref.file} is missing",
+            code="CS-702",
+            next="restore the state folder from a copy, or start the application on an empty one",
+        ) from None
+    if data.size != ref.size or _digest(data) != ref.checksum:
+        raise _damaged(ref.file)
+    with pa.ipc.open_file(data) as reader:
+        return Run(from_record_batch(reader.get_batch(0)))
+
+
+def piece_ref(ref: PieceRef, run: Run, start: int, stop: int) -> PieceRef:
+    """The reference of rows ``start`` to ``stop`` of the piece ``run`` that ``ref`` stands for."""
+    h: np.ndarray = run["h"]
+    return msgspec.structs.replace(
+        ref, start=ref.start + start, stop=ref.start + stop, low=int(h[start]), high=int(h[stop - 1])
+    )
+
+
+def _digest(data: bytes | pa.Buffer) -> str:
+    return f"{xxhash.xxh3_64_intdigest(memoryview(data)):016x}"
+
+
+def _damaged(name: str) -> StateError:
+    return StateError(
+        f"the file {name} is damaged: its checksum does not match",
+        code="CS-701",
+        next="restore the state folder from a copy; `as_of` an earlier batch may still be readable",
+    )

@@ -1,0 +1,190 @@
+"""A run: immutable rows of a store, sorted by key hash and, where the layout has one, a secondary number.
+
+Hashes order the rows and find candidates; the serialised key decides. Nothing here assumes that two
+keys have two hashes: every look-up compares bytes, so a collision costs time and never a wrong row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from crossstream.state.columns import Column, Columns, concat_all, cut_all, equal, size_of, take, take_all
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The columns of a store.
+
+    Always there: ``h`` (uint64, hash of ``key``), ``key`` (bytes) and ``gone`` (uint8, 1 = deleted).
+    ``sort``: a secondary sort column ``s``, uint64 or int64 (hash of ``key2``, or a timestamp).
+    ``second_key``: a second key ``key2`` (bytes) belongs to the identity of a row.
+    ``values``: the other columns, by name, as ``"bytes"`` or ``"int64"``.
+    """
+
+    kind: str
+    values: tuple[tuple[str, str], ...]
+    sort: str | None = None
+    second_key: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        head = ("h",) + (("s",) if self.sort else ()) + ("key",) + (("key2",) if self.second_key else ())
+        return (*head, *(name for name, _ in self.values), "gone")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Rows sorted by (h, s); ``columns`` has the names of the layout."""
+
+    columns: Columns
+    rows: int = field(default=-1)
+
+    def __post_init__(self) -> None:
+        if self.rows < 0:
+            object.__setattr__(self, "rows", len(self.columns["h"]))
+
+    def __getitem__(self, name: str) -> Column:
+        return self.columns[name]
+
+    @property
+    def size(self) -> int:
+        return size_of(self.columns)
+
+    def slice(self, start: int, stop: int) -> Run:
+        return self if (start, stop) == (0, self.rows) else Run(cut_all(self.columns, start, stop), stop - start)
+
+    def match(self, hashes: np.ndarray, keys: Column) -> tuple[np.ndarray, np.ndarray]:
+        """Pairs (query, row) with equal keys, in order of the queries, then of the rows.
+
+        ``hashes`` must be sorted; a query may find any number of rows (layouts with ``s``).
+        """
+        queries, rows = self.candidates(hashes)
+        if not len(queries):
+            return queries, rows
+        wanted = keys if _is_identity(queries, len(hashes)) else take(keys, queries)
+        same = equal(take(self["key"], rows), wanted)
+        return (queries, rows) if same.all() else (queries[same], rows[same])
+
+    def candidates(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Pairs (query, row) with equal hashes."""
+        h = self["h"]
+        first = np.searchsorted(h, hashes, "left")
+        last = np.searchsorted(h, hashes, "right")
+        return expand(first, last)
+
+    def match_range(
+        self, hashes: np.ndarray, keys: Column, low: np.ndarray, high: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Pairs (query, row) with equal keys and ``low <= s <= high``, one bound for each query."""
+        h, s = self["h"], self["s"]
+        first = np.searchsorted(h, hashes, "left")
+        last = np.searchsorted(h, hashes, "right")
+        start = bisect(s, first, last, low, right=False)
+        queries, rows = expand(start, bisect(s, start, last, high, right=True))
+        if not len(queries):
+            return queries, rows
+        same = equal(take(self["key"], rows), take(keys, queries))
+        return queries[same], rows[same]
+
+
+def expand(first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Every (i, row) with ``first[i] <= row < last[i]``, ordered by i, then row."""
+    counts = np.maximum(last - first, 0)
+    total = int(counts.sum())
+    if total == len(counts) and (counts == 1).all():
+        return np.arange(total), first
+    queries = np.repeat(np.arange(len(counts)), counts)
+    within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+    return queries, first[queries] + within
+
+
+def bisect(s: np.ndarray, first: np.ndarray, last: np.ndarray, bound: np.ndarray, *, right: bool) -> np.ndarray:
+    """For each i the first position in ``[first, last)`` of the sorted ``s`` that is not below the bound.
+
+    ``right``: that is above the bound. All searches advance together, one halving at a time.
+    """
+    low, high = first.copy(), last.copy()
+    while True:
+        open_ = low < high
+        if not open_.any():
+            return low
+        middle = (low + high) >> 1
+        probe = s[np.where(open_, middle, 0)]
+        below = (probe <= bound if right else probe < bound) & open_
+        low = np.where(below, middle + 1, low)
+        high = np.where(open_ & ~below, middle, high)
+
+
+def sort_rows(columns: Columns) -> Run:
+    """A run out of rows in any order; equal (h, s) keep their order."""
+    h = columns["h"]
+    order = np.lexsort((columns["s"], h)) if "s" in columns else stable_order(h)
+    return Run(dict(columns) if is_sorted(order) else take_all(columns, order))
+
+
+def stable_order(h: np.ndarray) -> np.ndarray:
+    """The rows in order of ``h``, equal ones in the order they had; for mostly different values."""
+    order = np.argsort(h)
+    sorted_h = h[order]
+    tied = np.zeros(len(h), bool)
+    same = sorted_h[1:] == sorted_h[:-1]
+    tied[1:] = same
+    tied[:-1] |= same
+    if tied.any():
+        places = np.flatnonzero(tied)
+        rows = order[places]
+        order[places] = rows[np.lexsort((rows, sorted_h[places]))]
+    return order
+
+
+def merge(runs: list[Run], *, drop_gone: bool) -> Run:
+    """One run out of several, newest first: of rows with the same identity the newest stays.
+
+    ``drop_gone``: there is no older run, so deleted rows need not be remembered.
+    """
+    merged = sort_rows(concat_all([run.columns for run in runs]))
+    keep = newest(merged.columns)
+    if drop_gone:
+        keep &= merged["gone"] == 0
+    return merged if keep.all() else Run(take_all(merged.columns, np.flatnonzero(keep)))
+
+
+def newest(columns: Columns) -> np.ndarray:
+    """For rows sorted by (h, s) with newer ones first: which are the first of their identity."""
+    keep = np.ones(len(columns["h"]), bool)
+    tied = columns["h"][1:] == columns["h"][:-1]
+    if "s" in columns:
+        tied &= columns["s"][1:] == columns["s"][:-1]
+    if not tied.any():
+        return keep
+    # Rows tied with a neighbour: number their identities exactly, keep the first of each.
+    places = np.flatnonzero(np.append(tied, False) | np.insert(tied, 0, False))
+    names = [name for name in ("h", "s", "key", "key2") if name in columns]
+    identity = identities([take(columns[name], places) for name in names])
+    _, first = np.unique(identity, return_index=True)
+    keep[places] = False
+    keep[places[first]] = True
+    return keep
+
+
+def identities(columns: list[Column]) -> np.ndarray:
+    """A number for each row, equal where all columns are equal (bytes compared exactly)."""
+    number = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        if isinstance(column, np.ndarray):
+            codes = np.unique(column, return_inverse=True)[1]
+        else:
+            codes = np.asarray(column.dictionary_encode(null_encoding="encode").indices)
+        number = np.unique(number * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)[1]
+    return number
+
+
+def is_sorted(order: np.ndarray) -> bool:
+    """Whether a permutation leaves everything where it is."""
+    return bool((order[1:] > order[:-1]).all())
+
+
+def _is_identity(queries: np.ndarray, count: int) -> bool:
+    return len(queries) == count and (count == 0 or (queries[0] == 0 and is_sorted(queries)))

@@ -1,0 +1,80 @@
+"""Where runs and manifests are kept: a folder of immutable files, or memory.
+
+A file is written once, under a name that no other attempt uses, and never changed. It is complete or
+it is not there: local files are written beside their place and renamed into it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+
+class Storage(Protocol):
+    """A flat folder of immutable files."""
+
+    def write(self, name: str, data: bytes | memoryview | pa.Buffer) -> None: ...
+
+    def read(self, name: str) -> pa.Buffer:
+        """The whole file, memory-mapped where possible; `FileNotFoundError` if it is missing."""
+
+    def names(self) -> list[str]: ...
+
+    def delete(self, name: str) -> None:
+        """Removes the file; nothing happens if it is gone already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """Files in a local or shared folder."""
+
+    path: Path
+
+    def write(self, name: str, data: bytes | memoryview | pa.Buffer) -> None:
+        target = self.path / name
+        beside = f"{target}.{os.getpid()}.tmp"
+        try:
+            handle = open(beside, "wb", buffering=0)
+        except FileNotFoundError:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            handle = open(beside, "wb", buffering=0)
+        with handle:
+            rest = memoryview(data).cast("B")
+            while len(rest):
+                rest = rest[handle.write(rest) :]
+        os.replace(beside, target)
+
+    def read(self, name: str) -> pa.Buffer:
+        with pa.memory_map(str(self.path / name)) as mapped:
+            return mapped.read_buffer()
+
+    def names(self) -> list[str]:
+        return sorted(os.listdir(self.path)) if self.path.is_dir() else []
+
+    def delete(self, name: str) -> None:
+        (self.path / name).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Files that live as long as the process: for the test driver and for tests."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    def write(self, name: str, data: bytes | memoryview | pa.Buffer) -> None:
+        self.files[name] = bytes(data)
+
+    def read(self, name: str) -> pa.Buffer:
+        if name not in self.files:
+            raise FileNotFoundError(name)
+        return pa.py_buffer(self.files[name])
+
+    def names(self) -> list[str]:
+        return sorted(self.files)
+
+    def delete(self, name: str) -> None:
+        self.files.pop(name, None)

@@ -1,0 +1,155 @@
+"""A version of one store partition, and how the next one is made from it.
+
+A version is a value: the runs of the store after a batch. `advance` adds the rows of the next batch as
+one new run, does a bounded amount of merging, and gives the next version. Old versions stay readable as
+long as their files are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from crossstream.errors import StateError
+from crossstream.state.manifest import (
+    Manifest,
+    PieceRef,
+    SlotRef,
+    piece_ref,
+    read_manifest,
+    read_run,
+    write_manifest,
+    write_run,
+)
+from crossstream.state.merging import Part, advance_job, next_job
+from crossstream.state.run import Layout, Run
+from crossstream.state.storage import Storage
+from crossstream.state.view import Slot, View
+
+PIECE_ROWS = 65_536
+"""Rows that one merging step writes into one piece; also the least work done when work is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A run, or rows of one, and where it is stored (None: in memory only)."""
+
+    run: Run
+    ref: PieceRef | None = None
+
+    @property
+    def rows(self) -> int:
+        return self.run.rows
+
+    def slice(self, start: int, stop: int) -> Piece:
+        if (start, stop) == (0, self.run.rows):
+            return self
+        ref = None if self.ref is None else piece_ref(self.ref, self.run, start, stop)
+        return Piece(self.run.slice(start, stop), ref)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The runs of one store partition after ``batch``, newest first; ``name`` of its manifest, if stored."""
+
+    layout: Layout
+    parts: tuple[Part[Piece], ...] = ()
+    batch: int = -1
+    stream_time: int = -1
+    credit: int = 0
+    name: str | None = None
+
+    def view(self) -> View:
+        """What a batch reads, and puts its rows into."""
+        return View(self.layout, tuple(Slot(tuple(p.run for p in part.pieces)) for part in self.parts))
+
+    @property
+    def rows(self) -> int:
+        return sum(piece.rows for part in self.parts for piece in part.pieces)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the pieces in use."""
+        return sum(piece.run.size for part in self.parts for piece in part.pieces)
+
+    def files(self) -> set[str]:
+        return {p.ref.file for part in self.parts for p in part.pieces if p.ref is not None}
+
+
+def advance(
+    version: Version, fresh: Run | None, stream_time: int, batch: int, save: Callable[[Run], Piece]
+) -> Version:
+    """The version after ``batch``: its fresh rows added, merging work done in proportion.
+
+    ``save`` stores a run and returns it as a piece. Returns ``version`` itself if nothing changed.
+    """
+    if (fresh is None or not fresh.rows) and stream_time == version.stream_time:
+        return version
+    parts, credit = list(version.parts), version.credit
+    if fresh is not None and fresh.rows:
+        parts.insert(0, Part((save(fresh),)))
+        credit += 4 * fresh.rows + PIECE_ROWS // 8
+    while (job := next_job(parts)) is not None:
+        parts = job
+    parts, credit = _work(parts, credit, save)
+    return replace(version, parts=tuple(parts), batch=batch, stream_time=stream_time, credit=credit, name=None)
+
+
+def _work(parts: list[Part[Piece]], credit: int, save: Callable[[Run], Piece]) -> tuple[list[Part[Piece]], int]:
+    for job in sorted({part.job for part in parts if part.job}):
+        while any(part.job == job for part in parts):
+            rows = sum(p.rows for part in parts if part.job == job and not part.output for p in part.pieces)
+            step = min(rows, PIECE_ROWS)
+            if step > credit:
+                break
+            parts = advance_job(parts, job, step, save)
+            credit -= step
+    return parts, min(credit, 4 * PIECE_ROWS) if not any(part.job for part in parts) else credit
+
+
+def store_version(version: Version, storage: Storage, name: str) -> Version:
+    """Writes the manifest of a version whose pieces are all stored."""
+    slots = tuple(
+        SlotRef(tuple(_stored(piece) for piece in part.pieces), part.job, part.output) for part in version.parts
+    )
+    write_manifest(
+        storage, name, Manifest(version.layout.kind, version.batch, slots, version.stream_time, version.credit)
+    )
+    return replace(version, name=name)
+
+
+def load_version(
+    storage: Storage, layout: Layout, name: str, opened: dict[str, Run] | None = None
+) -> Version:
+    """Opens the version that a manifest describes. ``opened``: run files already open, by name; completed here."""
+    manifest = read_manifest(storage, name, layout.kind)
+    runs = {} if opened is None else opened
+
+    def piece(ref: PieceRef) -> Piece:
+        if ref.file not in runs:
+            runs[ref.file] = read_run(storage, ref)
+        whole = runs[ref.file]
+        if tuple(whole.columns) != layout.names:
+            raise StateError(f"the run file {ref.file} has other columns than a {layout.kind} store", code="CS-705")
+        return Piece(whole.slice(ref.start, ref.stop), ref)
+
+    parts = tuple(Part(tuple(map(piece, slot.pieces)), slot.job, slot.output) for slot in manifest.slots)
+    return Version(layout, parts, manifest.batch, manifest.stream_time, manifest.credit, name)
+
+
+def saver(storage: Storage, prefix: str) -> Callable[[Run], Piece]:
+    """A `save` for `advance` that writes runs as ``<prefix>-<number>.arrow``."""
+    count = 0
+
+    def save(run: Run) -> Piece:
+        nonlocal count
+        ref = write_run(storage, f"{prefix}-{count}.arrow", run)
+        count += 1
+        return Piece(run, ref)
+
+    return save
+
+
+def _stored(piece: Piece) -> PieceRef:
+    assert piece.ref is not None, "a version in memory has no manifest"
+    return piece.ref

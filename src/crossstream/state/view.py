@@ -1,0 +1,223 @@
+"""A store as one batch sees it: its runs, newest first, and the rows that the batch itself puts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from crossstream.state.columns import Column, concat, concat_all, equal, take, take_all
+from crossstream.state.run import Layout, Run, expand, merge, newest, sort_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A sorted run in one or more pieces with ascending, disjoint hash ranges."""
+
+    pieces: tuple[Run, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(piece.rows for piece in self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Where look-ups found their rows: the number of a piece and a row in it, −1 where nothing was found."""
+
+    pieces: Sequence[Run]
+    piece: np.ndarray
+    row: np.ndarray
+
+    @property
+    def found(self) -> np.ndarray:
+        return self.piece >= 0
+
+    def gather(self, name: str) -> Column:
+        """The column of the rows found, one for each query: null (bytes) or 0 (numbers) where none was."""
+        used = [int(p) for p in np.unique(self.piece) if p >= 0]
+        if not used:
+            return _missing(self.pieces, name, len(self.piece))
+        if len(used) == 1 and bool(self.found.all()):
+            return take(self.pieces[used[0]][name], self.row)
+        queries = [np.flatnonzero(self.piece == p) for p in used]
+        values = concat([take(self.pieces[p][name], self.row[q]) for p, q in zip(used, queries, strict=True)])
+        place = np.full(len(self.piece), -1)
+        place[np.concatenate(queries)] = np.arange(len(values))
+        if isinstance(values, np.ndarray):
+            return np.where(place >= 0, values[np.maximum(place, 0)], np.zeros(1, values.dtype))
+        return values.take(pa.array(place, mask=place < 0))
+
+
+@dataclass(slots=True)
+class View:
+    """Rows of one store partition. ``slots``: newest first. ``fresh``: rows put by this batch."""
+
+    layout: Layout
+    slots: tuple[Slot, ...] = ()
+    fresh: Run | None = field(default=None)
+
+    def pieces(self) -> list[Run]:
+        """Every piece, newest first."""
+        found = [] if self.fresh is None else [self.fresh]
+        for slot in self.slots:
+            found.extend(slot.pieces)
+        return found
+
+    @property
+    def rows(self) -> int:
+        """Rows in all runs: an upper bound of the keys held."""
+        return sum(slot.rows for slot in self.slots) + (0 if self.fresh is None else self.fresh.rows)
+
+    def lookup(self, hashes: np.ndarray, keys: Column) -> Match:
+        """The live row of each key, for layouts without a secondary sort; ``hashes`` sorted."""
+        pieces = self.pieces()
+        piece = np.full(len(hashes), -1, np.int64)
+        row = np.full(len(hashes), -1, np.int64)
+        pending = np.arange(len(hashes))
+        for number, run in enumerate(pieces):
+            if not len(pending):
+                break
+            span = _span(hashes, pending, run)
+            if not len(span):
+                continue
+            q, r = run.match(hashes[span], take(keys, span) if len(span) < len(hashes) else keys)
+            if not len(q):
+                continue
+            hit = span[q]
+            live = run["gone"][r] == 0
+            piece[hit] = np.where(live, number, -2)
+            row[hit] = r
+            pending = pending[piece[pending] == -1]
+        return Match(pieces, np.where(piece < 0, -1, piece), row)
+
+    def put(self, columns: dict[str, Column]) -> None:
+        """Rows of this batch, newest last put wins; unique by identity within one call."""
+        run = sort_rows({name: columns[name] for name in self.layout.names})
+        self.fresh = run if self.fresh is None else merge([run, self.fresh], drop_gone=False)
+
+    def scan(self, hashes: np.ndarray, keys: Column, chunk: int) -> Iterator[tuple[np.ndarray, dict[str, Column]]]:
+        """All live rows under each key (layouts with ``s``): (query of each row, columns), chunk by chunk.
+
+        ``hashes`` sorted, keys unique. A key with more rows than ``chunk`` is cut by ranges of ``s``,
+        so that memory is bounded by the chunk and not by the fan-out.
+        """
+        pieces = [run for run in self.pieces() if run.rows]
+        bounds = [(np.searchsorted(r["h"], hashes, "left"), np.searchsorted(r["h"], hashes, "right")) for r in pieces]
+        if not pieces or not len(hashes):
+            return
+        counts = np.sum([last - first for first, last in bounds], axis=0)
+        for start, stop in _groups(counts, chunk):
+            part = [(run, first[start:stop], last[start:stop]) for run, (first, last) in zip(pieces, bounds, strict=True)]
+            keys_here = keys.slice(start, stop - start)
+            if counts[start:stop].sum() <= chunk or stop - start > 1:
+                windows = [part]
+            else:
+                windows = _cut_fan_out(part, chunk)
+            for window in windows:
+                queries, columns = _collect(window, keys_here)
+                if len(queries):
+                    yield queries + start, columns
+
+    def live(self) -> Run:
+        """Every live row, in one run."""
+        pieces = self.pieces()
+        if not pieces:
+            return Run(empty_columns(self.layout))
+        return merge(pieces, drop_gone=True)
+
+
+def empty_columns(layout: Layout) -> dict[str, Column]:
+    """No rows of a layout."""
+    return {name: _empty(layout, name) for name in layout.names}
+
+
+def _empty(layout: Layout, name: str) -> Column:
+    numbers = {"h": np.uint64, "gone": np.uint8, "s": np.dtype(layout.sort or "int64")}
+    if name in numbers:
+        return np.empty(0, numbers[name])
+    return np.empty(0, np.int64) if dict(layout.values).get(name) == "int64" else pa.array([], pa.large_binary())
+
+
+def _missing(pieces: Sequence[Run], name: str, rows: int) -> Column:
+    sample = pieces[0][name] if pieces else None
+    if isinstance(sample, np.ndarray):
+        return np.zeros(rows, sample.dtype)
+    return pa.nulls(rows, pa.large_binary())
+
+
+def _span(hashes: np.ndarray, pending: np.ndarray, run: Run) -> np.ndarray:
+    """The pending queries whose hashes lie in the range of the run."""
+    if not run.rows:
+        return pending[:0]
+    wanted = hashes[pending] if len(pending) < len(hashes) else hashes
+    first = np.searchsorted(wanted, run["h"][0], "left")
+    last = np.searchsorted(wanted, run["h"][-1], "right")
+    return pending[first:last]
+
+
+def _groups(counts: np.ndarray, chunk: int) -> Iterator[tuple[int, int]]:
+    """Cuts queries into consecutive groups of at most ``chunk`` rows (a bigger one stands alone)."""
+    start, total = 0, np.cumsum(counts)
+    while start < len(counts):
+        base = total[start - 1] if start else 0
+        stop = max(int(np.searchsorted(total, base + chunk, "right")), start + 1)
+        yield start, stop
+        start = stop
+
+
+_Part = list[tuple[Run, np.ndarray, np.ndarray]]
+
+
+def _cut_fan_out(part: _Part, chunk: int) -> Iterator[_Part]:
+    """One key's rows in windows of ``s``, each of about ``chunk`` rows over all runs."""
+    cursors = [int(first[0]) for _, first, _ in part]
+    lasts = [int(last[0]) for _, _, last in part]
+    while any(cursor < last for cursor, last in zip(cursors, lasts, strict=True)):
+        left = sum(last - cursor for cursor, last in zip(cursors, lasts, strict=True))
+        share = min(1.0, chunk / left)
+        steps = [min(last, cursor + max(1, int((last - cursor) * share))) for cursor, last in zip(cursors, lasts, strict=True)]
+        # The least upper bound among the runs: below it every run has been read completely.
+        bound = min(
+            run["s"][step - 1] for (run, _, _), cursor, step, last in zip(part, cursors, steps, lasts, strict=True) if cursor < last
+        )
+        stops = [
+            cursor + int(np.searchsorted(run["s"][cursor:last], bound, "right"))
+            for (run, _, _), cursor, last in zip(part, cursors, lasts, strict=True)
+        ]
+        yield [
+            (run, np.array([cursor]), np.array([stop]))
+            for (run, _, _), cursor, stop in zip(part, cursors, stops, strict=True)
+        ]
+        cursors = stops
+
+
+def _collect(part: _Part, keys: pa.Array) -> tuple[np.ndarray, dict[str, Column]]:
+    found_queries, found_columns = [], []
+    for run, first, last in part:
+        queries, rows = expand(first, last)
+        if not len(queries):
+            continue
+        start, stop = int(rows[0]), int(rows[-1]) + 1
+        contiguous = stop - start == len(rows)
+        found_columns.append(run.slice(start, stop).columns if contiguous else take_all(run.columns, rows))
+        found_queries.append(queries)
+    if not found_queries:
+        return np.empty(0, np.int64), {}
+    queries = np.concatenate(found_queries)
+    columns = concat_all(found_columns)
+    same = equal(columns["key"], keys.take(pa.array(queries)))
+    if not same.all():
+        queries, columns = queries[same], take_all(columns, np.flatnonzero(same))
+    if len(found_queries) > 1:
+        order = np.lexsort((columns["s"], columns["h"]))
+        queries, columns = queries[order], take_all(columns, order)
+        keep = newest(columns) & (columns["gone"] == 0)
+    else:
+        keep = columns["gone"] == 0
+    if keep.all():
+        return queries, columns
+    rows = np.flatnonzero(keep)
+    return queries[rows], take_all(columns, rows)
