@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -34,17 +35,38 @@ class Function:
     with_key: bool = False
 
     @classmethod
-    def of(cls, function: Callable[..., Any] | pl.Expr | keyed, *, with_key: bool = False) -> Function:
-        """Normal form of what the user passed; `TypeError` if it is neither callable nor expression."""
+    def of(
+        cls, function: Callable[..., Any] | pl.Expr | keyed, *, arguments: int = 1, with_key: bool = False
+    ) -> Function:
+        """Normal form of what the user passed; `TypeError` if it is neither callable nor expression.
+
+        ``arguments``: how many values it takes besides the key (a joiner: 2). A callable that requires
+        one more than that takes the key first, `keyed` or not; where its signature cannot be read,
+        ``with_key`` decides.
+        """
         if isinstance(function, pl.Expr):
             return cls(expression=function, with_key=True)
         if isinstance(function, keyed):
             return cls(call=function.function, with_key=True)
         if callable(function):
-            return cls(call=function, with_key=with_key)
+            return cls(call=function, with_key=_takes_key(function, arguments, with_key))
         raise TypeError(f"expected a callable or a Polars expression, got {type(function).__name__}")
 
     @property
     def columns(self) -> frozenset[str]:
         """Root columns an expression reads; empty for a callable."""
         return frozenset() if self.expression is None else frozenset(self.expression.meta.root_names())
+
+
+def _takes_key(function: Callable[..., Any], arguments: int, otherwise: bool) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return otherwise
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return otherwise
+    required = sum(p.default is p.empty for p in positional)
+    if required in (arguments, arguments + 1):
+        return required == arguments + 1
+    return otherwise

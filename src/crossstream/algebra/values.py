@@ -1,0 +1,187 @@
+"""A column of values that is decoded at most once, in the form somebody asks for.
+
+Values arrive as wire bytes with a serde, come out of a callable as Python objects and out of an
+expression as a Polars series. Each form is made from another when it is first wanted, and kept. Picking
+rows is lazy: rows picked many times over (the right side of a fan-out) are decoded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from crossstream.serdes import Serde
+from crossstream.serdes.internal import pickled
+from crossstream.state.columns import take_or_null, valid
+
+Bytes = pa.LargeBinaryArray
+
+
+class Values:
+    """Values of one column. Exactly the forms given are there; `serde` is that of the wire form.
+
+    ``objects`` and ``series`` may hold nulls; ``None`` is a null (a tombstone, or a missing side).
+    """
+
+    __slots__ = ("_nulls", "_objects", "_picked", "_series", "_wire", "rows", "serde")
+
+    def __init__(
+        self,
+        serde: Serde | None = None,
+        *,
+        wire: Bytes | None = None,
+        objects: list[Any] | None = None,
+        series: pl.Series | None = None,
+    ) -> None:
+        self.serde = serde
+        self._wire = wire
+        self._objects = objects
+        self._series = series
+        self._picked: tuple[Values, np.ndarray] | None = None
+        self._nulls: np.ndarray | None = None
+        form: Any = wire if wire is not None else objects if objects is not None else series
+        self.rows = len(form)
+
+    def take(self, rows: np.ndarray) -> Values:
+        """The rows asked for; a negative number gives a null."""
+        base, picked = self, rows
+        if self._picked is not None:
+            base, inner = self._picked
+            picked = np.where(rows < 0, -1, inner[rows]) if len(inner) else rows
+        view = Values.__new__(Values)
+        view.serde, view.rows = base.serde, len(picked)
+        view._wire = view._objects = view._series = view._nulls = None
+        view._picked = (base, picked)
+        return view
+
+    def slice(self, start: int, stop: int) -> Values:
+        return self.take(np.arange(start, stop))
+
+    def missing(self) -> np.ndarray:
+        """Row by row, whether the value is null on the wire or as an object."""
+        if self._nulls is None:
+            self._nulls = self._find_nulls()
+        return self._nulls
+
+    def _find_nulls(self) -> np.ndarray:
+        if self._wire is not None:
+            return ~valid(self._wire)
+        if self._objects is not None:
+            return np.fromiter((v is None for v in self._objects), bool, self.rows)
+        if self._series is not None:
+            return self._series.is_null().to_numpy()
+        base, picked = self._base()
+        if not base.rows:
+            return np.ones(self.rows, bool)
+        return np.asarray(base.missing()[picked] | (picked < 0))
+
+    def wire(self, serde: Serde | None = None) -> Bytes:
+        """Serialised bytes; ``serde`` None: the one they have, or pickle. Raises `SerdeError`."""
+        wanted = serde or self.serde or pickled()
+        if self.serde is not None and (wanted is self.serde or wanted == self.serde):
+            if self._wire is None:
+                self._wire = self._encode(wanted)
+            return self._wire
+        encoded = self._encode(wanted)
+        if self.serde is None:
+            self.serde, self._wire = wanted, encoded
+        return encoded
+
+    def _encode(self, serde: Serde) -> Bytes:
+        base = self._origin()
+        if base is not None and base._wire is not None and base.serde is not None and base.serde == serde:
+            return take_or_null(base._wire, self._rows())
+        if self.expressed():
+            return serde.encode_series(self.series())
+        return serde.encode_objects(self.objects())
+
+    def objects(self) -> list[Any]:
+        """Python objects. Raises `SerdeError`."""
+        if self._objects is None:
+            self._objects = self._to_objects()
+        return self._objects
+
+    def _to_objects(self) -> list[Any]:
+        base = self._origin()
+        if base is not None:
+            if base._objects is not None or base.rows < self.rows:
+                items, rows = base.objects(), self._rows().tolist()
+                return [None if r < 0 else items[r] for r in rows]
+            if base._wire is None:
+                return self.series().to_list()
+            self._wire = take_or_null(base._wire, self._rows())
+        if self._wire is None:
+            return self._held_series().to_list()
+        return self._wire_serde().decode_objects(self._wire)
+
+    def series(self, fields: Collection[str] | None = None) -> pl.Series:
+        """A Polars series; ``fields``: only these struct fields are needed. Raises `SerdeError`."""
+        if self._series is not None and (fields is None or _has_fields(self._series, fields)):
+            return self._series
+        base = self._origin()
+        if base is not None:
+            if base._series is not None or base.rows < self.rows:
+                picked = pl.Series(self._rows()).cast(pl.Int64)
+                rows = picked.set(picked < 0, None) if (self._rows() < 0).any() else picked
+                return base.series(fields).gather(rows)
+            if base._wire is not None:
+                self._wire = take_or_null(base._wire, self._rows())
+        if self._wire is not None:
+            self._series = self._wire_serde().decode_series(self._wire, fields)
+        else:
+            self._series = _series_of(self.objects(), self.serde)
+        return self._series
+
+    def expressed(self) -> bool:
+        """Whether the values came out of an expression and exist as columns only."""
+        origin = self._origin() or self
+        return origin._series is not None and origin._wire is None and origin._objects is None
+
+    def _origin(self) -> Values | None:
+        return None if self._picked is None else self._picked[0]
+
+    def _base(self) -> tuple[Values, np.ndarray]:
+        assert self._picked is not None
+        return self._picked
+
+    def _rows(self) -> np.ndarray:
+        return self._base()[1]
+
+    def _held_series(self) -> pl.Series:
+        assert self._series is not None
+        return self._series
+
+    def _wire_serde(self) -> Serde:
+        return pickled() if self.serde is None else self.serde
+
+
+def nulls(rows: int) -> Values:
+    """Values that are all null."""
+    return Values(wire=pa.nulls(rows, pa.large_binary()))
+
+
+def concat_values(parts: Sequence[Values]) -> Values:
+    """Values one after the other, in the cheapest form they share."""
+    if len(parts) == 1:
+        return parts[0]
+    serdes = {part.serde for part in parts}
+    if len(serdes) == 1 and None not in serdes:
+        return Values(parts[0].serde, wire=pa.concat_arrays([part.wire() for part in parts]))
+    if all(part.expressed() for part in parts):
+        return Values(series=pl.concat([part.series() for part in parts], how="vertical_relaxed"))
+    return Values(objects=[value for part in parts for value in part.objects()])
+
+
+def _has_fields(series: pl.Series, fields: Collection[str]) -> bool:
+    if not isinstance(series.dtype, pl.Struct):
+        return True
+    return {field.name for field in series.dtype.fields}.issuperset(fields)
+
+
+def _series_of(objects: list[Any], serde: Serde | None) -> pl.Series:
+    dtype = None if serde is None else serde.dtype
+    return pl.Series(objects, dtype=dtype, strict=False) if dtype is not None else pl.Series(objects)
