@@ -1,0 +1,89 @@
+"""Changes: records of a stream, or changes of a table, as columns in arrival order.
+
+The same columns serve both. A null value is a null record in a stream and a tombstone in a table.
+`major` and `minor` carry the arrival order of the record that caused a row (see `order.py`); they travel
+with every row, for Spark does not keep order through a shuffle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from crossstream.algebra.hashing import hash_keys
+from crossstream.algebra.values import Values, concat_values
+from crossstream.state.columns import Column, concat, take, take_or_null
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Rows in arrival order. ``ts``: ms; ``headers``: packed (see `records.py`) or None where no row has any.
+
+    ``old``: for tables where somebody asked, the value before the change. ``extra``: columns that one
+    operator hands to the next.
+    """
+
+    key: Values
+    value: Values
+    ts: np.ndarray
+    major: np.ndarray
+    minor: np.ndarray
+    headers: pa.LargeBinaryArray | None = None
+    old: Values | None = None
+    extra: Mapping[str, Column] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        return len(self.ts)
+
+    def take(self, rows: np.ndarray) -> Changes:
+        """The rows asked for, in that order."""
+        return Changes(
+            self.key.take(rows),
+            self.value.take(rows),
+            self.ts[rows],
+            self.major[rows],
+            self.minor[rows],
+            None if self.headers is None else take_or_null(self.headers, rows),
+            None if self.old is None else self.old.take(rows),
+            {name: take(column, rows) for name, column in self.extra.items()},
+        )
+
+    def where(self, mask: np.ndarray) -> Changes:
+        """The rows for which the mask holds."""
+        return self if mask.all() else self.take(np.flatnonzero(mask))
+
+    def with_value(self, value: Values, old: Values | None = None) -> Changes:
+        return replace(self, value=value, old=old)
+
+    def hashes(self, bits: int = 64) -> np.ndarray:
+        """Hashes of the serialised keys."""
+        return hash_keys(self.key.wire(), bits)
+
+
+def concat_changes(parts: Sequence[Changes]) -> Changes:
+    """Rows one after the other; ``extra`` columns must be the same in all parts."""
+    if len(parts) == 1:
+        return parts[0]
+    return Changes(
+        concat_values([part.key for part in parts]),
+        concat_values([part.value for part in parts]),
+        np.concatenate([part.ts for part in parts]),
+        np.concatenate([part.major for part in parts]),
+        np.concatenate([part.minor for part in parts]),
+        concat_headers([(part.headers, part.rows) for part in parts]),
+        None if parts[0].old is None else concat_values([part.old for part in parts if part.old is not None]),
+        {name: concat([part.extra[name] for part in parts]) for name in parts[0].extra},
+    )
+
+
+def concat_headers(parts: Sequence[tuple[pa.LargeBinaryArray | None, int]]) -> pa.LargeBinaryArray | None:
+    """Header columns one after the other; None where no part has one."""
+    if all(headers is None for headers, _ in parts):
+        return None
+    return pa.concat_arrays(
+        [pa.nulls(rows, pa.large_binary()) if headers is None else headers for headers, rows in parts]
+    )
