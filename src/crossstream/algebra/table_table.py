@@ -1,0 +1,219 @@
+"""KTable–KTable join by primary key.
+
+    law    the result holds, for each key, joiner(left row, right row), for the keys that are in both tables
+           (inner), in the left one (left) or in either (outer)
+
+One event is a change of the left row, of the right row, or of both by the same input record. The events of a
+key are taken in arrival order, each against the other side as of that moment; of the results of a batch the
+last one for each key stays. Source: semantics 2.2.3, 2.2.4, 8.7, 8.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from crossstream.algebra.change import Changes, concat_headers
+from crossstream.algebra.evaluate import Failure, evaluate
+from crossstream.algebra.functions import Function
+from crossstream.algebra.order import by_key
+from crossstream.algebra.table import Rows
+from crossstream.algebra.values import Values, concat_values
+from crossstream.state.columns import Column, take_or_null
+
+Kind = Literal["inner", "left", "outer"]
+Lookup = Callable[[np.ndarray, Column], Rows]
+"""Rows of a table before the batch, for sorted hashes and their keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Result changes, and the rows of them that the joiner could not make."""
+
+    changes: Changes
+    failures: list[Failure]
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """Every row a side has in this batch: first the row of each key before the batch, then its changes."""
+
+    present: np.ndarray
+    values: Values
+    ts: np.ndarray
+    now: np.ndarray
+    before: np.ndarray
+
+    def is_now(self) -> np.ndarray:
+        return self.present[self.now]
+
+    def was(self) -> np.ndarray:
+        return self.present[self.before]
+
+    def time(self) -> np.ndarray:
+        """Timestamp of the row there is now; where there is none, before all times."""
+        return np.where(self.is_now(), self.ts[self.now], np.iinfo(np.int64).min)
+
+
+def join_tables(
+    kind: Kind,
+    joiner: Function,
+    left: Changes,
+    right: Changes,
+    left_rows: Lookup,
+    right_rows: Lookup,
+    *,
+    bits: int,
+    want_old: bool = False,
+) -> Joined:
+    """The changes of the result. Joiner: (left value, right value), None for a missing side."""
+    keys = concat_values([left.key, right.key])
+    ts = np.concatenate([left.ts, right.ts])
+    major = np.concatenate([left.major, right.major])
+    minor = np.concatenate([left.minor, right.minor])
+    headers = concat_headers([(left.headers, left.rows), (right.headers, right.rows)])
+    both = Changes(keys, keys, ts, major, minor, headers)
+    hashes = both.hashes(bits)
+    order, begins = by_key(both, hashes)
+    group = np.cumsum(begins) - 1
+    is_right = (order >= left.rows).astype(np.int8)
+    arrival = np.lexsort((is_right, minor[order], major[order], group))
+    order = order[arrival]
+    is_right = is_right[arrival].astype(bool)
+
+    first = order[begins]
+    key_hashes, key_bytes = hashes[first], keys.take(first).wire()
+    start = np.flatnonzero(begins)[group]
+    l = _side(left, left_rows(key_hashes, key_bytes), order, ~is_right, group, start, 0)
+    r = _side(right, right_rows(key_hashes, key_bytes), order, is_right, group, start, left.rows)
+
+    merged = _same_trigger(group, major[order], minor[order], is_right)
+    l, r = _merge_triggers(l, merged), _merge_triggers(r, merged)
+    from_left, from_right = ~is_right | merged, is_right
+    emit = _emits(kind, l, r, from_left, from_right) & ~np.append(merged[1:], False)
+    kept = _last_of_group(emit, group)
+
+    event = order[kept]
+    value, failures = _results(kind, joiner, keys.take(event), l, r, kept)
+    changes = Changes(
+        keys.take(event),
+        value,
+        _timestamps(ts[order], l, r, merged, is_right)[kept],
+        major[event],
+        minor[event],
+        None if headers is None else take_or_null(headers, event),
+    )
+    if want_old:
+        old, more = _old_results(kind, joiner, keys.take(event), l, r, group[kept])
+        changes = changes.with_value(value, old)
+        failures = failures + more
+    return Joined(changes, failures)
+
+
+def _side(
+    changes: Changes, state: Rows, order: np.ndarray, own: np.ndarray, group: np.ndarray, start: np.ndarray, offset: int
+) -> _Side:
+    keys = len(state.present)
+    places = np.maximum.accumulate(np.where(own, np.arange(len(order)), -1)) if len(order) else order
+    known = places >= start
+    now = np.where(known, keys + order[np.maximum(places, 0)] - offset, group)
+    before = np.where(np.arange(len(order)) == start, group, np.roll(now, 1))
+    return _Side(
+        np.concatenate([state.present, ~changes.value.missing()]),
+        concat_values([state.values, _as_stored(changes.value, state.values)]),
+        np.concatenate([state.ts, changes.ts]),
+        now,
+        before,
+    )
+
+
+def _as_stored(values: Values, state: Values) -> Values:
+    """A side's new values in the serde its store has, so that new and stored rows form one column."""
+    if values.serde is not None and values.serde == state.serde:
+        return values
+    return Values(state.serde, wire=values.wire(state.serde))
+
+
+def _same_trigger(group: np.ndarray, major: np.ndarray, minor: np.ndarray, is_right: np.ndarray) -> np.ndarray:
+    """Right events that belong to the same input record as the left event before them (semantics 2.2.7)."""
+    merged = np.zeros(len(group), bool)
+    merged[1:] = (
+        (group[1:] == group[:-1])
+        & (major[1:] == major[:-1])
+        & (minor[1:] == minor[:-1])
+        & is_right[1:]
+        & ~is_right[:-1]
+    )
+    return merged
+
+
+def _merge_triggers(side: _Side, merged: np.ndarray) -> _Side:
+    before = np.where(merged, np.roll(side.before, 1), side.before)
+    return _Side(side.present, side.values, side.ts, side.now, before)
+
+
+def _emits(kind: Kind, l: _Side, r: _Side, from_left: np.ndarray, from_right: np.ndarray) -> np.ndarray:
+    """Whether an event gives a result: the cells of semantics 2.2.4, redundant tombstones included."""
+    left_now, right_now, left_was, right_was = l.is_now(), r.is_now(), l.was(), r.was()
+    if kind == "inner":
+        had = from_left & from_right & left_was & right_was
+        return (from_left & right_now) | (from_right & left_now) | had
+    any_left = from_left & (right_now | left_now | left_was)
+    if kind == "left":
+        return any_left | (from_right & left_now)
+    return any_left | (from_right & (left_now | right_now | right_was))
+
+
+def _last_of_group(emit: np.ndarray, group: np.ndarray) -> np.ndarray:
+    places = np.flatnonzero(emit)
+    groups = group[places]
+    return places[np.append(groups[1:] != groups[:-1], True)] if len(places) else places
+
+
+def _exists(kind: Kind, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    return left & right if kind == "inner" else left if kind == "left" else left | right
+
+
+def _timestamps(ts: np.ndarray, l: _Side, r: _Side, merged: np.ndarray, is_right: np.ndarray) -> np.ndarray:
+    """The later of the triggering timestamp and that of the other side's row; tombstones too (semantics 1.3)."""
+    other = np.where(is_right, l.time(), r.time())
+    own = np.where(merged, np.maximum(ts, np.roll(ts, 1)), ts)
+    return np.maximum(own, np.where(merged, np.maximum(l.time(), r.time()), other))
+
+
+def _results(
+    kind: Kind, joiner: Function, keys: Values, l: _Side, r: _Side, kept: np.ndarray
+) -> tuple[Values, list[Failure]]:
+    there = _exists(kind, l.is_now()[kept], r.is_now()[kept])
+    return call_joiner(joiner, keys, _picked(l, l.now[kept]), _picked(r, r.now[kept]), there)
+
+
+def _old_results(
+    kind: Kind, joiner: Function, keys: Values, l: _Side, r: _Side, groups: np.ndarray
+) -> tuple[Values, list[Failure]]:
+    there = _exists(kind, l.present[groups], r.present[groups])
+    return call_joiner(joiner, keys, _picked(l, groups), _picked(r, groups), there)
+
+
+def _picked(side: _Side, rows: np.ndarray) -> Values:
+    return side.values.take(np.where(side.present[rows], rows, -1))
+
+
+def call_joiner(
+    joiner: Function, keys: Values, left: Values, right: Values, there: np.ndarray
+) -> tuple[Values, list[Failure]]:
+    """The joiner where the result row exists, null (a tombstone) elsewhere, where it is not called."""
+    if there.all():
+        outcome = evaluate(joiner, keys, left=left, right=right)
+        return outcome.values, outcome.failures
+    rows = np.flatnonzero(there)
+    if not len(rows):
+        return Values(wire=pa.nulls(len(there), pa.large_binary()), objects=[None] * len(there)), []
+    outcome = evaluate(joiner, keys.take(rows), left=left.take(rows), right=right.take(rows))
+    place = np.full(len(there), -1, np.int64)
+    place[rows] = np.arange(len(rows))
+    return outcome.values.take(place), [Failure(int(rows[f.row]), f.error) for f in outcome.failures]

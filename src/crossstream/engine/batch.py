@@ -1,0 +1,93 @@
+"""A batch as a value: its id, its input ranges, and the state version it starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+
+class SourceRange(msgspec.Struct, frozen=True, array_like=True):
+    """Records ``start <= offset < end`` of one topic partition, for one source node.
+
+    ``rank`` orders the source partitions of a batch: ties in arrival order go by it.
+    """
+
+    node: str
+    topic: str
+    partition: int
+    start: int
+    end: int
+    rank: int
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """What a batch is made of. ``versions``: for each store the manifest of each state partition before it."""
+
+    id: int
+    ranges: tuple[SourceRange, ...]
+    partitions: int
+    versions: dict[str, dict[int, str]] = {}
+    repeated: bool = False
+    bits: int = 64
+
+    def of_rank(self, rank: int) -> SourceRange | None:
+        return next((span for span in self.ranges if span.rank == rank), None)
+
+
+@dataclass(slots=True)
+class Report:
+    """What a task did: new manifests, rows in and out by operator, dropped rows by operator and reason."""
+
+    manifests: dict[str, dict[int, str]] = field(default_factory=dict)
+    retired: dict[str, list[str]] = field(default_factory=dict)
+    rows_in: dict[str, int] = field(default_factory=dict)
+    rows_out: dict[str, int] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    state_rows: dict[str, int] = field(default_factory=dict)
+    state_bytes: dict[str, int] = field(default_factory=dict)
+    staged: list[tuple[str, str, int, int, bytes]] = field(default_factory=list)
+
+    def count_in(self, operator: str, rows: int) -> None:
+        self.rows_in[operator] = self.rows_in.get(operator, 0) + rows
+
+    def count_out(self, operator: str, rows: int) -> None:
+        self.rows_out[operator] = self.rows_out.get(operator, 0) + rows
+
+    def count_dropped(self, operator: str, reasons: Mapping[str, int]) -> None:
+        for reason, rows in reasons.items():
+            if rows:
+                key = f"{operator}: {reason}"
+                self.dropped[key] = self.dropped.get(key, 0) + rows
+
+    def add(self, other: Report) -> None:
+        """Takes in what another task did."""
+        for store, names in other.manifests.items():
+            self.manifests.setdefault(store, {}).update(names)
+        for store, files in other.retired.items():
+            self.retired.setdefault(store, []).extend(files)
+        for mine, theirs in (
+            (self.rows_in, other.rows_in),
+            (self.rows_out, other.rows_out),
+            (self.dropped, other.dropped),
+            (self.state_rows, other.state_rows),
+            (self.state_bytes, other.state_bytes),
+        ):
+            for key, number in theirs.items():
+                mine[key] = mine.get(key, 0) + number
+        for phase, seconds in other.seconds.items():
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+        self.staged.extend(other.staged)
+
+
+_encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Report)
+
+
+def pack_report(report: Report) -> bytes:
+    return _encoder.encode(report)
+
+
+def unpack_report(data: bytes) -> Report:
+    return _decoder.decode(data)

@@ -1,0 +1,126 @@
+"""What travels between rounds: a handful of Arrow blobs per task and target partition.
+
+A parcel is (target round, exchange, sender, sequence, blob). Spark shuffles parcels by state partition and never
+looks inside. Receivers sort them by exchange, sender and sequence, so the order in which a shuffle
+delivers them changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from crossstream.algebra.change import Changes, concat_changes
+from crossstream.algebra.hashing import partition_of
+from crossstream.algebra.values import Values
+from crossstream.errors import ProcessingError
+from crossstream.serdes import Serde
+from crossstream.state.columns import from_record_batch, to_record_batch
+from crossstream.topology.plan import Flow, Partitioner
+
+Parcel = tuple[int, int, int, int, bytes]
+REPORT = -1
+"""Exchange number of a parcel that holds a task's report."""
+
+_HEAD = ("key", "value", "ts", "major", "minor")
+
+
+def pack(changes: Changes, value_serde: Serde | None, key_serde: Serde | None) -> bytes:
+    """Changes as one Arrow IPC stream; values in wire form."""
+    columns = {
+        "key": changes.key.wire(key_serde),
+        "value": changes.value.wire(value_serde),
+        "ts": changes.ts,
+        "major": changes.major,
+        "minor": changes.minor,
+    }
+    if changes.headers is not None:
+        columns["headers"] = changes.headers
+    columns.update({f"+{name}": column for name, column in changes.extra.items()})
+    batch = to_record_batch(columns)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def unpack(blobs: Sequence[bytes], key: Serde | None, value: Serde | None) -> Changes:
+    """The changes of several blobs, one after the other."""
+    parts = []
+    for blob in blobs:
+        with pa.ipc.open_stream(blob) as reader:
+            parts.append(_changes(from_record_batch(reader.read_next_batch()), key, value))
+    return concat_changes(parts)
+
+
+def _changes(columns: dict[str, object], key: Serde | None, value: Serde | None) -> Changes:
+    wire = {name: columns[name] for name in _HEAD}
+    return Changes(
+        Values(key, wire=wire["key"]),  # type: ignore[arg-type]
+        Values(value, wire=wire["value"]),  # type: ignore[arg-type]
+        wire["ts"],  # type: ignore[arg-type]
+        wire["major"],  # type: ignore[arg-type]
+        wire["minor"],  # type: ignore[arg-type]
+        columns.get("headers"),  # type: ignore[arg-type]
+        None,
+        {name[1:]: column for name, column in columns.items() if name.startswith("+")},
+    )
+
+
+def route(
+    changes: Changes, flow: Flow, partitioner: Partitioner | None, partitions: int, bits: int
+) -> Iterator[tuple[int, bytes]]:
+    """(state partition, blob) for every partition that gets rows."""
+    if not changes.rows:
+        return
+    keys = changes.key.wire(flow.key)
+    changes = Changes(
+        Values(flow.key, wire=keys), changes.value, changes.ts, changes.major, changes.minor, changes.headers,
+        None, changes.extra,
+    )  # fmt: skip
+    if partitions == 1:
+        yield 0, pack(changes, flow.value, flow.key)
+        return
+    if partitioner is None:
+        pids = partition_of(changes.hashes(bits), partitions)
+    else:
+        pids = _custom(partitioner, changes.key, partitions)
+    # Encode once, before the rows are spread over the partitions.
+    value = changes.value
+    wired = changes.with_value(Values(flow.value, wire=value.wire(flow.value)))
+    order = np.argsort(pids.astype(np.uint16 if partitions <= 65535 else np.int64), kind="stable")
+    spread = wired.take(order)
+    bounds = np.searchsorted(pids[order], np.arange(partitions + 1))
+    for pid in range(partitions):
+        start, stop = int(bounds[pid]), int(bounds[pid + 1])
+        if stop > start:
+            yield pid, pack(spread.take(np.arange(start, stop)), flow.value, flow.key)
+
+
+def _custom(partitioner: Partitioner, key: Values, partitions: int) -> np.ndarray:
+    keys = key.objects()
+    try:
+        pids = [0 if k is None else partitioner(k, partitions) for k in keys]
+    except Exception as error:
+        raise ProcessingError(
+            f"a partitioner raised {type(error).__name__}: {error}", code="CS-505",
+            next="a partitioner takes (key, number of partitions) and returns an int",
+        ) from error  # fmt: skip
+    for k, pid in zip(keys, pids, strict=True):
+        if not isinstance(pid, int) or not 0 <= pid < partitions:
+            raise ProcessingError(
+                f"a partitioner gave {pid!r} for the key {k!r}; there are {partitions} partitions",
+                code="CS-505",
+                next="return exactly one int from 0 to the number of partitions less one (KIP-775)",
+            )
+    return np.array(pids, np.int64)
+
+
+def in_order(parcels: Iterable[Parcel]) -> dict[int, list[bytes]]:
+    """Blobs of each exchange in order of their senders."""
+    found: dict[int, list[bytes]] = {}
+    for _, exchange, _, _, blob in sorted(parcels, key=lambda parcel: parcel[1:4]):
+        found.setdefault(exchange, []).append(blob)
+    return found
