@@ -1,0 +1,168 @@
+"""Row-wise operators: filter, map and their kin, on streams and on tables.
+
+On a table a tombstone passes as a tombstone and no function is called for it; a filtered row that stops
+matching becomes a tombstone, and one that was not in the result yields nothing. Source: semantics 3.2, 3.3, 2.2.5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from crossstream.algebra.change import Changes
+from crossstream.algebra.evaluate import Failure, evaluate, holds
+from crossstream.algebra.functions import Function
+from crossstream.algebra.values import Values
+
+Result = tuple[Changes, list[Failure]]
+
+
+def filter_stream(changes: Changes, predicate: Function, negate: bool) -> Result:
+    mask, failures = holds(predicate, changes.key, changes.value)
+    return changes.where(mask != negate), failures
+
+
+def filter_table(changes: Changes, predicate: Function, negate: bool) -> Result:
+    now, failures = _row_holds(changes.key, changes.value, predicate, negate)
+    value = changes.value.take(np.where(now, np.arange(changes.rows), -1))
+    if changes.old is None:
+        return changes.with_value(value), failures
+    was, more = _row_holds(changes.key, changes.old, predicate, negate)
+    old = changes.old.take(np.where(was, np.arange(changes.rows), -1))
+    return changes.with_value(value, old).where(now | was), failures + more
+
+
+def _row_holds(key: Values, value: Values, predicate: Function, negate: bool) -> tuple[np.ndarray, list[Failure]]:
+    rows = np.flatnonzero(~value.missing())
+    mask, failures = holds(predicate, key.take(rows), value.take(rows))
+    result = np.zeros(value.rows, bool)
+    result[rows] = mask != negate
+    return result, [Failure(int(rows[f.row]), f.error) for f in failures]
+
+
+def map_values_stream(changes: Changes, mapper: Function) -> Result:
+    outcome = evaluate(mapper, changes.key, value=changes.value)
+    return changes.with_value(outcome.values), outcome.failures
+
+
+def map_values_table(changes: Changes, mapper: Function) -> Result:
+    value, failures = _map_rows(changes.key, changes.value, mapper)
+    old, more = (None, []) if changes.old is None else _map_rows(changes.key, changes.old, mapper)
+    return changes.with_value(value, old), failures + more
+
+
+def _map_rows(key: Values, value: Values, mapper: Function) -> tuple[Values, list[Failure]]:
+    missing = value.missing()
+    if not missing.any():
+        outcome = evaluate(mapper, key, value=value)
+        return outcome.values, outcome.failures
+    rows = np.flatnonzero(~missing)
+    if not len(rows):
+        return Values(objects=[None] * value.rows), []
+    outcome = evaluate(mapper, key.take(rows), value=value.take(rows))
+    place = np.full(value.rows, -1, np.int64)
+    place[rows] = np.arange(len(rows))
+    return outcome.values.take(place), [Failure(int(rows[f.row]), f.error) for f in outcome.failures]
+
+
+def select_key(changes: Changes, mapper: Function) -> Result:
+    outcome = evaluate(mapper, changes.key, value=changes.value)
+    return replace(changes, key=outcome.values), outcome.failures
+
+
+def map_records(changes: Changes, mapper: Function) -> Result:
+    """(key, value) → (key', value'); an expression gives a struct with the fields key and value."""
+    outcome = evaluate(mapper, changes.key, value=changes.value)
+    if outcome.values.expressed():
+        pairs = outcome.values.series()
+        key, value = Values(series=pairs.struct.field("key")), Values(series=pairs.struct.field("value"))
+        return replace(changes, key=key, value=value), outcome.failures
+    keys, values, failures = _pairs(outcome.values.objects(), outcome.failures)
+    return replace(changes, key=Values(objects=keys), value=Values(objects=values)), failures
+
+
+def _pairs(objects: list[Any], failures: list[Failure]) -> tuple[list[Any], list[Any], list[Failure]]:
+    failed = {failure.row for failure in failures}
+    keys: list[Any] = []
+    values: list[Any] = []
+    for row, pair in enumerate(objects):
+        if row in failed:
+            pair = (None, None)
+        elif not isinstance(pair, tuple | list) or len(pair) != 2:
+            wrong = TypeError(f"expected a pair (key, value), got {type(pair).__name__}")
+            failures = [*failures, Failure(row, wrong)]
+            pair = (None, None)
+        keys.append(pair[0])
+        values.append(pair[1])
+    return keys, values, failures
+
+
+def flat_map_values(changes: Changes, mapper: Function) -> Result:
+    outcome = evaluate(mapper, changes.key, value=changes.value)
+    if outcome.values.expressed():
+        lists = outcome.values.series()
+        rows, items = _exploded(lists)
+        return changes.take(rows).with_value(Values(series=items)), outcome.failures
+    rows, flat, failures = _flattened(outcome.values.objects(), outcome.failures)
+    return changes.take(rows).with_value(Values(objects=flat)), failures
+
+
+def flat_map(changes: Changes, mapper: Function) -> Result:
+    outcome = evaluate(mapper, changes.key, value=changes.value)
+    if outcome.values.expressed():
+        rows, items = _exploded(outcome.values.series())
+        key, value = Values(series=items.struct.field("key")), Values(series=items.struct.field("value"))
+        return replace(changes.take(rows), key=key, value=value), outcome.failures
+    rows, flat, failures = _flattened(outcome.values.objects(), outcome.failures)
+    keys, values, bad = _pairs(flat, [])
+    failures = failures + [Failure(int(rows[f.row]), f.error) for f in bad]
+    return replace(changes.take(rows), key=Values(objects=keys), value=Values(objects=values)), failures
+
+
+def _exploded(lists: pl.Series) -> tuple[np.ndarray, pl.Series]:
+    counts = lists.list.len().fill_null(0).to_numpy()
+    rows = np.repeat(np.arange(len(lists)), counts)
+    return rows, lists.filter(pl.Series(counts > 0)).explode()
+
+
+def _flattened(objects: list[Any], failures: list[Failure]) -> tuple[np.ndarray, list[Any], list[Failure]]:
+    flat: list[Any] = []
+    counts = []
+    failed = {failure.row for failure in failures}
+    for row, items in enumerate(objects):
+        start = len(flat)
+        if items is not None and row not in failed:
+            try:
+                flat.extend(items)
+            except Exception as error:
+                del flat[start:]
+                failures = [*failures, Failure(row, error)]
+        counts.append(len(flat) - start)
+    return np.repeat(np.arange(len(objects)), counts), flat, failures
+
+
+def peek(changes: Changes, action: Function) -> Result:
+    return changes, evaluate(action, changes.key, value=changes.value).failures
+
+
+def split(changes: Changes, predicates: tuple[Function | None, ...]) -> Result:
+    """Adds for each record the branch it goes to, as extra column ``branch``; −1: none."""
+    branch = np.full(changes.rows, -1, np.int64)
+    failures: list[Failure] = []
+    for index, predicate in enumerate(predicates):
+        rows = np.flatnonzero(branch < 0)
+        if predicate is None:
+            branch[rows] = index
+            continue
+        mask, bad = holds(predicate, changes.key.take(rows), changes.value.take(rows))
+        branch[rows[mask]] = index
+        failures.extend(Failure(int(rows[f.row]), f.error) for f in bad)
+    return replace(changes, extra={**changes.extra, "branch": branch}), failures
+
+
+def branch_of(changes: Changes, index: int) -> Changes:
+    taken = changes.where(changes.extra["branch"] == index)
+    return replace(taken, extra={k: v for k, v in taken.extra.items() if k != "branch"})

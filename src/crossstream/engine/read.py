@@ -1,0 +1,136 @@
+"""Round 0: records of a range become changes, checked and decoded once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from crossstream.algebra.change import Changes
+from crossstream.algebra.order import minor_of, running_maximum
+from crossstream.algebra.values import Values
+from crossstream.engine.batch import SourceRange
+from crossstream.engine.services import Input
+from crossstream.engine.steps import Task
+from crossstream.errors import ProcessingError, SerdeError
+from crossstream.records import decode_headers
+from crossstream.topology.graph import Node
+from crossstream.topology.plan import ReadStep
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRecord:
+    """What a timestamp extractor is called with. Times in ms; key and value decoded."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: Any
+    value: Any
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads the ranges of one source node in one task."""
+
+    task: Task
+    step: ReadStep
+    input: Input
+
+    def read(self, span: SourceRange) -> Iterator[Changes]:
+        """The range as changes of the source's flow, piece by piece in offset order."""
+        newest = np.iinfo(np.int64).min
+        for records in self.input.read(span, self.task.settings.read_rows):
+            changes = self._changes(span, records)
+            if changes.rows:
+                self.task.report.count_in(self.step.node, changes.rows)
+                timed = self._timed(span, changes)
+                major = running_maximum(timed.ts, newest)
+                newest = int(major[-1])
+                ordered = Changes(timed.key, timed.value, timed.ts, major, timed.minor, timed.headers)
+                yield self._checked(ordered)
+
+    def _changes(self, span: SourceRange, records: pa.RecordBatch) -> Changes:
+        node: Node = self.task.node(self.step.node)
+        key, value, ts, offset, headers = records.columns
+        times = ts.to_numpy(zero_copy_only=False)
+        return Changes(
+            Values(node.key, wire=key),
+            Values(node.value, wire=value),
+            times,
+            times,
+            minor_of(span.rank, offset.to_numpy(zero_copy_only=False), span.start),
+            headers if headers.null_count < len(headers) else None,
+        )
+
+    def _timed(self, span: SourceRange, changes: Changes) -> Changes:
+        """With the timestamps that the source's extractor gives; negative ones are refused or dropped."""
+        node: Any = self.task.node(self.step.node)
+        extractor = getattr(node, "timestamp_extractor", None)
+        if extractor is not None:
+            changes = self._extracted(span, changes, extractor)
+        negative = changes.ts < 0
+        if not negative.any():
+            return changes
+        if extractor is None:
+            row = int(np.flatnonzero(negative)[0])
+            raise ProcessingError(
+                f"a record has the negative timestamp {int(changes.ts[row])}",
+                code="CS-507",
+                where=self.task.failures.place(node, changes, row),
+                next="give a timestamp_extractor in Consumed; records for which it returns a negative number are dropped",
+            )
+        self.task.report.count_dropped(node.name, {"negative-timestamp": int(negative.sum())})
+        return changes.where(~negative)
+
+    def _extracted(self, span: SourceRange, changes: Changes, extractor: Any) -> Changes:
+        checked = self._checked(changes)
+        headers = [None] * checked.rows if checked.headers is None else checked.headers.to_pylist()
+        offsets = (checked.minor & ((1 << 40) - 1)) + span.start
+        rows = zip(
+            offsets.tolist(), checked.ts.tolist(), checked.key.objects(), checked.value.objects(), headers, strict=True
+        )
+        partition_time = -1
+        times = []
+        for offset, ts, key, value, packed in rows:
+            record = SourceRecord(span.topic, span.partition, offset, ts, key, value, decode_headers(packed))
+            times.append(int(extractor(record, partition_time)))
+            partition_time = max(partition_time, times[-1])
+        return Changes(
+            checked.key, checked.value, np.array(times, np.int64), checked.major, checked.minor, checked.headers
+        )
+
+    def _checked(self, changes: Changes) -> Changes:
+        """Without null keys (tables) and undecodable records."""
+        node: Node = self.task.node(self.step.node)
+        if self.step.table:
+            there = ~changes.key.missing()
+            self.task.report.count_dropped(node.name, {"null-key": int((~there).sum())})
+            changes = changes.where(there)
+        for part in ("key", "value"):
+            changes = self._decodable(node, changes, part)
+        return changes
+
+    def _decodable(self, node: Node, changes: Changes, part: str) -> Changes:
+        values: Values = getattr(changes, part)
+        serde = values.serde
+        if serde is None or not changes.rows:
+            return changes
+        try:
+            if part == "value" and self.step.form == "series":
+                values.series()
+            elif part == "value" or serde.dtype is None:
+                values.objects()
+            else:
+                values.series()
+        except SerdeError:
+            reasons = serde.find_invalid(values.wire())
+            if not reasons:
+                raise
+            return self.task.failures.undecodable(node, changes, reasons, part)
+        return changes

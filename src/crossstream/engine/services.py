@@ -1,0 +1,42 @@
+"""What a task needs from the engine it runs in: records to read, stores, and topics to write to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from crossstream.engine.batch import SourceRange
+from crossstream.engine.failures import Policy
+
+
+class Output(Protocol):
+    """Where sinks write."""
+
+    def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
+        """Appends records (key, value, timestamp, headers) in order."""
+
+    def partition_count(self, topic: str) -> int:
+        """How many partitions the topic has."""
+
+    def finish(self) -> None:
+        """Returns when everything written is stored."""
+
+
+class Input(Protocol):
+    """Where sources read."""
+
+    def read(self, span: SourceRange, max_rows: int) -> Iterator[pa.RecordBatch]:
+        """The records of a range in batches of the columns of `records.RECORDS`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the configuration says about every task."""
+
+    decoding: Policy = field(default_factory=Policy)
+    processing: Policy = field(default_factory=Policy)
+    read_rows: int = 65_536
+    chunk_rows: int = 65_536

@@ -1,0 +1,83 @@
+"""Versions of store partitions kept open between the batches of a process."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote
+
+from crossstream.errors import StateError
+from crossstream.state.run import Run
+from crossstream.state.storage import Folder
+from crossstream.state.store import Piece, Version, advance, load_version, saver, store_version
+from crossstream.topology.plan import StoreDef
+
+
+def store_folder(root: Path, store: str) -> Path:
+    """The folder of a store under the state folder; any name is possible."""
+    return root / "stores" / quote(store, safe="")
+
+
+def grow(
+    stores: MemoryStores | FolderStores, store: StoreDef, partition: int, version: Version, fresh: Run | None,
+    stream_time: int, batch: int,
+) -> Version:  # fmt: skip
+    """The version after a batch, saved; the same object if nothing changed."""
+    after = advance(version, fresh, stream_time, batch, stores.saver(store, partition, batch))
+    return version if after is version else stores.save(store, partition, after)
+
+
+@dataclass(slots=True)
+class MemoryStores:
+    """Versions in memory, for the test driver."""
+
+    versions: dict[tuple[str, int], Version] = field(default_factory=dict)
+
+    def open(self, store: StoreDef, partition: int, name: str | None) -> Version:
+        return self.versions.get((store.name, partition)) or Version(store.layout)
+
+    def saver(self, store: StoreDef, partition: int, batch: int) -> Callable[[Run], Piece]:
+        return lambda run: Piece(Run(dict(run.columns), run.rows))
+
+    def save(self, store: StoreDef, partition: int, version: Version) -> Version:
+        self.versions[store.name, partition] = version
+        return version
+
+
+@dataclass(slots=True)
+class FolderStores:
+    """Versions in the state folder. The last one of each partition stays open."""
+
+    root: Path
+    held: dict[tuple[str, int], Version] = field(default_factory=dict)
+    files: dict[tuple[str, int], dict[str, Run]] = field(default_factory=dict)
+
+    def _storage(self, store: StoreDef, partition: int) -> Folder:
+        return Folder(store_folder(self.root, store.name) / str(partition))
+
+    def open(self, store: StoreDef, partition: int, name: str | None) -> Version:
+        if name is None:
+            return Version(store.layout)
+        held = self.held.get((store.name, partition))
+        if held is not None and held.name == name:
+            return held
+        files = self.files.setdefault((store.name, partition), {})
+        try:
+            version = load_version(self._storage(store, partition), store.layout, name, files)
+        except StateError as error:
+            raise error.at(store=store.name, partition=partition, folder=str(self.root)) from None
+        for gone in files.keys() - version.files():
+            del files[gone]
+        self.held[store.name, partition] = version
+        return version
+
+    def saver(self, store: StoreDef, partition: int, batch: int) -> Callable[[Run], Piece]:
+        return saver(self._storage(store, partition), f"{batch:012d}-{uuid.uuid4().hex[:8]}")
+
+    def save(self, store: StoreDef, partition: int, version: Version) -> Version:
+        name = f"{version.batch:012d}-{uuid.uuid4().hex[:8]}.manifest"
+        saved = store_version(version, self._storage(store, partition), name)
+        self.held[store.name, partition] = saved
+        return saved

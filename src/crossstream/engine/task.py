@@ -1,0 +1,149 @@
+"""One task: a round of a plan over one state partition, or over a share of the source partitions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from crossstream.algebra.change import Changes
+from crossstream.engine.batch import Batch, Report, SourceRange, pack_report
+from crossstream.engine.failures import Failures
+from crossstream.engine.parcels import REPORT, Parcel, in_order, route, unpack
+from crossstream.engine.read import Reader
+from crossstream.engine.services import Input, Output, Settings
+from crossstream.engine.steps import RUNNERS, OpenStore, Runner, Task
+from crossstream.engine.stores import FolderStores, MemoryStores, grow
+from crossstream.state.store import Version
+from crossstream.topology.plan import Exchange, Plan, ReadStep
+
+Sent = tuple[int, list[Parcel]]
+"""A state partition and the parcels for it."""
+
+
+@dataclass(slots=True)
+class RoundTask:
+    """Runs one round. ``sender``: the task's own number (its state partition after round 0)."""
+
+    plan: Plan
+    batch: Batch
+    number: int
+    sender: int
+    stores: MemoryStores | FolderStores
+    output: Output
+    settings: Settings
+    input: Input | None = None
+    report: Report = field(default_factory=Report)
+    _opened: dict[str, tuple[OpenStore, Version]] = field(default_factory=dict)
+    _outbox: dict[int, list[Parcel]] = field(default_factory=dict)
+    _sequence: int = 0
+    _runners: list[Runner] = field(default_factory=list)
+    _readers: dict[str, list[Runner]] = field(default_factory=dict)
+    _leaving: dict[str, list[tuple[int, Exchange]]] = field(default_factory=dict)
+
+    def read(self, spans: Sequence[SourceRange]) -> Iterator[Sent]:
+        """Round 0: reads the ranges and sends what goes to later rounds."""
+        assert self.input is not None
+        started = time.perf_counter()
+        task = self._set_up()
+        steps = {step.node: step for step in self.plan.in_round(0) if isinstance(step, ReadStep)}
+        for span in spans:
+            step = steps[span.node]
+            for changes in Reader(task, step, self.input).read(span):
+                self._push(step.output or "", changes)
+                yield from self._sent()
+        yield from self._finish(started)
+
+    def run(self, parcels: Iterable[Parcel]) -> Iterator[Sent]:
+        """A later round: takes the parcels of one state partition."""
+        started = time.perf_counter()
+        self._set_up()
+        blobs = in_order(self._addressed(parcels))
+        for number, exchange in enumerate(self.plan.exchanges):
+            if number in blobs:
+                flow = self.plan.flows[exchange.flow]
+                self._push(exchange.arrives, unpack(blobs.pop(number), flow.key, flow.value))
+        yield from self._sent()
+        yield from self._finish(started)
+
+    def _addressed(self, parcels: Iterable[Parcel]) -> list[Parcel]:
+        """The parcels for this round; the others go on as they are."""
+        mine = []
+        for parcel in parcels:
+            if parcel[0] == self.number and parcel[1] != REPORT:
+                mine.append(parcel)
+            else:
+                self._outbox.setdefault(self.sender % self.batch.partitions, []).append(parcel)
+        return mine
+
+    def _set_up(self) -> Task:
+        failures = Failures(
+            self.batch, self.report, self.settings.decoding, self.settings.processing, self.output.write
+        )
+        task = Task(self.plan, self.batch, self.report, failures, self.settings, self.output, self._store)
+        for step in self.plan.in_round(self.number):
+            if isinstance(step, ReadStep):
+                continue
+            runner = RUNNERS[type(step)](task, step)
+            self._runners.append(runner)
+            for flow in dict.fromkeys(step.inputs):
+                self._readers.setdefault(flow, []).append(runner)
+        for number, exchange in enumerate(self.plan.exchanges):
+            if self.plan.flows[exchange.flow].round == self.number:
+                self._leaving.setdefault(exchange.flow, []).append((number, exchange))
+        return task
+
+    def _store(self, name: str) -> OpenStore:
+        if name not in self._opened:
+            definition = self.plan.stores[name]
+            manifest = self.batch.versions.get(name, {}).get(self.sender)
+            version = self.stores.open(definition, self.sender, manifest)
+            self._opened[name] = (OpenStore(definition, version.view(), version.stream_time), version)
+        return self._opened[name][0]
+
+    def _push(self, flow: str, changes: Changes) -> None:
+        """Hands a piece of a flow to everything that reads it in this round, and to the shuffle."""
+        for runner in self._readers.get(flow, ()):
+            for out, result in runner.accept(flow, changes):
+                self._push(out, result)
+        for number, exchange in self._leaving.get(flow, ()):
+            for pid, blob in route(
+                changes, self.plan.flows[flow], exchange.partitioner, self.batch.partitions, self.batch.bits
+            ):
+                parcel = (exchange.to_round, number, self.sender, self._sequence, blob)
+                self._outbox.setdefault(pid, []).append(parcel)
+                self._sequence += 1
+
+    def _finish(self, started: float) -> Iterator[Sent]:
+        for runner in self._runners:
+            for out, changes in runner.finish():
+                self._push(out, changes)
+                yield from self._sent()
+        yield from self._sent()
+        self._save()
+        self.output.finish()
+        self.report.seconds[f"round {self.number}"] = time.perf_counter() - started
+        parcel = (self.number + 1, REPORT, self.sender, self._sequence, pack_report(self.report))
+        yield self.sender % self.batch.partitions, [parcel]
+
+    def _sent(self) -> Iterator[Sent]:
+        sent, self._outbox = self._outbox, {}
+        yield from sent.items()
+
+    def _save(self) -> None:
+        for name, (store, version) in self._opened.items():
+            after = grow(
+                self.stores, store.definition, self.sender, version, store.view.fresh, store.stream_time, self.batch.id
+            )
+            if after is not version:
+                self._saved(name, version, after)
+            if store.definition.public is not None or after is not version:
+                self.report.state_rows[name] = self.report.state_rows.get(name, 0) + after.rows
+
+    def _saved(self, name: str, version: Version, after: Version) -> None:
+        if after.name is not None:
+            self.report.manifests.setdefault(name, {})[self.sender] = after.name
+            retired = [file for file in version.files() - after.files()]
+            if version.name is not None:
+                retired.append(version.name)
+            self.report.retired.setdefault(f"{name}/{self.sender}", []).extend(retired)
