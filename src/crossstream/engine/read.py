@@ -7,31 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 
 from crossstream.algebra.change import Changes
+from crossstream.algebra.evaluate import Failure, call_rows
 from crossstream.algebra.order import minor_of, running_maximum
 from crossstream.algebra.values import Values
+from crossstream.durations import to_timestamp
 from crossstream.engine.batch import SourceRange
 from crossstream.engine.services import Input
 from crossstream.engine.steps import Task
 from crossstream.errors import ProcessingError, SerdeError
-from crossstream.records import decode_headers
 from crossstream.topology.graph import Node
 from crossstream.topology.plan import ReadStep
-
-
-@dataclass(frozen=True, slots=True)
-class SourceRecord:
-    """What a timestamp extractor is called with. Times in ms; key and value decoded."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: Any
-    value: Any
-    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 @dataclass(slots=True)
@@ -73,7 +62,7 @@ class Reader:
         node: Any = self.task.node(self.step.node)
         extractor = getattr(node, "timestamp_extractor", None)
         if extractor is not None:
-            changes = self._extracted(span, changes, extractor)
+            changes = self._extracted(node, changes)
         negative = changes.ts < 0
         if not negative.any():
             return changes
@@ -88,22 +77,14 @@ class Reader:
         self.task.report.count_dropped(node.name, {"negative-timestamp": int(negative.sum())})
         return changes.where(~negative)
 
-    def _extracted(self, span: SourceRange, changes: Changes, extractor: Any) -> Changes:
+    def _extracted(self, node: Any, changes: Changes) -> Changes:
+        """With the timestamps of ``extractor(key, value, timestamp)``."""
         checked = self._checked(changes)
-        headers = [None] * checked.rows if checked.headers is None else checked.headers.to_pylist()
-        offsets = (checked.minor & ((1 << 40) - 1)) + span.start
-        rows = zip(
-            offsets.tolist(), checked.ts.tolist(), checked.key.objects(), checked.value.objects(), headers, strict=True
-        )
-        partition_time = -1
-        times = []
-        for offset, ts, key, value, packed in rows:
-            record = SourceRecord(span.topic, span.partition, offset, ts, key, value, decode_headers(packed))
-            times.append(int(extractor(record, partition_time)))
-            partition_time = max(partition_time, times[-1])
-        return Changes(
-            checked.key, checked.value, np.array(times, np.int64), checked.major, checked.minor, checked.headers
-        )
+        function = node.timestamp_extractor
+        stamps, failures = extract(function, checked)
+        if failures:
+            return self._extracted(node, self.task.failures.failed(node, checked, failures))
+        return Changes(checked.key, checked.value, stamps, checked.major, checked.minor, checked.headers)
 
     def _checked(self, changes: Changes) -> Changes:
         """Without null keys (tables) and undecodable records."""
@@ -134,3 +115,21 @@ class Reader:
                 raise
             return self.task.failures.undecodable(node, changes, reasons, part)
         return changes
+
+
+def extract(function: Any, changes: Changes) -> tuple[np.ndarray, list[Failure]]:
+    """The timestamps (ms) that an extractor gives: a callable (key, value, timestamp) or an expression."""
+    expression = function if isinstance(function, pl.Expr) else getattr(function, "expression", None)
+    if expression is not None:
+        frame = pl.DataFrame({"key": changes.key.series(), "timestamp": pl.Series(changes.ts)})
+        value = changes.value.series()
+        columns = value.struct.unnest() if isinstance(value.dtype, pl.Struct) else pl.DataFrame({"value": value})
+        names = [name for name in columns.columns if name not in frame.columns]
+        stamps = frame.with_columns(columns.select(names)).select(expression).to_series()
+        if stamps.dtype.is_temporal():
+            stamps = stamps.dt.epoch("ms")
+        return stamps.cast(pl.Int64).to_numpy(), []
+    call = getattr(function, "call", None) or function
+    columns_ = [changes.key.objects(), changes.value.objects(), changes.ts.tolist()]
+    stamps_, failures = call_rows(lambda k, v, t: to_timestamp(call(k, v, t)), columns_)
+    return np.array([0 if stamp is None else stamp for stamp in stamps_], np.int64), failures

@@ -1,0 +1,194 @@
+"""The batch log: what was to be done, written ahead, and what has been done.
+
+    application.json     whose state this is: application id, partitions, fingerprints of the stores
+    batches/N.json       the input ranges of batch N, written before it runs
+    commits/N.json       after batch N: positions in the topics, and the manifest of every store partition
+
+A batch without a commit is run again with the same ranges from the same state, and gives the same bytes. Every
+file is written beside its place and renamed into it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from crossstream.engine.batch import SourceRange
+from crossstream.errors import IncompatibleStateError, StateError
+from crossstream.state.storage import Folder
+
+FORMAT = 1
+
+
+class Application(msgspec.Struct, frozen=True):
+    """Whose state a folder holds, and what must stay the same for it to be usable."""
+
+    application_id: str
+    partitions: int
+    stores: dict[str, str]
+    readers: dict[str, dict[str, str]] = {}
+    format: int = FORMAT
+
+
+class BatchEntry(msgspec.Struct, frozen=True):
+    """A batch that was about to run. ``sinks``: end offsets of file topics before it."""
+
+    id: int
+    ranges: tuple[SourceRange, ...]
+    time: float = 0.0
+    sinks: dict[str, list[int]] = {}
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """A batch that is done. ``positions``: next offset to read, by source node, topic and partition."""
+
+    id: int
+    positions: dict[str, dict[str, dict[int, int]]] = {}
+    versions: dict[str, dict[int, str]] = {}
+    time: float = 0.0
+
+
+@dataclass(slots=True)
+class BatchLog:
+    """The log in a state folder. One application writes it at a time; anyone may read."""
+
+    root: Path
+    _lock: IO[str] | None = field(default=None)
+
+    def lock(self, application_id: str) -> None:
+        """Makes this process the only writer; `StateError` CS-720 if another one is."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        handle = open(self.root / "lock", "a+")  # noqa: SIM115 - held until unlock
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            handle.seek(0)
+            owner = handle.read().strip() or "another process"
+            handle.close()
+            raise StateError(
+                "another application runs on this state folder",
+                code="CS-720",
+                where={"folder": str(self.root), "owner": owner},
+                next="stop it first, or give this application a state_dir of its own",
+            ) from None
+        handle.seek(0)
+        handle.truncate()
+        handle.write(f"{application_id}, process {os.getpid()} on {socket.gethostname()}\n")
+        handle.flush()
+        self._lock = handle
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def application(self) -> Application | None:
+        """Whose state this is; None for a new folder."""
+        path = self.root / "application.json"
+        if not path.exists():
+            return None
+        found = self._decode(path, Application)
+        assert isinstance(found, Application)
+        if found.format != FORMAT:
+            raise StateError(
+                f"the state folder has format {found.format}, this version reads {FORMAT}",
+                code="CS-704",
+                where={"folder": str(self.root)},
+                next="run the version of crossstream that wrote it",
+            )
+        return found
+
+    def write_application(self, application: Application) -> None:
+        self._write("application.json", application)
+
+    def write_batch(self, entry: BatchEntry) -> None:
+        self._write(f"batches/{entry.id:012d}.json", entry)
+
+    def write_commit(self, commit: Commit) -> None:
+        self._write(f"commits/{commit.id:012d}.json", commit)
+
+    def last_batch(self) -> BatchEntry | None:
+        ids = self._ids("batches")
+        return self.batch(ids[-1]) if ids else None
+
+    def batch(self, number: int) -> BatchEntry:
+        found = self._decode(self.root / "batches" / f"{number:012d}.json", BatchEntry)
+        assert isinstance(found, BatchEntry)
+        return found
+
+    def commits(self) -> list[int]:
+        """Ids of the commits that are kept, ascending."""
+        return self._ids("commits")
+
+    def last_commit(self) -> Commit | None:
+        """The newest commit; None before the first."""
+        while ids := self.commits():
+            try:
+                return self.commit(ids[-1])
+            except FileNotFoundError:
+                continue  # retired between listing and reading: a newer one is there
+        return None
+
+    def commit(self, number: int) -> Commit:
+        found = self._decode(self.root / "commits" / f"{number:012d}.json", Commit)
+        assert isinstance(found, Commit)
+        return found
+
+    def forget_before(self, number: int) -> None:
+        """Removes the entries of batches before ``number``."""
+        for folder in ("batches", "commits"):
+            for id_ in self._ids(folder):
+                if id_ < number:
+                    (self.root / folder / f"{id_:012d}.json").unlink(missing_ok=True)
+
+    def _ids(self, folder: str) -> list[int]:
+        path = self.root / folder
+        if not path.is_dir():
+            return []
+        return sorted(int(name[:-5]) for name in os.listdir(path) if name.endswith(".json"))
+
+    def _write(self, name: str, value: Any) -> None:
+        Folder(self.root).write(name, msgspec.json.encode(value))
+
+    def _decode(self, path: Path, kind: type[Any]) -> object:
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=kind)
+        except (msgspec.DecodeError, json.JSONDecodeError) as error:
+            raise StateError(
+                f"{path.name} in the batch log cannot be read: {error}",
+                code="CS-701",
+                where={"file": str(path)},
+                next="restore the state folder from a copy",
+            ) from error
+
+
+def check_application(found: Application, wanted: Application, folder: Path) -> None:
+    """Refuses state of another application, or of a topology that it does not fit."""
+    if found.application_id != wanted.application_id:
+        raise StateError(
+            f"the state folder belongs to the application {found.application_id!r}",
+            code="CS-721",
+            where={"folder": str(folder), "application": wanted.application_id},
+            next="give this application a state_dir of its own",
+        )
+    changed = [
+        f"store {name}: was {found.stores[name]}, is {wanted.stores[name]}"
+        for name in sorted(found.stores.keys() & wanted.stores.keys())
+        if found.stores[name] != wanted.stores[name]
+    ]
+    changed += [f"store {name} is new" for name in sorted(wanted.stores.keys() - found.stores.keys())]
+    changed += [f"store {name} is gone" for name in sorted(found.stores.keys() - wanted.stores.keys())]
+    if changed:
+        raise IncompatibleStateError(
+            "the topology changed since the last run: " + "; ".join(changed),
+            code="CS-750",
+            where={"folder": str(folder)},
+            next="go back to the topology of the state, or start with a new application_id or an empty state_dir",
+        )

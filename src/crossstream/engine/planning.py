@@ -1,0 +1,154 @@
+"""Which records the next batch takes: offsets, new partitions, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from crossstream.engine.batch import SourceRange
+from crossstream.errors import SourceError
+from crossstream.topics import TopicLog, TopicPartition
+from crossstream.topology.graph import Source, Topology
+
+Positions = dict[str, dict[str, dict[int, int]]]
+"""Next offset to read, by source node, topic and partition."""
+
+
+@dataclass(slots=True)
+class SourcePlanner:
+    """Finds the partitions of every source, and cuts what is there into batches.
+
+    ``lost``: what to do with offsets that retention deleted before they were read.
+    """
+
+    topology: Topology
+    log: TopicLog
+    positions: Positions
+    lost: str = "fail"
+    started: bool = False
+    skipped: int = 0
+    _partitions: dict[str, list[TopicPartition]] = field(default_factory=dict)
+
+    def refresh(self) -> None:
+        """Looks for topics and partitions that are new; `SourceError` CS-601 if a topic is missing."""
+        topics = self.log.topics()
+        for node in self._sources():
+            found = self._topics_of(node, topics)
+            self._partitions[node.name] = [
+                TopicPartition(topic, partition) for topic in found for partition in range(topics[topic])
+            ]
+            self._begin(node)
+        self.started = True
+
+    def end_offsets(self) -> Mapping[TopicPartition, int]:
+        """Where every topic partition ends now."""
+        wanted = sorted({tp for partitions in self._partitions.values() for tp in partitions})
+        return self.log.end_offsets(wanted) if wanted else {}
+
+    def next_ranges(self, ends: Mapping[TopicPartition, int], most: int | None) -> tuple[SourceRange, ...]:
+        """What to read up to ``ends``; with ``most``, about that many records, shared out evenly."""
+        spans = []
+        for node in self._sources():
+            for tp in self._partitions[node.name]:
+                start = self.positions[node.name][tp.topic][tp.partition]
+                end = ends.get(tp, start)
+                if end > start:
+                    spans.append((node.name, tp.topic, tp.partition, start, end))
+                elif end < start:
+                    raise _rewound(node.name, tp, start, end)
+        limited = _limited(spans, most)
+        return tuple(SourceRange(*span, rank) for rank, span in enumerate(limited))
+
+    def advance(self, ranges: tuple[SourceRange, ...]) -> None:
+        """Moves the positions past the ranges of a batch."""
+        for span in ranges:
+            self.positions.setdefault(span.node, {}).setdefault(span.topic, {})[span.partition] = span.end
+
+    def lag(self, ends: Mapping[TopicPartition, int]) -> int:
+        """Records between the positions and ``ends``."""
+        return sum(
+            max(0, ends.get(tp, 0) - self.positions[node.name][tp.topic][tp.partition])
+            for node in self._sources()
+            for tp in self._partitions[node.name]
+        )
+
+    def consumed(self) -> dict[TopicPartition, int]:
+        """The lowest position of every topic partition, for the consumer group."""
+        found: dict[TopicPartition, int] = {}
+        for topics in self.positions.values():
+            for topic, partitions in topics.items():
+                for partition, offset in partitions.items():
+                    tp = TopicPartition(topic, partition)
+                    found[tp] = min(found.get(tp, offset), offset)
+        return found
+
+    def _sources(self) -> list[Source]:
+        return [node for node in self.topology if isinstance(node, Source)]
+
+    def _topics_of(self, node: Source, topics: Mapping[str, int]) -> list[str]:
+        if node.pattern is not None:
+            return sorted(topic for topic in topics if node.pattern.fullmatch(topic))
+        for topic in node.topics:
+            if topic not in topics:
+                raise SourceError(
+                    f"the topic {topic!r} does not exist",
+                    code="CS-601",
+                    where={"operator": node.name, "line": node.location},
+                    next="create it, or correct the name; `crossstream topics list` shows what is there",
+                )
+        return list(node.topics)
+
+    def _begin(self, node: Source) -> None:
+        """Gives new partitions a position: by ``offset_reset`` at the first start, later from their beginning."""
+        known = self.positions.setdefault(node.name, {})
+        new = [tp for tp in self._partitions[node.name] if tp.partition not in known.get(tp.topic, {})]
+        first = not self.started and not known
+        latest = node.offset_reset == "latest" and first
+        offsets = (self.log.end_offsets if latest else self.log.begin_offsets)(new) if new else {}
+        for tp in new:
+            known.setdefault(tp.topic, {})[tp.partition] = offsets[tp]
+        if not self.started:
+            self._check_lost(node)
+
+    def _check_lost(self, node: Source) -> None:
+        begins = self.log.begin_offsets(self._partitions[node.name])
+        for tp, begin in begins.items():
+            position = self.positions[node.name][tp.topic][tp.partition]
+            if begin > position:
+                self.lose(node.name, tp, position, begin)
+
+    def lose(self, node: str, tp: TopicPartition, position: int, begin: int) -> None:
+        """Records were deleted unread: an error, or a counted gap."""
+        if self.lost == "fail":
+            raise SourceError(
+                f"records were deleted before they were read: offsets {position} to {begin - 1}",
+                code="CS-604",
+                where={"operator": node, "topic": tp.topic, "partition": tp.partition, "offset": position},
+                next="lengthen the topic's retention; on_lost_records='skip' goes on, and counts the gap",
+            )
+        self.skipped += begin - position
+        self.positions[node][tp.topic][tp.partition] = begin
+
+
+def _rewound(node: str, tp: TopicPartition, start: int, end: int) -> SourceError:
+    return SourceError(
+        f"the topic ends at offset {end}, but offsets up to {start - 1} have been read: it was deleted and made anew",
+        code="CS-605",
+        where={"operator": node, "topic": tp.topic, "partition": tp.partition, "offset": start},
+        next="start with a new application_id, or an empty state_dir",
+    )
+
+
+_Span = tuple[str, str, int, int, int]
+
+
+def _limited(spans: list[_Span], most: int | None) -> list[_Span]:
+    """Each range cut in proportion, so that together they have about ``most`` records."""
+    total = sum(end - start for *_, start, end in spans)
+    if most is None or total <= most:
+        return spans
+    share = most / total
+    return [
+        (node, topic, partition, start, min(end, start + max(1, int((end - start) * share))))
+        for node, topic, partition, start, end in spans
+    ]

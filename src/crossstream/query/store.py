@@ -1,0 +1,171 @@
+"""Reading a store: look-ups, scans and whole tables, over committed versions of its partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+
+from crossstream.algebra.hashing import hash_keys, partition_of
+from crossstream.algebra.table import latest_versions, lookup, version_at
+from crossstream.algebra.values import Values
+from crossstream.durations import to_timestamp
+from crossstream.errors import StateError
+from crossstream.serdes import Serde
+from crossstream.serdes.internal import pickled
+from crossstream.state.columns import concat_all, take, take_all
+from crossstream.state.store import Version
+
+
+@dataclass(frozen=True, slots=True)
+class StoreReader:
+    """A read-only view of a key-value or versioned store as of one batch.
+
+    ``versions``: gives one version for each state partition. Keys are ordered by their serialised bytes, as in
+    Kafka. Every call of a live reader sees the newest committed batch; one opened ``as_of`` a batch stays there.
+    Source: semantics 3.7.
+    """
+
+    name: str
+    key: Serde | None
+    value: Serde | None
+    versions: Callable[[], Sequence[Version]]
+    history: int | None = None
+    bits: int = 64
+    hashed: bool = True
+
+    def get(self, key: Any, as_of_time: int | datetime | None = None) -> Any:
+        """The value of ``key``, None if there is no such row.
+
+        ``as_of_time`` (ms since the epoch, or datetime): of a versioned store, the value valid at that time.
+        """
+        return self._values([key], as_of_time)[0]
+
+    def get_many(self, keys: Iterable[Any]) -> dict[Any, Any]:
+        """The values of several keys; keys without a row are left out."""
+        wanted = list(keys)
+        return {k: v for k, v in zip(wanted, self._values(wanted, None), strict=True) if v is not None}
+
+    def range(self, from_key: Any = None, to_key: Any = None) -> Iterator[tuple[Any, Any]]:
+        """Rows with ``from_key <= key <= to_key`` in byte order of the serialised key; None: no bound."""
+        low = None if from_key is None else self._bytes(from_key)
+        high = None if to_key is None else self._bytes(to_key)
+        return self._rows(lambda key: (low is None or key >= low) and (high is None or key <= high))
+
+    def prefix(self, prefix: Any) -> Iterator[tuple[Any, Any]]:
+        """Rows whose serialised key begins with the serialised ``prefix`` (str and bytes keys)."""
+        start = self._bytes(prefix)
+        return self._rows(lambda key: key.startswith(start))
+
+    def all(self) -> Iterator[tuple[Any, Any]]:
+        """All rows in byte order of the serialised key."""
+        return self._rows(lambda key: True)
+
+    def approximate_count(self) -> int:
+        """An upper bound of the number of rows (deleted ones may still be counted)."""
+        return sum(version.rows for version in self.versions())
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as a table with the columns key, value and timestamp (ms)."""
+        columns = self._live()
+        key = Values(self.key or pickled(), wire=columns["key"])
+        value = Values(self.value or pickled(), wire=columns["value"])
+        return pa.table(
+            {"key": _arrow(key), "value": _arrow(value), "timestamp": pa.array(columns["ts"], pa.int64())}
+        )
+
+    def to_polars(self) -> pl.DataFrame:
+        """All rows as a Polars frame; structured values become struct columns."""
+        frame = pl.from_arrow(self.to_arrow())
+        assert isinstance(frame, pl.DataFrame)
+        return frame
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All rows as a pandas frame; structured values become dicts."""
+        return self.to_arrow().to_pandas()
+
+    # -- inside ----------------------------------------------------------------------------------------
+
+    def _bytes(self, key: Any) -> bytes:
+        data = (self.key or pickled()).serialize(key)
+        if data is None:
+            raise StateError("a key cannot be None", code="CS-711", where={"store": self.name})
+        return data
+
+    def _values(self, keys: list[Any], as_of_time: int | datetime | None) -> list[Any]:
+        if as_of_time is not None and self.history is None:
+            raise StateError(
+                f"{self.name} keeps no versions",
+                code="CS-712",
+                next="materialise the table with history_retention to ask for past values",
+            )
+        versions = self.versions()
+        wire = pa.array([self._bytes(key) for key in keys], pa.large_binary())
+        hashes = hash_keys(wire, self.bits)
+        order = np.argsort(hashes, kind="stable")
+        pids = partition_of(hashes, len(versions)) if self.hashed else None
+        found: list[Any] = [None] * len(keys)
+        for pid, version in enumerate(versions):
+            mine = order if pids is None else order[pids[order] == pid]
+            if len(mine):
+                values = self._lookup(version, hashes[mine], take(wire, mine), as_of_time)
+                for place, value in zip(mine.tolist(), values, strict=True):
+                    found[place] = value if value is not None else found[place]
+        return found
+
+    def _lookup(self, version: Version, hashes: np.ndarray, keys: Any, at: int | datetime | None) -> list[Any]:
+        view, serde = version.view(), self.value or pickled()
+        if self.history is None:
+            return lookup(view, hashes, keys, serde).values.objects()
+        if at is None:
+            return latest_versions(view, hashes, keys, serde).values.objects()
+        times = np.full(len(hashes), to_timestamp(at))
+        if version.stream_time - self.history > times[0]:
+            latest = latest_versions(view, hashes, keys, serde)
+            early = latest.ts <= times
+            return latest.values.take(np.where(early & latest.present, np.arange(len(hashes)), -1)).objects()
+        return version_at(view, hashes, keys, times, serde).values.objects()
+
+    def _live(self) -> dict[str, Any]:
+        """Key, value and ts of all rows, ordered by key bytes."""
+        parts = [self._live_rows(version) for version in self.versions()]
+        columns = concat_all(parts)
+        order = pl.Series(pl.from_arrow(columns["key"])).arg_sort().to_numpy()
+        return take_all(columns, order.astype(np.int64))
+
+    def _live_rows(self, version: Version) -> dict[str, Any]:
+        live = version.view().live()
+        if self.history is None:
+            return {name: live[name] for name in ("key", "value", "ts")}
+        h, s = live["h"], live["s"]
+        keys = live["key"].dictionary_encode().indices.to_numpy(zero_copy_only=False)
+        order = np.lexsort((s, keys))
+        last = np.append(keys[order][1:] != keys[order][:-1], True) if len(h) else np.empty(0, bool)
+        rows = order[last]
+        rows = rows[np.asarray(live["value"].take(pa.array(rows)).is_valid())] if len(rows) else rows
+        return {"key": take(live["key"], rows), "value": take(live["value"], rows), "ts": s[rows]}
+
+    def _rows(self, wanted: Callable[[bytes], bool]) -> Iterator[tuple[Any, Any]]:
+        columns = self._live()
+        keep = np.fromiter((wanted(key) for key in columns["key"].to_pylist()), bool, len(columns["key"]))
+        rows = np.flatnonzero(keep)
+        keys = (self.key or pickled()).decode_objects(take(columns["key"], rows))
+        values = (self.value or pickled()).decode_objects(take(columns["value"], rows))
+        return iter(list(zip(keys, values, strict=True)))
+
+
+def _arrow(values: Values) -> pa.Array:
+    serde = values.serde
+    if serde is not None and serde.dtype is None:
+        try:
+            return pa.array(values.objects())
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            return values.wire()
+    array = values.series().to_arrow()
+    return array

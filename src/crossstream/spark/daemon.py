@@ -1,0 +1,24 @@
+"""The daemon that Spark forks its Python workers from, with everything imported that a worker needs.
+
+A fork of a process that has imported pyarrow and Polars starts in milliseconds; importing them anew in every
+worker takes about a second. No thread pool may exist before the fork: only imports happen here.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("POLARS_MAX_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+
+from crossstream.spark.archives import keep_unchanged_archives  # noqa: E402
+
+keep_unchanged_archives()
+
+import crossstream.spark.worker  # noqa: E402, F401
+
+if __name__ == "__main__":
+    import pyspark.daemon
+
+    pyspark.daemon.manager()

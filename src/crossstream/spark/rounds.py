@@ -1,0 +1,103 @@
+"""A batch on Spark: parcels through RDDs, one shuffle for each round.
+
+The functions shipped to the workers are the same for every batch; what differs, the batch itself, travels in a
+local property of the job.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from pyspark import SparkContext
+from pyspark.cloudpickle import dumps
+from pyspark.core.broadcast import Broadcast
+
+from crossstream.engine.batch import Batch, Report, unpack_report
+from crossstream.engine.parcels import REPORT
+from crossstream.spark.worker import BATCH_PROPERTY, Job
+
+
+@dataclass(frozen=True, slots=True)
+class RoundZero:
+    """Round 0, shipped to the workers."""
+
+    run_id: str
+    job: Broadcast[bytes]
+    shares: int
+
+    def __call__(self, index: int, _: Iterable[Any]) -> Iterator[Any]:
+        from crossstream.spark import worker
+
+        held = worker.held_for(self.run_id, lambda: self.job.value)
+        batch = worker.current_batch()
+        return worker.read_round(held, batch, index, share_count(self.shares, batch))
+
+
+@dataclass(frozen=True, slots=True)
+class LaterRound:
+    """A later round, shipped to the workers."""
+
+    run_id: str
+    job: Broadcast[bytes]
+    number: int
+
+    def __call__(self, index: int, parcels: Iterable[Any]) -> Iterator[Any]:
+        from crossstream.spark import worker
+
+        held = worker.held_for(self.run_id, lambda: self.job.value)
+        return worker.later_round(held, worker.current_batch(), self.number, index, parcels)
+
+
+def share_count(most: int, batch: Batch) -> int:
+    """How many tasks read a batch: no more than it has ranges."""
+    return min(most, max(1, len(batch.ranges)))
+
+
+def same(pid: int) -> int:
+    """Parcels are addressed already."""
+    return pid
+
+
+@dataclass(slots=True)
+class SparkRounds:
+    """Runs batches of one application run."""
+
+    context: SparkContext
+    job: Job
+    application_id: str
+    run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _broadcast: Any = None
+    _functions: list[Callable[..., Any]] = field(default_factory=list)
+    _shares: int = 1
+
+    def __post_init__(self) -> None:
+        self._broadcast = self.context.broadcast(dumps(self.job))
+        shares = max(1, self.context.defaultParallelism)
+        self._functions = [RoundZero(self.run_id, self._broadcast, shares)]
+        self._functions += [
+            LaterRound(self.run_id, self._broadcast, number) for number in range(1, self.job.plan.rounds)
+        ]
+        self._shares = shares
+
+    def run(self, batch: Batch) -> Report:
+        """All rounds of a batch; what the tasks did. Raises what a task raised."""
+        context = self.context
+        context.setLocalProperty(BATCH_PROPERTY, msgspec.json.encode(batch).decode())
+        context.setJobGroup(f"crossstream {self.application_id}", f"{self.application_id}: batch {batch.id}")
+        shares = share_count(self._shares, batch)
+        parcels = context.parallelize(range(shares), shares).mapPartitionsWithIndex(self._functions[0])
+        for function in self._functions[1:]:
+            parcels = parcels.partitionBy(batch.partitions, same).mapPartitionsWithIndex(function)
+        report = Report()
+        for _, sent in parcels.collect():
+            for parcel in sent:
+                if parcel[1] == REPORT:
+                    report.add(unpack_report(parcel[4]))
+        return report
+
+    def close(self) -> None:
+        self._broadcast.destroy()

@@ -1,0 +1,71 @@
+"""Sessions with the settings that the engine wants, and checks of a session that the user brings."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from crossstream.errors import ConfigError
+
+DEFAULTS: Mapping[str, str] = {
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "crossstream.spark.daemon",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.shuffle.compress": "false",
+    "spark.shuffle.spill.compress": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.ui.retainedExecutions": "20",
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "200",
+    "spark.ui.retainedTasks": "2000",
+    "spark.cleaner.periodicGC.interval": "5min",
+    "spark.log.level": "ERROR",
+}
+"""What the engine sets where the user does not."""
+
+
+def make_session(application_id: str, settings: Mapping[str, Any]) -> SparkSession:
+    """A session of our own; ``settings`` are the user's and win."""
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.appName(application_id)
+    if "spark.master" not in settings and "SPARK_MASTER" not in os.environ:
+        builder = builder.master("local[*]")
+    merged = {
+        **DEFAULTS,
+        "spark.pyspark.python": sys.executable,
+        "spark.pyspark.driver.python": sys.executable,
+        **{name: str(value) for name, value in settings.items()},
+    }
+    for name, value in merged.items():
+        builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        raise ConfigError(
+            f"Spark did not start: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
+            code="CS-230",
+            next="run `crossstream doctor`: it checks Java, PySpark and the workers' Python",
+        ) from error
+
+
+def check_session(spark: SparkSession) -> None:
+    """Refuses a session that the engine cannot run in."""
+    version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+    if not (4, 0) <= version < (5, 0):
+        raise ConfigError(
+            f"PySpark {pyspark.__version__} is not supported", code="CS-231", next="install pyspark>=4.0,<5"
+        )
+    if not hasattr(spark, "_jsparkSession"):
+        raise ConfigError(
+            "this is a Spark Connect session, which has no RDDs",
+            code="CS-232",
+            next="pass a classic session, or spark=None and let crossstream make one",
+        )

@@ -1,0 +1,163 @@
+"""What runs inside Spark's Python workers.
+
+A worker lives from batch to batch. `_held` is the one place where it keeps things: the plan of each application
+run, open stores, open consumers and producers.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from crossstream.engine.batch import Batch, SourceRange
+from crossstream.engine.services import Input, Settings
+from crossstream.engine.stores import FolderStores
+from crossstream.engine.task import RoundTask, Sent
+from crossstream.topics import OffsetRange, TopicConnection
+from crossstream.topology.plan import Plan
+
+BATCH_PROPERTY = "crossstream.batch"
+
+_batches = msgspec.json.Decoder(Batch)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Everything about an application run that stays the same from batch to batch."""
+
+    plan: Plan
+    state_dir: str
+    settings: Settings
+    connection: TopicConnection | None
+
+
+@dataclass(slots=True)
+class Held:
+    """What a worker keeps for one application run."""
+
+    job: Job
+    stores: FolderStores
+    reader: Any = None
+    writer: Any = None
+    partition_counts: dict[str, int] = field(default_factory=dict)
+
+    def input(self) -> Input:
+        if self.reader is None:
+            assert self.job.connection is not None
+            self.reader = self.job.connection.reader()
+        return TopicInput(self.reader)
+
+    def output(self, batch: Batch, number: int, sender: int) -> WorkerOutput:
+        return WorkerOutput(self, batch, number, sender)
+
+
+_held: dict[str, Held] = {}
+_LIMIT = 4
+"""Application runs a worker remembers; older ones are closed."""
+
+
+def held_for(run_id: str, load: Callable[[], bytes]) -> Held:
+    """What this worker keeps for a run; made when the first task of it comes."""
+    if run_id not in _held:
+        while len(_held) >= _LIMIT:
+            _close(_held.pop(next(iter(_held))))
+        job: Job = pickle.load(io.BytesIO(load()))  # noqa: S301 - the driver's own plan
+        _held[run_id] = Held(job, FolderStores(Path(job.state_dir)))
+    return _held[run_id]
+
+
+def _close(held: Held) -> None:
+    for client in (held.reader, held.writer):
+        if client is not None:
+            client.close()
+
+
+@dataclass(slots=True)
+class TopicInput:
+    """A topic reader as the engine reads it."""
+
+    reader: Any
+
+    def read(self, span: SourceRange, max_rows: int) -> Iterator[pa.RecordBatch]:
+        yield from self.reader.read(OffsetRange(span.topic, span.partition, span.start, span.end), max_rows)
+
+
+@dataclass(slots=True)
+class WorkerOutput:
+    """Where the sinks of one task write."""
+
+    held: Held
+    batch: Batch
+    number: int
+    sender: int
+    staging: Any = None
+    staged: list[tuple[str, str, int, int, bytes]] = field(default_factory=list)
+    used: bool = False
+
+    def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
+        connection = self.held.job.connection
+        assert connection is not None
+        self.used = True
+        stage = getattr(connection, "stager", None)
+        if stage is not None:
+            if self.staging is None:
+                self.staging = stage(f"{self.batch.id}-{self.number}-{self.sender}")
+            self.staging.write(topic, records, partitions)
+            return
+        if self.held.writer is None:
+            self.held.writer = connection.writer()
+        self.held.writer.write(topic, records, partitions)
+
+    def partition_count(self, topic: str) -> int:
+        if topic not in self.held.partition_counts:
+            assert self.held.job.connection is not None
+            log = self.held.job.connection.log()
+            self.held.partition_counts.update(log.topics())
+            log.close()
+        return self.held.partition_counts[topic]
+
+    def finish(self) -> None:
+        if self.staging is not None:
+            self.staged.extend(self.staging.finish())
+        elif self.used:
+            self.held.writer.flush()
+
+
+def read_round(held: Held, batch: Batch, share: int, shares: int) -> Iterator[Sent]:
+    """Round 0 in one task: its share of the source partitions."""
+    spans = [span for place, span in enumerate(batch.ranges) if place % shares == share]
+    output = held.output(batch, 0, share)
+    task = RoundTask(
+        held.job.plan, batch, 0, share, held.stores, output, held.job.settings, held.input() if spans else None
+    )
+    if spans or share == 0:
+        task.report.staged = output.staged
+        yield from task.read(spans) if spans else task.run(())
+
+
+def later_round(held: Held, batch: Batch, number: int, pid: int, parcels: Iterable[Any]) -> Iterator[Sent]:
+    """A later round in one task: one state partition."""
+    output = held.output(batch, number, pid)
+    task = RoundTask(held.job.plan, batch, number, pid, held.stores, output, held.job.settings)
+    task.report.staged = output.staged
+    yield from task.run(parcel for sent in parcels for parcel in sent[1])
+
+
+def current_batch() -> Batch:
+    """The batch of the running task, from the job's local property."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    text = context.getLocalProperty(BATCH_PROPERTY)
+    assert text is not None
+    return _batches.decode(text)
+
+
