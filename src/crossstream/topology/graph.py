@@ -147,9 +147,13 @@ class Branch(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repartition(Node):
-    """Moves records to the state partition of their key, now."""
+    """Moves records to the state partition of their key, now. ``partitioner``: (key, count) → partition.
 
-    partitioner: Callable[..., Any] | None = None
+    ``partitions`` is the user's wish, compared between the inputs of a join.
+    """
+
+    partitioner: Callable[[Any, int], int] | None = None
+    partitions: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,3 +219,39 @@ class Topology:
     def children(self, name: str) -> list[Node]:
         """The nodes that read ``name``, in the order they were built."""
         return [node for node in self if name in node.parents]
+
+    def describe(self) -> str:
+        """The topology as text, in the layout of Kafka's ``TopologyDescription``. Source: semantics 3.11."""
+        from crossstream.topology.describe import to_text
+
+        return to_text(self)
+
+    def to_mermaid(self) -> str:
+        """The topology as a Mermaid flowchart."""
+        from crossstream.topology.drawing import to_mermaid
+
+        return to_mermaid(self)
+
+    def to_dot(self) -> str:
+        """The topology as a Graphviz digraph."""
+        from crossstream.topology.drawing import to_dot
+
+        return to_dot(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The topology as plain data for JSON: nodes in the order they were built, and sub-topologies."""
+        from crossstream.topology.describe import to_dict
+
+        return to_dict(self)
+
+    def plan(self, partitions: int | None = None) -> str:
+        """The rounds, stores and re-keyings an engine will run, as text; ``partitions``: state partitions."""
+        from crossstream.topology.plan import Plan
+
+        return Plan.of(self).text(partitions)
+
+    def _repr_html_(self) -> str:
+        """The picture a notebook shows: inline SVG, nothing loaded from elsewhere."""
+        from crossstream.topology.picture import to_svg
+
+        return to_svg(self)

@@ -1,0 +1,247 @@
+"""`StreamsConfig`: how an application runs. What it computes is the topology's matter."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+from crossstream.durations import Duration, to_milliseconds
+from crossstream.errors import ConfigError
+from crossstream.settings import keyword_settings
+from crossstream.topology.location import here
+from crossstream.topology.naming import name_fault
+
+Guarantee = Literal["at_least_once"]
+OnLostRecords = Literal["fail", "skip"]
+
+
+@keyword_settings(ConfigError, "CS-201", positional=1)
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Send a bad record to ``topic``, with the reason in its headers, and go on.
+
+    Raises `ConfigError` (CS-202) if Kafka would refuse the topic's name.
+
+    >>> DeadLetter("orders-bad").topic
+    'orders-bad'
+    """
+
+    topic: str
+
+    def __post_init__(self) -> None:
+        _check_name("DeadLetter", "topic", self.topic)
+
+
+OnError = Literal["fail", "skip"] | DeadLetter
+"""What to do with a bad record: stop with an error, drop and count it, or send it to a topic."""
+
+_HINTS: Mapping[str, str] = MappingProxyType(
+    {
+        "default_key_serde": "give the serdes where the topic is read: Consumed(key=…, value=…)",
+        "default_value_serde": "give the serdes where the topic is read: Consumed(key=…, value=…)",
+        "commit_interval_ms": "use trigger=…, the time from one batch to the next; a batch is a commit",
+        "num_stream_threads": "use partitions=…, the number of state partitions; Spark gives the threads",
+        "statestore_cache_max_bytes": "there is no cache to size: a batch holds the last change per key",
+        "group_id": "the consumer group is the application_id",
+        "auto_offset_reset": 'set it where the topic is read: Consumed(offset_reset="earliest" or "latest")',
+        "default_deserialization_exception_handler": "use deserialization_errors=…",
+        "deserialization_exception_handler": "use deserialization_errors=…",
+        "processing_exception_handler": "use processing_errors=…",
+        "checkpoint": "use state_dir=…",
+        "checkpoint_location": "use state_dir=…",
+        "master": 'use spark={"spark.master": …}',
+        "brokers": "use bootstrap_servers=…",
+        "topic_dir": "use topics_dir=…",
+    }
+)
+
+_OWN_KAFKA: Mapping[str, str] = MappingProxyType(
+    {
+        "bootstrap.servers": "bootstrap_servers",
+        "group.id": "application_id",
+        "auto.offset.reset": "Consumed(offset_reset=)",
+        "enable.auto.commit": "nothing: offsets are committed with the batch",
+        "enable.auto.offset.store": "nothing: offsets are committed with the batch",
+        "isolation.level": "nothing: only committed records are read",
+        "transactional.id": "nothing: transactions belong to the guarantee",
+    }
+)
+
+
+@keyword_settings(ConfigError, "CS-201", hints=_HINTS)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamsConfig:
+    """Settings of a running application; keyword arguments, checked and normalised when made.
+
+    ============================ =========================================================================
+    ``application_id``           names the state folder and Kafka's consumer group; Kafka's rule for names
+    ``bootstrap_servers``        Kafka's brokers, ``"host:port,host:port"`` or a list of them
+    ``topics_dir``               the folder of file topics, instead of Kafka; neither: only DataFrames
+    ``state_dir``                where state and progress live; a path or URI that all workers reach.
+                                 Default: ``./crossstream-state/<application_id>``
+    ``partitions``               state partitions; None: the engine chooses, later runs keep their number
+    ``trigger``                  duration from the start of a batch to the next; None: without pause
+    ``max_records_per_batch``    upper bound of input records in a batch; None: all there are
+    ``processing_guarantee``     ``"at_least_once"``
+    ``deserialization_errors``   a record that cannot be decoded: ``"fail"``, ``"skip"`` or `DeadLetter`
+    ``processing_errors``        a user's function that raises: likewise
+    ``on_lost_records``          records that retention deleted unread: ``"fail"``, or ``"skip"`` and count
+    ``broker_patience``          duration to wait for an absent broker before failing
+    ``retain_batches``           past batches whose state stays readable (``as_of``)
+    ``kafka``                    settings of the Kafka clients (TLS, SASL, …), by Kafka's own names
+    ``spark``                    settings of the Spark session that crossstream makes
+    ============================ =========================================================================
+
+    Raises `ConfigError`: CS-201 unknown or missing setting, CS-202 bad name, CS-203 Kafka and file topics
+    together, CS-204 value out of range, CS-205 not one of the choices, CS-206 guarantee not available,
+    CS-207 a setting of ``kafka`` that crossstream itself sets, CS-210 bad duration.
+
+    >>> StreamsConfig(application_id="promo", topics_dir="topics", trigger="2 seconds").trigger_ms
+    2000
+    """
+
+    application_id: str
+    bootstrap_servers: str | Sequence[str] | None = None
+    topics_dir: str | Path | None = None
+    state_dir: str | Path | None = None
+    partitions: int | None = None
+    trigger: Duration | None = None
+    max_records_per_batch: int | None = None
+    processing_guarantee: Guarantee = "at_least_once"
+    deserialization_errors: OnError = "fail"
+    processing_errors: OnError = "fail"
+    on_lost_records: OnLostRecords = "fail"
+    broker_patience: Duration = "60 seconds"
+    retain_batches: int = 10
+    kafka: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
+    spark: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_name("StreamsConfig", "application_id", self.application_id)
+        self._check_topics()
+        self._check_numbers()
+        self._check_choices()
+        self._normalise()
+
+    @property
+    def state_path(self) -> str:
+        """``state_dir`` as text: a path or a URI."""
+        return str(self.state_dir)
+
+    @property
+    def topics_path(self) -> str | None:
+        """``topics_dir`` as text, None without file topics."""
+        return None if self.topics_dir is None else str(self.topics_dir)
+
+    @property
+    def servers(self) -> str | None:
+        """``bootstrap_servers`` as Kafka's clients want it, None without Kafka."""
+        return _servers(self.bootstrap_servers)
+
+    @property
+    def trigger_ms(self) -> int | None:
+        """``trigger`` in ms; None: the next batch starts when this one is done."""
+        return None if self.trigger is None else to_milliseconds(self.trigger)
+
+    @property
+    def broker_patience_ms(self) -> int:
+        """``broker_patience`` in ms."""
+        return to_milliseconds(self.broker_patience)
+
+    def _check_topics(self) -> None:
+        if self.bootstrap_servers is not None and self.topics_dir is not None:
+            raise ConfigError(
+                "bootstrap_servers and topics_dir are both set",
+                code="CS-203",
+                where=here(),
+                next="keep one: topics are in Kafka, or in files",
+            )
+        if self.kafka and self.topics_dir is not None:
+            raise ConfigError(
+                "kafka settings are given, but the topics are files",
+                code="CS-203",
+                where=here(),
+                next="drop kafka={…}, or use bootstrap_servers instead of topics_dir",
+            )
+        if self.bootstrap_servers is not None and not _servers(self.bootstrap_servers):
+            raise _out_of_range("bootstrap_servers", self.bootstrap_servers, '"host:port", or a list of them')
+        for name, own in _OWN_KAFKA.items():
+            if name in self.kafka:
+                raise ConfigError(
+                    f"kafka={{{name!r}: …}} is set by crossstream itself",
+                    code="CS-207",
+                    where=here(),
+                    next=f"use {own}" if not own.startswith("nothing") else f"leave it out{own[7:]}",
+                )
+
+    def _check_numbers(self) -> None:
+        for name in ("partitions", "max_records_per_batch", "retain_batches"):
+            number = getattr(self, name)
+            if number is None and name != "retain_batches":
+                continue
+            if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+                raise _out_of_range(name, number, "a positive int")
+        for name in ("kafka", "spark"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise _out_of_range(name, getattr(self, name), "a dict of setting names to values")
+
+    def _check_choices(self) -> None:
+        if self.processing_guarantee in ("exactly_once", "exactly_once_v2"):
+            raise ConfigError(
+                "exactly_once is not available yet",
+                code="CS-206",
+                where=here(),
+                next='use processing_guarantee="at_least_once": state is exact, a sink may repeat a batch',
+            )
+        _check_choice("processing_guarantee", self.processing_guarantee, get_args(Guarantee))
+        _check_choice("on_lost_records", self.on_lost_records, get_args(OnLostRecords))
+        for name in ("deserialization_errors", "processing_errors"):
+            if not isinstance(getattr(self, name), DeadLetter):
+                _check_choice(name, getattr(self, name), ("fail", "skip"), "DeadLetter(topic)")
+
+    def _normalise(self) -> None:
+        put = object.__setattr__
+        if self.state_dir is None:
+            put(self, "state_dir", os.path.join(".", "crossstream-state", self.application_id))
+        put(self, "broker_patience", to_milliseconds(self.broker_patience, "broker_patience"))
+        if self.trigger is not None:
+            put(self, "trigger", to_milliseconds(self.trigger, "trigger"))
+        put(self, "bootstrap_servers", self.servers)
+        put(self, "kafka", dict(self.kafka))
+        put(self, "spark", dict(self.spark))
+
+
+def _servers(servers: str | Sequence[str] | None) -> str | None:
+    if servers is None or isinstance(servers, str):
+        return servers
+    return ",".join(servers)
+
+
+def _check_name(owner: str, setting: str, name: object) -> None:
+    fault = name_fault(name)
+    if fault is not None:
+        raise ConfigError(
+            f"{owner}({setting}={name!r}): {fault}",
+            code="CS-202",
+            where=here(),
+            next='choose a name of ASCII letters, digits, ".", "_" and "-", at most 249 of them',
+        )
+
+
+def _check_choice(setting: str, value: object, choices: tuple[str, ...], more: str = "") -> None:
+    if value not in choices:
+        named = [repr(choice) for choice in choices] + ([more] if more else [])
+        raise ConfigError(
+            f"{setting} cannot be {value!r}",
+            code="CS-205",
+            where=here(),
+            next=f"choose {' or '.join(named)}",
+        )
+
+
+def _out_of_range(setting: str, value: object, wanted: str) -> ConfigError:
+    return ConfigError(f"{setting} cannot be {value!r}", code="CS-204", where=here(), next=f"give {wanted}")

@@ -1,0 +1,20 @@
+"""The public vocabulary of a topology: validate, make a node, return a handle; nothing runs here."""
+
+from crossstream.dsl.branched import BranchedKStream
+from crossstream.dsl.builder import StreamsBuilder
+from crossstream.dsl.kstream import KStream
+from crossstream.dsl.ktable import KTable
+from crossstream.dsl.options import Consumed, Materialized, Named, Produced, Repartitioned, TableJoined
+
+__all__ = [
+    "BranchedKStream",
+    "Consumed",
+    "KStream",
+    "KTable",
+    "Materialized",
+    "Named",
+    "Produced",
+    "Repartitioned",
+    "StreamsBuilder",
+    "TableJoined",
+]

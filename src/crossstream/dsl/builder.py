@@ -1,0 +1,162 @@
+"""`StreamsBuilder`: where a topology begins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from crossstream.dsl.checks import check_option, check_topic
+from crossstream.dsl.draft import Draft
+from crossstream.dsl.frames import frame_serdes
+from crossstream.dsl.kstream import KStream
+from crossstream.dsl.ktable import KTable
+from crossstream.dsl.options import Consumed, Materialized
+from crossstream.dsl.serde_rules import source_serdes, table_serdes
+from crossstream.errors import TopologyError
+from crossstream.topology.graph import FrameSource, Shape, Source, Topology
+from crossstream.topology.location import here
+from crossstream.topology.naming import shorten, source_kind
+
+
+class StreamsBuilder:
+    """Collects the operators of one topology; `build` gives it as frozen data. Source: semantics 3.1.
+
+    >>> from crossstream import Consumed, Produced, StreamsBuilder, serdes
+    >>> builder = StreamsBuilder()
+    >>> orders = builder.stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+    >>> orders.filter(lambda order: order["paid"]).to("paid-orders")
+    >>> len(builder.build().nodes)
+    3
+    """
+
+    __slots__ = ("_draft",)
+
+    def __init__(self) -> None:
+        self._draft = Draft()
+
+    def stream(
+        self, topics: str | Sequence[str] | re.Pattern[str], consumed: Consumed | None = None
+    ) -> KStream:
+        """The records of a topic, of several, or of all whose whole name matches a compiled pattern.
+
+        Two calls with the same topics and options share one source. Raises `TopologyError`: CS-140 without
+        both serdes, CS-102 bad topic name, CS-122 to CS-125 topics that another source reads otherwise.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> consumed = Consumed(key=serdes.string(), value=serdes.json())
+        >>> StreamsBuilder().stream(["orders", "returns"], consumed)
+        <KStream orders+returns>
+        """
+        names, pattern = _topics(topics)
+        return KStream(self._draft, self._source(names, pattern, consumed))
+
+    def table(
+        self, topic: str, consumed: Consumed | None = None, materialized: Materialized | None = None
+    ) -> KTable:
+        """A topic as a table: the last record of each key is its row, a null value deletes it.
+
+        Rows follow the order of arrival, not of timestamps; records with a null key are dropped and counted.
+        ``materialized`` makes the table queryable. Raises `TopologyError` as `stream`, and CS-121 if the
+        store's name is taken, CS-143 if ``materialized`` has other serdes than ``consumed``.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> StreamsBuilder().table("products", Consumed(key=serdes.string(), value=serdes.json()))
+        <KTable products>
+        """
+        check_topic("table", topic)
+        option = check_option("table", "consumed", consumed, Consumed) or Consumed()
+        stored = check_option("table", "materialized", materialized, Materialized)
+        key, value = table_serdes(topic, option, stored)
+        node = self._draft.add(
+            Source,
+            topic,
+            option.name or shorten(topic),
+            shape="table",
+            topics=(topic,),
+            key=key,
+            value=value,
+            timestamp_extractor=option.timestamp_extractor,
+            offset_reset=option.offset_reset,
+            store=None if stored is None else stored.spec(key, value),
+        )
+        return KTable(self._draft, node)
+
+    def stream_from(self, frame: Any, consumed: Consumed | None = None) -> KStream:
+        """The rows of a streaming DataFrame as records: columns key, value, optionally timestamp and headers.
+
+        Serdes left out follow from the columns' types (string, binary, numbers, boolean; a struct is JSON). A
+        binary column with a serde holds its wire bytes. ``Consumed(name=…)`` names the source, which keeps
+        its place in the state when the code changes. Raises `TopologyError`: CS-150 not a streaming
+        DataFrame, CS-151 missing columns, CS-152 a type without a serde, CS-153 settings
+        that only topics have.
+        """
+        return KStream(self._draft, self._frame("stream", frame, consumed, None))
+
+    def table_from(
+        self, frame: Any, consumed: Consumed | None = None, materialized: Materialized | None = None
+    ) -> KTable:
+        """The rows of a streaming DataFrame as a table: upserts, and deletes where value is null.
+
+        Columns, serdes and errors as for `stream_from`; ``materialized`` makes the table queryable.
+        """
+        stored = check_option("table_from", "materialized", materialized, Materialized)
+        return KTable(self._draft, self._frame("table", frame, consumed, stored))
+
+    def build(self) -> Topology:
+        """The topology as it is now. Raises `TopologyError`: CS-126 if it reads nothing, CS-127 open split.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder = StreamsBuilder()
+        >>> products = builder.table("products", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> list(builder.build().nodes)
+        ['products']
+        """
+        return self._draft.finish()
+
+    def _source(
+        self, topics: tuple[str, ...], pattern: re.Pattern[str] | None, consumed: Consumed | None
+    ) -> Source:
+        option = check_option("stream", "consumed", consumed, Consumed) or Consumed()
+        path = source_kind(topics, pattern)
+        name = option.name or shorten(path)
+        key, value = source_serdes(name, option.key, option.value)
+        attributes: dict[str, Any] = {
+            "topics": topics,
+            "pattern": pattern,
+            "key": key,
+            "value": value,
+            "timestamp_extractor": option.timestamp_extractor,
+            "offset_reset": option.offset_reset,
+        }
+        known = self._draft.same_source(Source(name=name, **attributes))
+        return known or self._draft.add(Source, path, name, **attributes)
+
+    def _frame(
+        self, shape: Shape, frame: Any, consumed: Consumed | None, stored: Materialized | None
+    ) -> FrameSource:
+        operator = f"{shape}_from"
+        option = check_option(operator, "consumed", consumed, Consumed) or Consumed()
+        key, value = frame_serdes(operator, frame, option)
+        spec = None if stored is None else stored.spec(key, value)
+        node = self._draft.add(
+            FrameSource, "frame", option.name, shape=shape, key=key, value=value, store=spec
+        )
+        self._draft.frames[node.name] = frame
+        return node
+
+
+def _topics(topics: object) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
+    if isinstance(topics, re.Pattern):
+        return (), topics
+    names = [topics] if isinstance(topics, str) else list(topics) if isinstance(topics, Sequence) else None
+    if not names or len(set(names)) < len(names):
+        raise TopologyError(
+            f"{topics!r} is not a topic, a list of different topics or a pattern",
+            code="CS-103",
+            where=here("stream"),
+            next='pass "orders", ["orders", "returns"] or re.compile("orders-.*")',
+        )
+    for name in names:
+        check_topic("stream", name)
+    return tuple(names), None

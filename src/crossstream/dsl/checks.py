@@ -1,0 +1,191 @@
+"""Checks of single arguments; each raises `TopologyError` in the user's line and says what to write."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import polars as pl
+
+from crossstream.algebra.functions import Function, keyed
+from crossstream.errors import TopologyError
+from crossstream.settings import fits_call
+from crossstream.topology.location import here
+from crossstream.topology.naming import name_fault
+
+T = TypeVar("T")
+
+NAME_RULE = 'choose a name of ASCII letters, digits, ".", "_" and "-", at most 249 of them'
+
+
+def check_name(owner: str, setting: str, name: object, *, optional: bool = False) -> None:
+    """Refuses (CS-102) what Kafka would not take as the name of an operator, store or topic."""
+    fault = None if optional and name is None else name_fault(name)
+    if fault is not None:
+        raise TopologyError(
+            f"{owner}({setting}={name!r}): {fault}", code="CS-102", where=here(), next=NAME_RULE
+        )
+
+
+def check_topic(operator: str, topic: object) -> None:
+    """Refuses (CS-102) what Kafka would not take as the name of a topic."""
+    fault = name_fault(topic)
+    if fault is not None:
+        raise TopologyError(
+            f"{operator}: {topic!r} is not a topic: {fault}", code="CS-102", where=here(), next=NAME_RULE
+        )
+
+
+def check_serdes(owner: str, **serdes: object) -> None:
+    """Refuses (CS-103) anything but a serde or None."""
+    for setting, serde in serdes.items():
+        if serde is None or _is_serde(serde):
+            continue
+        called = callable(serde) and getattr(serde, "__module__", "").startswith("crossstream.serdes")
+        name = getattr(serde, "__name__", "json")
+        raise TopologyError(
+            f"{owner}({setting}={serde!r}) is not a serde",
+            code="CS-103",
+            where=here(),
+            next=f"call it: {setting}=serdes.{name}()"
+            if called
+            else f"pass one, such as {setting}=serdes.json()",
+        )
+
+
+def check_choice(owner: str, setting: str, value: object, choices: tuple[object, ...]) -> None:
+    """Refuses (CS-103) what is not one of ``choices``."""
+    if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
+        raise TopologyError(
+            f"{owner}({setting}={value!r}) is not one of the choices",
+            code="CS-103",
+            where=here(),
+            next=f"choose {' or '.join(map(repr, choices))}",
+        )
+
+
+def check_partitions(owner: str, partitions: object) -> None:
+    """Refuses (CS-103) what is neither None nor a positive int."""
+    if partitions is None:
+        return
+    if isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1:
+        raise TopologyError(
+            f"{owner}(partitions={partitions!r}) is not a number of partitions",
+            code="CS-103",
+            where=here(),
+            next="give a positive int, or leave it out",
+        )
+
+
+def check_signature(owner: str, setting: str, function: object, parameters: tuple[str, ...]) -> None:
+    """Refuses (CS-104) what is neither None nor callable with ``parameters``; expressions pass."""
+    if function is None or (isinstance(function, pl.Expr) and setting == "timestamp_extractor"):
+        return
+    if not callable(function):
+        raise TopologyError(
+            f"{owner}({setting}={function!r}) is not callable",
+            code="CS-104",
+            where=here(),
+            next=f"pass a function of ({', '.join(parameters)})",
+        )
+    _check_arity(f"{owner}({setting}=…)", function, parameters)
+
+
+def check_option(operator: str, setting: str, option: object, kind: type[T]) -> T | None:
+    """``option`` if it is None or a ``kind``; else CS-105, which tells the object to pass."""
+    if option is None or isinstance(option, kind):
+        return option
+    hint = (
+        f"{setting}={kind.__name__}({option!r})"
+        if isinstance(option, str)
+        else f"{setting}={kind.__name__}(…)"
+    )
+    raise TopologyError(
+        f"{setting} of {operator} must be a {kind.__name__}, not {type(option).__name__}",
+        code="CS-105",
+        where=here(operator),
+        next=f"write {hint}",
+    )
+
+
+def function_of(
+    operator: str,
+    role: str,
+    given: Any,
+    values: tuple[str, ...] = ("value",),
+    *,
+    with_key: bool = False,
+    expression: bool = True,
+) -> Function:
+    """The user's function in normal form, after checking that it can be called with ``values``.
+
+    A callable of one parameter more gets the key first; ``with_key`` decides for a callable whose
+    signature does not tell (``print``). Raises CS-106 for what is no function (or an expression where there
+    can be none), CS-104 for a function of other parameters.
+    """
+    if isinstance(given, pl.Expr) and not expression:
+        raise _no_function(operator, role, "a Polars expression", values)
+    if not (isinstance(given, pl.Expr | keyed) or callable(given)):
+        raise _no_function(operator, role, "missing" if given is REQUIRED else repr(given), values)
+    function = Function.of(given, arguments=len(values), with_key=with_key)
+    if function.call is not None:
+        _check_arity(f"the {role} of {operator}", function.call, values, function.with_key, operator)
+    return function
+
+
+def _check_arity(
+    what: str,
+    function: Callable[..., Any],
+    parameters: tuple[str, ...],
+    with_key: bool | None = None,
+    operator: str | None = None,
+) -> None:
+    passed = ("key", *parameters) if with_key else parameters
+    if callable(function) and fits_call(function, passed):
+        return
+    wanted = ", ".join(parameters)
+    also = "" if with_key is None else f", or lambda key, {wanted}: …"
+    raise TopologyError(
+        f"{what} is called with ({wanted}){' or with the key before' if also else ''}; "
+        f"{_called(function)} does not take that",
+        code="CS-104",
+        where=here(operator),
+        next=f"write it as lambda {wanted}: …{also}",
+    )
+
+
+def _called(function: object) -> str:
+    return f"{getattr(function, '__name__', repr(function))}{_signature(function)}"
+
+
+def _signature(function: object) -> str:
+    try:
+        return str(inspect.signature(function))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return ""
+
+
+def _no_function(operator: str, role: str, given: str, values: tuple[str, ...]) -> TopologyError:
+    return TopologyError(
+        f"the {role} of {operator} is {given}" + ("" if given == "missing" else ", not a function"),
+        code="CS-106",
+        where=here(operator),
+        next=f"pass one, such as lambda {', '.join(values)}: …",
+    )
+
+
+def _is_serde(value: object) -> bool:
+    return not isinstance(value, type) and all(
+        callable(getattr(value, method, None)) for method in ("serialize", "deserialize")
+    )
+
+
+class _Required:
+    """Stands for an argument that was left out, so that the error can be a helpful one."""
+
+    def __repr__(self) -> str:
+        return "required"
+
+
+REQUIRED: Any = _Required()

@@ -1,0 +1,87 @@
+"""A streaming DataFrame as a source, looked at without importing pyspark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crossstream import serdes
+from crossstream.dsl.options import Consumed
+from crossstream.errors import TopologyError
+from crossstream.serdes import Serde
+from crossstream.topology.location import here
+
+_BY_TYPE = {
+    "string": serdes.string,
+    "binary": serdes.bytes,
+    "smallint": serdes.int16,
+    "int": serdes.int32,
+    "bigint": serdes.int64,
+    "float": serdes.float32,
+    "double": serdes.float64,
+    "boolean": serdes.boolean,
+}
+
+
+def frame_serdes(operator: str, frame: Any, consumed: Consumed) -> tuple[Serde, Serde]:
+    """The serdes of key and value: those of ``consumed``, else by the columns' types.
+
+    Raises `TopologyError`: CS-150 not a streaming DataFrame, CS-151 no column key or value, CS-152 a type
+    without a serde, CS-153 settings of ``consumed`` that only topics have.
+    """
+    _check_frame(operator, frame)
+    _check_settings(operator, consumed)
+    types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    return (
+        consumed.key or _serde_of(operator, "key", types["key"]),
+        consumed.value or _serde_of(operator, "value", types["value"]),
+    )
+
+
+def _serde_of(operator: str, column: str, type_name: str) -> Serde:
+    if type_name in _BY_TYPE:
+        found: Serde = _BY_TYPE[type_name]()
+        return found
+    if type_name.startswith(("struct<", "map<string,", "array<")):
+        return serdes.json()
+    raise TopologyError(
+        f"column {column} is of type {type_name}, which has no serde of its own",
+        code="CS-152",
+        where=here(operator),
+        next=f"pass Consumed({column}=…), or cast the column",
+    )
+
+
+def _check_frame(operator: str, frame: Any) -> None:
+    if not getattr(frame, "isStreaming", False):
+        raise TopologyError(
+            f"{operator} takes a streaming DataFrame, not {type(frame).__name__}",
+            code="CS-150",
+            where=here(operator),
+            next="make it with spark.readStream; a batch DataFrame has no changes to follow",
+        )
+    missing = [name for name in ("key", "value") if name not in frame.columns]
+    if missing:
+        raise TopologyError(
+            f"the DataFrame has no column {' and '.join(missing)}",
+            code="CS-151",
+            where=here(operator),
+            next="select key, value and optionally timestamp and headers; struct(…) makes a value of columns",
+        )
+
+
+def _check_settings(operator: str, consumed: Consumed) -> None:
+    refused = {
+        "timestamp_extractor": consumed.timestamp_extractor is not None,
+        "offset_reset": consumed.offset_reset != "earliest",
+    }
+    for setting in (name for name, is_set in refused.items() if is_set):
+        steps = {
+            "timestamp_extractor": "compute the column timestamp in the DataFrame",
+            "offset_reset": "set where to begin on spark.readStream, such as startingOffsets",
+        }
+        raise TopologyError(
+            f"Consumed({setting}=…) is for topics, and {operator} reads a DataFrame",
+            code="CS-153",
+            where=here(operator),
+            next=steps[setting],
+        )

@@ -1,0 +1,144 @@
+"""The checks of a table join, and the node it becomes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from crossstream.dsl.checks import check_option, function_of
+from crossstream.dsl.draft import Draft
+from crossstream.dsl.handle import check_same_builder, child, given_name
+from crossstream.dsl.options import Materialized, Named, TableJoined
+from crossstream.dsl.serde_rules import needed_key, stored_value
+from crossstream.errors import TopologyError
+from crossstream.serdes import Serde
+from crossstream.topology.graph import ForeignKeyJoin, JoinKind, Node, StoreSpec, TableJoin
+from crossstream.topology.location import here
+from crossstream.topology.validate import check_partitions
+from crossstream.typing import ForeignKeyExtractor, ValueJoiner
+
+if TYPE_CHECKING:
+    from crossstream.dsl.ktable import KTable
+
+OPERATORS = {"inner": "join", "left": "left_join", "outer": "outer_join"}
+
+
+def primary_key_join(
+    kind: JoinKind,
+    left: KTable,
+    other: KTable,
+    joiner: ValueJoiner,
+    table_joined: TableJoined | None,
+    named: Named | None,
+    materialized: Materialized | None,
+) -> Node:
+    """A new `TableJoin` below both tables."""
+    operator = OPERATORS[kind]
+    draft, right = _other_side(operator, left, other)
+    if table_joined is not None:
+        raise _misplaced(
+            operator, "table_joined", "a foreign key", "drop it, or pass foreign_key=lambda left: …"
+        )
+    name = given_name(operator, named)
+    function = function_of(operator, "joiner", joiner, ("left", "right"))
+    _check_keys(operator, left._node, right)
+    check_partitions(
+        draft.nodes, f"{left._node.name}.{operator}({right.name})", (left._node.name, right.name)
+    )
+    return child(
+        draft,
+        TableJoin,
+        f"{operator}({right.name})",
+        left._node,
+        name,
+        parents=(left._node.name, right.name),
+        kind=kind,
+        joiner=function,
+        **_result(operator, left._node, materialized),
+    )
+
+
+def foreign_key_join(
+    kind: JoinKind,
+    left: KTable,
+    other: KTable,
+    joiner: ValueJoiner,
+    foreign_key: ForeignKeyExtractor,
+    table_joined: TableJoined | None,
+    named: Named | None,
+    materialized: Materialized | None,
+) -> Node:
+    """A new `ForeignKeyJoin` below both tables; ``kind`` is inner or left."""
+    operator = OPERATORS[kind]
+    draft, right = _other_side(operator, left, other)
+    if named is not None:
+        raise _misplaced(operator, "named", "no foreign key", 'write table_joined=TableJoined(name="…")')
+    option = check_option(operator, "table_joined", table_joined, TableJoined) or TableJoined()
+    return child(
+        draft,
+        ForeignKeyJoin,
+        f"{operator}({right.name})",
+        left._node,
+        option.name,
+        parents=(left._node.name, right.name),
+        kind=kind,
+        foreign_key=function_of(operator, "foreign_key", foreign_key),
+        joiner=function_of(operator, "joiner", joiner, ("left", "right")),
+        partitioner=option.partitioner,
+        other_partitioner=option.other_partitioner,
+        **_result(operator, left._node, materialized),
+    )
+
+
+def refuse_outer_foreign_key(foreign_key: object, table_joined: object) -> None:
+    """CS-132: a row of the other table without any referrer has no key in the result."""
+    if foreign_key is not None or table_joined is not None:
+        raise TopologyError(
+            "there is no outer join by foreign key: an unreferenced row of the other table would have no key",
+            code="CS-132",
+            where=here("outer_join"),
+            next="use left_join(…, foreign_key=…), or outer_join without foreign_key to join by key",
+        )
+
+
+def _other_side(operator: str, left: KTable, other: object) -> tuple[Draft, Node]:
+    if not isinstance(other, type(left)):
+        raise _not_a_table(operator, other)
+    check_same_builder(operator, left._draft, other._draft)
+    return left._draft, other._node
+
+
+def _not_a_table(operator: str, other: object) -> TopologyError:
+    steps = {"KStream": "turn the stream into a table first: stream.to_table()"}
+    return TopologyError(
+        f"a KTable joins a KTable, not a {type(other).__name__}",
+        code="CS-131",
+        where=here(operator),
+        next=steps.get(type(other).__name__, "pass the table that builder.table(…) gave"),
+    )
+
+
+def _misplaced(operator: str, setting: str, needs: str, step: str) -> TopologyError:
+    return TopologyError(
+        f"{operator} takes {setting} only with {needs}", code="CS-133", where=here(operator), next=step
+    )
+
+
+def _check_keys(operator: str, left: Node, right: Node) -> None:
+    if left.key is None or right.key is None or left.key.name == right.key.name:
+        return
+    raise TopologyError(
+        f"rows never meet: {left.name} has {left.key.name} keys, {right.name} has {right.key.name} keys",
+        code="CS-134",
+        where=here(operator),
+        next="give both tables the same key serde, or join by foreign_key=…",
+    )
+
+
+def _result(operator: str, left: Node, materialized: Materialized | None) -> dict[str, Any]:
+    """Serdes and store of the result: keyed like the left side."""
+    option = check_option(operator, "materialized", materialized, Materialized)
+    asked = option or Materialized()
+    key: Serde | None = needed_key(operator, left.key, asked.key, "materialized=Materialized(key=…)")
+    value = stored_value(None, asked.value, queryable=asked.store is not None, like=left.value)
+    store: StoreSpec | None = None if option is None else option.spec(key, value)
+    return {"key": key, "value": value, "store": store}

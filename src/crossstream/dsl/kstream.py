@@ -1,0 +1,296 @@
+"""`KStream`: records one after the other. Each method makes a node and returns a handle to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from crossstream.algebra.functions import keyed
+from crossstream.dsl.branched import BranchedKStream
+from crossstream.dsl.checks import check_option, check_topic, function_of
+from crossstream.dsl.draft import Draft
+from crossstream.dsl.handle import check_same_builder, child, given_name
+from crossstream.dsl.options import Materialized, Named, Produced, Repartitioned
+from crossstream.dsl.printing import PrintRecord
+from crossstream.dsl.serde_rules import needed_key, same, sink_serdes, stored_value
+from crossstream.errors import TopologyError
+from crossstream.topology.graph import (
+    Filter,
+    FlatMap,
+    FlatMapValues,
+    Map,
+    MapValues,
+    Merge,
+    Node,
+    Peek,
+    Repartition,
+    SelectKey,
+    Sink,
+    ToTable,
+)
+from crossstream.topology.location import here
+from crossstream.typing import (
+    Action,
+    FlatMapper,
+    FlatValueMapper,
+    KeySelector,
+    KeyValueMapper,
+    Predicate,
+    TopicSelector,
+    ValueMapper,
+)
+
+if TYPE_CHECKING:
+    from crossstream.dsl.ktable import KTable
+
+
+class KStream:
+    """A stream of records; made by `StreamsBuilder`, never directly. Source: semantics 3.2.
+
+    Functions take ``value``, or ``key, value`` if they require two arguments. Each method takes
+    ``named=Named("…")``; without it the operator is named by its path. All raise `TopologyError` in the
+    user's line: CS-104 function of other parameters, CS-105 wrong option object, CS-106 no function, CS-120
+    name taken.
+
+    >>> from crossstream import Consumed, Produced, StreamsBuilder, serdes
+    >>> builder = StreamsBuilder()
+    >>> orders = builder.stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+    >>> orders.filter(lambda order: order["paid"]).to("paid-orders")
+    >>> [node.name for node in builder.build()]
+    ['orders', 'orders.filter', 'orders.filter.to(paid-orders)']
+    """
+
+    __slots__ = ("_draft", "_node")
+
+    def __init__(self, draft: Draft, node: Node) -> None:
+        self._draft = draft
+        self._node = node
+
+    def __repr__(self) -> str:
+        return f"<KStream {self._node.name}>"
+
+    def filter(self, predicate: Predicate, named: Named | None = None) -> KStream:
+        """The records for which the predicate holds.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.filter(lambda key, order: key != "test" and order["price"] > 0)
+        <KStream orders.filter>
+        """
+        function = function_of("filter", "predicate", predicate)
+        return self._child(Filter, "filter", named, predicate=function)
+
+    def filter_not(self, predicate: Predicate, named: Named | None = None) -> KStream:
+        """The records for which the predicate does not hold.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.filter_not(lambda order: order["test"])
+        <KStream orders.filter_not>
+        """
+        function = function_of("filter_not", "predicate", predicate)
+        return self._child(Filter, "filter_not", named, predicate=function, negate=True)
+
+    def map(self, mapper: KeyValueMapper, named: Named | None = None) -> KStream:
+        """One record for each, ``(key', value')``. Both serdes are forgotten: what follows must give its own.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.map(lambda key, order: (order["customer"], order["price"]))
+        <KStream orders.map>
+        """
+        function = function_of("map", "mapper", mapper, with_key=True, expression=False)
+        return self._child(Map, "map", named, mapper=function, key=None, value=None)
+
+    def map_values(self, mapper: ValueMapper, named: Named | None = None) -> KStream:
+        """A new value for each record, same key. The value serde is forgotten.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.map_values(lambda order: order["price"], named=Named("prices"))
+        <KStream prices>
+        """
+        function = function_of("map_values", "mapper", mapper)
+        return self._child(MapValues, "map_values", named, mapper=function, value=None)
+
+    def flat_map(self, mapper: FlatMapper, named: Named | None = None) -> KStream:
+        """Any number of records ``(key', value')`` for each. Both serdes are forgotten.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.flat_map(lambda key, order: [(item, key) for item in order["items"]])
+        <KStream orders.flat_map>
+        """
+        function = function_of("flat_map", "mapper", mapper, with_key=True, expression=False)
+        return self._child(FlatMap, "flat_map", named, mapper=function, key=None, value=None)
+
+    def flat_map_values(self, mapper: FlatValueMapper, named: Named | None = None) -> KStream:
+        """Any number of values for each record, same key. The value serde is forgotten.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.flat_map_values(lambda order: order["items"])
+        <KStream orders.flat_map_values>
+        """
+        function = function_of("flat_map_values", "mapper", mapper)
+        return self._child(FlatMapValues, "flat_map_values", named, mapper=function, value=None)
+
+    def select_key(self, mapper: KeySelector, named: Named | None = None) -> KStream:
+        """A new key for each record, same value. The key serde is forgotten: the next operation by key needs
+        ``Repartitioned(key=…)``, ``Materialized(key=…)`` or ``Produced(key=…)``.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.select_key(lambda order: order["customer"])
+        <KStream orders.select_key>
+        """
+        function = function_of("select_key", "mapper", mapper)
+        return self._child(SelectKey, "select_key", named, mapper=function, key=None)
+
+    def merge(self, *others: KStream, named: Named | None = None) -> KStream:
+        """The records of several streams, interleaved. A serde is kept if all inputs share it.
+
+        Raises CS-107 for anything but streams, CS-130 for streams of another builder.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
+        >>> builder.stream("orders", consumed).merge(builder.stream("returns", consumed))
+        <KStream orders.merge(returns)>
+        """
+        if not others:
+            raise _not_a_stream("nothing")
+        for other in others:
+            if not isinstance(other, KStream):
+                raise _not_a_stream(type(other).__name__)
+            check_same_builder("merge", self._draft, other._draft)
+        nodes = [self._node, *(other._node for other in others)]
+        key, value = nodes[0].key, nodes[0].value
+        for node in nodes[1:]:
+            key, value = same(key, node.key), same(value, node.value)
+        path = f"merge({','.join(node.name for node in nodes[1:])})"
+        parents = tuple(node.name for node in nodes)
+        return self._child(Merge, path, named, parents=parents, key=key, value=value)
+
+    def split(self, named: Named | None = None) -> BranchedKStream:
+        """Begins a split: each record goes to the first branch whose predicate holds.
+
+        The result, a dict of name to stream, comes from ``default_branch()`` or ``no_default_branch()``. Its
+        keys are the prefix ``named`` plus the branch's name, or its number; the default branch's is 0.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.split().branch(lambda order: order["price"] > 100, "dear").default_branch("cheap")
+        {'dear': <KStream orders.split.dear>, 'cheap': <KStream orders.split.cheap>}
+        """
+        return BranchedKStream(self._draft, self._node, given_name("split", named), KStream)
+
+    def peek(self, action: Action, named: Named | None = None) -> KStream:
+        """Calls the action for each record, which goes on unchanged. A repeated batch calls it again.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.peek(lambda key, order: None)
+        <KStream orders.peek>
+        """
+        function = function_of("peek", "action", action, with_key=True, expression=False)
+        return self._child(Peek, "peek", named, action=function)
+
+    def foreach(self, action: Action, named: Named | None = None) -> None:
+        """Calls the action for each record; nothing follows. A repeated batch calls it again.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.foreach(lambda key, order: None)
+        """
+        function = function_of("foreach", "action", action, with_key=True, expression=False)
+        self._child(Peek, "foreach", named, action=function, terminal=True, shape="none")
+
+    def print(self, label: str | None = None, named: Named | None = None) -> None:
+        """Prints ``[label]: key, value`` for each record, where it is processed.
+
+        The label is the stream's name if it is not given.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.print("seen")
+        """
+        action = PrintRecord(self._node.name if label is None else label)
+        function = function_of("print", "action", keyed(action))
+        self._child(Peek, "print", named, action=function, terminal=True, shape="none")
+
+    def repartition(self, repartitioned: Repartitioned | None = None) -> KStream:
+        """Moves the records to the partitions of their keys now, instead of at the next operation by key.
+
+        Raises CS-141 if the key serde is unknown.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> by_customer = orders.select_key(lambda order: order["customer"])
+        >>> by_customer.repartition(Repartitioned(key=serdes.string(), name="by-customer"))
+        <KStream by-customer>
+        """
+        option = check_option("repartition", "repartitioned", repartitioned, Repartitioned) or Repartitioned()
+        node = self._node
+        key = option.key or needed_key("repartition", node.key, None, "Repartitioned(key=…)")
+        settings = {"partitioner": option.partitioner, "partitions": option.partitions}
+        value = option.value or node.value
+        made = child(
+            self._draft, Repartition, "repartition", node, option.name, key=key, value=value, **settings
+        )
+        return KStream(self._draft, made)
+
+    def to_table(self, named: Named | None = None, materialized: Materialized | None = None) -> KTable:
+        """Reads the stream as a table: the last value of each key; null deletes, a null key is dropped.
+
+        Returns a `KTable`. Raises CS-141 if the key serde is unknown, CS-143 if ``Materialized(key=)``
+        contradicts it, CS-121 if the store's name is taken.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.to_table(materialized=Materialized(store="last-order")).queryable_store_name
+        'last-order'
+        """
+        from crossstream.dsl.ktable import KTable
+
+        name = given_name("to_table", named)
+        option = check_option("to_table", "materialized", materialized, Materialized)
+        asked = option or Materialized()
+        node = self._node
+        key = needed_key("to_table", node.key, asked.key, "materialized=Materialized(key=…)")
+        value = stored_value(node.value, asked.value, queryable=asked.store is not None, like=None)
+        spec = None if option is None else option.spec(key, value)
+        made = child(
+            self._draft, ToTable, "to_table", node, name, shape="table", key=key, value=value, store=spec
+        )
+        return KTable(self._draft, made)
+
+    def to(self, topic: str | TopicSelector, produced: Produced | None = None) -> None:
+        """Writes every record to a topic, or to the one that ``topic(key, value)`` names, which must exist.
+
+        Serdes not in ``produced`` are those of the stream. Raises CS-142 where one is unknown, CS-102 for a
+        name that Kafka would not take. Source: semantics 3.12.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.map_values(lambda order: order["price"]).to("prices", Produced(value=serdes.float64()))
+        """
+        option = check_option("to", "produced", produced, Produced) or Produced()
+        if not callable(topic):
+            check_topic("to", topic)
+        where = "to" if callable(topic) else f"to({topic})"
+        key, value = sink_serdes(where, (self._node.key, self._node.value), (option.key, option.value))
+        target: dict[str, Any] = {"topic_of": topic} if callable(topic) else {"topic": topic}
+        settings = {**target, "partitioner": option.partitioner, "shape": "none"}
+        child(self._draft, Sink, where, self._node, option.name, key=key, value=value, **settings)
+
+    def _child(self, kind: type[Node], path: str, named: Named | None, **attributes: Any) -> KStream:
+        name = given_name(path.partition("(")[0], named)
+        return KStream(self._draft, child(self._draft, kind, path, self._node, name, **attributes))
+
+
+def _not_a_stream(given: str) -> TopologyError:
+    return TopologyError(
+        f"merge takes streams, not {given}",
+        code="CS-107",
+        where=here("merge"),
+        next="pass one KStream or several; a table becomes one by to_stream()",
+    )

@@ -1,0 +1,214 @@
+"""`KTable`: the last value of each key. Each method makes a node and returns a handle to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crossstream.dsl.checks import REQUIRED, check_option, function_of
+from crossstream.dsl.draft import Draft
+from crossstream.dsl.handle import child, given_name
+from crossstream.dsl.joins import foreign_key_join, primary_key_join, refuse_outer_foreign_key
+from crossstream.dsl.kstream import KStream
+from crossstream.dsl.options import Materialized, Named, TableJoined
+from crossstream.dsl.serde_rules import needed_key, stored_value
+from crossstream.topology.graph import Filter, JoinKind, MapValues, Node, ToStream
+from crossstream.topology.validate import queryable_name
+from crossstream.typing import ForeignKeyExtractor, KeySelector, Predicate, ValueJoiner, ValueMapper
+
+
+class KTable:
+    """A table: at most one row for each key; null deletes it. Made by `StreamsBuilder`, never directly.
+
+    Functions take ``value``, or ``key, value`` if they require two arguments; joiners ``left, right`` or
+    ``key, left, right``, with None for a missing side. ``materialized=Materialized(store="…")`` keeps the
+    result in a store that can be queried. All methods raise `TopologyError` in the user's line: CS-104
+    function of other parameters, CS-105 wrong option object, CS-106 no function, CS-120 name taken, CS-121
+    store's name taken, CS-143 key serde that contradicts the table's. Sources: semantics 2.2, 2.5, 3.3.
+
+    >>> from crossstream import Consumed, StreamsBuilder, serdes
+    >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
+    >>> products, merchants = builder.table("products", consumed), builder.table("merchants", consumed)
+    >>> products.join(merchants, lambda product, merchant: {**product, "shop": merchant["name"]},
+    ...               foreign_key=lambda product: product["merchant_id"])
+    <KTable products.join(merchants)>
+    """
+
+    __slots__ = ("_draft", "_node")
+
+    def __init__(self, draft: Draft, node: Node) -> None:
+        self._draft = draft
+        self._node = node
+
+    def __repr__(self) -> str:
+        return f"<KTable {self._node.name}>"
+
+    @property
+    def queryable_store_name(self) -> str | None:
+        """The name of the store that holds this table; None if `Materialized` named none.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> consumed = Consumed(key=serdes.string(), value=serdes.json())
+        >>> StreamsBuilder().table("orders", consumed, Materialized(store="orders")).queryable_store_name
+        'orders'
+        """
+        return queryable_name(self._node)
+
+    def filter(
+        self, predicate: Predicate, named: Named | None = None, materialized: Materialized | None = None
+    ) -> KTable:
+        """The rows for which the predicate holds; a row that stops matching is deleted.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().table("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.filter(lambda order: order["open"], materialized=Materialized(store="open-orders"))
+        <KTable orders.filter>
+        """
+        function = function_of("filter", "predicate", predicate)
+        return self._row_wise(Filter, "filter", named, materialized, predicate=function)
+
+    def filter_not(
+        self, predicate: Predicate, named: Named | None = None, materialized: Materialized | None = None
+    ) -> KTable:
+        """The rows for which the predicate does not hold.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().table("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.filter_not(lambda order: order["open"])
+        <KTable orders.filter_not>
+        """
+        function = function_of("filter_not", "predicate", predicate)
+        return self._row_wise(Filter, "filter_not", named, materialized, predicate=function, negate=True)
+
+    def map_values(
+        self, mapper: ValueMapper, named: Named | None = None, materialized: Materialized | None = None
+    ) -> KTable:
+        """A new value for each row; the mapper is not called for deletes. The value serde is forgotten.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().table("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.map_values(lambda order: order["price"], materialized=Materialized(value=serdes.float64()))
+        <KTable orders.map_values>
+        """
+        function = function_of("map_values", "mapper", mapper)
+        return self._row_wise(MapValues, "map_values", named, materialized, mapper=function)
+
+    def to_stream(self, mapper: KeySelector | None = None, named: Named | None = None) -> KStream:
+        """The changes of the table as records; a delete has the value None. ``mapper`` gives new keys.
+
+        With ``mapper`` the key serde is forgotten, as by `KStream.select_key`.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().table("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.to_stream()
+        <KStream orders.to_stream>
+        """
+        name = given_name("to_stream", named)
+        function = None if mapper is None else function_of("to_stream", "mapper", mapper)
+        key = self._node.key if mapper is None else None
+        made = child(
+            self._draft, ToStream, "to_stream", self._node, name, shape="stream", key=key, mapper=function
+        )
+        return KStream(self._draft, made)
+
+    def join(
+        self,
+        other: KTable,
+        joiner: ValueJoiner = REQUIRED,
+        *,
+        foreign_key: ForeignKeyExtractor | None = None,
+        table_joined: TableJoined | None = None,
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable:
+        """Inner join with a table: by key, or by the ``foreign_key`` that each row of this table holds.
+
+        The result is keyed like this table. Its value serde is that of ``materialized``; without one a
+        named result is JSON if this table is. ``table_joined`` only with, ``named`` only without
+        ``foreign_key``. Raises CS-130 other builder, CS-131 not a table, CS-133 options that do not fit the
+        kind of join, CS-134 keys of different serdes, CS-128 different partition counts.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
+        >>> views, clicks = builder.table("views", consumed), builder.table("clicks", consumed)
+        >>> views.join(clicks, lambda view, click: [view, click])
+        <KTable views.join(clicks)>
+        """
+        return self._join("inner", other, joiner, foreign_key, table_joined, named, materialized)
+
+    def left_join(
+        self,
+        other: KTable,
+        joiner: ValueJoiner = REQUIRED,
+        *,
+        foreign_key: ForeignKeyExtractor | None = None,
+        table_joined: TableJoined | None = None,
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable:
+        """Left join with a table: as `join`, and rows without a partner get ``joiner(left, None)``.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
+        >>> views, clicks = builder.table("views", consumed), builder.table("clicks", consumed)
+        >>> views.left_join(clicks, lambda view, click: [view, click])
+        <KTable views.left_join(clicks)>
+        """
+        return self._join("left", other, joiner, foreign_key, table_joined, named, materialized)
+
+    def outer_join(
+        self,
+        other: KTable,
+        joiner: ValueJoiner = REQUIRED,
+        *,
+        foreign_key: ForeignKeyExtractor | None = None,
+        table_joined: TableJoined | None = None,
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable:
+        """Outer join with a table, by key: a row wherever either table has one; the missing side is None.
+
+        There is no outer join by foreign key: CS-132.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
+        >>> views, clicks = builder.table("views", consumed), builder.table("clicks", consumed)
+        >>> views.outer_join(clicks, lambda view, click: [view, click])
+        <KTable views.outer_join(clicks)>
+        """
+        refuse_outer_foreign_key(foreign_key, table_joined)
+        return self._join("outer", other, joiner, foreign_key, table_joined, named, materialized)
+
+    def _join(
+        self,
+        kind: JoinKind,
+        other: KTable,
+        joiner: ValueJoiner,
+        foreign_key: ForeignKeyExtractor | None,
+        table_joined: TableJoined | None,
+        named: Named | None,
+        materialized: Materialized | None,
+    ) -> KTable:
+        if foreign_key is None:
+            node: Node = primary_key_join(kind, self, other, joiner, table_joined, named, materialized)
+        else:
+            node = foreign_key_join(kind, self, other, joiner, foreign_key, table_joined, named, materialized)
+        return KTable(self._draft, node)
+
+    def _row_wise(
+        self,
+        kind: type[Filter] | type[MapValues],
+        path: str,
+        named: Named | None,
+        materialized: Materialized | None,
+        **attributes: Any,
+    ) -> KTable:
+        name = given_name(path, named)
+        option = check_option(path, "materialized", materialized, Materialized)
+        asked = option or Materialized()
+        node = self._node
+        key = None if node.key is None else needed_key(path, node.key, asked.key, "")
+        inherited = node.value if kind is Filter else None
+        value = stored_value(inherited, asked.value, queryable=asked.store is not None, like=node.value)
+        spec = None if option is None else option.spec(key, value)
+        made = child(self._draft, kind, path, node, name, key=key, value=value, store=spec, **attributes)
+        return KTable(self._draft, made)

@@ -1,0 +1,166 @@
+"""Option objects: frozen, keyword arguments only, checked when made.
+
+All raise `TopologyError` in the line that makes them: CS-101 unknown, missing or positional setting,
+CS-102 name against Kafka's rule, CS-103 value of a wrong kind, CS-104 function that cannot be called as
+crossstream calls it. Sources: semantics 3.5 and 5.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from crossstream.dsl.checks import check_choice, check_name, check_partitions, check_serdes, check_signature
+from crossstream.errors import TopologyError
+from crossstream.serdes import Serde
+from crossstream.settings import keyword_settings
+from crossstream.topology.graph import StoreSpec
+from crossstream.typing import KeyPartitioner, Partitioner, TimestampExtractor
+
+
+@keyword_settings(TopologyError, "CS-101", positional=1)
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The name of an operator, for `describe`, errors, metrics and the state it may keep.
+
+    Without one an operator is named by its path (``orders.filter``).
+
+    >>> Named("paid-orders").name
+    'paid-orders'
+    """
+
+    name: str
+
+    def __post_init__(self) -> None:
+        check_name("Named", "name", self.name)
+
+
+@keyword_settings(TopologyError, "CS-101")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumed:
+    """How a topic is read: the serdes of its keys and values, and where to begin.
+
+    ``timestamp_extractor(key, value, timestamp)`` gives a record another timestamp than its own (ms since
+    the epoch or a `datetime`; an expression may be given instead). ``offset_reset`` is where an application
+    that starts for the first time begins. ``name`` names the source, which else is called after its topic.
+
+    >>> from crossstream import serdes
+    >>> Consumed(key=serdes.string(), value=serdes.json(), offset_reset="latest").offset_reset
+    'latest'
+    """
+
+    key: Serde | None = None
+    value: Serde | None = None
+    timestamp_extractor: TimestampExtractor | None = None
+    offset_reset: Literal["earliest", "latest"] = "earliest"
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        check_serdes("Consumed", key=self.key, value=self.value)
+        check_signature(
+            "Consumed", "timestamp_extractor", self.timestamp_extractor, ("key", "value", "timestamp")
+        )
+        check_choice("Consumed", "offset_reset", self.offset_reset, ("earliest", "latest"))
+        check_name("Consumed", "name", self.name, optional=True)
+
+
+@keyword_settings(TopologyError, "CS-101")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Produced:
+    """How a topic is written. Serdes left out are those of the stream, where they are known.
+
+    ``partitioner(topic, key, value, num_partitions)`` returns a partition, a list of them (a copy each; an
+    empty list drops the record) or None for Kafka's default. Source: semantics 3.12.
+
+    >>> from crossstream import serdes
+    >>> Produced(key=serdes.string(), partitioner=lambda topic, key, value, count: 0).name is None
+    True
+    """
+
+    key: Serde | None = None
+    value: Serde | None = None
+    partitioner: Partitioner | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        check_serdes("Produced", key=self.key, value=self.value)
+        check_signature("Produced", "partitioner", self.partitioner, ("topic", "key", "value", "count"))
+        check_name("Produced", "name", self.name, optional=True)
+
+
+@keyword_settings(TopologyError, "CS-101")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Materialized:
+    """Keep a table in a store; with ``store`` set it can be queried under that name.
+
+    Serdes left out are those of the table; the value of a named join or `map_values` without a serde is
+    stored as JSON if its left input is JSON, else in a form of the engine's own. ``caching=False`` asks for
+    every change within a batch, not the last one per key.
+
+    >>> Materialized(store="promotions").store
+    'promotions'
+    """
+
+    store: str | None = None
+    key: Serde | None = None
+    value: Serde | None = None
+    caching: bool = True
+
+    def __post_init__(self) -> None:
+        check_serdes("Materialized", key=self.key, value=self.value)
+        check_choice("Materialized", "caching", self.caching, (True, False))
+        check_name("Materialized", "store", self.store, optional=True)
+
+    def spec(self, key: Serde | None, value: Serde | None) -> StoreSpec:
+        """The store this asks for, with the serdes that were found for it."""
+        return StoreSpec(name=self.store, key=key, value=value, caching=self.caching)
+
+
+@keyword_settings(TopologyError, "CS-101")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repartitioned:
+    """Move the records of a stream to the partitions of their keys, now.
+
+    ``key`` is needed where the stream's key serde is unknown (after `map`, `flat_map`, `select_key`).
+    ``partitions``: a wish that both inputs of a join must share if both have one; at least 1.
+    ``partitioner(key, num_partitions)`` returns the partition of a key, instead of its hash.
+
+    >>> from crossstream import serdes
+    >>> Repartitioned(key=serdes.string(), name="by-customer").name
+    'by-customer'
+    """
+
+    key: Serde | None = None
+    value: Serde | None = None
+    name: str | None = None
+    partitions: int | None = None
+    partitioner: KeyPartitioner | None = None
+
+    def __post_init__(self) -> None:
+        check_serdes("Repartitioned", key=self.key, value=self.value)
+        check_name("Repartitioned", "name", self.name, optional=True)
+        check_partitions("Repartitioned", self.partitions)
+        check_signature("Repartitioned", "partitioner", self.partitioner, ("key", "count"))
+
+
+@keyword_settings(TopologyError, "CS-101")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableJoined:
+    """Options of a foreign-key join: its name, and partitioners for inputs that are not partitioned by hash.
+
+    ``partitioner(key, num_partitions)`` tells where rows of the left table are, ``other_partitioner`` where
+    those of the other table are; each must look at the key only and return one partition.
+    Sources: KIP-775, semantics 2.5.7.
+
+    >>> TableJoined(name="promotions", partitioner=lambda key, count: int(key) % count).name
+    'promotions'
+    """
+
+    partitioner: KeyPartitioner | None = None
+    other_partitioner: KeyPartitioner | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        for setting in ("partitioner", "other_partitioner"):
+            check_signature("TableJoined", setting, getattr(self, setting), ("key", "count"))
+        check_name("TableJoined", "name", self.name, optional=True)

@@ -1,0 +1,98 @@
+"""Durations and timestamps as a user may write them, and as the engine counts them: whole milliseconds."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone
+
+from crossstream.errors import ConfigError, CrossStreamError, TopologyError
+from crossstream.topology.location import here
+
+Duration = timedelta | int | str
+"""A `timedelta`, an int of milliseconds, or a string such as ``"10 seconds"`` or ``"1 hour 30 minutes"``."""
+
+Timestamp = datetime | int
+"""Milliseconds since the epoch, or a `datetime` (one without a time zone is taken as UTC)."""
+
+_UNITS = {"ms": 1, "millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
+_SHORT = {"s": "second", "sec": "second", "m": "minute", "min": "minute", "h": "hour", "d": "day"}
+_PART = re.compile(r"\s*(\d+)\s*([a-z]+)\s*")
+_SIGN = re.compile(r"\s*(-?)")
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MILLISECOND = timedelta(milliseconds=1)
+_HOW = 'write a timedelta, an int of milliseconds, or a string such as "10 seconds" or "1 hour 30 minutes"'
+
+
+def to_milliseconds(
+    duration: Duration,
+    name: str = "duration",
+    *,
+    minimum: int | None = 0,
+    error: type[CrossStreamError] = ConfigError,
+) -> int:
+    """Whole milliseconds of ``duration``, which the message calls ``name``.
+
+    Units of a string: ms, second, minute, hour, day, singular or plural, also s, min, h, d; parts add up,
+    and one leading ``-`` negates the whole. ``minimum`` is the smallest value allowed in ms (None: any).
+    Raises ``error`` (CS-110 `TopologyError`, CS-210 `ConfigError`) on anything else, a bool or a part of
+    a millisecond included.
+
+    >>> to_milliseconds("1 hour 30 minutes")
+    5400000
+    """
+    milliseconds = _count(duration)
+    if milliseconds is None:
+        raise _refusal(error, f"{name} is not a duration: {duration!r}")
+    if minimum is not None and milliseconds < minimum:
+        raise _refusal(error, f"{name} must be at least {minimum} ms, not {milliseconds}")
+    return milliseconds
+
+
+def to_timestamp(timestamp: Timestamp, name: str = "timestamp") -> int:
+    """Milliseconds since the epoch; a `datetime` is rounded down. Raises `ConfigError` CS-211.
+
+    >>> to_timestamp(datetime(1970, 1, 1, 0, 0, 1))
+    1000
+    """
+    if isinstance(timestamp, datetime):
+        aware = timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=timezone.utc)
+        return (aware - _EPOCH) // _MILLISECOND
+    if isinstance(timestamp, bool) or not isinstance(timestamp, int):
+        raise ConfigError(
+            f"{name} is not a timestamp: {timestamp!r}",
+            code="CS-211",
+            where=here(),
+            next="pass an int of milliseconds since the epoch, or a datetime",
+        )
+    return timestamp
+
+
+def _count(duration: object) -> int | None:
+    if isinstance(duration, timedelta):
+        return duration // _MILLISECOND if duration % _MILLISECOND == timedelta(0) else None
+    if isinstance(duration, str):
+        return _parse(duration)
+    return duration if isinstance(duration, int) and not isinstance(duration, bool) else None
+
+
+def _parse(text: str) -> int | None:
+    sign = _SIGN.match(text)
+    position, total = sign.end() if sign else 0, 0
+    if not text[position:].strip():
+        return None
+    while position < len(text):
+        part = _PART.match(text.lower(), position)
+        factor = _UNITS.get(_unit(part[2])) if part else None
+        if part is None or factor is None:
+            return None
+        total, position = total + int(part[1]) * factor, part.end()
+    return -total if sign and sign[1] else total
+
+
+def _unit(word: str) -> str:
+    return _SHORT.get(word) or (word if word == "ms" else word.removesuffix("s"))
+
+
+def _refusal(error: type[CrossStreamError], what: str) -> CrossStreamError:
+    code = "CS-110" if issubclass(error, TopologyError) else "CS-210"
+    return error(what, code=code, where=here(), next=_HOW)

@@ -1,0 +1,85 @@
+"""What all option objects share: keyword arguments, the unknown ones refused by name."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, fields
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from crossstream.errors import CrossStreamError
+from crossstream.topology.location import here
+
+T = TypeVar("T")
+
+_NO_HINTS: Mapping[str, str] = MappingProxyType({})
+
+
+def keyword_settings(
+    error: type[CrossStreamError],
+    code: str,
+    *,
+    positional: int = 0,
+    hints: Mapping[str, str] = _NO_HINTS,
+) -> Callable[[type[T]], type[T]]:
+    """Makes a dataclass raise ``error`` where Python's own ``__init__`` would raise a bare `TypeError`.
+
+    That is for an unknown keyword (``hints`` maps foreign names to the setting to use instead), a missing
+    one, and more than ``positional`` positional arguments.
+    """
+
+    def decorate(cls: type[T]) -> type[T]:
+        known = [item for item in fields(cls) if item.init]  # type: ignore[arg-type]
+        names = [item.name for item in known]
+        required = [n.name for n in known if n.default is MISSING and n.default_factory is MISSING]
+        original = cls.__init__
+
+        @functools.wraps(original)
+        def __init__(self: T, *args: Any, **settings: Any) -> None:
+            what = _fault(cls.__name__, args[positional:], settings, names, required[len(args) :])
+            if what is not None:
+                unknown = [name for name in settings if name not in names]
+                raise error(what, code=code, where=here(), next=_advice(cls.__name__, unknown, names, hints))
+            original(self, *args, **settings)
+
+        cls.__init__ = __init__  # type: ignore[method-assign,assignment]
+        return cls
+
+    return decorate
+
+
+def _fault(
+    owner: str, extra: tuple[Any, ...], settings: Mapping[str, Any], names: list[str], required: list[str]
+) -> str | None:
+    if extra:
+        return f"{owner} takes keyword arguments only"
+    unknown = [name for name in settings if name not in names]
+    if unknown:
+        return f"{owner} has no setting {', '.join(map(repr, unknown))}"
+    missing = [name for name in required if name not in settings]
+    return f"{owner} needs {', '.join(missing)}" if missing else None
+
+
+def _advice(owner: str, unknown: Iterable[str], names: list[str], hints: Mapping[str, str]) -> str:
+    for name in unknown:
+        plain = name.lower().replace(".", "_").replace("-", "_")
+        if plain in hints:
+            return hints[plain]
+        close = difflib.get_close_matches(plain, names, n=3, cutoff=0.6)
+        if close:
+            return f"did you mean {' or '.join(close)}?"
+    return f"write {owner}({', '.join(f'{name}=…' for name in names)})"
+
+
+def fits_call(function: Callable[..., Any], parameters: tuple[str, ...]) -> bool:
+    """Whether ``function`` can be called with that many positional arguments; True if Python cannot tell."""
+    try:
+        inspect.signature(function).bind(*parameters)
+    except TypeError:
+        return False
+    except ValueError:  # a builtin without a signature
+        return True
+    return True

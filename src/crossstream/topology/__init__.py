@@ -1,0 +1,1 @@
+"""The graph of a topology as frozen data: its nodes, their names, its pictures and its plan."""

@@ -1,0 +1,142 @@
+"""What can be wrong with a graph before anything runs: names, stores, topics, partition counts.
+
+Each check raises `TopologyError` in the user's line. Source: semantics 5.1
+(``InternalTopologyBuilder.addSource``, ``InternalStreamsBuilder.mergeDuplicateSourceNodes``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from crossstream.errors import TopologyError
+from crossstream.topology.graph import FrameSource, Node, Repartition, Source, StoreSpec, ToTable
+from crossstream.topology.location import here
+
+
+def queryable_name(node: Node) -> str | None:
+    """The name under which the rows of ``node`` can be queried; None if `Materialized` gave none."""
+    spec: StoreSpec | None = getattr(node, "store", None)
+    return None if spec is None else spec.name
+
+
+def store_name(node: Node) -> str | None:
+    """The name of the store that ``node`` itself keeps, for people; None if it keeps none.
+
+    A table read from a topic, a DataFrame or a stream always counts as kept, any other table only where
+    `Materialized` asked for it; a store without a name of its own is called after its node.
+    """
+    spec: StoreSpec | None = getattr(node, "store", None)
+    is_source = isinstance(node, Source | FrameSource | ToTable) and node.shape in ("table", "global")
+    if spec is None and not is_source:
+        return None
+    return queryable_name(node) or node.name
+
+
+def check_new_name(nodes: Mapping[str, Node], node: Node) -> None:
+    """CS-120: no two operators of one name."""
+    if node.name in nodes:
+        raise TopologyError(
+            f"there is already an operator named {node.name!r}",
+            code="CS-120",
+            where={**here(node.name), "first used at": nodes[node.name].location},
+            next="give one of them another name",
+        )
+
+
+def check_new_store(nodes: Mapping[str, Node], stores: Mapping[str, str], node: Node) -> None:
+    """CS-121: no two stores of one name. ``stores``: the user's name for a store → the node that keeps it."""
+    store = queryable_name(node)
+    if store is not None and store in stores:
+        owner = stores[store]
+        raise TopologyError(
+            f"there is already a store named {store!r}, kept by {owner}",
+            code="CS-121",
+            where={**here(node.name), "first used at": nodes[owner].location},
+            next='give this one another name: Materialized(store="…")',
+        )
+
+
+def check_new_source(nodes: Iterable[Node], source: Source) -> None:
+    """CS-122: a topic of another source; CS-123: overlapping topic sets; CS-124: a pattern that overlaps."""
+    for other in nodes:
+        if not isinstance(other, Source):
+            continue
+        shared = sorted(set(source.topics) & set(other.topics))
+        if shared and source.shape == other.shape == "stream":
+            raise _clash(
+                "CS-123",
+                source,
+                other,
+                f"the topics of two streams overlap ({', '.join(shared)}) without being the same",
+                "read each set of topics by a stream of its own, and merge() the streams",
+            )
+        if shared:
+            raise _clash(
+                "CS-122",
+                source,
+                other,
+                f"topic {shared[0]!r} is already read as a {_noun(other)}; a second source cannot read it",
+                _share(source, other),
+            )
+        _check_patterns(source, other)
+
+
+def check_partitions(nodes: Mapping[str, Node], operator: str, parents: Iterable[str]) -> None:
+    """CS-128: inputs of a join that were repartitioned to different counts."""
+    counts = {name: explicit_partitions(nodes, name) for name in parents}
+    wanted = {name: count for name, count in counts.items() if count is not None}
+    if len(set(wanted.values())) > 1:
+        listed = ", ".join(f"{name} has {count}" for name, count in wanted.items())
+        raise TopologyError(
+            f"the inputs of {operator} are repartitioned to different numbers of partitions: {listed}",
+            code="CS-128",
+            where=here(operator),
+            next="give both the same Repartitioned(partitions=…), or leave it out of one",
+        )
+
+
+def explicit_partitions(nodes: Mapping[str, Node], name: str) -> int | None:
+    """The count that the nearest `Repartitioned(partitions=…)` above ``name`` asked for, itself included."""
+    node = nodes[name]
+    if isinstance(node, Repartition):
+        return node.partitions
+    for parent in node.parents:
+        count = explicit_partitions(nodes, parent)
+        if count is not None:
+            return count
+    return None
+
+
+def _check_patterns(source: Source, other: Source) -> None:
+    for pattern, topics in ((source.pattern, other.topics), (other.pattern, source.topics)):
+        for topic in topics:
+            if pattern is not None and pattern.fullmatch(topic):
+                raise _clash(
+                    "CS-124",
+                    source,
+                    other,
+                    f"pattern {pattern.pattern!r} matches topic {topic!r}, which another source reads",
+                    f"make the pattern exclude {topic!r}, such as {_excluding(pattern, topic)!r}",
+                )
+
+
+def _excluding(pattern: re.Pattern[str], topic: str) -> str:
+    return f"(?!{re.escape(topic)}$){pattern.pattern}"
+
+
+def _share(source: Source, other: Source) -> str:
+    if source.shape == other.shape == "table":
+        return "call table() once and use the KTable twice; a table may be joined with itself"
+    if "stream" in (source.shape, other.shape):
+        return "read the topic once as a table and use to_stream(), or as a stream and use to_table()"
+    return "read it once, and use that"
+
+
+def _clash(code: str, source: Source, other: Source, what: str, next: str) -> TopologyError:
+    where = {**here(source.name), "first read at": other.location}
+    return TopologyError(what, code=code, where=where, next=next)
+
+
+def _noun(node: Node) -> str:
+    return {"stream": "stream", "table": "table", "global": "global table"}.get(node.shape, node.shape)
