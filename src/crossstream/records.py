@@ -18,10 +18,10 @@ RECORDS = pa.schema(
 )
 """key and value: wire bytes or null; timestamp: ms since the epoch; headers: see `encode_headers`."""
 
-Header = tuple[str, "bytes | None"]
+Header = tuple[str, bytes | None]
 
 _headers_encoder = msgspec.msgpack.Encoder()
-_headers_decoder = msgspec.msgpack.Decoder(list[tuple[str, "bytes | None"]])
+_headers_decoder = msgspec.msgpack.Decoder(list[tuple[str, bytes | None]])
 
 
 def encode_headers(headers: Iterable[Header] | None) -> bytes | None:

@@ -85,6 +85,10 @@ class SourcePlanner:
     def _sources(self) -> list[Source]:
         return [node for node in self.topology if isinstance(node, Source)]
 
+    def topic_names(self, topics: Mapping[str, int]) -> list[str]:
+        """The topics that any source reads."""
+        return sorted({topic for node in self._sources() for topic in self._topics_of(node, topics)})
+
     def _topics_of(self, node: Source, topics: Mapping[str, int]) -> list[str]:
         if node.pattern is not None:
             return sorted(topic for topic in topics if node.pattern.fullmatch(topic))

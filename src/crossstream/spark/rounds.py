@@ -18,6 +18,7 @@ from pyspark.core.broadcast import Broadcast
 
 from crossstream.engine.batch import Batch, Report, unpack_report
 from crossstream.engine.parcels import REPORT
+from crossstream.spark.errors import carried
 from crossstream.spark.worker import BATCH_PROPERTY, Job
 
 
@@ -32,9 +33,12 @@ class RoundZero:
     def __call__(self, index: int, _: Iterable[Any]) -> Iterator[Any]:
         from crossstream.spark import worker
 
-        held = worker.held_for(self.run_id, lambda: self.job.value)
-        batch = worker.current_batch()
-        return worker.read_round(held, batch, index, share_count(self.shares, batch))
+        def items() -> Iterator[Any]:
+            held = worker.held_for(self.run_id, lambda: self.job.value)
+            batch = worker.current_batch()
+            return worker.read_round(held, batch, index, share_count(self.shares, batch))
+
+        return carried(items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +52,11 @@ class LaterRound:
     def __call__(self, index: int, parcels: Iterable[Any]) -> Iterator[Any]:
         from crossstream.spark import worker
 
-        held = worker.held_for(self.run_id, lambda: self.job.value)
-        return worker.later_round(held, worker.current_batch(), self.number, index, parcels)
+        def items() -> Iterator[Any]:
+            held = worker.held_for(self.run_id, lambda: self.job.value)
+            return worker.later_round(held, worker.current_batch(), self.number, index, parcels)
+
+        return carried(items)
 
 
 def share_count(most: int, batch: Batch) -> int:

@@ -32,6 +32,7 @@ _batches = msgspec.json.Decoder(Batch)
 class Job:
     """Everything about an application run that stays the same from batch to batch."""
 
+    application_id: str
     plan: Plan
     state_dir: str
     settings: Settings
@@ -105,10 +106,9 @@ class WorkerOutput:
         connection = self.held.job.connection
         assert connection is not None
         self.used = True
-        stage = getattr(connection, "stager", None)
-        if stage is not None:
+        if hasattr(connection, "staging_writer"):
             if self.staging is None:
-                self.staging = stage(f"{self.batch.id}-{self.number}-{self.sender}")
+                self.staging = self._staging(connection)
             self.staging.write(topic, records, partitions)
             return
         if self.held.writer is None:
@@ -123,9 +123,16 @@ class WorkerOutput:
             log.close()
         return self.held.partition_counts[topic]
 
+    def _staging(self, connection: Any) -> Any:
+        """Records for file topics wait in files until the driver publishes the batch."""
+        job = self.held.job
+        tag = f"{job.application_id}/{self.batch.id}/{self.number}/{self.sender}".encode()
+        return connection.staging_writer(Path(job.state_dir) / "staged", tag)
+
     def finish(self) -> None:
         if self.staging is not None:
-            self.staged.extend(self.staging.finish())
+            self.staging.flush()
+            self.staged.extend((s.path, s.topic, s.partition, s.rows, s.tag) for s in self.staging.staged)
         elif self.used:
             self.held.writer.flush()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from crossstream.durations import Duration, to_milliseconds
 from crossstream.engine.batch import Batch, Report, SourceRange, unpack_report
-from crossstream.engine.failures import Policy
+from crossstream.engine.policies import policy_of
 from crossstream.engine.parcels import REPORT, Parcel
 from crossstream.engine.services import Settings
 from crossstream.engine.stores import MemoryStores
@@ -252,10 +252,3 @@ class TopologyTestDriver:
 
         return StoreReader(name, store.key, store.value, versions, store.history, self._bits)
 
-
-def policy_of(setting: Any) -> Policy:
-    """The policy that a setting of `StreamsConfig` stands for."""
-    if isinstance(setting, Policy):
-        return setting
-    topic = getattr(setting, "topic", None)
-    return Policy("dead-letter", topic) if topic is not None else Policy(setting)

@@ -226,6 +226,10 @@ class _Planner:
     topology: Topology
     steps: list[Step] = field(default_factory=list)
     flows: dict[str, Flow] = field(default_factory=dict)
+    changes: dict[str, Flow] = field(default_factory=dict)
+    """The flow that readers of a node read."""
+    raw: dict[str, Flow] = field(default_factory=dict)
+    """The flow that a table is materialised from."""
     exchanges: dict[tuple[str, int, Partitioner | None], Exchange] = field(default_factory=dict)
     stores: dict[str, StoreDef] = field(default_factory=dict)
     tables: dict[tuple[str, int, Partitioner | None], MaterializeStep] = field(default_factory=dict)
@@ -321,15 +325,15 @@ class _Planner:
 
     def _place_table(self, node: Source | FrameSource | ToTable, raw: Flow) -> None:
         """A table from records: materialised now if its own changes are wanted, else where it is joined."""
-        self.flows[f"{node.name}.raw"] = raw
+        self.raw[node.name] = raw
         spec = node.store
         named = spec is not None and (spec.name is not None or spec.history_retention is not None)
         row_wise = any(isinstance(c, Filter | MapValues) for c in self.topology.children(node.name))
         if named or row_wise or node.name in self.wants_old or isinstance(node, ToTable):
             step = self._materialize(node, self._earliest(raw), None)
-            self.flows[node.name] = self.flows[step.output or ""]
-        elif any(isinstance(child, ToStream) for child in self.topology.children(node.name)):
-            self.flows[node.name] = raw
+            self.changes[node.name] = self.flows[step.output or ""]
+        else:
+            self.changes[node.name] = raw
 
     def _earliest(self, flow: Flow) -> int:
         """The first round in which rows of a flow can be in the state partition of their key."""
@@ -337,7 +341,7 @@ class _Planner:
 
     def _source_of(self, table: Node) -> Flow:
         """What a table is materialised from: its records, or the changes its operator makes."""
-        return self.flows.get(f"{table.name}.raw") or self._flow(table.name)
+        return self.raw.get(table.name) or self._flow(table.name)
 
     def _materialize(self, table: Node, number: int, partitioner: Partitioner | None) -> MaterializeStep:
         """The step that keeps ``table`` in round ``number``; made when first asked for."""
@@ -450,8 +454,8 @@ class _Planner:
 
     def _left_of(self, node: ForeignKeyJoin, left: Node) -> Flow:
         """The left changes with their foreign keys: taken while reading, or added where the changes are made."""
-        source = self.flows.get(f"{left.name}.raw")
-        if source is not None and f"+{node.name}" in source.name:
+        source = self.raw.get(left.name)
+        if source is not None and node.name in source.name.split("+"):
             return source
         if source is not None or self._versioned(left):
             step = self._materialize(left, self._earliest(self._source_of(left)), None)
@@ -466,8 +470,8 @@ class _Planner:
         if node.store is not None and node.store.name is None and node.store.history_retention is None and not asked:
             return
         step = self._materialize(node, self._earliest(self.flows[node.name]), None)
-        self.flows[f"{node.name}.raw"] = self.flows[node.name]
-        self.flows[node.name] = self.flows[step.output or ""]
+        self.raw[node.name] = self.flows[node.name]
+        self.changes[node.name] = self.flows[step.output or ""]
 
     def _place_repartition(self, node: Repartition) -> None:
         parent = self._flow(node.parents[0])
@@ -500,7 +504,7 @@ class _Planner:
             self._keep(node)
 
     def _flow(self, name: str) -> Flow:
-        return self.flows[name]
+        return self.changes.get(name) or self.flows[name]
 
     def _add(self, flow: Flow) -> Flow:
         self.flows[flow.name] = flow

@@ -1,0 +1,114 @@
+"""Stores of a state folder, from any process: committed batches only, no server asked."""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from crossstream.engine.log import Application, BatchLog, Commit
+from crossstream.engine.stores import FolderStores
+from crossstream.errors import StateError
+from crossstream.query.store import StoreReader
+from crossstream.state.store import Version
+from crossstream.topology.plan import Plan, StoreDef
+
+
+def describe_readers(plan: Plan) -> dict[str, dict[str, str]]:
+    """What the state folder notes about each queryable store, so that any process can read it."""
+    return {
+        store.public: {"store": base64.b64encode(cloudpickle.dumps(store)).decode()}
+        for store in plan.stores.values()
+        if store.public is not None
+    }
+
+
+def open_store(state_dir: str | Path, name: str, as_of: int | None = None) -> StoreReader:
+    """The queryable store ``name`` of a state folder, while its application runs or after.
+
+    Without ``as_of`` every call reads the newest committed batch; with it, the state after that batch (one of the
+    last ``retain_batches``). Raises `StateError`: CS-710 no such store, CS-713 no state here, CS-714 that batch is
+    not kept. Source: semantics 3.7.
+    """
+    root = Path(state_dir)
+    log = BatchLog(root)
+    application = log.application()
+    if application is None:
+        raise StateError(
+            "there is no state here",
+            code="CS-713",
+            where={"folder": str(root)},
+            next="give the state_dir of an application that has run",
+        )
+    store = _definition(application, name, root)
+    committed = _Committed(log, store, application.partitions, as_of)
+    committed()
+    return StoreReader(name, store.key, store.value, committed, store.history)
+
+
+def store_names(state_dir: str | Path) -> list[str]:
+    """The queryable stores of a state folder."""
+    application = BatchLog(Path(state_dir)).application()
+    return [] if application is None else sorted(application.readers)
+
+
+def _definition(application: Application, name: str, root: Path) -> StoreDef:
+    if name not in application.readers:
+        raise StateError(
+            f"there is no store named {name!r}",
+            code="CS-710",
+            where={"folder": str(root)},
+            next=f"its queryable stores are: {', '.join(sorted(application.readers)) or 'none'}",
+        )
+    definition: Any = pickle.loads(base64.b64decode(application.readers[name]["store"]))  # noqa: S301
+    assert isinstance(definition, StoreDef)
+    return definition
+
+
+class _Committed:
+    """Gives the versions of a store after the newest commit, or after one that was asked for."""
+
+    def __init__(self, log: BatchLog, store: StoreDef, partitions: int, as_of: int | None) -> None:
+        self._log = log
+        self._store = store
+        self._partitions = partitions
+        self._as_of = as_of
+        self._stores = FolderStores(log.root)
+        self._newest = -1
+        self._versions: Sequence[Version] = ()
+
+    def __call__(self) -> Sequence[Version]:
+        for attempt in range(5):
+            try:
+                return self._read()
+            except (StateError, FileNotFoundError):
+                # The batch may have been retired while it was being read: a newer one is there.
+                if self._as_of is not None or attempt == 4:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _read(self) -> Sequence[Version]:
+        commit = self._commit()
+        if commit.id != self._newest:
+            names = commit.versions.get(self._store.name, {})
+            self._versions = [self._stores.open(self._store, pid, names.get(pid)) for pid in range(self._partitions)]
+            self._newest = commit.id
+        return self._versions
+
+    def _commit(self) -> Commit:
+        if self._as_of is None:
+            ids = self._log.commits()
+            return self._log.commit(ids[-1]) if ids else Commit(-1)
+        if self._as_of not in self._log.commits():
+            kept = self._log.commits()
+            raise StateError(
+                f"batch {self._as_of} is not kept",
+                code="CS-714",
+                where={"folder": str(self._log.root)},
+                next=f"kept are batches {kept[0]} to {kept[-1]}" if kept else "no batch has been committed yet",
+            )
+        return self._log.commit(self._as_of)

@@ -1,0 +1,470 @@
+"""SparkStreams: an application, from its topics through Spark to its topics."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+from pyspark.sql import SparkSession
+
+from crossstream.config import StreamsConfig
+from crossstream.engine.batch import Batch, Report
+from crossstream.engine.log import Application, BatchEntry, BatchLog, Commit, check_application
+from crossstream.engine.planning import SourcePlanner
+from crossstream.engine.policies import settings_of
+from crossstream.engine.retirement import Retirement
+from crossstream.errors import ConfigError, CrossStreamError, SourceError
+from crossstream.files import Staged
+from crossstream.query.files import describe_readers, open_store
+from crossstream.query.store import StoreReader
+from crossstream.spark.errors import unpacked
+from crossstream.spark.rounds import SparkRounds
+from crossstream.spark.session import check_session, make_session
+from crossstream.spark.worker import Job
+from crossstream.topics import TopicConnection, TopicPartition
+from crossstream.topology.graph import FrameSource, Sink, Topology
+from crossstream.topology.plan import Plan
+
+Status = Literal["created", "running", "stopping", "stopped", "failed"]
+
+IDLE_SECONDS = 0.01
+"""Pause between two looks for new records when there are none."""
+REFRESH_SECONDS = 5.0
+"""How often new topics and partitions are looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The last batch: rows by operator, dropped rows by operator and reason, state, milliseconds by phase."""
+
+    batch: int = -1
+    rows: int = 0
+    seconds: float = 0.0
+    rows_in: dict[str, int] = field(default_factory=dict)
+    rows_out: dict[str, int] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
+    state_rows: dict[str, int] = field(default_factory=dict)
+    phases: dict[str, float] = field(default_factory=dict)
+    lag: int = 0
+    total_rows: int = 0
+    total_dropped: dict[str, int] = field(default_factory=dict)
+
+
+class SparkStreams:
+    """Runs a topology on Spark. A context manager.
+
+    ``spark``: a session to run in, used as it is after a check; None makes one with the right settings.
+    `start` runs batches in the background until `stop`; `process_available` takes the records there are at this
+    moment, processes and commits them, and returns. Raises `ConfigError`, `StateError`, `SourceError`; errors of
+    the running application are raised by `await_termination`, `process_available` and `stop`.
+    """
+
+    def __init__(self, topology: Topology, config: StreamsConfig, spark: SparkSession | None = None) -> None:
+        if spark is not None:
+            check_session(spark)
+        self.topology = topology
+        self.config = config
+        self.plan = Plan.of(topology)
+        self._spark = spark
+        self._own_session = spark is None
+        self._state = Path(config.state_path).absolute()
+        self._engine: _Engine | None = None
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+        self._error: Exception | None = None
+        self._status: Status = "created"
+        self._turn = threading.Condition()
+        self._listeners: list[Callable[[Progress], None]] = []
+
+    def __enter__(self) -> SparkStreams:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.stop()
+        except CrossStreamError:
+            if kind is None:
+                raise
+
+    @property
+    def status(self) -> Status:
+        """created, running, stopping, stopped or failed."""
+        return self._status
+
+    @property
+    def progress(self) -> Progress:
+        """What the last batch did."""
+        return Progress() if self._engine is None else self._engine.progress
+
+    def on_progress(self, listener: Callable[[Progress], None]) -> None:
+        """Calls ``listener`` after every committed batch, from the application's thread."""
+        self._listeners.append(listener)
+
+    def start(self) -> None:
+        """Starts the application; returns when it is running (state opened, topics found)."""
+        if self._status in ("running", "stopping"):
+            return
+        if self._status == "failed":
+            raise ConfigError("this application has failed", code="CS-233", next="make a new SparkStreams to run it again")
+        self._open()
+        self._stop.clear()
+        self._status = "running"
+        self._thread = threading.Thread(target=self._loop, name=f"crossstream {self.config.application_id}", daemon=True)
+        self._thread.start()
+
+    def process_available(self) -> None:
+        """Processes and commits every record that is in the topics at this moment."""
+        self._raise_error()
+        engine = self._open()
+        if self._thread is None:
+            try:
+                engine.run_until(engine.end_offsets())
+            except Exception as error:
+                self._fail(error)
+                self._raise_error()
+            return
+        ends = engine.end_offsets_from_outside()
+        with self._turn:
+            self._turn.wait_for(lambda: engine.reached(ends) or self._status not in ("running", "stopping"))
+        self._raise_error()
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Waits until the application has stopped (True) or ``timeout`` seconds have passed (False)."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+            if self._thread.is_alive():
+                return False
+        self._raise_error()
+        return True
+
+    def stop(self) -> None:
+        """Stops after the running batch and releases everything; raises the error it failed with, if any."""
+        if self._status == "running":
+            self._status = "stopping"
+        self._stop.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+            self._thread = None
+        self._close()
+        if self._status != "failed":
+            self._status = "stopped"
+        self._raise_error()
+
+    def store(self, name: str) -> StoreReader:
+        """A queryable store; it shows committed batches only. `StateError` CS-710 if there is no such store."""
+        return open_store(self._state, name)
+
+    # -- inside ----------------------------------------------------------------------------------------
+
+    def _open(self) -> _Engine:
+        if self._engine is None:
+            if self._spark is None:
+                self._spark = make_session(self.config.application_id, self.config.spark)
+            self._engine = _Engine(self.topology, self.plan, self.config, self._state, self._spark)
+            try:
+                self._engine.open()
+            except BaseException:
+                self._engine.close()
+                self._engine = None
+                raise
+        return self._engine
+
+    def _loop(self) -> None:
+        engine = self._engine
+        assert engine is not None
+        pause = (self.config.trigger_ms or 0) / 1000
+        try:
+            while not self._stop.is_set():
+                started = time.monotonic()
+                worked = engine.run_next()
+                if worked:
+                    self._tell(engine)
+                rest = pause - (time.monotonic() - started) if pause else (0.0 if worked else IDLE_SECONDS)
+                if rest > 0:
+                    self._stop.wait(rest)
+        except Exception as error:
+            self._fail(error)
+        finally:
+            with self._turn:
+                self._turn.notify_all()
+            engine.release()
+
+    def _tell(self, engine: _Engine) -> None:
+        with self._turn:
+            self._turn.notify_all()
+        for listener in self._listeners:
+            listener(engine.progress)
+
+    def _fail(self, error: Exception) -> None:
+        self._error = unpacked(error)
+        if self._error is not error:
+            self._error.__cause__ = error
+        self._status = "failed"
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def _close(self) -> None:
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+        if self._own_session and self._spark is not None:
+            self._spark.stop()
+            self._spark = None
+
+
+class _Engine:
+    """The loop's body: plan a batch, log it, run it, publish, commit, retire."""
+
+    def __init__(
+        self, topology: Topology, plan: Plan, config: StreamsConfig, state: Path, spark: SparkSession
+    ) -> None:
+        self.plan = plan
+        self.config = config
+        self.state = state
+        self.spark = spark
+        self.topology = topology
+        self.progress = Progress()
+        self.log = BatchLog(state)
+        self.connection = connection_of(config)
+        self.topics = None if self.connection is None else self.connection.log()
+        self._publisher = publisher_of(self.connection)
+        self.partitions = 1
+        self._repeat: BatchEntry | None = None
+        self._next = 0
+        self._versions: dict[str, dict[int, str]] = {}
+        self._rounds: SparkRounds | None = None
+        self._refreshed = 0.0
+        self._total_rows = 0
+        self._total_dropped: dict[str, int] = {}
+
+    def open(self) -> None:
+        """Locks and checks the state, finds the topics, ships the plan to the workers."""
+        self.log.lock(self.config.application_id)
+        self._check_frames()
+        found = self.log.application()
+        context = self.spark.sparkContext
+        self.partitions = self.config.partitions or (found.partitions if found else context.defaultParallelism)
+        wanted = Application(
+            self.config.application_id, self.partitions, self.plan.fingerprint(), describe_readers(self.plan)
+        )
+        if found is not None:
+            check_application(found, wanted, self.state)
+            if found.partitions != self.partitions:
+                raise ConfigError(
+                    f"the state has {found.partitions} partitions, the configuration asks for {self.partitions}",
+                    code="CS-234",
+                    where={"folder": str(self.state)},
+                    next="leave partitions out to go on with what the state has",
+                )
+        self.log.write_application(wanted)
+        commit = self.log.last_commit() or Commit(-1)
+        self._versions = commit.versions
+        self._next = commit.id + 1
+        last = self.log.last_batch()
+        self._repeat = last if last is not None and last.id == self._next else None
+        self.retirement = Retirement(self.state, self.log, self.config.retain_batches)
+        self.retirement.sweep(self._next)
+        self._find_topics(commit)
+        job = Job(self.config.application_id, self.plan, str(self.state), settings_of(self.config), self.connection)
+        self._rounds = SparkRounds(context, job, self.config.application_id)
+
+    def _check_frames(self) -> None:
+        if any(isinstance(node, FrameSource) for node in self.topology) and self.topics is not None:
+            return
+
+    def _find_topics(self, commit: Commit) -> None:
+        positions = {n: {t: dict(p) for t, p in topics.items()} for n, topics in commit.positions.items()}
+        if self.topics is None:
+            raise ConfigError(
+                "neither bootstrap_servers nor topics_dir is set",
+                code="CS-235",
+                next="StreamsConfig(bootstrap_servers='host:port') for Kafka, topics_dir='folder' for file topics",
+            )
+        self.sources = SourcePlanner(self.topology, self.topics, positions, self.config.on_lost_records)
+        self.sources.refresh()
+        self._refreshed = time.monotonic()
+
+    def end_offsets(self) -> dict[TopicPartition, int]:
+        self._refresh(force=True)
+        return dict(self.sources.end_offsets())
+
+    def end_offsets_from_outside(self) -> dict[TopicPartition, int]:
+        """The end offsets, asked for by another thread than the application's."""
+        assert self.connection is not None
+        log = self.connection.log()
+        try:
+            topics = log.topics()
+            wanted = [
+                TopicPartition(t, p) for t in self.sources.topic_names(topics) for p in range(topics[t])
+            ]
+            return dict(log.end_offsets(wanted)) if wanted else {}
+        finally:
+            log.close()
+
+    def reached(self, ends: dict[TopicPartition, int]) -> bool:
+        consumed = self.sources.consumed()
+        return all(consumed.get(tp, 0) >= end for tp, end in ends.items())
+
+    def run_until(self, ends: dict[TopicPartition, int]) -> None:
+        while self._repeat is not None or self.sources.next_ranges(ends, None):
+            self._run(ends)
+
+    def run_next(self) -> bool:
+        """One batch, if there is anything to read."""
+        self._refresh()
+        return self._run(self.sources.end_offsets())
+
+    def _refresh(self, *, force: bool = False) -> None:
+        if force or time.monotonic() - self._refreshed > REFRESH_SECONDS:
+            self.sources.refresh()
+            self._refreshed = time.monotonic()
+
+    def _run(self, ends: dict[TopicPartition, int] | Any) -> bool:
+        started = time.perf_counter()
+        entry = self._repeat
+        repeated = entry is not None
+        if entry is None:
+            ranges = self.sources.next_ranges(ends, self.config.max_records_per_batch)
+            if not ranges:
+                return False
+            entry = BatchEntry(self._next, ranges, time.time(), self._sink_ends())
+            self.log.write_batch(entry)
+        planned = time.perf_counter()
+        try:
+            report = self._on_spark(entry, repeated)
+        except Exception as error:
+            if self._lost(unpacked(error), entry):
+                return True
+            raise
+        ran = time.perf_counter()
+        self._publish(entry, report)
+        published = time.perf_counter()
+        self._commit(entry, report)
+        committed = time.perf_counter()
+        self._repeat = None
+        phases = {
+            "plan": planned - started,
+            "run": ran - planned,
+            "publish": published - ran,
+            "commit": committed - published,
+            **report.seconds,
+        }
+        self._note(entry, report, phases, committed - started, ends)
+        return True
+
+    def _on_spark(self, entry: BatchEntry, repeated: bool) -> Report:
+        assert self._rounds is not None
+        versions = {store: names for store, names in self._versions.items() if store in self.plan.stores}
+        return self._rounds.run(Batch(entry.id, entry.ranges, self.partitions, versions, repeated))
+
+    def _lost(self, error: Exception, entry: BatchEntry) -> bool:
+        """After records were deleted under a running batch: the batch is planned anew, where that is allowed."""
+        if not isinstance(error, SourceError) or self.config.on_lost_records != "skip":
+            return False
+        begins = self.topics.begin_offsets(  # type: ignore[union-attr]
+            [TopicPartition(span.topic, span.partition) for span in entry.ranges]
+        )
+        lost = False
+        for span in entry.ranges:
+            tp = TopicPartition(span.topic, span.partition)
+            if begins[tp] > span.start:
+                self.sources.lose(span.node, tp, span.start, begins[tp])
+                lost = True
+        self._repeat = None
+        return lost
+
+    def _sink_ends(self) -> dict[str, list[int]]:
+        """Where the file topics of the sinks end before the batch: a repeated publication looks from there on."""
+        if self._publisher is None or self.topics is None:
+            return {}
+        known = self.topics.topics()
+        wanted = [TopicPartition(t, p) for t in self._sink_topics() for p in range(known.get(t, 0))]
+        ends = self.topics.end_offsets(wanted)
+        found: dict[str, list[int]] = {}
+        for tp in wanted:
+            found.setdefault(tp.topic, []).append(ends[tp])
+        return found
+
+    def _sink_topics(self) -> list[str]:
+        return sorted({node.topic for node in self.topology if isinstance(node, Sink) and node.topic is not None})
+
+    def _publish(self, entry: BatchEntry, report: Report) -> None:
+        """Makes the records that waited in staged files visible in their topics, each once."""
+        if self._publisher is None or not report.staged:
+            return
+        since = {TopicPartition(t, p): end for t, ends in entry.sinks.items() for p, end in enumerate(ends)}
+        staged = [Staged(*one) for one in sorted(report.staged, key=lambda one: one[1:])]
+        self._publisher.publish(staged, since)
+
+    def _commit(self, entry: BatchEntry, report: Report) -> None:
+        self.sources.advance(entry.ranges)
+        versions = {store: dict(names) for store, names in self._versions.items()}
+        for store, names in report.manifests.items():
+            versions.setdefault(store, {}).update(names)
+        self.log.write_commit(Commit(entry.id, self.sources.positions, versions, time.time()))
+        self._versions = versions
+        self._next = entry.id + 1
+        assert self.topics is not None
+        self.topics.commit_offsets(self.config.application_id, self.sources.consumed())
+        self.retirement.add(entry.id, report.retired)
+        for path, *_ in report.staged:
+            Path(path).unlink(missing_ok=True)
+
+    def _note(
+        self, entry: BatchEntry, report: Report, phases: dict[str, float], seconds: float, ends: Any
+    ) -> None:
+        rows = sum(report.rows_in.get(name, 0) for name in {span.node for span in entry.ranges})
+        if self.sources.skipped:
+            report.dropped["lost by retention"] = self.sources.skipped
+            self.sources.skipped = 0
+        self._total_rows += rows
+        for key, number in report.dropped.items():
+            self._total_dropped[key] = self._total_dropped.get(key, 0) + number
+        state = {**self.progress.state_rows, **report.state_rows}
+        self.progress = Progress(
+            entry.id, rows, seconds, report.rows_in, report.rows_out, report.dropped, state,
+            {phase: 1000 * value for phase, value in phases.items()}, self.sources.lag(ends),
+            self._total_rows, dict(self._total_dropped),
+        )  # fmt: skip
+
+    def release(self) -> None:
+        """Lets another process take the state."""
+        self.log.unlock()
+
+    def close(self) -> None:
+        if self._rounds is not None:
+            self._rounds.close()
+            self._rounds = None
+        if self.topics is not None:
+            self.topics.close()
+        self.log.unlock()
+
+
+def connection_of(config: StreamsConfig) -> TopicConnection | None:
+    """Where the topics of an application live; None: it reads DataFrames only."""
+    if config.servers is not None:
+        from crossstream.kafka import KafkaConnection
+
+        return KafkaConnection(config.servers, config.kafka, config.broker_patience_ms / 1000)
+    if config.topics_path is not None:
+        from crossstream.files import FileTopics
+
+        return FileTopics(config.topics_path, durable=False)
+    return None
+
+
+def publisher_of(connection: TopicConnection | None) -> Any:
+    """What publishes staged records; None where sinks write directly."""
+    return connection.publisher() if connection is not None and hasattr(connection, "publisher") else None
+
+
