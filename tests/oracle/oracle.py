@@ -1,11 +1,11 @@
 """Kafka Streams' own test driver, as a function from a case to its results.
 
     with Oracle() as oracle:
-        result = oracle.run(case)    # {"expected": [[{"key", "value", "ts"}, …] per input], "table": […], "dropped": 3}
+        oracle.run(case)  # {"expected": [[{"key", "value", "ts"}, …] per input], "table": […], "dropped": 3}
 
-A *case* is a dict in the format of `tests/conformance/vectors/README.md`; only ``operator``, ``type``, ``params``,
-``joins`` and ``inputs`` are looked at. Every case runs in a driver of its own: record caches off, emit throttles off,
-one partition. One JVM answers all of them.
+A *case* is a dict in the format of `tests/conformance/vectors/README.md`; only ``operator``, ``type``,
+``params``, ``joins`` and ``inputs`` are looked at. Every case runs in a driver of its own: record caches off,
+emit throttles off, one partition. One JVM answers all of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, final
@@ -51,10 +51,8 @@ class OracleUnavailable(RuntimeError):
 class Oracle:
     """A running test driver. Built with Maven on first use; entering raises `OracleUnavailable`."""
 
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
-        self._messages: IO[str] | None = None
-        self.kafka_version = ""
+    kafka_version: str
+    """Known once it runs."""
 
     def __enter__(self) -> Oracle:
         build()
@@ -66,6 +64,7 @@ class Oracle:
             stderr=self._messages,
             encoding="utf-8",
         )
+        self._requests, self._answers = pipe(self._process.stdin), pipe(self._process.stdout)
         self.kafka_version = self._answer()["kafka"]
         return self
 
@@ -75,27 +74,26 @@ class Oracle:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._process is not None and self._messages is not None
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()  # the end of its input is its end
+        with suppress(BrokenPipeError):
+            self._requests.close()  # the end of its input is its end
         try:
             self._process.wait(timeout=30)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._process.stdout.close()
+        self._answers.close()
         self._messages.close()
 
     def run(self, case: Mapping[str, Any]) -> dict[str, Any]:
-        """``expected``: the outputs of each input; ``table``: the final rows, in byte order of the keys, absent where
-        the result is no table; ``dropped``: Kafka's dropped-records-total. Raises `OracleError`."""
-        assert self._process is not None and self._process.stdin is not None, (
-            "use it as a context manager"
-        )
+        """What Kafka gives for a case.
+
+        ``expected``: the outputs of each input; ``table``: the final rows in byte order of their keys, absent
+        where the result is no table; ``dropped``: Kafka's dropped-records-total. Raises `OracleError`.
+        """
         request = {field: case[field] for field in FIELDS if field in case}
         try:
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
+            self._requests.write(json.dumps(request) + "\n")
+            self._requests.flush()
         except BrokenPipeError:
             raise self._ended() from None
         answer = self._answer()
@@ -104,20 +102,21 @@ class Oracle:
         return answer
 
     def _answer(self) -> dict[str, Any]:
-        assert self._process is not None and self._process.stdout is not None
-        line = self._process.stdout.readline()
+        line = self._answers.readline()
         if not line:
             raise self._ended()
         answer: dict[str, Any] = json.loads(line)
         return answer
 
     def _ended(self) -> OracleError:
-        assert self._process is not None and self._messages is not None
         status = self._process.wait()
         self._messages.seek(0)
-        return OracleError(
-            f"the oracle ended with status {status}: {self._messages.read()[-2000:].strip()}"
-        )
+        return OracleError(f"the oracle ended with status {status}: {self._messages.read()[-2000:].strip()}")
+
+
+def pipe(end: IO[str] | None) -> IO[str]:
+    assert end is not None
+    return end
 
 
 def available() -> str | None:
@@ -143,18 +142,12 @@ def build() -> None:
             return
         FINGERPRINT.unlink(missing_ok=True)
         if not (maven("-o") or maven()):
-            raise OracleUnavailable(
-                f"mvn could not build {HERE}: see {TARGET / 'build.log'}"
-            )
+            raise OracleUnavailable(f"mvn could not build {HERE}: see {TARGET / 'build.log'}")
         FINGERPRINT.write_text(fingerprint())
 
 
 def built() -> bool:
-    return (
-        JAR.exists()
-        and FINGERPRINT.exists()
-        and FINGERPRINT.read_text() == fingerprint()
-    )
+    return JAR.exists() and FINGERPRINT.exists() and FINGERPRINT.read_text() == fingerprint()
 
 
 def fingerprint() -> str:
@@ -191,19 +184,13 @@ def java() -> str:
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
     if found is None:
-        raise OracleUnavailable(
-            "no java on the path"
-            if home is None
-            else f"no bin/java in JAVA_HOME {home}"
-        )
+        raise OracleUnavailable("no java on the path" if home is None else f"no bin/java in JAVA_HOME {home}")
     return found
 
 
 def java_version() -> int:
     """The feature release: 17, 21, …"""
-    told = subprocess.run(
-        [java(), "-version"], check=False, capture_output=True, text=True
-    ).stderr
+    told = subprocess.run([java(), "-version"], check=False, capture_output=True, text=True).stderr
     version = re.search(r'version "(?:1\.)?(\d+)', told)
     if version is None:
         raise OracleUnavailable(f"java does not tell its version: {told.strip()}")

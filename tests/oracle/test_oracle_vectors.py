@@ -1,7 +1,8 @@
 """Kafka Streams as it is today gives what its own tests recorded: every case, none left out.
 
-Files named ``*.eager.json`` and the self-joins are included; so are the chains that show KAFKA-6443, whose recorded
-outputs are Kafka's and not ours. Of a case recorded with caches only the end is known, and an uncached driver ends alike.
+The ``*.eager.json`` files and the self-joins are included; so are the chains that show KAFKA-6443, whose
+recorded outputs are Kafka's and not ours. Of a case recorded with caches only the end is known, and a driver
+without caches ends alike.
 """
 
 from __future__ import annotations
@@ -37,15 +38,13 @@ def test_replays(oracle: Oracle, name: str) -> None:
 def assert_final(final: Row, changelog: list[Row], stored: list[Row] | None) -> None:
     """``stored``: the result table, where the result is one; else the rows that the outputs fold to."""
     if "table" in final:
-        assert sorted_rows(
-            fold(changelog) if stored is None else stored
-        ) == sorted_rows(final["table"])
+        assert sorted_rows(fold(changelog) if stored is None else stored) == sorted_rows(final["table"])
     if "last" in final:
         assert changelog[-1] == final["last"]
     if "set" in final:
-        assert sorted_rows(
-            {"key": row["key"], "value": row["value"]} for row in changelog
-        ) == sorted_rows(final["set"])
+        assert sorted_rows({"key": row["key"], "value": row["value"]} for row in changelog) == sorted_rows(
+            final["set"]
+        )
     assert set(final) <= {"table", "last", "set"}
 
 
@@ -63,9 +62,7 @@ def test_stored_table_is_what_the_outputs_fold_to(oracle: Oracle) -> None:
         result = oracle.run(case)
         changelog = [row for rows in result["expected"] for row in rows]
         if "table" in result:
-            assert sorted_rows(result["table"]) == sorted_rows(fold(changelog)), case[
-                "id"
-            ]
+            assert sorted_rows(result["table"]) == sorted_rows(fold(changelog)), case["id"]
 
 
 def test_a_case_that_cannot_run_is_told_and_the_next_one_runs(oracle: Oracle) -> None:
@@ -98,3 +95,10 @@ def test_dropped_records_are_counted(oracle: Oracle) -> None:
     }
     result = oracle.run(case)
     assert result == {"expected": [[], [], [], []], "table": [], "dropped": 4}
+
+
+def test_a_process_that_ends_is_told(oracle: Oracle) -> None:
+    with Oracle() as own:
+        own._process.kill()
+        with pytest.raises(OracleError, match="ended with status -9"):
+            own.run(CASES["TableTableJoinIntegrationTest.testInner"])

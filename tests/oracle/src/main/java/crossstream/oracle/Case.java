@@ -15,7 +15,11 @@ import org.apache.kafka.streams.kstream.JoinWindows;
 record Case(List<Join> joins, List<Input> inputs, JsonNode params) {
 
     /** A join of two of: an input side ("left", "right", "third"), an earlier join's id. */
-    record Join(String id, String operator, String type, String left, String right, JsonNode params) { }
+    record Join(String id, String operator, String type, String left, String right, JsonNode params, boolean materialized) {
+        boolean by(String name) {
+            return operator.equals(name);
+        }
+    }
 
     record Input(String side, Object key, Object value, long timestamp, Headers headers) { }
 
@@ -24,11 +28,11 @@ record Case(List<Join> joins, List<Input> inputs, JsonNode params) {
         List<Join> joins = new ArrayList<>();
         for (JsonNode join : request.path("joins")) {
             joins.add(new Join(join.get("id").textValue(), join.get("operator").textValue(), join.get("type").textValue(),
-                join.get("left").textValue(), join.get("right").textValue(), merged(params, join)));
+                join.get("left").textValue(), join.get("right").textValue(), merged(params, join), join.path("materialized").asBoolean()));
         }
         if (joins.isEmpty()) {
             String right = params.path("self_join").asBoolean() ? "left" : "right";
-            joins.add(new Join("result", request.get("operator").textValue(), request.get("type").textValue(), "left", right, params));
+            joins.add(new Join("result", request.get("operator").textValue(), request.get("type").textValue(), "left", right, params, false));
         }
         List<Input> inputs = new ArrayList<>();
         for (JsonNode input : request.get("inputs")) {

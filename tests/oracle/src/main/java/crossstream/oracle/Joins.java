@@ -40,6 +40,7 @@ final class Joins {
     static final String RESULT = "result";
 
     private final Case request;
+    private final boolean stored;
     private final StreamsBuilder builder = new StreamsBuilder();
     private final Map<String, Object> nodes = new HashMap<>();
     private final Map<String, ScalarSerde> keys = new HashMap<>();
@@ -47,6 +48,8 @@ final class Joins {
 
     Joins(Case request) {
         this.request = request;
+        this.stored = request.last().operator().startsWith("table-table")
+            && request.flag("materialized", true) && !request.flag("send_old_values", false);
         chooseSerdes();
     }
 
@@ -83,16 +86,12 @@ final class Joins {
         return values.get(request.last().id());
     }
 
-    boolean tableResult() {
-        return nodes.get(request.last().id()) instanceof KTable;
-    }
-
     /** Whether the last result is kept in the store "result". */
     boolean stored() {
-        return tableResult() && request.flag("materialized", true) && !request.flag("send_old_values", false);
+        return stored;
     }
 
-    /** The sides that are fed although no join reads them have no topic; a case must not have such. */
+    /** The input sides that some join reads: each has a topic. */
     Set<String> sides() {
         return nodes.keySet().stream().filter(name -> request.joins().stream().noneMatch(j -> j.id().equals(name)))
             .collect(Collectors.toSet());
@@ -125,11 +124,11 @@ final class Joins {
     }
 
     private static boolean byOtherKey(Join join) {
-        return join.operator().equals("table-table-fk") || join.operator().equals("stream-globaltable");
+        return join.by("table-table-fk") || join.by("stream-globaltable");
     }
 
     private ScalarSerde otherKey(Join join) {
-        JsonNode spec = join.params().path(join.operator().equals("table-table-fk") ? "fk_extractor" : "key_mapper");
+        JsonNode spec = join.params().path(join.by("table-table-fk") ? "fk_extractor" : "key_mapper");
         return Functions.extracted(spec, keys.get(join.left()), values.get(join.left()));
     }
 
@@ -247,13 +246,18 @@ final class Joins {
         };
     }
 
-    /** Where the result goes if it is stored: the last one, unless the case says otherwise; no store changes what is emitted. */
+    /**
+     * Where a join's result is stored, or null if it is not. The last one is, unless the case says otherwise. An earlier
+     * one is if it says so, and where a foreign-key join makes or reads it, which need its serdes: given here only.
+     */
     private Materialized<Object, Object, KeyValueStore<Bytes, byte[]>> kept(Join join) {
-        if (join.equals(request.last()) && request.flag("materialized", true) && !request.flag("send_old_values", false)) {
-            return Materialized.<Object, Object, KeyValueStore<Bytes, byte[]>>as(RESULT).withKeySerde(outputKey()).withValueSerde(outputValue());
+        if (join.equals(request.last())) {
+            return stored ? Materialized.<Object, Object, KeyValueStore<Bytes, byte[]>>as(RESULT)
+                .withKeySerde(outputKey()).withValueSerde(outputValue()) : null;
         }
-        // A foreign-key result that is joined further is stored in any case; its serdes can be given here only.
-        return join.operator().equals("table-table-fk") && !join.equals(request.last())
+        boolean readByForeignKey = request.joins().stream()
+            .anyMatch(j -> j.by("table-table-fk") && (j.left().equals(join.id()) || j.right().equals(join.id())));
+        return join.materialized() || join.by("table-table-fk") || readByForeignKey
             ? Materialized.with(keys.get(join.id()), values.get(join.id())) : null;
     }
 

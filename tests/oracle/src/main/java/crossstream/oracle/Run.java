@@ -49,7 +49,7 @@ final class Run {
      * records older than its retention as dropped and the default does not; nothing else depends on the type.
      */
     private static Properties settings(Case request, Path states, String id) {
-        boolean windows = request.joins().stream().anyMatch(join -> join.operator().equals("stream-stream"));
+        boolean windows = request.joins().stream().anyMatch(join -> join.by("stream-stream"));
         Properties settings = new Properties();
         settings.put(StreamsConfig.APPLICATION_ID_CONFIG, id);
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "none:0");
