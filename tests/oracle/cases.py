@@ -225,7 +225,7 @@ class Rows:
 
 
 class References(Rows):
-    """Values that name two rows elsewhere: ``x;y;L1``; a name may be unknown, "?", or null, "-", or none there."""
+    """Values that name two rows, ``x;y;L1``; a name may be unknown, "?", or null, "-", or not there."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

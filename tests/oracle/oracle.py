@@ -57,8 +57,11 @@ class Oracle:
     def __enter__(self) -> Oracle:
         build()
         self._messages = tempfile.TemporaryFile("w+")
+        self._states = tempfile.TemporaryDirectory(
+            prefix="oracle", dir=state_root(), ignore_cleanup_errors=True
+        )
         self._process = subprocess.Popen(
-            [java(), *JVM_OPTIONS, "-jar", str(JAR), state_root()],
+            [java(), *JVM_OPTIONS, "-jar", str(JAR), self._states.name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._messages,
@@ -83,6 +86,7 @@ class Oracle:
             self._process.wait()
         self._answers.close()
         self._messages.close()
+        self._states.cleanup()
 
     def run(self, case: Mapping[str, Any]) -> dict[str, Any]:
         """What Kafka gives for a case.
