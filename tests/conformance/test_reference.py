@@ -6,9 +6,10 @@ import pytest
 
 from tests.conformance.case import Script
 from tests.conformance.check import check_script, check_vector
-from tests.conformance.scripts import SCRIPTS, TABLE_SCRIPTS
+from tests.conformance.compare import assert_same_table
+from tests.conformance.scripts import BATCH_SCRIPTS, SCRIPTS, TABLE_SCRIPTS
 from tests.conformance.vectors import ADJUSTMENTS, Vector, load
-from tests.reference import final_table, run
+from tests.reference import final_table, fold, run
 
 # cases by operator, as the page beside the vectors counts them
 COUNTS = {
@@ -56,6 +57,16 @@ def test_script(script: Script) -> None:
 @pytest.mark.parametrize("script", TABLE_SCRIPTS, ids=str)
 def test_script_ends_with_the_relational_join(script: Script) -> None:
     assert run(script.case).rows == final_table(script.case)
+
+
+@pytest.mark.parametrize("script", BATCH_SCRIPTS, ids=str)
+def test_batches_end_with_the_table_of_single_records(script: Script) -> None:
+    assert script.ends is not None
+    emitted = run(script.case).outputs
+    for end in script.ends:
+        batched = fold(output for outputs in script.expected[:end] for output in outputs)
+        single = (output for outputs in emitted[:end] for output in outputs)
+        assert_same_table(single, {key: value for key, (value, _) in batched.items()})
 
 
 @pytest.mark.parametrize("vector", [v for v in load() if v.operator.startswith("table-table")], ids=str)

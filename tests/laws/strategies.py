@@ -1,7 +1,7 @@
-"""Random cases for the laws: few keys, moves, deletes, nulls, records out of order; partitions; cuts into batches.
+"""Random cases for the laws: few keys, moves, deletes, nulls, records out of order; partitions; cuts.
 
-Every strategy gives a *case* in the format of the recorded vectors, so the reference, the driver and Spark can
-run it as it is. Timestamps are small; a record lies some milliseconds behind the clock now and then.
+Every strategy gives a *case* in the format of the recorded vectors, so the reference, the driver and Spark
+can run it as it is. Timestamps are small; a record lies some milliseconds behind the clock now and then.
 
 The values of stream records are all different, so that every result names the two records it is made of.
 """
@@ -82,7 +82,7 @@ def table_cases(
 def foreign_key_cases(
     draw: st.DrawFn, kinds: Sequence[str] = ("inner", "left"), versioned: bool = True, lag: int = 12
 ) -> Case:
-    """Foreign-key joins: rows that move between foreign keys, to null and back, and are deleted on both sides."""
+    """Foreign-key joins: rows that move between foreign keys, to null and back; deletes on both sides."""
     return case(
         "table-table-fk",
         draw(st.sampled_from(kinds)),
@@ -97,10 +97,10 @@ def foreign_key_cases(
 def chain_cases(draw: st.DrawFn, max_joins: int = 3) -> Case:
     """Chains of table joins over up to three tables: results as inputs, tables used more than once."""
     ends = ["left", "right", "third"]
-    joins = []
+    joins: list[dict[str, Any]] = []
     for number in range(draw(st.integers(1, max_joins))):
         foreign = draw(st.booleans())
-        join = {
+        join: dict[str, Any] = {
             "id": f"j{number}",
             "operator": "table-table-fk" if foreign else "table-table",
             "type": draw(st.sampled_from(["inner", "left"] if foreign else ["inner", "left", "outer"])),

@@ -5,6 +5,7 @@ Values are text; a joiner gives ``left,right`` with ∅ for a missing side.
 
 from tests.conformance.case import Script
 from tests.conformance.scripts import (
+    batches,
     chains,
     decisions,
     foreign_key,
@@ -30,3 +31,4 @@ STREAM_SCRIPTS: list[Script] = [
     *decisions.STREAMS,
 ]
 SCRIPTS = TABLE_SCRIPTS + STREAM_SCRIPTS
+BATCH_SCRIPTS: list[Script] = [*batches.SCRIPTS]
