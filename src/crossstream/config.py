@@ -122,6 +122,7 @@ class StreamsConfig:
 
     def __post_init__(self) -> None:
         _check_name("StreamsConfig", "application_id", self.application_id)
+        self._check_types()
         self._check_topics()
         self._check_numbers()
         self._check_choices()
@@ -152,6 +153,17 @@ class StreamsConfig:
         """``broker_patience`` in ms."""
         return to_milliseconds(self.broker_patience)
 
+    def _check_types(self) -> None:
+        for name in ("kafka", "spark"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise _out_of_range(name, getattr(self, name), "a dict of setting names to values")
+        for name in ("topics_dir", "state_dir"):
+            path = getattr(self, name)
+            if path is not None and (not isinstance(path, str | os.PathLike) or not str(path)):
+                raise _out_of_range(name, path, "a path, or the URI of a folder")
+        if self.bootstrap_servers is not None and not _servers(self.bootstrap_servers):
+            raise _out_of_range("bootstrap_servers", self.bootstrap_servers, '"host:port", or a list of them')
+
     def _check_topics(self) -> None:
         if self.bootstrap_servers is not None and self.topics_dir is not None:
             raise ConfigError(
@@ -167,8 +179,6 @@ class StreamsConfig:
                 where=here(),
                 next="drop kafka={…}, or use bootstrap_servers instead of topics_dir",
             )
-        if self.bootstrap_servers is not None and not _servers(self.bootstrap_servers):
-            raise _out_of_range("bootstrap_servers", self.bootstrap_servers, '"host:port", or a list of them')
         for name, own in _OWN_KAFKA.items():
             if name in self.kafka:
                 raise ConfigError(
@@ -185,9 +195,6 @@ class StreamsConfig:
                 continue
             if isinstance(number, bool) or not isinstance(number, int) or number < 1:
                 raise _out_of_range(name, number, "a positive int")
-        for name in ("kafka", "spark"):
-            if not isinstance(getattr(self, name), Mapping):
-                raise _out_of_range(name, getattr(self, name), "a dict of setting names to values")
 
     def _check_choices(self) -> None:
         if self.processing_guarantee in ("exactly_once", "exactly_once_v2"):
@@ -215,10 +222,12 @@ class StreamsConfig:
         put(self, "spark", dict(self.spark))
 
 
-def _servers(servers: str | Sequence[str] | None) -> str | None:
-    if servers is None or isinstance(servers, str):
-        return servers
-    return ",".join(servers)
+def _servers(servers: object) -> str | None:
+    """What Kafka's clients take; None for nothing, and for what is no text and no list of texts."""
+    if isinstance(servers, str):
+        return servers or None
+    texts = isinstance(servers, Sequence) and all(isinstance(server, str) for server in servers)
+    return ",".join(servers) or None if texts and isinstance(servers, Sequence) else None
 
 
 def _check_name(owner: str, setting: str, name: object) -> None:

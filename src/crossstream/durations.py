@@ -14,8 +14,14 @@ Duration = timedelta | int | str
 Timestamp = datetime | int
 """Milliseconds since the epoch, or a `datetime` (one without a time zone is taken as UTC)."""
 
-_UNITS = {"ms": 1, "millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
-_SHORT = {"s": "second", "sec": "second", "m": "minute", "min": "minute", "h": "hour", "d": "day"}
+_WORDS = {
+    1: ("ms", "millisecond", "milliseconds"),
+    1_000: ("s", "sec", "second", "seconds"),
+    60_000: ("m", "min", "minute", "minutes"),
+    3_600_000: ("h", "hour", "hours"),
+    86_400_000: ("d", "day", "days"),
+}
+_UNITS = {word: factor for factor, words in _WORDS.items() for word in words}
 _PART = re.compile(r"\s*(\d+)\s*([a-z]+)\s*")
 _SIGN = re.compile(r"\s*(-?)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -82,15 +88,11 @@ def _parse(text: str) -> int | None:
         return None
     while position < len(text):
         part = _PART.match(text.lower(), position)
-        factor = _UNITS.get(_unit(part[2])) if part else None
+        factor = _UNITS.get(part[2]) if part else None
         if part is None or factor is None:
             return None
         total, position = total + int(part[1]) * factor, part.end()
     return -total if sign and sign[1] else total
-
-
-def _unit(word: str) -> str:
-    return _SHORT.get(word) or (word if word == "ms" else word.removesuffix("s"))
 
 
 def _refusal(error: type[CrossStreamError], what: str) -> CrossStreamError:

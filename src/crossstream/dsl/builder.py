@@ -149,7 +149,8 @@ class StreamsBuilder:
 def _topics(topics: object) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
     if isinstance(topics, re.Pattern):
         return (), topics
-    names = [topics] if isinstance(topics, str) else list(topics) if isinstance(topics, Sequence) else None
+    listed = isinstance(topics, Sequence) and not isinstance(topics, bytes)
+    names = [topics] if isinstance(topics, str) else list(topics) if listed else []
     if not names or len(set(names)) < len(names):
         raise TopologyError(
             f"{topics!r} is not a topic, a list of different topics or a pattern",

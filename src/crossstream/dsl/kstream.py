@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossstream.algebra.functions import keyed
 from crossstream.dsl.branched import BranchedKStream
-from crossstream.dsl.checks import check_option, check_topic, function_of
+from crossstream.dsl.checks import check_option, check_signature, check_topic, function_of
 from crossstream.dsl.draft import Draft
 from crossstream.dsl.handle import check_same_builder, child, given_name
 from crossstream.dsl.options import Materialized, Named, Produced, Repartitioned
@@ -274,7 +274,9 @@ class KStream:
         >>> orders.map_values(lambda order: order["price"]).to("prices", Produced(value=serdes.float64()))
         """
         option = check_option("to", "produced", produced, Produced) or Produced()
-        if not callable(topic):
+        if callable(topic):
+            check_signature("to", "topic", topic, ("key", "value"))
+        else:
             check_topic("to", topic)
         where = "to" if callable(topic) else f"to({topic})"
         key, value = sink_serdes(where, (self._node.key, self._node.value), (option.key, option.value))

@@ -1,0 +1,219 @@
+"""Exactly once into file topics: workers stage, the driver publishes.
+
+A worker writes its records to staged files, which no reader of the topic sees; the driver, when the batch is
+decided, appends them to the topics as frames that carry a tag. A publication that was cut short is simply
+repeated: a frame whose tag is there already is not appended a second time.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+
+import pyarrow as pa
+import xxhash
+
+from crossstream.errors import SinkError
+from crossstream.files.appending import Appender, appending, sync_folder
+from crossstream.files.folders import TopicFolders
+from crossstream.files.frames import HEADER, NO_TAG, Frame, encode, parse_header
+from crossstream.files.segments import PartitionLog
+from crossstream.files.writer import Spreader
+from crossstream.topics import TopicPartition
+
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Staged:
+    """``rows`` records that wait in the file ``path`` to be published as one frame with a 16-byte ``tag``."""
+
+    path: str
+    topic: str
+    partition: int
+    rows: int
+    tag: bytes
+
+
+class StagingWriter:
+    """`RecordWriter` whose records are staged below a folder instead of appended to their topics.
+
+    The same writes with the same ``tag`` give the same frames with the same tags, so a task that runs again
+    stages what it staged before, in new files. ``tag`` (of any length) must name the batch and the task.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        auto_create_partitions: int | None,
+        durable: bool,
+        folder: Path,
+        tag: bytes,
+    ) -> None:
+        self._folder = folder
+        self._tag = tag
+        self._durable = durable
+        self._staged: list[Staged] = []
+        self._frames: Counter[TopicPartition] = Counter()
+        self._spreader = Spreader(TopicFolders(root), auto_create_partitions, self._stage)
+
+    @property
+    def staged(self) -> tuple[Staged, ...]:
+        """What was staged so far: complete after `flush`."""
+        return tuple(self._staged)
+
+    def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
+        """As `FileRecordWriter.write`."""
+        self._spreader.write(topic, records, partitions)
+
+    def flush(self) -> None:
+        """Returns when everything written is staged. Raises `SinkError` if not."""
+        self._spreader.flush()
+
+    def close(self) -> None:
+        """Flushes."""
+        self.flush()
+
+    def _stage(self, owner: TopicPartition, records: pa.RecordBatch) -> None:
+        name = f"{owner.topic}/{owner.partition}/{self._frames[owner]}/".encode()
+        tag = xxhash.xxh3_128_digest(name + self._tag)
+        self._frames[owner] += 1
+        self._staged.append(stage(self._folder, tag, owner, records, durable=self._durable))
+
+
+class FilePublisher:
+    """Appends staged records to their topics, each at most once; kept open between batches."""
+
+    def __init__(self, root: Path, segment_bytes: int, durable: bool) -> None:
+        self._folders = TopicFolders(root)
+        self._segment_bytes = segment_bytes
+        self._durable = durable
+
+    def publish(
+        self, staged: Sequence[Staged], since: Mapping[TopicPartition, int] | None = None
+    ) -> dict[TopicPartition, int]:
+        """Appends each staged frame, in the order given, unless its tag is there already.
+
+        ``since``: the offset in each partition from which a tag counts as already there (its end before the
+        first attempt to publish; 0 where not given). A staged file may be gone if its tag is there. Returns
+        the end offset of every partition concerned. Raises `SinkError` if a staged file is missing or
+        damaged, or the disk refuses; publishing again then goes on where this stopped.
+        """
+        _check_tags(staged)
+        ends = {}
+        by_partition = attrgetter("topic", "partition")
+        for place, frames in groupby(sorted(staged, key=by_partition), key=by_partition):
+            owner = TopicPartition(*place)
+            log = self._folders.partition(owner)
+            with appending(log, self._segment_bytes, self._durable) as appender:
+                _append_missing(appender, log, list(frames), (since or {}).get(owner, 0))
+            ends[owner] = log.end
+        return ends
+
+    def close(self) -> None:
+        """Nothing is held open between publications."""
+
+
+def stage(
+    folder: str | os.PathLike[str],
+    tag: bytes,
+    owner: TopicPartition,
+    records: pa.RecordBatch,
+    *,
+    durable: bool = True,
+) -> Staged:
+    """Writes ``records`` (columns of `frames.STORED`, no null timestamp, at least one row) to a new file.
+
+    ``tag``: 16 bytes, unique in the topic partition among all that is ever published. ``durable``: the file
+    survives a crash of the machine. Raises `SinkError` if the disk refuses.
+    """
+    if len(tag) != len(NO_TAG) or tag == NO_TAG:
+        raise SinkError(
+            f"The tag of staged records is {tag!r}; it must be 16 bytes and not all zeros.",
+            code="CS-668",
+            where={"topic": owner.topic, "partition": owner.partition},
+            next="Make the tag from the batch and the task, for instance with xxh3_128.",
+        )
+    frame, payload = encode(records, tag)
+    path = Path(folder) / f"{tag.hex()}-{uuid.uuid4().hex}.staged"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "xb") as file:
+            file.write(frame.header())
+            file.write(payload)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        if durable:
+            sync_folder(path.parent)
+    except OSError as error:
+        raise SinkError(
+            f"Records could not be staged: {error}.",
+            code="CS-669",
+            where={"topic": owner.topic, "partition": owner.partition, "file": str(path)},
+            next="Check the free space and the permissions of the folder.",
+        ) from error
+    return Staged(str(path), owner.topic, owner.partition, frame.rows, tag)
+
+
+def _check_tags(staged: Sequence[Staged]) -> None:
+    seen = set()
+    for one in staged:
+        place = (one.topic, one.partition, one.tag)
+        if place in seen:
+            raise SinkError(
+                "Two staged files for one partition have the same tag; the second would be lost.",
+                code="CS-670",
+                where={"topic": one.topic, "partition": one.partition, "file": one.path},
+                next="Publish one attempt of each task, and stage under a tag of its own in each task.",
+            )
+        seen.add(place)
+
+
+def _append_missing(appender: Appender, log: PartitionLog, staged: list[Staged], since: int) -> None:
+    there = {frame.tag for frame in log.since(since)}
+    for one in staged:
+        if one.tag not in there:
+            _append_staged(appender, one)
+
+
+def _append_staged(appender: Appender, one: Staged) -> None:
+    try:
+        file = os.open(one.path, os.O_RDONLY)
+    except OSError as error:
+        raise _unusable(one, str(error)) from error
+    try:
+        head = os.pread(file, HEADER.size, 0)
+        frame = parse_header(head, 0, 0) if len(head) == HEADER.size else None
+        if frame is None or (frame.tag, frame.rows) != (one.tag, one.rows):
+            raise _unusable(one, "its header is not sound")
+        appender.append(frame, _payload(file, frame, one))
+    finally:
+        os.close(file)
+
+
+def _payload(file: int, frame: Frame, one: Staged) -> Iterator[bytes]:
+    """The payload in pieces; raises in the end if their checksum is not right."""
+    digest = xxhash.xxh3_64()
+    position, end = frame.payload, frame.payload + frame.length
+    while position < end and (piece := os.pread(file, min(_PIECE, end - position), position)):
+        digest.update(piece)
+        position += len(piece)
+        yield piece
+    if position < end or digest.intdigest() != frame.checksum:
+        raise _unusable(one, "its records fail their checksum")
+
+
+def _unusable(one: Staged, why: str) -> SinkError:
+    return SinkError(
+        f"A staged file cannot be published: {why}.",
+        code="CS-671",
+        where={"topic": one.topic, "partition": one.partition, "file": one.path},
+        next="Run the batch again, so that it is staged anew.",
+    )

@@ -1,0 +1,137 @@
+"""Opening confluent-kafka's clients: settings, log lines, and what their threads complain about."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from crossstream.errors import ConfigError
+
+try:
+    from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+    from confluent_kafka.admin import AdminClient
+except ModuleNotFoundError as missing:
+    raise ConfigError(
+        "reading and writing Kafka needs the package confluent-kafka, which is not installed",
+        code="CS-263",
+        next="pip install confluent-kafka",
+    ) from missing
+
+if TYPE_CHECKING:
+    from crossstream.kafka.connection import KafkaConnection
+
+logger = logging.getLogger("crossstream.kafka")
+logger.addHandler(logging.NullHandler())
+
+CLIENT: Mapping[str, object] = {
+    "client.id": "crossstream",
+    "reconnect.backoff.max.ms": 2000,
+    "socket.keepalive.enable": True,
+}
+
+CONSUMER: Mapping[str, object] = {
+    "group.id": "crossstream",  # required by the client; never joined nor committed to
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "isolation.level": "read_committed",
+    "auto.offset.reset": "error",
+    "enable.partition.eof": True,
+}
+
+FETCH: Mapping[str, object] = {
+    # A client has one fetch under way per broker. A fetch at the end of one partition holds up the
+    # fetch of the next for this long. Ranges exist already when they are read: nothing waits in vain.
+    "fetch.wait.max.ms": 3,
+    # The default, 1000, stalls a reader that drains its queue faster than a second.
+    "fetch.queue.backoff.ms": 2,
+    # Records fetched past the end of a range may be fetched in vain.
+    "queued.min.messages": 20_000,
+    "queued.max.messages.kbytes": 65_536,
+}
+
+PRODUCER: Mapping[str, object] = {
+    "enable.idempotence": True,
+    "acks": "all",
+    "partitioner": "murmur2_random",
+    "delivery.report.only.error": True,
+}
+
+BATCHING: Mapping[str, object] = {
+    "linger.ms": 10,  # flush does not linger
+    "compression.type": "lz4",
+    "batch.num.messages": 50_000,
+    "queue.buffering.max.messages": 1_000_000,
+    "queue.buffering.max.kbytes": 262_144,
+    "topic.metadata.propagation.max.ms": 10_000,
+}
+
+DENIED = frozenset(
+    {
+        KafkaError._AUTHENTICATION,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.UNSUPPORTED_SASL_MECHANISM,
+        KafkaError.ILLEGAL_SASL_STATE,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+"""Errors that waiting does not cure. (Groups are left out: readers need no right to any.)"""
+
+
+class Complaints:
+    """What a client's own threads reported: kept for the thread that waits for a result."""
+
+    def __init__(self) -> None:
+        self.last: str | None = None
+        self.denied: KafkaError | None = None
+
+    def __call__(self, error: KafkaError) -> None:
+        if is_denial(error):
+            self.denied = error
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or self.last is None:
+            self.last = error.str()
+
+
+def is_denial(error: KafkaError) -> bool:
+    """Whether the broker refused us, or we it: no use in trying again."""
+    untrusted = error.code() == KafkaError._SSL and "certificate" in error.str()
+    return untrusted or error.code() in DENIED
+
+
+def open_consumer(connection: KafkaConnection, complaints: Complaints, group: str | None = None) -> Consumer:
+    """A consumer that belongs to no group; ``group`` is the one it may commit to."""
+    own = {**CONSUMER, "group.id": group} if group is not None else CONSUMER
+    settings = {**CLIENT, **FETCH, **connection.settings, **own}
+    return _open(Consumer, connection, settings, complaints)
+
+
+def open_producer(connection: KafkaConnection, complaints: Complaints, on_delivery: object) -> Producer:
+    """An idempotent producer that gives up on a record after the connection's patience."""
+    own = {
+        **PRODUCER,
+        "message.timeout.ms": max(1, round(connection.patience_seconds * 1000)),
+        "on_delivery": on_delivery,
+    }
+    own_batching = {**BATCHING, "linger.ms": min(10, int(own["message.timeout.ms"]) - 1)}
+    return _open(Producer, connection, {**CLIENT, **own_batching, **connection.settings, **own}, complaints)
+
+
+def open_admin(connection: KafkaConnection, complaints: Complaints) -> AdminClient:
+    """A client for topics and offsets."""
+    return _open(AdminClient, connection, {**CLIENT, **connection.settings}, complaints)
+
+
+def _open(kind: type, connection: KafkaConnection, settings: Mapping[str, object], complaints: Complaints):  # type: ignore[no-untyped-def]
+    addressed = {**settings, "bootstrap.servers": connection.bootstrap_servers, "error_cb": complaints}
+    try:
+        return kind(addressed, logger=logger)
+    except (KafkaException, TypeError, ValueError) as refused:
+        reason = refused.args[0].str() if isinstance(refused, KafkaException) else str(refused)
+        raise ConfigError(
+            f"the Kafka client does not accept its settings: {reason}",
+            code="CS-261",
+            next="use librdkafka's names and values (for TLS: ssl.ca.location, not ssl.truststore.location): "
+            "https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md",
+        ) from refused

@@ -1,0 +1,56 @@
+"""Kafka messages as columns of `RECORDS`, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+
+import pyarrow as pa
+from confluent_kafka import Message
+
+from crossstream.records import RECORDS, encode_headers
+from crossstream.topics import TopicPartition
+
+_second = itemgetter(1)
+
+
+def to_batch(messages: Sequence[Message]) -> pa.RecordBatch:
+    """The messages as one batch of `RECORDS`, in their order. No Python frame per message."""
+    headers = list(map(Message.headers, messages))
+    bare = headers.count(None) == len(headers)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(list(map(Message.key, messages)), pa.large_binary()),
+            pa.array(list(map(Message.value, messages)), pa.large_binary()),
+            pa.array(list(map(_second, map(Message.timestamp, messages))), pa.int64()),
+            pa.array(list(map(Message.offset, messages)), pa.int64()),
+            pa.nulls(len(headers), pa.large_binary())
+            if bare
+            else pa.array(list(map(encode_headers, headers)), pa.large_binary()),
+        ],
+        schema=RECORDS,
+    )
+
+
+def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch of all rows."""
+    if len(batches) == 1:
+        return batches[0]
+    [whole] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return whole
+
+
+def runs(messages: Sequence[Message]) -> Iterator[tuple[TopicPartition, Sequence[Message]]]:
+    """Neighbouring messages of the same partition, together."""
+    partitions = list(map(Message.partition, messages))
+    topics = list(map(Message.topic, messages))
+    if partitions.count(partitions[0]) == topics.count(topics[0]) == len(messages):
+        yield TopicPartition(topics[0], partitions[0]), messages
+        return
+    places = list(zip(topics, partitions, strict=True))
+    start = 0
+    for place, rows in groupby(places):
+        end = start + sum(1 for _ in rows)
+        yield TopicPartition(*place), messages[start:end]
+        start = end

@@ -1,0 +1,188 @@
+"""Every error of reading, writing and managing topics on Kafka, in one place.
+
+====== ===========================================================================
+CS-601 a part of the range was deleted by retention
+CS-602 the topic or partition does not exist
+CS-603 the log ends before the range does: it was truncated, or the topic made anew
+CS-604 no broker answered, or a partition had no leader, for longer than the patience
+CS-605 the broker refused us: authentication or authorisation
+CS-606 what the broker sent cannot be read
+CS-607 the broker answers, but the range does not advance
+CS-608 offsets cannot be committed to the consumer group
+CS-651 a record was not delivered within the patience
+CS-652 the topic or partition to write to does not exist
+CS-653 the broker refused our writes: authentication or authorisation
+CS-654 the broker or the client does not accept a record
+CS-656 the topic to create exists already
+CS-657 the topic cannot be created
+====== ===========================================================================
+"""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError
+
+from crossstream.errors import SinkError, SourceError
+from crossstream.kafka.client import is_denial
+from crossstream.topics import OffsetRange, TopicPartition
+
+SERVERS_HINT = "check that the brokers run and that bootstrap_servers reaches them from every worker"
+DENIED_HINT = "check the TLS and SASL settings of the Kafka connection and the rights (ACLs) of its user"
+MISSING = frozenset(
+    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+)
+GARBLED = frozenset(
+    {
+        KafkaError._BAD_MSG,
+        KafkaError._BAD_COMPRESSION,
+        KafkaError._NOT_IMPLEMENTED,
+        KafkaError._UNSUPPORTED_FEATURE,
+        KafkaError.INVALID_MSG,
+    }
+)
+TIMED_OUT = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError._TRANSPORT})
+
+
+def deleted(span: OffsetRange, wanted: int, begin: int) -> SourceError:
+    """CS-601: the log begins at ``begin`` now, past the ``wanted`` offset."""
+    return SourceError(
+        f"records of the range {span.start}..{span.end} were deleted before they were read: "
+        f"the partition begins at offset {begin} now",
+        code="CS-601",
+        where={"topic": span.topic, "partition": span.partition, "offset": wanted},
+        next="keep records longer (retention.ms, retention.bytes) or start again from what is left",
+    )
+
+
+def missing(topic: str, partition: int | None = None) -> SourceError:
+    """CS-602."""
+    return SourceError(
+        "the topic does not exist" if partition is None else "the topic has no such partition",
+        code="CS-602",
+        where={"topic": topic, "partition": partition},
+        next="check the topic's name and the cluster (bootstrap_servers), or create the topic",
+    )
+
+
+def truncated(span: OffsetRange, end: int) -> SourceError:
+    """CS-603: the log ends at ``end``, before the range does."""
+    return SourceError(
+        f"the range {span.start}..{span.end} was to be read, but the partition ends at offset {end}",
+        code="CS-603",
+        where={"topic": span.topic, "partition": span.partition, "offset": end},
+        next="if the topic was deleted and created again, start with new state; "
+        "if a broker lost records, look for unclean leader elections",
+    )
+
+
+def away(patience_seconds: float, reason: str | None, topic: str | None = None) -> SourceError:
+    """CS-604: nobody answered for ``patience_seconds``."""
+    told = f": {reason}" if reason else ""
+    return SourceError(
+        f"no broker answered for {patience_seconds:g} s{told}",
+        code="CS-604",
+        where={"topic": topic},
+        next=SERVERS_HINT,
+    )
+
+
+def leaderless(patience_seconds: float, topic: str, partition: int) -> SourceError:
+    """CS-604: the partition had no leader for ``patience_seconds``."""
+    return SourceError(
+        f"the partition has no leader since {patience_seconds:g} s",
+        code="CS-604",
+        where={"topic": topic, "partition": partition},
+        next="bring back the brokers that hold its replicas",
+    )
+
+
+def refused(reason: str, topic: str | None = None) -> SourceError:
+    """CS-605."""
+    return SourceError(
+        f"the Kafka broker refused access: {reason}",
+        code="CS-605",
+        where={"topic": topic},
+        next=DENIED_HINT,
+    )
+
+
+def unreadable(place: TopicPartition, offset: int, reason: str) -> SourceError:
+    """CS-606."""
+    return SourceError(
+        f"what the broker sent cannot be read: {reason}",
+        code="CS-606",
+        where={"topic": place.topic, "partition": place.partition, "offset": offset},
+        next="read the offset with another client; if it fails too, the log is damaged or its codec unknown",
+    )
+
+
+def stuck(span: OffsetRange, position: int, seconds: float) -> SourceError:
+    """CS-607: brokers answer, and yet no record and no end of the range in ``seconds``."""
+    return SourceError(
+        f"the range {span.start}..{span.end} does not advance since {seconds:.0f} s although brokers answer",
+        code="CS-607",
+        where={"topic": span.topic, "partition": span.partition, "offset": position},
+        next="look into the broker's log for this partition",
+    )
+
+
+def uncommitted(group: str, reason: str) -> SourceError:
+    """CS-608."""
+    return SourceError(
+        f"offsets cannot be committed to the consumer group {group!r}: {reason}",
+        code="CS-608",
+        where={"group": group},
+        next="if other consumers use a group of this name, choose another application_id; "
+        "otherwise check the rights (ACLs) to the group",
+    )
+
+
+def undelivered(error: KafkaError, topic: str, partition: int | None, key: object, lost: int = 1) -> SinkError:
+    """CS-651 to CS-654: a record that was not stored, one of ``lost``."""
+    others = f" (the first of {lost:,} such records)" if lost > 1 else ""
+    code, next_step = _delivery(error)
+    return SinkError(
+        f"a record was not stored: {error.str()}{others}",
+        code=code,
+        where={"topic": topic, "partition": partition if partition != -1 else None, "key": key},
+        next=next_step,
+    )
+
+
+def _delivery(error: KafkaError) -> tuple[str, str]:
+    if is_denial(error):
+        return "CS-653", DENIED_HINT
+    if error.code() in MISSING:
+        return "CS-652", "create the topic, with as many partitions as are written to"
+    if error.code() in TIMED_OUT:
+        return "CS-651", SERVERS_HINT
+    if error.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):
+        return "CS-654", "raise max.message.bytes of the topic and message.max.bytes in the Kafka settings"
+    if error.code() == KafkaError.INVALID_TIMESTAMP:
+        return "CS-654", "timestamps are milliseconds; a broker accepts at most message.timestamp.after.max.ms ahead"
+    return "CS-654", "look into the broker's log"
+
+
+def exists(topic: str) -> SinkError:
+    """CS-656."""
+    return SinkError(
+        "the topic exists already",
+        code="CS-656",
+        where={"topic": topic},
+        next="use it as it is, or delete it first",
+    )
+
+
+def not_created(topic: str, reason: str) -> SinkError:
+    """CS-657."""
+    return SinkError(
+        f"the topic was not created: {reason}",
+        code="CS-657",
+        where={"topic": topic},
+        next="check the number of partitions, the topic's settings and the right (ACL) to create topics",
+    )
+
+
+def not_allowed(reason: str) -> SinkError:
+    """CS-653, before any record was tried."""
+    return SinkError(f"the Kafka broker refused access: {reason}", code="CS-653", next=DENIED_HINT)

@@ -1,0 +1,188 @@
+"""The driver's side of Kafka: which topics there are, how far they reach, and how far they were read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, TypeVar
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from crossstream.errors import SourceError
+from crossstream.kafka import faults
+from crossstream.kafka.client import Complaints, is_denial, logger, open_admin, open_consumer
+from crossstream.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from crossstream.kafka.connection import KafkaConnection
+
+T = TypeVar("T")
+
+REQUEST_SECONDS = 10.0
+"""How long one request may take; several fit into the patience."""
+PAUSE_SECONDS = 0.2
+SETTLE_SECONDS = 5.0
+"""How long brokers may not know a topic before it is taken for missing: they learn one after the other."""
+
+
+PASSING = frozenset(
+    {
+        *faults.MISSING,
+        *faults.TIMED_OUT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._WAIT_COORD,
+        KafkaError._IN_PROGRESS,
+        KafkaError._SSL,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+    }
+)
+"""Errors that a little patience may cure."""
+
+
+class KafkaLog:
+    """Topics and offsets of a cluster; a `crossstream.topics.TopicLog`.
+
+    Every call waits quietly while brokers are away, up to the connection's patience, and then raises
+    `SourceError`: CS-602 missing topic, CS-604 nobody answers, CS-605 access refused.
+    """
+
+    def __init__(self, connection: KafkaConnection) -> None:
+        self._connection = connection
+        self._complaints = Complaints()
+        self._client: AdminClient | None = None
+        self._committers: dict[str, Consumer] = {}
+
+    def topics(self) -> Mapping[str, int]:
+        """Every topic and its number of partitions (internal ones, ``__…``, left out)."""
+        found = self._patiently(lambda timeout: self._admin().list_topics(timeout=timeout).topics)
+        return {
+            name: len(topic.partitions)
+            for name, topic in sorted(found.items())
+            if topic.error is None and not name.startswith("__")
+        }
+
+    def begin_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """The first offset still held, for each partition."""
+        return self._offsets(partitions, OffsetSpec.earliest())
+
+    def end_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """The offset one past the last readable record: the last stable offset."""
+        return self._offsets(partitions, OffsetSpec.latest())
+
+    def create_topic(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
+        """Creates the topic with the cluster's replication factor, and returns when it can be used.
+
+        Raises `SinkError`: CS-656 it exists already, CS-657 it cannot be created.
+        """
+        new = NewTopic(topic, partitions, config=dict(config or {}))
+        try:
+            self._patiently(lambda timeout: self._create(new, timeout))
+        except KafkaException as failed:
+            error = failed.args[0]
+            if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                raise faults.exists(topic) from failed
+            raise faults.not_created(topic, error.str()) from failed
+        self._await_leaders(topic, partitions)
+
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commits ``offsets`` (next offset to read) to the consumer group, where lag tools find them.
+
+        Raises `SourceError` CS-608 if the group is in use by others or not ours to write.
+        """
+        if not offsets:
+            return
+        marks = [KafkaPartition(place.topic, place.partition, offset) for place, offset in offsets.items()]
+        if group not in self._committers:
+            self._committers[group] = open_consumer(self._connection, self._complaints, group)
+        committer = self._committers[group]
+        try:
+            self._patiently(lambda _: committer.commit(offsets=marks, asynchronous=False))
+        except KafkaException as failed:
+            raise faults.uncommitted(group, failed.args[0].str()) from failed
+
+    def close(self) -> None:
+        """Closes the clients; a later call opens others."""
+        for committer in self._committers.values():
+            committer.close()
+        self._committers, self._client = {}, None
+
+    def _admin(self) -> AdminClient:
+        if self._client is None:
+            self._client = open_admin(self._connection, self._complaints)
+        return self._client
+
+    def _offsets(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
+        """One request per broker for all partitions."""
+        if not partitions:
+            return {}
+        wanted = {KafkaPartition(place.topic, place.partition): spec for place in partitions}
+
+        def ask(timeout: float) -> dict[TopicPartition, int]:
+            answers = self._admin().list_offsets(
+                wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=timeout
+            )
+            return {TopicPartition(at.topic, at.partition): each.result().offset for at, each in answers.items()}
+
+        try:
+            return self._patiently(ask)
+        except KafkaException as failed:
+            raise self._missing(partitions, failed) from failed
+
+    def _missing(self, partitions: Sequence[TopicPartition], failed: KafkaException) -> SourceError:
+        """Which of the partitions a request failed for."""
+        known = self.topics()
+        for place in partitions:
+            if place.topic not in known:
+                return faults.missing(place.topic)
+            if place.partition >= known[place.topic]:
+                return faults.missing(place.topic, place.partition)
+        return faults.away(self._connection.patience_seconds, failed.args[0].str())
+
+    def _create(self, topic: NewTopic, timeout: float) -> None:
+        self._admin().create_topics([topic], request_timeout=timeout)[topic.topic].result()
+
+    def _await_leaders(self, topic: str, partitions: int) -> None:
+        def look(timeout: float) -> None:
+            found = self._admin().list_topics(topic, timeout=timeout).topics[topic]
+            led = [one for one in found.partitions.values() if one.leader != -1]
+            if len(led) < partitions:
+                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+
+        self._patiently(look)
+
+    def _patiently(self, ask: Callable[[float], T]) -> T:
+        """The answer, for which brokers may be waited; an error that waiting does not cure is raised as it is."""
+        patience = self._connection.patience_seconds
+        began = monotonic()
+        self._complaints.denied = None
+        while True:
+            try:
+                return ask(min(REQUEST_SECONDS, patience))
+            except KafkaException as failed:
+                error = failed.args[0]
+                waited = monotonic() - began
+                if is_denial(error) or self._complaints.denied is not None:
+                    raise faults.refused((self._complaints.denied or error).str()) from failed
+                if not _may_pass(error) or (error.code() in faults.MISSING and waited > SETTLE_SECONDS):
+                    raise
+                if waited >= patience:
+                    raise faults.away(patience, self._complaints.last or error.str()) from failed
+                logger.info("waiting for the brokers: %s", error.str())
+                sleep(PAUSE_SECONDS)
+
+
+def _may_pass(error: KafkaError) -> bool:
+    """Whether the same request may succeed a little later."""
+    return error.retriable() or error.code() in PASSING

@@ -1,0 +1,252 @@
+"""Exact offset ranges out of Kafka, as columns.
+
+A range ``start..end`` exists when it is read, but may hold fewer records than offsets: compaction leaves
+gaps, aborted transactions are skipped, and every transaction ends in a marker that no client sees. So a
+range is done when a record at or past its end comes, or the client reports that the partition ends there;
+never by counting.
+
+A partition with plenty left stays assigned after its range, so that the client fetches ahead for the
+next one. At the end of a log it is let go: there is nothing to fetch ahead, an idle worker costs the
+broker nothing, and taking it up again costs a millisecond or two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
+from operator import is_not
+from time import monotonic, sleep
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as KafkaPartition
+
+from crossstream.kafka import faults
+from crossstream.kafka.client import Complaints, is_denial, logger, open_consumer
+from crossstream.kafka.columns import runs
+from crossstream.kafka.cursor import Cursor, ready
+from crossstream.kafka.stall import Stall
+from crossstream.topics import OffsetRange, TopicPartition
+
+if TYPE_CHECKING:
+    from crossstream.kafka.connection import KafkaConnection
+
+Cursors = Mapping[TopicPartition, Cursor]
+
+CHUNK = 4096
+"""Messages taken from the client at once: enough to be fast, few enough to stay in the cache."""
+HELD_BYTES = 32 << 20
+"""Records held back to fill batches, over all partitions of a read."""
+AHEAD = 20_000
+"""Messages kept of a partition whose range is done while others are still read."""
+BACKLOG = 100_000
+"""Offsets left in a log that make fetching ahead worth it: more than the client's queue takes, so it rests."""
+POLL_SECONDS = 0.25
+
+
+class KafkaReader:
+    """Reads exact ranges with one consumer that stays open; a `crossstream.topics.RangeReader`.
+
+    One read at a time: beginning a read ends the one before it.
+    """
+
+    def __init__(self, connection: KafkaConnection) -> None:
+        self._connection = connection
+        self._complaints = Complaints()
+        self._consumer: Consumer | None = None
+        self._ahead: dict[TopicPartition, tuple[int, list[Message]]] = {}
+        self._reads = 0
+        self._reading = False
+
+    def read(self, span: OffsetRange, max_rows: int) -> Iterator[pa.RecordBatch]:
+        """The records of the range, in offset order, in batches of at most ``max_rows`` rows of `RECORDS`.
+
+        Raises `SourceError` (CS-601 to CS-607, see `crossstream.kafka.faults`).
+        """
+        for _, batch in self.read_many([span], max_rows):
+            yield batch
+
+    def read_many(
+        self, spans: Iterable[OffsetRange], max_rows: int
+    ) -> Iterator[tuple[OffsetRange, pa.RecordBatch]]:
+        """The records of several ranges, fetched at once: batches as they come, each of one range.
+
+        Batches of a range come in offset order; those of different ranges interleave. A batch has less
+        than ``max_rows`` rows where a range ends or records are big. Raises as `read` does.
+        """
+        self._reads += 1
+        mine = self._reads
+        for wave in _waves(spans):
+            for cursor, batch in self._read_wave(wave, max_rows):
+                yield cursor.span, batch
+                if mine != self._reads:
+                    raise RuntimeError("this read was ended by another read of the same reader, or its closing")
+
+    def close(self) -> None:
+        """Closes the consumer; a later read opens another."""
+        self._reads += 1
+        self._ahead = {}
+        self._reading = False
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _read_wave(self, spans: Sequence[OffsetRange], max_rows: int) -> Iterator[tuple[Cursor, pa.RecordBatch]]:
+        cursors = {cursor.place: cursor for cursor in map(Cursor, spans)}
+        consumer = self._begin(cursors)
+        mine, finished = self._reads, False
+        stall = Stall(consumer, self._complaints, self._connection.patience_seconds)
+        try:
+            while True:
+                self._let_go(consumer, cursors)
+                yield from ready(cursors.values(), max_rows, HELD_BYTES)
+                if all(cursor.done for cursor in cursors.values()):
+                    break
+                self._fetch(consumer, cursors, stall)
+            self._ahead = {
+                place: (cursor.position, cursor.ahead) for place, cursor in cursors.items() if cursor.assigned
+            }
+            self._reading, finished = False, True
+        finally:
+            if not finished and mine == self._reads:
+                self._drop(consumer)
+
+    def _begin(self, cursors: Cursors) -> Consumer:
+        """Assigns the partitions; those that were left where their ranges start go on from there."""
+        if self._consumer is None:
+            self._consumer = open_consumer(self._connection, self._complaints)
+        if self._reading:
+            self._drop(self._consumer)
+        self._reading = True
+        self._complaints.denied = None
+        going_on = {
+            place: messages
+            for place, (offset, messages) in self._ahead.items()
+            if place in cursors and cursors[place].position == offset
+        }
+        _unassign(self._consumer, self._ahead.keys() - going_on.keys())
+        self._ahead = {}
+        _assign(self._consumer, [cursor for place, cursor in cursors.items() if place not in going_on])
+        for place, messages in going_on.items():
+            if messages:
+                cursors[place].take(messages)
+        return self._consumer
+
+    def _fetch(self, consumer: Consumer, cursors: Cursors, stall: Stall) -> None:
+        """Takes what has arrived, or waits a little for it."""
+        asked = monotonic()
+        first = consumer.poll(POLL_SECONDS)
+        advanced = False
+        if first is not None:
+            more = _room(cursors) - 1
+            messages = [first, *consumer.consume(more, 0)] if more else [first]
+            advanced = self._sort_in(consumer, messages, cursors, stall)
+        if advanced:
+            stall.progress()
+        else:
+            unfinished = [(cursor.span, cursor.position) for cursor in cursors.values() if not cursor.done]
+            stall.waited_for(monotonic() - asked, unfinished)
+
+    def _sort_in(self, consumer: Consumer, messages: list[Message], cursors: Cursors, stall: Stall) -> bool:
+        """Hands messages to their cursors; whether there were any, or a range is done."""
+        errors = list(map(Message.error, messages))
+        records = messages
+        if any(map(is_not, errors, repeat(None))):  # not by ==: a KafkaError cannot be compared to None
+            records = [message for message, error in zip(messages, errors, strict=True) if error is None]
+        for place, run in runs(records) if records else ():
+            if place in cursors:
+                cursors[place].take(run)
+        advanced = bool(records)
+        if records is not messages:
+            for message, error in zip(messages, errors, strict=True):
+                if error is not None:
+                    advanced |= self._heed(consumer, message, error, cursors, stall)
+        return advanced
+
+    def _heed(
+        self, consumer: Consumer, message: Message, error: KafkaError, cursors: Cursors, stall: Stall
+    ) -> bool:
+        """Deals with an event of a partition; whether it finished a range."""
+        if is_denial(error):
+            raise faults.refused(error.str(), message.topic())
+        cursor = cursors.get(TopicPartition(message.topic(), message.partition())) if message.topic() else None
+        if cursor is None or cursor.done:
+            return False
+        if error.code() == KafkaError._PARTITION_EOF:
+            cursor.reach(message.offset())
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            _take_up_again(consumer, cursor, stall)
+        elif error.code() in faults.GARBLED or error.fatal():
+            raise faults.unreadable(cursor.place, cursor.position, error.str())
+        else:
+            logger.info("%s [%s]: %s", message.topic(), message.partition(), error.str())
+        return cursor.done
+
+    def _let_go(self, consumer: Consumer, cursors: Cursors) -> None:
+        """Unassigns the partitions that are done and not worth fetching ahead."""
+        idle = [cursor for cursor in cursors.values() if cursor.done and cursor.assigned]
+        idle = [cursor for cursor in idle if len(cursor.ahead) > AHEAD or _left(consumer, cursor) < BACKLOG]
+        _unassign(consumer, [cursor.place for cursor in idle])
+        for cursor in idle:
+            cursor.assigned, cursor.ahead = False, []
+
+    def _drop(self, consumer: Consumer) -> None:
+        """Lets everything go."""
+        consumer.unassign()
+        self._ahead, self._reading = {}, False
+
+
+def _waves(spans: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
+    """What can be read at once: one range of each partition. Ranges of the same one follow each other."""
+    waiting = [span for span in spans if span.start < span.end]
+    while waiting:
+        wave: dict[tuple[str, int], OffsetRange] = {}
+        later = []
+        for span in waiting:
+            place = span.topic, span.partition
+            if place in wave:
+                later.append(span)
+            else:
+                wave[place] = span
+        yield list(wave.values())
+        waiting = later
+
+
+def _room(cursors: Cursors) -> int:
+    """How many messages to take: of a single partition no more than its range can hold."""
+    if len(cursors) > 1:
+        return CHUNK
+    [cursor] = cursors.values()
+    return min(CHUNK, cursor.span.end - cursor.position)
+
+
+def _left(consumer: Consumer, cursor: Cursor) -> int:
+    """Offsets between the range and the end of its partition, as far as the client has heard."""
+    _, end = consumer.get_watermark_offsets(KafkaPartition(*_pair(cursor.place)), cached=True)
+    return int(end) - cursor.position
+
+
+def _take_up_again(consumer: Consumer, cursor: Cursor, stall: Stall) -> None:
+    """After the broker said that it does not hold the position: it never will (`SourceError`), or try again."""
+    try:
+        stall.check_range(cursor.span, cursor.position, settled=True)
+    except KafkaException as failed:
+        logger.info("cannot ask for the offsets of %s: %s", cursor.place, failed)
+    sleep(0.05)
+    _unassign(consumer, [cursor.place])
+    _assign(consumer, [cursor])
+
+
+def _assign(consumer: Consumer, cursors: Iterable[Cursor]) -> None:
+    if places := [KafkaPartition(*_pair(cursor.place), cursor.position) for cursor in cursors]:
+        consumer.incremental_assign(places)
+
+
+def _unassign(consumer: Consumer, places: Iterable[TopicPartition]) -> None:
+    if gone := [KafkaPartition(*_pair(place)) for place in places]:
+        consumer.incremental_unassign(gone)
+
+
+def _pair(place: TopicPartition) -> tuple[str, int]:
+    return place.topic, place.partition

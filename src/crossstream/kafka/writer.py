@@ -1,0 +1,158 @@
+"""Records into Kafka: one idempotent producer, kept open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from crossstream.errors import SinkError
+from crossstream.kafka import faults
+from crossstream.kafka.client import Complaints, open_producer
+from crossstream.records import decode_headers
+
+if TYPE_CHECKING:
+    from crossstream.kafka.connection import KafkaConnection
+
+WAIT_SECONDS = 0.25
+BY_KEY = -1
+"""The partition that leaves the choice to the client's partitioner: Kafka's murmur2 of the key."""
+
+Row = tuple["bytes | None", "bytes | None", int, int]
+
+
+class KafkaWriter:
+    """Writes records with one producer that stays open; a `crossstream.topics.RecordWriter`.
+
+    Records of a partition are stored in the order they are written, once each, also when the producer has
+    to repeat itself. After an error the writer begins afresh: what was not flushed must be written again.
+
+    Kafka's C client takes the timestamp 0 for "now"; a record with that timestamp is written with 1.
+    """
+
+    def __init__(self, connection: KafkaConnection) -> None:
+        self._connection = connection
+        self._complaints = Complaints()
+        self._producer: Producer | None = None
+        self._failures: list[tuple[KafkaError, Message]] = []
+
+    def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
+        """Appends ``records`` (columns of `RECORDS`, ``offset`` not needed) in order, in the background.
+
+        ``partitions``: one per record, or None for murmur2 of the key (null keys anywhere). Waits while
+        the producer's queue is full. Raises `SinkError` (CS-651 to CS-654) for this and earlier records.
+        """
+        if partitions is not None and len(partitions) != records.num_rows:
+            raise ValueError(f"{len(partitions)} partitions were given for {records.num_rows} records")
+        producer = self._open()
+        rows = _rows(records, partitions)
+        headers = records.column("headers")
+        if headers.null_count == len(headers):
+            self._produce(producer, topic, rows)
+        else:
+            self._produce_with_headers(producer, topic, rows, headers.to_pylist())
+        producer.poll(0)
+        self._check(producer)
+
+    def flush(self) -> None:
+        """Returns when everything written is stored; raises `SinkError` (CS-651 to CS-654) if anything was not.
+
+        The error names topic, partition and key of the first record that was not.
+        """
+        producer = self._producer
+        if producer is None:
+            return
+        while producer.flush(WAIT_SECONDS):
+            self._check(producer)
+        self._check(producer)
+
+    def close(self) -> None:
+        """Closes the producer without waiting: what was not flushed may be lost."""
+        self._failures = []
+        if self._producer is not None:
+            self._abandon(self._producer)
+
+    def _open(self) -> Producer:
+        if self._producer is None:
+            self._failures = []
+            self._complaints = Complaints()
+            self._producer = open_producer(self._connection, self._complaints, self._undelivered)
+        return self._producer
+
+    def _produce(self, producer: Producer, topic: str, rows: Iterator[Row]) -> None:
+        produce = producer.produce
+        for key, value, partition, timestamp in rows:
+            try:  # by position: half the cost of keywords
+                produce(topic, value, key, partition, None, None, timestamp)
+            except (BufferError, KafkaException) as full:
+                self._retry(producer, full, topic, (key, value, partition, timestamp), None)
+
+    def _produce_with_headers(
+        self, producer: Producer, topic: str, rows: Iterator[Row], headers: Sequence[bytes | None]
+    ) -> None:
+        for row, cell in zip(rows, headers, strict=True):
+            key, value, partition, timestamp = row
+            pairs = list(decode_headers(cell)) or None
+            try:
+                producer.produce(topic, value, key, partition, None, None, timestamp, pairs)
+            except (BufferError, KafkaException) as full:
+                self._retry(producer, full, topic, row, pairs)
+
+    def _retry(
+        self,
+        producer: Producer,
+        problem: Exception,
+        topic: str,
+        row: Row,
+        headers: list[tuple[str, bytes | None]] | None,
+    ) -> None:
+        """Waits for room in the queue, for as long as it takes: records in it expire after the patience."""
+        key, value, partition, timestamp = row
+        while isinstance(problem, BufferError):
+            producer.poll(WAIT_SECONDS)
+            self._check(producer)
+            try:
+                producer.produce(topic, value, key, partition, None, None, timestamp, headers)
+                return
+            except (BufferError, KafkaException) as again:
+                problem = again
+        self._abandon(producer)
+        raise faults.undelivered(problem.args[0], topic, partition, key) from problem
+
+    def _undelivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failures.append((error, message))
+
+    def _check(self, producer: Producer) -> None:
+        """Raises what the producer's threads reported."""
+        error = self._failure()
+        if error is not None:
+            self._abandon(producer)
+            raise error
+
+    def _failure(self) -> SinkError | None:
+        if self._failures:
+            error, message = self._failures[0]
+            lost = len(self._failures)
+            return faults.undelivered(error, message.topic(), message.partition(), message.key(), lost)
+        if self._complaints.denied is not None:
+            return faults.not_allowed(self._complaints.denied.str())
+        return None
+
+    def _abandon(self, producer: Producer) -> None:
+        """Throws the queue away; the next write opens another producer."""
+        self._producer = None
+        producer.purge()
+        producer.flush(1.0)
+
+
+def _rows(records: pa.RecordBatch, partitions: Sequence[int] | None) -> Iterator[Row]:
+    return zip(
+        records.column("key").to_pylist(),
+        records.column("value").to_pylist(),
+        repeat(BY_KEY) if partitions is None else partitions,
+        [timestamp or 1 for timestamp in records.column("timestamp").to_pylist()],
+    )

@@ -1,0 +1,93 @@
+"""Arrow's large binary arrays as numpy sees them, and back.
+
+Slices are normal, and so is garbage under nulls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+Offsets = npt.NDArray[np.int64]
+Content = npt.NDArray[np.uint8]
+Mask = npt.NDArray[np.bool_]
+
+LARGE_BINARY = pa.large_binary()
+
+
+def offsets(data: pa.LargeBinaryArray) -> Offsets:
+    """Where each row begins in `content`, and where the last one ends: n + 1 positions, no copy."""
+    buffer = data.buffers()[1]
+    if buffer is None or not len(data):
+        return np.zeros(1, np.int64)
+    return np.frombuffer(buffer, np.int64, len(data) + 1, data.offset * 8)
+
+
+def content(data: pa.LargeBinaryArray) -> Content:
+    """The bytes that `offsets` point into, no copy; those of neighbours of a slice are there too."""
+    buffer = data.buffers()[2]
+    return np.empty(0, np.uint8) if buffer is None else np.frombuffer(buffer, np.uint8)
+
+
+def validity(data: pa.Array) -> Mask | None:
+    """Row by row, whether it is not null; None if nothing is."""
+    return data.is_valid().to_numpy(zero_copy_only=False) if data.null_count else None
+
+
+def fixed_rows(data: pa.LargeBinaryArray, width: int) -> Content | None:
+    """The bytes of the rows that are not null, one after the other; None if any is not ``width`` bytes."""
+    dense = data.drop_null() if data.null_count else data
+    positions = offsets(dense)
+    if (np.diff(positions) != width).any():
+        return None
+    return content(dense)[positions[0] : positions[-1]]
+
+
+def from_fixed_rows(rows: Content, width: int, valid: Mask | None) -> pa.LargeBinaryArray:
+    """Rows of ``width`` bytes each; ``valid``: which rows of the result they are, None: all."""
+    if valid is None:
+        positions = np.arange(0, len(rows) + 1, width, dtype=np.int64)
+        return binary_array(positions, rows)
+    positions = np.zeros(len(valid) + 1, np.int64)
+    np.cumsum(valid, out=positions[1:])
+    return binary_array(positions * width, rows, valid)
+
+
+def binary_array(positions: Offsets, rows: Any, valid: Mask | None = None) -> pa.LargeBinaryArray:
+    """An array over ``rows`` (any buffer), cut at ``positions``; no copy."""
+    bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little").tobytes())
+    buffers = [bits, pa.py_buffer(positions), pa.py_buffer(rows)]
+    return pa.Array.from_buffers(LARGE_BINARY, len(positions) - 1, buffers)
+
+
+def binary_rows(rows: Sequence[bytes | None]) -> pa.LargeBinaryArray:
+    """An array of Python bytes, None → null."""
+    return pa.array(rows, LARGE_BINARY)
+
+
+def null_rows(count: int) -> pa.LargeBinaryArray:
+    return pa.nulls(count, LARGE_BINARY)
+
+
+def text_bytes(text: pl.Series) -> pa.LargeBinaryArray:
+    """The UTF-8 of a String series."""
+    return text.to_arrow().cast(pa.large_string()).view(LARGE_BINARY)
+
+
+def bytes_text(data: pa.LargeBinaryArray) -> pl.Series:
+    """A String series of UTF-8 bytes. Raises `pa.ArrowInvalid` where they are none."""
+    return pl.Series(data.cast(pa.large_string()))
+
+
+def numeric_series(values: npt.NDArray[Any], valid: Mask | None) -> pl.Series:
+    """A series of numbers; ``valid``: which rows of it ``values`` are (the others null), None: all."""
+    if valid is None:
+        return pl.Series(values)
+    spread = np.zeros(len(valid), values.dtype)
+    spread[valid] = values
+    return pl.Series(pa.array(spread, mask=~valid))

@@ -1,0 +1,71 @@
+"""The serde of tables nobody named: any Python object, as long as it stays inside the engine."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import polars as pl
+import pyarrow as pa
+
+from crossstream.serdes import arrays, refusals
+from crossstream.serdes.json_columns import spread
+from crossstream.serdes.json_inferred import infer, infer_fields
+from crossstream.serdes.serde import Serde, Way, find_invalid
+
+_PROTOCOL = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Pickled:
+    """Objects as Python pickles them (protocol 5). The bytes of equal objects may differ."""
+
+    name: ClassVar[str] = "pickled"
+    dtype: ClassVar[pl.DataType | None] = None
+
+    def serialize(self, value: Any) -> bytes | None:
+        if value is None:
+            return None
+        try:
+            return pickle.dumps(value, _PROTOCOL)
+        except Exception as error:  # pickle raises whatever the object's own methods raise
+            raise refusals.unpicklable(value, str(error)) from error
+
+    def deserialize(self, data: bytes | None) -> Any:
+        if data is None:
+            return None
+        try:
+            return pickle.loads(data)
+        except Exception as error:  # likewise
+            raise refusals.undecodable("pickled", str(error), data) from error
+
+    def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
+        return arrays.binary_rows(list(map(self.serialize, values)))
+
+    def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
+        return list(map(self.deserialize, data.to_pylist()))
+
+    def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
+        return self.encode_objects(values.to_list())
+
+    def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
+        """A column of the type the objects have; with ``fields`` and dicts, a struct of exactly these."""
+        values = self.decode_objects(data)
+        present = [value for value in values if value is not None]
+        if fields is None or not {dict}.issuperset(map(type, present)):
+            return infer(values, "pickled")
+        columns = {name: [value.get(name) for value in present] for name in sorted(fields)}
+        dense = infer_fields(columns, len(present), "pickled")
+        return dense if len(present) == len(values) else spread(dense, values)
+
+    def find_invalid(
+        self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
+    ) -> list[tuple[int, str]]:
+        return find_invalid(self, data, fields, way or "objects")
+
+
+def pickled() -> Serde:
+    """The serde of unnamed tables; its bytes are read by the application that wrote them, and no other."""
+    return Pickled()

@@ -1,0 +1,93 @@
+"""Decoded objects to Polars series: a column for every field, built from one list each."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import chain
+from operator import attrgetter
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from crossstream.serdes import refusals
+from crossstream.serdes.json_shapes import KEPT, Leaf, ListOf, Shape, column
+
+_FEW = 64
+"""Rows up to which one call for all columns is cheaper than one for each."""
+
+
+def to_series(values: list[Any], shape: Shape, serde: str) -> pl.Series:
+    """A series of wire values, None → null. Raises `SerdeError` (CS-402) for what the column cannot hold."""
+    try:
+        if len(values) <= _FEW:
+            return _at_once(values, shape)
+        return _series(values, shape)
+    except (TypeError, ValueError, OverflowError, pa.ArrowException, pl.exceptions.PolarsError) as error:
+        raise refusals.undecodable(serde, f"beyond what a column of {shape.dtype} holds: {error}") from error
+
+
+def null_series(rows: int, dtype: pl.DataType) -> pl.Series:
+    return pl.Series([None], dtype=dtype).new_from_index(0, rows)
+
+
+def _at_once(values: list[Any], shape: Shape) -> pl.Series:
+    return pl.Series(pa.array(msgspec.to_builtins(values, builtin_types=KEPT), _arrow_type(shape)))
+
+
+@lru_cache(maxsize=512)
+def _arrow_type(shape: Shape) -> pa.DataType:
+    return pl.Series([], dtype=shape.dtype).to_arrow().type
+
+
+def _series(values: list[Any], shape: Shape) -> pl.Series:
+    if isinstance(shape, Leaf):
+        return _leaves(values, shape)
+    present = values
+    if type(None) in set(map(type, values)):
+        present = [value for value in values if value is not None]
+    dense = _lists(present, shape) if isinstance(shape, ListOf) else _structs(present, shape)
+    return dense if present is values else spread(dense, values)
+
+
+def _leaves(values: list[Any], shape: Leaf) -> pl.Series:
+    if shape.wire is UUID:
+        values = [None if value is None else str(value) for value in values]
+    if isinstance(shape.dtype, pl.Decimal):  # Polars would round
+        return pl.Series(pa.array(values, pa.decimal128(shape.dtype.precision or 38, shape.dtype.scale)))
+    return pl.Series(values, dtype=shape.dtype)
+
+
+def _lists(values: list[list[Any]], shape: ListOf) -> pl.Series:
+    items = _series(list(chain.from_iterable(values)), shape.item)
+    ends = np.cumsum([0, *map(len, values)], dtype=np.int64)
+    return pl.Series(pa.LargeListArray.from_arrays(pa.array(ends), items.to_arrow()))
+
+
+def _structs(values: list[Any], shape: Any) -> pl.Series:
+    return struct_of(
+        {
+            field.name: _series(list(map(attrgetter(field.attribute), values)), column(field))
+            for field in shape.fields
+        },
+        len(values),
+    )
+
+
+def struct_of(parts: dict[str, pl.Series], rows: int) -> pl.Series:
+    """A struct series of those columns; with none, rows of a struct without fields."""
+    if not parts:
+        return pl.Series([{}] * rows, dtype=pl.Struct({}))
+    return pl.DataFrame(parts).to_struct()
+
+
+def spread(dense: pl.Series, values: list[Any]) -> pl.Series:
+    """The rows of ``dense`` where ``values`` are not None, and nulls in between."""
+    present = np.fromiter((value is not None for value in values), np.bool_, len(values))
+    if not len(dense):
+        return null_series(len(values), dense.dtype)
+    rows = pl.Series(pa.array(np.cumsum(present) - 1, mask=~present), dtype=pl.Int64)
+    return dense.gather(rows)

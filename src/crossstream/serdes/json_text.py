@@ -1,0 +1,79 @@
+"""Polars series to JSON text, one document for each row.
+
+A struct is written by Polars in one call, after columns that Polars would write in another way than msgspec
+(or than another release of Polars) have been made text: times, dates, decimals, bytes, categories. What
+remains, and few rows, go through Python objects and msgspec. NaN and infinities become null in both.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from crossstream.serdes import arrays
+from crossstream.serdes.json_columns import null_series, struct_of
+from crossstream.serdes.json_rows import encode_rows
+
+_FEW = 64
+"""Rows up to which Python objects are cheaper than a call of Polars' encoder."""
+
+_SIGNED, _UNSIGNED = (pl.Int8, pl.Int16, pl.Int32, pl.Int64), (pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
+_AS_IS = (*_SIGNED, *_UNSIGNED, pl.Float32, pl.Float64, pl.Boolean, pl.String, pl.Null)
+_CAST = (pl.Date, pl.Decimal, pl.Categorical, pl.Enum)
+
+
+def json_text(values: pl.Series, serde: str) -> pa.LargeBinaryArray:
+    """The JSON of every row, null → null. Raises `SerdeError` (CS-403, CS-405)."""
+    if len(values) <= _FEW or not isinstance(values.dtype, pl.Struct) or not _columnar(values.dtype):
+        return encode_rows(values.to_list(), serde)
+    text = arrays.text_bytes(_writable(values).struct.json_encode())
+    if not values.null_count():
+        return text
+    return pc.if_else(values.is_null().to_arrow(), pa.scalar(None, arrays.LARGE_BINARY), text)
+
+
+def with_nulls_of(values: pl.Series, like: pl.Series) -> pl.Series:
+    """``values`` with null rows where ``like`` has them."""
+    if not like.null_count():
+        return values
+    if like.null_count() == len(like):
+        return null_series(len(like), values.dtype)
+    missing = like.is_null().to_numpy()
+    return values.gather(pl.Series(pa.array(np.arange(len(like)), mask=missing), dtype=pl.Int64))
+
+
+def _columnar(dtype: Any) -> bool:
+    if isinstance(dtype, pl.Struct):
+        return all(_columnar(field.dtype) for field in dtype.fields)
+    if isinstance(dtype, pl.List):
+        return _as_is(dtype)
+    if isinstance(dtype, pl.Datetime):
+        return dtype.time_unit != "ns"
+    return dtype in (*_AS_IS, *_CAST, pl.Binary)
+
+
+def _as_is(dtype: Any) -> bool:
+    if isinstance(dtype, pl.Struct):
+        return all(_as_is(field.dtype) for field in dtype.fields)
+    return _as_is(dtype.inner) if isinstance(dtype, pl.List) else dtype in _AS_IS
+
+
+def _writable(values: pl.Series) -> pl.Series:
+    """The series with nothing in it but what every release of Polars writes as msgspec does."""
+    dtype = values.dtype
+    if _as_is(dtype):
+        return values
+    if isinstance(dtype, pl.Struct):
+        parts = {part.name: _writable(part) for part in values.struct.unnest().get_columns()}
+        return with_nulls_of(struct_of(parts, len(values)), values)
+    if isinstance(dtype, pl.Datetime):
+        if dtype.time_zone is None:
+            return values.dt.to_string("%Y-%m-%dT%H:%M:%S%.f")
+        return values.dt.convert_time_zone("UTC").dt.to_string("%Y-%m-%dT%H:%M:%S%.fZ")
+    if dtype == pl.Binary:
+        return values.bin.encode("base64")
+    return values.cast(pl.String)

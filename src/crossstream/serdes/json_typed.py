@@ -1,0 +1,294 @@
+"""JSON of a declared type: a Python type, whose instances callables get, or a schema, with dicts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import msgspec
+import msgspec.inspect
+import polars as pl
+import pyarrow as pa
+
+from crossstream.errors import SerdeError
+from crossstream.serdes import arrays, refusals
+from crossstream.serdes.json_columns import to_series
+from crossstream.serdes.json_conform import conform
+from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows, encode_row, encode_rows, paused_gc
+from crossstream.serdes.json_schemas import Narrow, narrowing, read_schema, schema_name, struct_dtype
+from crossstream.serdes.json_shapes import KEPT, Layout, NoColumn, Shape, StructOf, optional, rows_of
+from crossstream.serdes.json_text import json_text
+from crossstream.serdes.json_types import derives_fields, read_record, read_type, type_name
+from crossstream.serdes.json_untyped import UntypedJson
+from crossstream.serdes.serde import Serde, Way, find_invalid
+
+_NATIVE = (*KEPT, UUID)
+
+
+def json(type: Any = None) -> Serde:
+    """JSON, untyped or of a declared type.
+
+    ``type``: None for any value; a dataclass, `msgspec.Struct`, TypedDict or other Python type (``int``,
+    ``list[str]``), whose instances callables get; an Arrow schema, a Polars schema or struct type, or a
+    dict of Polars types, with which callables get dicts of exactly these fields.
+
+    Raises `SerdeError` (CS-407) for what is no such type.
+
+    >>> json().serialize({"id": 7, "tags": ["new"]})
+    b'{"id":7,"tags":["new"]}'
+    >>> json({"id": pl.Int64, "price": pl.Float64}).deserialize(b'{"id": 7}')
+    {'id': 7, 'price': None}
+    """
+    if type is None:
+        return UntypedJson()
+    dtype = struct_dtype(type)
+    if dtype is not None:
+        read_schema(dtype)
+        return SchemaJson(dtype)
+    _check_type(type)
+    return TypedJson(type)
+
+
+class _Columns(NamedTuple):
+    """How a column is decoded: rows by ``decoder``, and the shape they then have (or are converted to)."""
+
+    decoder: Decoder
+    shape: Shape
+    convert: Any
+
+
+class _Reading(NamedTuple):
+    """What is derived from a declared type, once for each process."""
+
+    name: str
+    decoder: Decoder
+    many: Any
+    shape: Shape | NoColumn
+    layout: Layout | NoColumn
+    derives: bool
+
+
+@lru_cache(maxsize=256)
+def _reading(kind: Any) -> _Reading:
+    node = msgspec.inspect.type_info(kind)
+    layout = read_record(node)
+    shape = layout.struct() if isinstance(layout, Layout) else read_type(node)[0]
+    decoder = msgspec.json.Decoder(kind | None)
+    return _Reading(f"json[{type_name(kind)}]", decoder, rows_of(kind), shape, layout, derives_fields(node))
+
+
+@lru_cache(maxsize=512)
+def _columns(kind: Any, names: frozenset[str] | None) -> _Columns:
+    """How columns of a Python type are decoded. Raises CS-404, CS-408."""
+    reading = _reading(kind)
+    shape = reading.shape
+    if names is not None and isinstance(reading.layout, Layout):
+        shape = _some_fields(reading.layout, names, reading.name)
+    if isinstance(shape, NoColumn):
+        raise refusals.no_column(reading.name, shape.reason)
+    if reading.derives:
+        return _Columns(reading.decoder, shape, rows_of(shape.wire))
+    return _Columns(msgspec.json.Decoder(optional(shape.wire, True)), shape, None)
+
+
+def _some_fields(layout: Layout, names: frozenset[str], serde: str) -> Shape | NoColumn:
+    known = [field.name for field in layout.fields]
+    if unknown := names.difference(known):
+        raise refusals.unknown_fields(serde, unknown, known)
+    return layout.struct(names)
+
+
+@dataclass(frozen=True, slots=True)
+class TypedJson:
+    """JSON of a Python type. Objects are what msgspec decodes for it.
+
+    Columns: int → Int64, float → Float64, bool, str, datetime (with an offset in the text, unless declared
+    `Meta(tz=False)`) → UTC microseconds, date, time, timedelta, bytes (base64), Decimal → Decimal(38, 18),
+    UUID → String, Enum and Literal → String (or Int64), list, nested classes → Struct. A field of another
+    type (a dict, a union) is for callables only. A column refuses what it cannot hold, such as an int of 65
+    bits.
+
+    Values to write are instances of the type; a dict is taken where it fits.
+    """
+
+    type: Any
+
+    @property
+    def name(self) -> str:
+        return _reading(self.type).name
+
+    @property
+    def dtype(self) -> pl.DataType | None:
+        shape = _reading(self.type).shape
+        return None if isinstance(shape, NoColumn) else shape.dtype
+
+    def serialize(self, value: Any) -> bytes | None:
+        return encode_row(self._instances([value])[0], self.name)
+
+    def deserialize(self, data: bytes | None) -> Any:
+        return None if data is None else decode_row(data, _reading(self.type).decoder, self.name)
+
+    def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
+        return encode_rows(self._instances(values), self.name)
+
+    def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
+        return decode_rows(data, _reading(self.type).decoder, self.name)
+
+    def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
+        if values.dtype == pl.Null:
+            return arrays.null_rows(len(values))
+        shape = _columns(self.type, None).shape
+        fitted = conform(values, shape, self.name)
+        if not (isinstance(shape, StructOf) and shape.tagged):
+            return json_text(fitted, self.name)
+        plain = msgspec.to_builtins(fitted.to_list(), builtin_types=KEPT)
+        return encode_rows(msgspec.convert(plain, rows_of(shape.wire)), self.name)
+
+    def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
+        how = _columns(self.type, None if fields is None else frozenset(fields))
+        values = decode_rows(data, how.decoder, self.name)
+        if how.convert is not None:
+            values = self._convert(values, how.convert)
+        return to_series(values, how.shape, self.name)
+
+    def find_invalid(
+        self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
+    ) -> list[tuple[int, str]]:
+        return find_invalid(self, data, fields, way)
+
+    def _instances(self, values: Sequence[Any]) -> list[Any]:
+        many = _reading(self.type).many
+        try:
+            instances: list[Any] = msgspec.convert(values, many, builtin_types=_NATIVE)
+            return instances
+        except (msgspec.MsgspecError, TypeError, ValueError) as error:
+            raise _first_misfit(values, many, self.name) or _misfit(values, self.name, error) from error
+
+    def _convert(self, values: list[Any], many: Any) -> list[Any]:
+        try:
+            wires: list[Any] = msgspec.convert(msgspec.to_builtins(values, builtin_types=KEPT), many)
+            return wires
+        except (msgspec.MsgspecError, TypeError, ValueError) as error:
+            raise refusals.undecodable(self.name, str(error)) from error
+
+
+class _SchemaReading(NamedTuple):
+    name: str
+    shape: StructOf
+    decoder: Decoder
+    strict: Any
+    narrow: Narrow | None
+
+
+@lru_cache(maxsize=256)
+def _schema_reading(dtype: pl.Struct) -> _SchemaReading:
+    shape, strict = read_schema(dtype).struct(), read_schema(dtype, strict=True).struct()
+    assert isinstance(shape, StructOf)
+    assert isinstance(strict, StructOf)
+    decoder = msgspec.json.Decoder(optional(shape.wire, True))
+    return _SchemaReading(
+        f"json[{schema_name(dtype)}]", shape, decoder, rows_of(strict.wire), narrowing(shape)
+    )
+
+
+@lru_cache(maxsize=512)
+def _schema_columns(dtype: pl.Struct, names: frozenset[str] | None) -> _Columns:
+    reading = _schema_reading(dtype)
+    if names is None:
+        return _Columns(reading.decoder, reading.shape, None)
+    shape = _some_fields(read_schema(dtype), names, reading.name)
+    assert isinstance(shape, StructOf)
+    return _Columns(msgspec.json.Decoder(optional(shape.wire, True)), shape, None)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaJson:
+    """JSON objects with the fields of a schema. Objects are dicts of exactly these fields, missing ones None.
+
+    Fields in the text that the schema does not have are ignored; a dict to write must not have any.
+    """
+
+    dtype: pl.Struct
+
+    @property
+    def name(self) -> str:
+        return _schema_reading(self.dtype).name
+
+    def serialize(self, value: Any) -> bytes | None:
+        return encode_row(self._structs([value])[0], self.name)
+
+    def deserialize(self, data: bytes | None) -> Any:
+        if data is None:
+            return None
+        return self._dicts([decode_row(data, _schema_reading(self.dtype).decoder, self.name)])[0]
+
+    def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
+        return encode_rows(self._structs(values), self.name)
+
+    def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
+        return self._dicts(decode_rows(data, _schema_reading(self.dtype).decoder, self.name))
+
+    def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
+        if values.dtype == pl.Null:
+            return arrays.null_rows(len(values))
+        return json_text(conform(values, _schema_reading(self.dtype).shape, self.name), self.name)
+
+    def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
+        how = _schema_columns(self.dtype, None if fields is None else frozenset(fields))
+        return to_series(decode_rows(data, how.decoder, self.name), how.shape, self.name)
+
+    def find_invalid(
+        self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
+    ) -> list[tuple[int, str]]:
+        return find_invalid(self, data, fields, way)
+
+    def _dicts(self, structs: list[Any]) -> list[Any]:
+        narrow = _schema_reading(self.dtype).narrow
+        with paused_gc():
+            plain: list[Any] = msgspec.to_builtins(structs, builtin_types=KEPT)
+            if narrow is None:
+                return plain
+            try:
+                return [None if one is None else narrow(one) for one in plain]
+            except ValueError as error:
+                raise refusals.undecodable(self.name, str(error)) from error
+
+    def _structs(self, values: Sequence[Any]) -> list[Any]:
+        reading = _schema_reading(self.dtype)
+        try:
+            structs: list[Any] = msgspec.convert(values, reading.strict, builtin_types=_NATIVE)
+        except (msgspec.MsgspecError, TypeError, ValueError) as error:
+            raise _first_misfit(values, reading.strict, self.name) or _misfit(
+                values, self.name, error
+            ) from error
+        if reading.narrow is None:
+            return structs
+        try:
+            return self._dicts(structs)
+        except SerdeError as error:
+            raise refusals.no_bytes_for(
+                self.name, values[0], error.what, "round it, or widen the schema"
+            ) from error
+
+
+def _misfit(values: Sequence[Any], kind: Any, serde: str, error: Exception) -> SerdeError:
+    """The error of the first value that is none of ``kind``."""
+    for value in values:
+        try:
+            msgspec.convert(value, kind, builtin_types=_NATIVE)
+        except (msgspec.MsgspecError, TypeError, ValueError) as reason:
+            return refusals.misfit(serde, value, str(reason))
+    return refusals.misfit(serde, values, str(error))
+
+
+def _check_type(kind: Any) -> None:
+    if isinstance(kind, str | pl.DataType | pa.DataType):
+        raise refusals.unusable_type(kind, "not a Python type or a schema")
+    try:
+        hash(kind)
+        _reading(kind)
+    except Exception as error:  # msgspec's TypeError, and NameError of an annotation that cannot be resolved
+        raise refusals.unusable_type(kind, str(error)) from error

@@ -1,0 +1,191 @@
+"""Python types as JSON shapes: dataclasses, msgspec structs, TypedDicts, and what they are made of."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+import msgspec.inspect as mi
+import polars as pl
+
+from crossstream.serdes import json_leaves as leaves
+from crossstream.serdes.json_shapes import KEPT, Field, Layout, Leaf, NoColumn, Shape, limited, list_of
+
+Read = tuple["Shape | NoColumn", bool]
+"""A shape, and whether null is a value of the type too."""
+
+DECIMAL_DIGITS = (38, 18)
+"""Precision and scale of the column of a `Decimal`, which tells neither: Spark's choice for the same case."""
+
+_RECORDS = (mi.StructType, mi.DataclassType, mi.TypedDictType)
+
+
+def read_type(node: mi.Type, within: tuple[type, ...] = ()) -> Read:
+    """The shape of a type. ``within``: the classes around it, to notice recursion."""
+    if isinstance(node, mi.UnionType):
+        return _union(node, within)
+    if isinstance(node, mi.NoneType):
+        return NoColumn("always null"), True
+    if isinstance(node, mi.LiteralType):
+        return _literal(tuple(value for value in node.values if value is not None)), None in node.values
+    if isinstance(node, mi.EnumType):
+        return _literal(tuple(member.value for member in node.cls)), False
+    if isinstance(node, mi.ListType | mi.VarTupleType):
+        return _list(node, within), False
+    if isinstance(node, _RECORDS):
+        layout = read_record(node, within)
+        return layout if isinstance(layout, NoColumn) else layout.struct(), False
+    return _leaf(node), False
+
+
+def read_record(node: mi.Type, within: tuple[type, ...] = ()) -> Layout | NoColumn:
+    """The fields of a dataclass, struct or TypedDict."""
+    if not isinstance(node, _RECORDS):
+        return NoColumn("not a record")
+    if node.cls in within:
+        return NoColumn(f"{node.cls.__name__} inside itself")
+    options: dict[str, Any] = {}
+    if isinstance(node, mi.StructType):
+        if node.array_like:
+            return NoColumn(f"{node.cls.__name__}, a JSON array (array_like)")
+        options = {"forbid_unknown_fields": node.forbid_unknown_fields}
+        if node.tag is not None:
+            options |= {"tag": node.tag, "tag_field": node.tag_field}
+    inner = (*within, node.cls)
+    return Layout(node.cls.__name__, tuple(_field(one, inner) for one in node.fields), options)
+
+
+def derives_fields(node: Any, seen: frozenset[type] = frozenset()) -> bool:
+    """Whether a class in the type has a ``__post_init__``, so that objects of it are more than their text."""
+    if isinstance(node, tuple):
+        return any(derives_fields(part, seen) for part in node)
+    if isinstance(node, mi.Field):
+        return derives_fields(node.type, seen)
+    if not isinstance(node, mi.Type):
+        return False
+    cls = getattr(node, "cls", None)
+    if cls is not None:
+        if cls in seen or isinstance(node, mi.EnumType):
+            return False
+        if hasattr(cls, "__post_init__"):
+            return True
+        seen |= {cls}
+    return any(derives_fields(getattr(node, name), seen) for name in node.__struct_fields__)
+
+
+def type_name(kind: Any) -> str:
+    """The type as a person writes it, the same in every process: ``Order``, ``list[Order]``, ``int | None``."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if kind is type(None) or kind is None:
+        return "None"
+    if origin is typing.Annotated:
+        return type_name(arguments[0])
+    if origin in (typing.Union, types.UnionType):
+        return " | ".join(map(type_name, arguments))
+    if origin is Literal:
+        return f"Literal[{', '.join(map(repr, arguments))}]"
+    if origin is not None:
+        inner = ", ".join("..." if one is Ellipsis else type_name(one) for one in arguments)
+        return f"{origin.__name__}[{inner}]"
+    return str(getattr(kind, "__name__", None) or kind)
+
+
+def _union(node: mi.UnionType, within: tuple[type, ...]) -> Read:
+    nullable = any(isinstance(part, mi.NoneType) for part in node.types)
+    parts = [part for part in node.types if not isinstance(part, mi.NoneType)]
+    if len(parts) == 1:
+        return read_type(parts[0], within)[0], nullable
+    floats = [part for part in parts if isinstance(part, mi.FloatType)]
+    if len(parts) == 2 and floats and any(isinstance(part, mi.IntType) for part in parts):
+        return _leaf(floats[0]), nullable
+    return NoColumn("a union of several types"), nullable
+
+
+def _literal(values: tuple[Any, ...]) -> Leaf | NoColumn:
+    kinds = set(map(type, values))
+    if kinds == {str}:
+        return Leaf(pl.String(), Literal[values])
+    if kinds == {int}:
+        return Leaf(pl.Int64(), Literal[values])
+    return NoColumn("an Enum or Literal of values that are neither all text nor all integers")
+
+
+def _list(node: mi.ListType | mi.VarTupleType, within: tuple[type, ...]) -> Shape | NoColumn:
+    item, nullable = read_type(node.item_type, within)
+    if isinstance(item, NoColumn):
+        return NoColumn(f"a list of {item.reason}")
+    return list_of(item, nullable, min_length=node.min_length, max_length=node.max_length)
+
+
+def _field(field: mi.Field, within: tuple[type, ...]) -> Field:
+    shape, nullable = read_type(field.type, within)
+    default = None
+    if not isinstance(shape, NoColumn) and not field.required:
+        make = _default_of(field)
+        if make is None:
+            if not nullable:
+                shape = NoColumn("not required, and a column cannot leave it out")
+            default = msgspec.field(default=None)
+        else:
+            default, shape = _wire_default(make, shape)
+    return Field(field.encode_name, field.name, shape, nullable, default)
+
+
+def _default_of(field: mi.Field) -> Callable[[], Any] | None:
+    if field.default_factory is not msgspec.NODEFAULT:
+        made: Callable[[], Any] = field.default_factory
+        return made
+    return None if field.default is msgspec.NODEFAULT else lambda: field.default
+
+
+def _wire_default(make: Callable[[], Any], shape: Shape) -> tuple[Any, Shape | NoColumn]:
+    """The default of the declared type as the wire struct has it."""
+
+    def convert() -> Any:
+        value = make()
+        return (
+            None
+            if value is None
+            else msgspec.convert(msgspec.to_builtins(value, builtin_types=KEPT), shape.wire)
+        )
+
+    try:
+        value = convert()
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        return None, NoColumn(f"with a default that does not fit ({error})")
+    if isinstance(value, str | int | float | bytes | None):
+        return msgspec.field(default=value), shape
+    return msgspec.field(default_factory=convert), shape
+
+
+_NUMBERS = ("gt", "ge", "lt", "le", "multiple_of")
+_LENGTHS = ("min_length", "max_length")
+
+
+def _limits(node: mi.Type, *names: str) -> dict[str, Any]:
+    return {name: getattr(node, name) for name in names}
+
+
+_LEAVES: dict[type[mi.Type], Callable[[Any], Leaf]] = {
+    mi.BoolType: lambda node: leaves.BOOLEAN,
+    mi.IntType: lambda node: leaves.integer(pl.Int64(), **_limits(node, *_NUMBERS)),
+    mi.FloatType: lambda node: Leaf(pl.Float64(), limited(float, **_limits(node, *_NUMBERS))),
+    mi.StrType: lambda node: Leaf(pl.String(), limited(str, **_limits(node, *_LENGTHS, "pattern"))),
+    mi.BytesType: lambda node: Leaf(pl.Binary(), limited(bytes, **_limits(node, *_LENGTHS))),
+    mi.DateTimeType: lambda node: leaves.timestamp("us", None if node.tz is False else "UTC"),
+    mi.DateType: lambda node: leaves.DATE,
+    mi.TimeType: lambda node: leaves.TIME,
+    mi.TimeDeltaType: lambda node: leaves.DURATION,
+    mi.DecimalType: lambda node: leaves.decimal(*DECIMAL_DIGITS),
+    mi.UUIDType: lambda node: leaves.UUID_TEXT,
+}
+
+
+def _leaf(node: mi.Type) -> Leaf | NoColumn:
+    make = _LEAVES.get(type(node))
+    if make is None:
+        return NoColumn(f"of a type without fixed shape ({type(node).__name__.removesuffix('Type').lower()})")
+    return make(node)

@@ -1,0 +1,78 @@
+"""JSON without a declared type: plain dicts, lists, text and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any, ClassVar
+
+import msgspec
+import polars as pl
+import pyarrow as pa
+
+from crossstream.serdes import arrays
+from crossstream.serdes.json_columns import spread
+from crossstream.serdes.json_inferred import infer, infer_fields
+from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows, encode_row, encode_rows
+from crossstream.serdes.json_shapes import optional
+from crossstream.serdes.json_text import json_text
+from crossstream.serdes.serde import Way, find_invalid
+
+_decoder: Decoder = msgspec.json.Decoder()
+
+
+@dataclass(frozen=True, slots=True)
+class UntypedJson:
+    """Any JSON value; what msgspec encodes is encoded as msgspec does it.
+
+    A column's type is inferred from the values of each call, so it may differ between batches where the data
+    does; the text ``null`` is a null. Of names that occur twice in an object, the last counts.
+    """
+
+    name: ClassVar[str] = "json"
+    dtype: ClassVar[pl.DataType | None] = None
+
+    def serialize(self, value: Any) -> bytes | None:
+        return encode_row(value, "json")
+
+    def deserialize(self, data: bytes | None) -> Any:
+        return None if data is None else decode_row(data, _decoder, "json")
+
+    def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
+        return encode_rows(values, "json")
+
+    def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
+        return decode_rows(data, _decoder, "json")
+
+    def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
+        if values.dtype == pl.Null:
+            return arrays.null_rows(len(values))
+        return json_text(values, "json")
+
+    def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
+        """A column of the type the values have; with ``fields``, a struct of exactly these, sorted."""
+        if fields is None:
+            return infer(self.decode_objects(data), "json")
+        names = tuple(sorted(fields))
+        values = decode_rows(data, _fields_decoder(names), "json")
+        present = [value for value in values if value is not None]
+        columns = {name: list(map(attrgetter(f"f{at}"), present)) for at, name in enumerate(names)}
+        dense = infer_fields(columns, len(present), "json")
+        return dense if len(present) == len(values) else spread(dense, values)
+
+    def find_invalid(
+        self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
+    ) -> list[tuple[int, str]]:
+        """As `Serde.find_invalid`; a field of several types (CS-406) is not a matter of single rows."""
+        return find_invalid(self, data, fields, way or ("objects" if fields is None else None))
+
+
+@lru_cache(maxsize=512)
+def _fields_decoder(names: tuple[str, ...]) -> Decoder:
+    """Decodes these fields of an object, whatever they are, and skips the others."""
+    attributes = [(f"f{at}", Any, None) for at in range(len(names))]
+    renamed = {f"f{at}": name for at, name in enumerate(names)}
+    wanted = msgspec.defstruct("Fields", attributes, rename=renamed, gc=False)
+    return msgspec.json.Decoder(optional(wanted, True))

@@ -1,0 +1,145 @@
+"""The errors of this package, one builder for each code.
+
+CS-401 a value of the wrong Python or column type     CS-406 a field of several types in untyped JSON
+CS-402 bytes that cannot be decoded                   CS-407 a type that `json(type)` cannot read
+CS-403 a value the serde has no bytes for             CS-408 a field the type does not have
+CS-404 a type without a column form                   CS-409 a null in a field that is never null
+CS-405 a value whose JSON would be the text `null`    CS-410 an object that cannot be pickled
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from crossstream.errors import SerdeError
+
+_SHOWN = 60
+
+
+def show(value: object) -> str:
+    """A value for a message: its ``repr``, cut to a readable length."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+def wrong_type(serde: str, value: object, wanted: str, next: str) -> SerdeError:
+    kind = type(value).__name__
+    return SerdeError(
+        f"serde {serde} takes {wanted}, not {kind}: {show(value)}",
+        code="CS-401",
+        where={"serde": serde, "type": kind},
+        next=next,
+    )
+
+
+def misfit(serde: str, value: object, reason: str) -> SerdeError:
+    kind = type(value).__name__
+    return SerdeError(
+        f"this {kind} does not fit serde {serde} ({reason}): {show(value)}",
+        code="CS-401",
+        where={"serde": serde, "type": kind},
+        next="return an instance of the declared type, or a dict that fits it",
+    )
+
+
+def wrong_column(serde: str, dtype: object, wanted: str, next: str, field: str = "") -> SerdeError:
+    what = f"field {field} is" if field else "got"
+    return SerdeError(
+        f"serde {serde} takes a column of {wanted}; {what} {dtype}",
+        code="CS-401",
+        where={"serde": serde, "type": str(dtype)},
+        next=next,
+    )
+
+
+def undecodable(serde: str, reason: str, data: bytes | None = None) -> SerdeError:
+    shown = "" if data is None else f": {show(data)}"
+    return SerdeError(
+        f"bytes are not what serde {serde} reads ({reason}){shown}",
+        code="CS-402",
+        where={"serde": serde},
+        next="check that the topic was written with the same serde; to skip such records, or send them to a "
+        'dead letter topic, set deserialization_errors="skip" or cs.DeadLetter(topic)',
+    )
+
+
+def no_bytes_for(serde: str, value: object, reason: str, next: str) -> SerdeError:
+    kind = type(value).__name__
+    return SerdeError(
+        f"serde {serde} has no bytes for this {kind} ({reason}): {show(value)}",
+        code="CS-403",
+        where={"serde": serde, "type": kind},
+        next=next,
+    )
+
+
+def no_column(serde: str, reason: str) -> SerdeError:
+    return SerdeError(
+        f"values of serde {serde} cannot be columns: {reason}",
+        code="CS-404",
+        where={"serde": serde},
+        next="use a Python callable here, or give the field a type of fixed shape: a dataclass, list[...], "
+        "or one of int, float, bool, str, bytes, datetime, date, Decimal, UUID, Enum",
+    )
+
+
+def null_text(serde: str, value: object) -> SerdeError:
+    kind = type(value).__name__
+    return SerdeError(
+        f"the JSON of this {kind} is the text null, which would read as a tombstone: {show(value)}",
+        code="CS-405",
+        where={"serde": serde, "type": kind},
+        next="return None for a tombstone, or wrap the value, for instance {'value': ...}: NaN and infinity "
+        "are null in JSON",
+    )
+
+
+def mixed_types(serde: str, field: str, kinds: Iterable[str]) -> SerdeError:
+    place = f"field {field}" if field else "the values"
+    return SerdeError(
+        f"an expression reads untyped JSON, but {place} are of several types: {', '.join(sorted(kinds))}",
+        code="CS-406",
+        where={"serde": serde, "field": field or None},
+        next="declare the type, for instance serdes.json({'price': pl.Float64}), so that misfits are told "
+        "record by record; or use a Python callable",
+    )
+
+
+def unusable_type(given: object, reason: str) -> SerdeError:
+    return SerdeError(
+        f"serdes.json({show(given)}): {reason}",
+        code="CS-407",
+        where={"serde": "json"},
+        next="pass a dataclass, a msgspec.Struct, a type such as list[str], an Arrow schema, "
+        "or a dict of Polars types such as {'price': pl.Float64}",
+    )
+
+
+def unknown_fields(serde: str, unknown: Iterable[str], known: Iterable[str]) -> SerdeError:
+    names = ", ".join(sorted(unknown))
+    return SerdeError(
+        f"serde {serde} has no field {names}",
+        code="CS-408",
+        where={"serde": serde, "field": names},
+        next=f"it has {', '.join(known) or 'no fields'}; correct the name, or add the field to the type",
+    )
+
+
+def null_field(serde: str, field: str) -> SerdeError:
+    return SerdeError(
+        f"field {field} is null, but {serde} could not read a null there again",
+        code="CS-409",
+        where={"serde": serde, "field": field},
+        next="make the field Optional in the type, or fill the nulls, for instance with .fill_null(0)",
+    )
+
+
+def unpicklable(value: object, reason: str) -> SerdeError:
+    kind = type(value).__name__
+    return SerdeError(
+        f"this {kind} cannot be pickled ({reason}): {show(value)}",
+        code="CS-410",
+        where={"serde": "pickled", "type": kind},
+        next="define its class at the top of an importable module, or give the value a serde, "
+        "for instance cs.Materialized(value=serdes.json())",
+    )

@@ -1,0 +1,240 @@
+"""Text, raw bytes, booleans and UUIDs as Kafka's serializers write them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from uuid import UUID
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from crossstream.serdes import arrays, refusals
+from crossstream.serdes.serde import Way, find_invalid
+
+_UUID_TEXT = r"\A[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\z"
+_NOT_UUID = "not the 36 characters of a UUID"
+
+
+@dataclass(frozen=True, slots=True)
+class String:
+    """Text as UTF-8."""
+
+    name: ClassVar[str] = "string"
+    dtype: ClassVar[pl.DataType] = pl.String()
+
+    def serialize(self, value: Any) -> bytes | None:
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            raise refusals.wrong_type("string", value, "str", "convert it first, for instance str(value)")
+        try:
+            return value.encode()
+        except UnicodeEncodeError as error:
+            raise _no_utf8(value) from error
+
+    def deserialize(self, data: bytes | None) -> str | None:
+        if data is None:
+            return None
+        try:
+            return str(data, "utf-8")
+        except UnicodeDecodeError as error:
+            raise refusals.undecodable("string", "not UTF-8", data) from error
+
+    def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
+        if not {str, type(None)}.issuperset(map(type, values)):
+            return arrays.binary_rows([self.serialize(value) for value in values])
+        try:
+            return pa.array(values, pa.large_string()).view(arrays.LARGE_BINARY)
+        except (UnicodeEncodeError, pa.ArrowInvalid) as error:
+            raise _no_utf8(values) from error
+
+    def decode_objects(self, data: pa.LargeBinaryArray) -> list[str | None]:
+        try:
+            texts: list[str | None] = data.cast(pa.large_string()).to_pylist()
+        except pa.ArrowInvalid as error:
+            raise refusals.undecodable("string", "not UTF-8") from error
+        return texts
+
+    def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
+        if values.dtype == pl.Null:
+            return arrays.null_rows(len(values))
+        if values.dtype not in (pl.String, pl.Categorical, pl.Enum):
+            raise refusals.wrong_column("string", values.dtype, "String", "cast with .cast(pl.String)")
+        return arrays.text_bytes(values.cast(pl.String))
+
+    def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
+        try:
+            return arrays.bytes_text(data)
+        except pa.ArrowInvalid as error:
+            raise refusals.undecodable("string", "not UTF-8") from error
+
+    def find_invalid(
+        self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
+    ) -> list[tuple[int, str]]:
+        return find_invalid(self, data, fields, way or "objects")
+
+
+def _no_utf8(value: object) -> Exception:
+    return refusals.no_bytes_for(
+        "string",
+        value,
+        "it holds a lone surrogate",
+        "clean it, for instance with value.encode('utf-8', 'replace')",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """Bytes as they are."""
+
+    name: ClassVar[str] = "bytes"
+    dtype: ClassVar[pl.DataType] = pl.Binary()
+
+    def serialize(self, value: Any) -> bytes | None:
+        if value is None:
+            return None
+        if not isinstance(value, bytes | bytearray | memoryview):
+            raise refusals.wrong_type("bytes", value, "bytes", "encode it first, for instance value.encode()")
+        return bytes(value)
+
+    def deserialize(self, data: bytes | None) -> bytes | None:
+        return data
+
+    def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
+        if {bytes, type(None)}.issuperset(map(type, values)):
+            return arrays.binary_rows(values)
+        return arrays.binary_rows([self.serialize(value) for value in values])
+
+    def decode_objects(self, data: pa.LargeBinaryArray) -> list[bytes | None]:
+        rows: list[bytes | None] = data.to_pylist()
+        return rows
+
+    def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
+        if values.dtype == pl.Null:
+            return arrays.null_rows(len(values))
+        if values.dtype != pl.Binary:
+            raise refusals.wrong_column("bytes", values.dtype, "Binary", "cast with .cast(pl.Binary)")
+        return values.to_arrow().cast(arrays.LARGE_BINARY)
+
+    def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
+        return pl.Series(data)
+
+    def find_invalid(
+        self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
+    ) -> list[tuple[int, str]]:
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class Boolean:
+    """One byte: 0 or 1."""
+
+    name: ClassVar[str] = "boolean"
+    dtype: ClassVar[pl.DataType] = pl.Boolean()
+
+    def serialize(self, value: Any) -> bytes | None:
+        if value is None:
+            return None
+        if not isinstance(value, bool | np.bool_):
+            raise refusals.wrong_type("boolean", value, "bool", "convert it first, for instance bool(value)")
+        return b"\x01" if value else b"\x00"
+
+    def deserialize(self, data: bytes | None) -> bool | None:
+        if data is None:
+            return None
+        if data not in (b"\x00", b"\x01"):
+            raise refusals.undecodable("boolean", "not one byte 0 or 1", data)
+        return data == b"\x01"
+
+    def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
+        if {bool, type(None)}.issuperset(map(type, values)):
+            return self.encode_series(pl.Series(values, dtype=pl.Boolean))
+        return arrays.binary_rows([self.serialize(value) for value in values])
+
+    def decode_objects(self, data: pa.LargeBinaryArray) -> list[bool | None]:
+        return self.decode_series(data).to_list()
+
+    def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
+        if values.dtype == pl.Null:
+            return arrays.null_rows(len(values))
+        if values.dtype != pl.Boolean:
+            raise refusals.wrong_column("boolean", values.dtype, "Boolean", "cast with .cast(pl.Boolean)")
+        column = values.to_arrow()
+        rows = column.drop_null().to_numpy(zero_copy_only=False).view(np.uint8)
+        return arrays.from_fixed_rows(rows, 1, arrays.validity(column))
+
+    def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
+        rows = arrays.fixed_rows(data, 1)
+        if rows is None or (rows > 1).any():
+            raise refusals.undecodable("boolean", "not all records are one byte 0 or 1")
+        return arrays.numeric_series(rows.astype(np.bool_), arrays.validity(data))
+
+    def find_invalid(
+        self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
+    ) -> list[tuple[int, str]]:
+        return find_invalid(self, data, fields, way or "objects")
+
+
+@dataclass(frozen=True, slots=True)
+class Uuid:
+    """A UUID as text of 36 characters, written in lower case (Kafka's UUIDSerializer).
+
+    Objects are `uuid.UUID`, columns the text. The shorter notations that Java's ``UUID.fromString`` would
+    take as well are refused.
+    """
+
+    name: ClassVar[str] = "uuid"
+    dtype: ClassVar[pl.DataType] = pl.String()
+
+    def serialize(self, value: Any) -> bytes | None:
+        if value is None:
+            return None
+        if not isinstance(value, UUID):
+            raise refusals.wrong_type("uuid", value, "uuid.UUID", "convert it: uuid.UUID(value)")
+        return str(value).encode()
+
+    def deserialize(self, data: bytes | None) -> UUID | None:
+        return None if data is None else self.decode_objects(arrays.binary_rows([data]))[0]
+
+    def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
+        return arrays.binary_rows([self.serialize(value) for value in values])
+
+    def decode_objects(self, data: pa.LargeBinaryArray) -> list[UUID | None]:
+        return [None if text is None else UUID(text) for text in self._text(data).to_pylist()]
+
+    def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
+        if values.dtype == pl.Null:
+            return arrays.null_rows(len(values))
+        if values.dtype != pl.String:
+            raise refusals.wrong_column("uuid", values.dtype, "String", "cast with .cast(pl.String)")
+        text = values.to_arrow().cast(pa.large_string())
+        if (wrong := _first_not_uuid(text)) is not None:
+            raise refusals.no_bytes_for("uuid", wrong, _NOT_UUID, "write it as str(uuid.UUID(value))")
+        return pc.utf8_lower(text).view(arrays.LARGE_BINARY)
+
+    def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
+        return pl.Series(pc.utf8_lower(self._text(data)))
+
+    def find_invalid(
+        self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
+    ) -> list[tuple[int, str]]:
+        return find_invalid(self, data, fields, way or "objects")
+
+    def _text(self, data: pa.LargeBinaryArray) -> pa.LargeStringArray:
+        try:
+            text = data.cast(pa.large_string())
+        except pa.ArrowInvalid as error:
+            raise refusals.undecodable("uuid", "not UTF-8") from error
+        if (wrong := _first_not_uuid(text)) is not None:
+            raise refusals.undecodable("uuid", _NOT_UUID, wrong.encode())
+        return text
+
+
+def _first_not_uuid(text: pa.LargeStringArray) -> str | None:
+    fits = pc.match_substring_regex(text, _UUID_TEXT)
+    wrong = None if fits.false_count == 0 else text.filter(pc.invert(fits))
+    return None if wrong is None else wrong[0].as_py()

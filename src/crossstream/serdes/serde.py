@@ -1,0 +1,87 @@
+"""What every serde does: wire bytes to values and back, one by one, as objects, or as a column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import polars as pl
+import pyarrow as pa
+
+from crossstream.errors import SerdeError
+
+Way = Literal["objects", "series"]
+"""The two ways to decode a column: into Python objects, or into a Polars series."""
+
+
+@runtime_checkable
+class Serde(Protocol):
+    """Wire bytes of one key or value, to and fro. Implementations are frozen, picklable and hashable.
+
+    ``None`` is always a null: nothing else is written as null bytes, and a null is never given to the
+    format. Both ways of decoding give the same values; where a type is wider as an object than as a
+    column (an `int` beyond 64 bits), the column way refuses what it cannot hold.
+    """
+
+    @property
+    def name(self) -> str:
+        """``string``, ``json[Order]``, …: the same in every process, part of a state's fingerprint."""
+
+    @property
+    def dtype(self) -> pl.DataType | None:
+        """Polars type of a decoded column; None: known only from the values, or there is no column form."""
+
+    def serialize(self, value: Any) -> bytes | None:
+        """Bytes of one value. Raises `SerdeError`."""
+
+    def deserialize(self, data: bytes | None) -> Any:
+        """The value of some bytes. Raises `SerdeError`."""
+
+    def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
+        """Bytes of many objects, None → null. Raises `SerdeError` if any has none."""
+
+    def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
+        """An object for every row, null → None. Raises `SerdeError` if any row is undecodable."""
+
+    def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
+        """Bytes of a column, null → null. Raises `SerdeError` if the type or any row does not fit."""
+
+    def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
+        """A column. ``fields``: only these fields of a struct are needed, and only they are looked at.
+
+        Raises `SerdeError` if any row is undecodable, or there is no column form.
+        """
+
+    def find_invalid(
+        self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
+    ) -> list[tuple[int, str]]:
+        """(row, reason) of the undecodable rows; slow, for the error path.
+
+        ``way`` "objects": the rows `decode_objects` refuses; "series": those ``decode_series(data, fields)``
+        refuses; None: those that either refuses.
+        """
+
+
+def find_invalid(
+    serde: Serde, data: pa.LargeBinaryArray, fields: Collection[str] | None, way: Way | None
+) -> list[tuple[int, str]]:
+    """`Serde.find_invalid` for any serde: halves the rows until the bad ones stand alone."""
+    found: dict[int, str] = {}
+    if way != "series":
+        found.update(_bisect(serde.decode_objects, data, 0))
+    if way == "series" or (way is None and serde.dtype is not None):
+        found = {**dict(_bisect(lambda part: serde.decode_series(part, fields), data, 0)), **found}
+    return sorted(found.items())
+
+
+def _bisect(
+    decode: Callable[[pa.LargeBinaryArray], object], data: pa.LargeBinaryArray, first: int
+) -> list[tuple[int, str]]:
+    try:
+        decode(data)
+    except SerdeError as error:
+        if len(data) == 1:
+            return [(first, error.what)]
+        middle = len(data) // 2
+        return _bisect(decode, data[:middle], first) + _bisect(decode, data[middle:], first + middle)
+    return []
