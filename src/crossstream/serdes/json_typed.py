@@ -165,7 +165,7 @@ class TypedJson:
             instances: list[Any] = msgspec.convert(values, many, builtin_types=_NATIVE)
             return instances
         except (msgspec.MsgspecError, TypeError, ValueError) as error:
-            raise _first_misfit(values, many, self.name) or _misfit(values, self.name, error) from error
+            raise _misfit(values, optional(self.type, True), self.name, error) from error
 
     def _convert(self, values: list[Any], many: Any) -> list[Any]:
         try:
@@ -189,9 +189,7 @@ def _schema_reading(dtype: pl.Struct) -> _SchemaReading:
     assert isinstance(shape, StructOf)
     assert isinstance(strict, StructOf)
     decoder = msgspec.json.Decoder(optional(shape.wire, True))
-    return _SchemaReading(
-        f"json[{schema_name(dtype)}]", shape, decoder, rows_of(strict.wire), narrowing(shape)
-    )
+    return _SchemaReading(f"json[{schema_name(dtype)}]", shape, decoder, strict.wire, narrowing(shape))
 
 
 @lru_cache(maxsize=512)
@@ -259,11 +257,9 @@ class SchemaJson:
     def _structs(self, values: Sequence[Any]) -> list[Any]:
         reading = _schema_reading(self.dtype)
         try:
-            structs: list[Any] = msgspec.convert(values, reading.strict, builtin_types=_NATIVE)
+            structs: list[Any] = msgspec.convert(values, rows_of(reading.strict), builtin_types=_NATIVE)
         except (msgspec.MsgspecError, TypeError, ValueError) as error:
-            raise _first_misfit(values, reading.strict, self.name) or _misfit(
-                values, self.name, error
-            ) from error
+            raise _misfit(values, optional(reading.strict, True), self.name, error) from error
         if reading.narrow is None:
             return structs
         try:

@@ -77,7 +77,7 @@ def derives_fields(node: Any, seen: frozenset[type] = frozenset()) -> bool:
 
 
 def type_name(kind: Any) -> str:
-    """The type as a person writes it, the same in every process: ``Order``, ``list[Order]``, ``int | None``."""
+    """The type as a person writes it, the same in every process: ``list[Order]``, ``int | None``."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if kind is type(None) or kind is None:
         return "None"
@@ -146,11 +146,9 @@ def _wire_default(make: Callable[[], Any], shape: Shape) -> tuple[Any, Shape | N
 
     def convert() -> Any:
         value = make()
-        return (
-            None
-            if value is None
-            else msgspec.convert(msgspec.to_builtins(value, builtin_types=KEPT), shape.wire)
-        )
+        if value is None:
+            return None
+        return msgspec.convert(msgspec.to_builtins(value, builtin_types=KEPT), shape.wire)
 
     try:
         value = convert()
