@@ -149,8 +149,9 @@ class StreamsBuilder:
 def _topics(topics: object) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
     if isinstance(topics, re.Pattern):
         return (), topics
-    listed = isinstance(topics, Sequence) and not isinstance(topics, bytes)
-    names = [topics] if isinstance(topics, str) else list(topics) if listed else []
+    names: list[Any] = []
+    if isinstance(topics, Sequence) and not isinstance(topics, bytes):
+        names = [topics] if isinstance(topics, str) else list(topics)
     if not names or len(set(names)) < len(names):
         raise TopologyError(
             f"{topics!r} is not a topic, a list of different topics or a pattern",

@@ -136,7 +136,7 @@ def function_of(
 
 def _check_arity(
     what: str,
-    function: Callable[..., Any],
+    function: Any,
     parameters: tuple[str, ...],
     with_key: bool | None = None,
     operator: str | None = None,

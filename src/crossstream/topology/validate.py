@@ -10,7 +10,16 @@ import re
 from collections.abc import Iterable, Mapping
 
 from crossstream.errors import TopologyError
-from crossstream.topology.graph import FrameSource, Node, Repartition, Source, StoreSpec, ToTable
+from crossstream.topology.graph import (
+    ForeignKeyJoin,
+    FrameSource,
+    Node,
+    Repartition,
+    Source,
+    StoreSpec,
+    TableJoin,
+    ToTable,
+)
 from crossstream.topology.location import here
 
 
@@ -23,14 +32,13 @@ def queryable_name(node: Node) -> str | None:
 def store_name(node: Node) -> str | None:
     """The name of the store that ``node`` itself keeps, for people; None if it keeps none.
 
-    A table read from a topic, a DataFrame or a stream always counts as kept, any other table only where
-    `Materialized` asked for it; a store without a name of its own is called after its node.
+    A table read from a topic, a DataFrame or a stream always counts as kept, a join's result where any
+    `Materialized` was given, a filter or `map_values` only where it was named (semantics 2.2.1). A store
+    without a name of its own is called after its node.
     """
-    spec: StoreSpec | None = getattr(node, "store", None)
     is_source = isinstance(node, Source | FrameSource | ToTable) and node.shape in ("table", "global")
-    if spec is None and not is_source:
-        return None
-    return queryable_name(node) or node.name
+    is_kept_join = isinstance(node, TableJoin | ForeignKeyJoin) and node.store is not None
+    return queryable_name(node) or (node.name if is_source or is_kept_join else None)
 
 
 def check_new_name(nodes: Mapping[str, Node], node: Node) -> None:
@@ -117,7 +125,7 @@ def _check_patterns(source: Source, other: Source) -> None:
                     source,
                     other,
                     f"pattern {pattern.pattern!r} matches topic {topic!r}, which another source reads",
-                    f"make the pattern exclude {topic!r}, such as {_excluding(pattern, topic)!r}",
+                    f"make the pattern exclude {topic!r}, such as r'{_excluding(pattern, topic)}'",
                 )
 
 

@@ -1,0 +1,72 @@
+"""The topologies whose texts are pinned, one for each way the graph can look."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import crossstream as cs
+from crossstream import serdes
+
+JSON = cs.Consumed(key=serdes.string(), value=serdes.json())
+
+
+def marketplace() -> cs.Topology:
+    """A foreign-key join: two sub-topologies, a named store."""
+    builder = cs.StreamsBuilder()
+    products, merchants = builder.table("products", JSON), builder.table("merchants", JSON)
+    promotions = products.join(
+        merchants,
+        lambda product, merchant: {**product, "shop": merchant["name"]},
+        foreign_key=lambda product: product["merchant_id"],
+        materialized=cs.Materialized(store="promotions"),
+    )
+    promotions.to_stream().to("promotions")
+    return builder.build()
+
+
+def views_clicks() -> cs.Topology:
+    """The three joins by primary key, a filter and a table joined with itself."""
+    builder = cs.StreamsBuilder()
+    views, clicks = builder.table("views", JSON), builder.table("clicks", JSON)
+
+    def both(left: object, right: object) -> list[object]:
+        return [left, right]
+
+    both_there = views.join(clicks, both, named=cs.Named("both-there"))
+    views.left_join(clicks, both).filter(
+        lambda pair: pair[1] is None, materialized=cs.Materialized(store="unseen")
+    )
+    views.outer_join(clicks, both, materialized=cs.Materialized()).map_values(str)
+    both_there.join(both_there, both).to_stream(lambda key, pair: pair[0]).foreach(print)
+    return builder.build()
+
+
+def orders() -> cs.Topology:
+    """Every operator of streams: sources of several kinds, re-keying, branches, sinks."""
+    builder = cs.StreamsBuilder()
+    orders = builder.stream(["orders", "returns"], JSON)
+    logs = builder.stream(re.compile("logs-.*"), JSON)
+    everything = orders.merge(logs).peek(print).filter_not(lambda value: value["test"])
+    by_customer = everything.select_key(lambda value: value["customer"])
+    by_customer.to_table(materialized=cs.Materialized(store="last", key=serdes.string()))
+    by_customer.repartition(cs.Repartitioned(key=serdes.string(), name="by-customer")).print("customer")
+    branches = orders.split().branch(lambda value: value["price"] > 100, "dear").default_branch("cheap")
+    dear, cheap = branches["dear"], branches["cheap"]
+    dear.map(lambda key, value: (key, 1)).to("dear", cs.Produced(key=serdes.string(), value=serdes.int64()))
+    cheap.flat_map(lambda key, value: []).flat_map_values(lambda value: []).foreach(print)
+    cheap.to(topic_of, cs.Produced(name="out"))
+    cheap.map_values(lambda value: value["price"], named=cs.Named("prices")).to(
+        "orders", cs.Produced(value=serdes.json())
+    )
+    return builder.build()
+
+
+def topic_of(key: str, value: dict[str, str]) -> str:
+    """The topic of a record."""
+    return value["topic"]
+
+
+TOPOLOGIES: dict[str, Callable[[], cs.Topology]] = {
+    function.__name__: function for function in (marketplace, views_clicks, orders)
+}

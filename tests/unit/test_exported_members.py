@@ -1,0 +1,59 @@
+"""The public surface: sorted, complete, and light to import."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+
+import pytest
+
+import crossstream as cs
+
+
+def test_names_are_sorted_and_unique():
+    assert sorted(set(cs.__all__)) == cs.__all__
+
+
+@pytest.mark.parametrize("name", cs.__all__)
+def test_every_name_is_there(name):
+    assert getattr(cs, name) is not None
+    assert name in dir(cs)
+
+
+def test_nothing_else_is_public():
+    values = {name for name, value in vars(cs).items() if not name.startswith("_")}
+    modules = {name for name in values if type(getattr(cs, name)).__name__ == "module"}
+    assert values - modules - set(cs.__all__) - {"annotations", "TYPE_CHECKING", "Any"} == set()
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'GlobalKTabel'"):
+        cs.GlobalKTabel  # noqa: B018
+
+
+def test_importing_loads_neither_pyspark_nor_a_kafka_client():
+    program = (
+        "import sys, crossstream; "
+        "heavy = {'pyspark', 'confluent_kafka', 'grpc'} & set(sys.modules); "
+        "sys.exit(', '.join(sorted(heavy)) or None)"
+    )
+    there = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=there, check=False
+    )
+    assert found.returncode == 0, found.stderr
+
+
+@pytest.mark.parametrize("module", ["crossstream.dsl", "crossstream.errors"])
+def test_public_things_tell_what_they_do(module):
+    for name, value in vars(importlib.import_module(module)).items():
+        if (
+            not name.startswith("_")
+            and isinstance(value, type)
+            and value.__module__.startswith("crossstream")
+        ):
+            assert value.__doc__, name
+            methods = [method for key, method in vars(value).items() if callable(method) and key[0] != "_"]
+            assert all(method.__doc__ for method in methods), name
