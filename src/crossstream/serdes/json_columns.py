@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
 from operator import attrgetter
@@ -40,7 +41,7 @@ def _at_once(values: list[Any], shape: Shape) -> pl.Series:
 
 @lru_cache(maxsize=512)
 def _arrow_type(shape: Shape) -> pa.DataType:
-    return pl.Series([], dtype=shape.dtype).to_arrow().type
+    return to_arrow(pl.Series([], dtype=shape.dtype)).type
 
 
 def _series(values: list[Any], shape: Shape) -> pl.Series:
@@ -62,9 +63,7 @@ def _leaves(values: list[Any], shape: Leaf) -> pl.Series:
 
 
 def _lists(values: list[list[Any]], shape: ListOf) -> pl.Series:
-    items = _series(list(chain.from_iterable(values)), shape.item)
-    ends = np.cumsum([0, *map(len, values)], dtype=np.int64)
-    return pl.Series(pa.LargeListArray.from_arrays(pa.array(ends), items.to_arrow()))
+    return list_series(_series(list(chain.from_iterable(values)), shape.item), values)
 
 
 def _structs(values: list[Any], shape: Any) -> pl.Series:
@@ -82,6 +81,17 @@ def struct_of(parts: dict[str, pl.Series], rows: int) -> pl.Series:
     if not parts:
         return pl.Series([{}] * rows, dtype=pl.Struct({}))
     return pl.DataFrame(parts).to_struct()
+
+
+def list_series(items: pl.Series, values: Sequence[Sequence[Any]]) -> pl.Series:
+    """A list series of all items, cut to the lengths of ``values``."""
+    ends = np.cumsum([0, *map(len, values)], dtype=np.int64)
+    return pl.Series(pa.LargeListArray.from_arrays(pa.array(ends), to_arrow(items)))
+
+
+def to_arrow(values: pl.Series) -> pa.Array:
+    """The series as Arrow with text as views: Polars 1.30 takes no other text in structs in lists."""
+    return values.to_arrow(compat_level=pl.CompatLevel.newest())
 
 
 def spread(dense: pl.Series, values: list[Any]) -> pl.Series:

@@ -9,12 +9,10 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any
 
-import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from crossstream.serdes import refusals
-from crossstream.serdes.json_columns import null_series, spread, struct_of
+from crossstream.serdes.json_columns import list_series, null_series, spread, struct_of
 
 _NONE = type(None)
 
@@ -74,6 +72,4 @@ def _structs(values: list[dict[Any, Any]], serde: str, field: str) -> pl.Series:
 
 
 def _lists(values: list[Any], serde: str, field: str) -> pl.Series:
-    items = infer(list(chain.from_iterable(values)), serde, f"{field}[]")
-    ends = np.cumsum([0, *map(len, values)], dtype=np.int64)
-    return pl.Series(pa.LargeListArray.from_arrays(pa.array(ends), items.to_arrow()))
+    return list_series(infer(list(chain.from_iterable(values)), serde, f"{field}[]"), values)

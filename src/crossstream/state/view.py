@@ -60,11 +60,11 @@ class View:
     fresh: Run | None = field(default=None)
 
     def pieces(self) -> list[Run]:
-        """Every piece, newest first."""
+        """Every piece, newest first; one without rows if there is none."""
         found = [] if self.fresh is None else [self.fresh]
         for slot in self.slots:
             found.extend(slot.pieces)
-        return found
+        return found or [Run(empty_columns(self.layout))]
 
     @property
     def rows(self) -> int:
@@ -123,10 +123,7 @@ class View:
 
     def live(self) -> Run:
         """Every live row, in one run."""
-        pieces = self.pieces()
-        if not pieces:
-            return Run(empty_columns(self.layout))
-        return merge(pieces, drop_gone=True)
+        return merge(self.pieces(), drop_gone=True)
 
 
 def empty_columns(layout: Layout) -> dict[str, Column]:
