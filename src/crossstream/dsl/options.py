@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from crossstream.dsl.checks import check_choice, check_name, check_partitions, check_serdes, check_signature
+from crossstream.durations import Duration, to_milliseconds
 from crossstream.errors import TopologyError
 from crossstream.serdes import Serde
 from crossstream.settings import keyword_settings
@@ -94,8 +95,10 @@ class Materialized:
     """Keep a table in a store; with ``store`` set it can be queried under that name.
 
     Serdes left out are those of the table; the value of a named join or `map_values` without a serde is
-    stored as JSON if its left input is JSON, else in a form of the engine's own. ``caching=False`` asks for
-    every change within a batch, not the last one per key.
+    stored as JSON if its left input is JSON, else in a form of the engine's own. ``caching`` is there for those
+    who come from Kafka: nothing is cached between batches, and a batch gives the last change of each key.
+    ``history_retention`` (a duration) makes the table versioned: versions that old can still be asked for, and
+    joins ignore records behind the newest version of their key. Source: semantics 2.2.6, KIP-889, KIP-914.
 
     >>> Materialized(store="promotions").store
     'promotions'
@@ -105,15 +108,20 @@ class Materialized:
     key: Serde | None = None
     value: Serde | None = None
     caching: bool = True
+    history_retention: Duration | None = None
 
     def __post_init__(self) -> None:
         check_serdes("Materialized", key=self.key, value=self.value)
+        if self.history_retention is not None:
+            to_milliseconds(self.history_retention, "history_retention", error=TopologyError)
         check_choice("Materialized", "caching", self.caching, (True, False))
         check_name("Materialized", "store", self.store, optional=True)
 
     def spec(self, key: Serde | None, value: Serde | None) -> StoreSpec:
         """The store this asks for, with the serdes that were found for it."""
-        return StoreSpec(name=self.store, key=key, value=value, caching=self.caching)
+        history = self.history_retention
+        kept = None if history is None else to_milliseconds(history, "history_retention", error=TopologyError)
+        return StoreSpec(name=self.store, key=key, value=value, caching=self.caching, history_retention=kept)
 
 
 @keyword_settings(TopologyError, "CS-101")
