@@ -58,6 +58,11 @@ def records(
     ]
 
 
+def with_headers(inputs: Inputs) -> Inputs:
+    """Every record with a header of its own: its number."""
+    return [{**item, "headers": {"number": f"{number:04x}"}} for number, item in enumerate(inputs)]
+
+
 def case(operator: str, kind: str, inputs: Inputs, **params: Any) -> Case:
     joiner = params.pop("joiner", JOINER)
     return {"operator": operator, "type": kind, "params": {"joiner": joiner, **params}, "inputs": inputs}
@@ -140,7 +145,8 @@ def stream_cases(
     window = draw(windows())
     lag = window["grace_ms"] if on_time else 30
     side = (keys if nulls else known_keys, st.just("v"))
-    inputs = draw(records({"left": side} if self_join else {"left": side, "right": side}, max_size, lag))
+    sides = {"left": side} if self_join else {"left": side, "right": side}
+    inputs = with_headers(draw(records(sides, max_size, lag)))
     nothing = draw(st.sets(st.integers(0, max_size))) if nulls else set()
     for number, item in enumerate(inputs):
         item["value"] = None if number in nothing else f"{item['side'][0]}{number}"
@@ -163,6 +169,7 @@ def stream_table_cases(
         if item["side"] == "left" and item["value"] is not None:
             item["value"] = f"{item['value']}{number}"
     kind = draw(st.sampled_from(kinds))
+    inputs = with_headers(inputs)
     return case("stream-table", kind, inputs, table_versioned_ms=history, stream_grace_ms=waits)
 
 
@@ -170,7 +177,7 @@ def stream_table_cases(
 def stream_global_cases(draw: st.DrawFn, kinds: Sequence[str] = ("inner", "left")) -> Case:
     """Stream-global joins; the lookup key is the part of the value before the ";", "-" for null."""
     mapper = {"kind": "split", "sep": ";", "index": 0, "null_if": "-"}
-    inputs = draw(records({"left": (keys, left_rows), "right": (foreign_keys, rows)}))
+    inputs = with_headers(draw(records({"left": (keys, left_rows), "right": (foreign_keys, rows)})))
     kind = draw(st.sampled_from(kinds))
     return case("stream-globaltable", kind, inputs, key_mapper=mapper, table_versioned_ms=None)
 

@@ -18,6 +18,7 @@ from tests.laws.strategies import (
     table_cases,
 )
 from tests.reference import Output, final_table, fold, pairs_and_unmatched, run
+from tests.reference.chain import headers_of
 from tests.reference.records import NULL_KEY
 
 law = settings(max_examples=150, deadline=None)
@@ -247,7 +248,7 @@ def test_a_versioned_table_that_came_first_is_read_as_of_each_record(case: Case)
         valid = [row for row in table if row["key"] == item["key"] and row["ts"] <= item["ts"]]
         valid.sort(key=lambda row: row["ts"])  # stable: of equal timestamps the last
         row = valid[-1]["value"] if valid else None
-        assert outputs == [Output(item["key"], f"{item['value']},{row or '∅'}", item["ts"])]
+        assert outputs == [Output(item["key"], f"{item['value']},{row or '∅'}", item["ts"], headers_of(item))]
 
 
 @law

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from tests.reference.chain import SIDES, histories, joins_of
+from tests.reference.chain import SIDES, headers_of, histories, joins_of
 from tests.reference.functions import joiner, selector
 from tests.reference.partitions import one_partition
 from tests.reference.records import Case, Output, PartitionOf, Record
@@ -66,6 +66,7 @@ def pairs_and_unmatched(case: Case) -> tuple[Counter[Output], Counter[Output]]:
     """All partner pairs, and the rows of outer-side records that have none and whose window has closed.
 
     Current mode. Null keys of an outer side count as unmatched; null values are nobody's partner.
+    Headers: of a pair those of its later record, of an unmatched row its own.
     """
     (join,) = joins_of(case)
     before, after, grace = (join["window"][name] for name in ("before_ms", "after_ms", "grace_ms"))
@@ -75,23 +76,28 @@ def pairs_and_unmatched(case: Case) -> tuple[Counter[Output], Counter[Output]]:
 
     pairs: list[Output] = []
     matched: set[tuple[str, int]] = set()
-    for i, l in enumerate(left):
-        for n, r in enumerate(right):
-            if l.key is not None and l.key == r.key and l.ts - before <= r.ts <= l.ts + after:
-                pairs.append(Output(l.key, function(l.key, l.value, r.value), max(l.ts, r.ts)))
+    for i, x in left.items():
+        for n, y in right.items():
+            if x.key is not None and x.key == y.key and x.ts - before <= y.ts <= x.ts + after:
+                value = function(x.key, x.value, y.value)
+                pairs.append(Output(x.key, value, max(x.ts, y.ts), (x if i > n else y).headers))
                 matched |= {("left", i), ("right", n)}
 
     alone: list[Output] = []
     for side, rows, ahead in (("left", left, after), ("right", right, before)):
         outer = kind == "outer" or kind == side
-        for i, x in enumerate(rows):
+        for i, x in rows.items():
             closed = x.key is None or x.ts + ahead + grace < stream_time
             if outer and closed and (side, i) not in matched:
                 both = (x.value, None) if side == "left" else (None, x.value)
-                alone.append(Output(x.key, function(x.key, *both), x.ts))
+                alone.append(Output(x.key, function(x.key, *both), x.ts, x.headers))
     return Counter(pairs), Counter(alone)
 
 
-def records(case: Case, side: str) -> list[Record]:
-    rows = [item for item in case["inputs"] if item["side"] == side and item["value"] is not None]
-    return [Record(item["key"], item["value"], item["ts"]) for item in rows]
+def records(case: Case, side: str) -> dict[int, Record]:
+    """The records of an input by their place among all; null values are left out."""
+    return {
+        place: Record(item["key"], item["value"], item["ts"], headers_of(item))
+        for place, item in enumerate(case["inputs"])
+        if item["side"] == side and item["value"] is not None
+    }

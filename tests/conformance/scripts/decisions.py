@@ -92,6 +92,23 @@ REAL_BOUNDS = scripts(
 """,
 )
 
+# 2.1.4: in one pass by timestamp, the right side before the left one. Neither lies in the other's window.
+RIGHT_BEFORE_LEFT = scripts(
+    "2.1.4 right before left",
+    "stream-stream",
+    {"left": {"type": "left"}, "outer": {"type": "outer"}},
+    window=window(-5, 20, 10),
+    **STREAM,
+    table="""
+| # | input     | left    | outer                     |
+|---|-----------|---------|---------------------------|
+| 1 | L k=a@9   |         |                           |
+| 2 | R k=p@9   |         |                           |
+| 3 | R k=q@5   |         |                           |
+| 4 | L x=-@100 | k=a,∅@9 | k=∅,q@5; k=∅,p@9; k=a,∅@9 |
+""",
+)
+
 # 8.6: exactly grace late, with one bound 0: retention is 10, but 0 stays visible while its window is
 # open.
 INCLUSIVE_RETENTION = scripts(
@@ -155,8 +172,8 @@ NULL_KEY_WITH_GRACE = scripts(
 """,
 )
 
-# A lookup older than the history finds only the latest row, if that is old enough; older updates are
-# refused.
+# A lookup older than the history finds only the latest row, if that is old enough; row 6 is exactly as old.
+# Older updates are refused.
 HISTORY = scripts(
     "2.3.1 history of a versioned table",
     "stream-table",
@@ -171,13 +188,15 @@ HISTORY = scripts(
 | 2  | R k=q@20 |          |          |
 | 3  | R m=s@12 |          |          |
 | 4  | L k=a@15 | k=a,p@15 | k=a,p@15 |
-| 5  | R x=-@31 |          |          |
-| 6  | L k=b@15 |          | k=b,∅@15 |
-| 7  | L m=c@15 | m=c,s@15 | m=c,s@15 |
-| 8  | L k=d@25 | k=d,q@25 | k=d,q@25 |
-| 9  | R k=t@20 |          |          |
-| 10 | R k=u@21 |          |          |
-| 11 | L k=e@22 | k=e,u@22 | k=e,u@22 |
+| 5  | R x=-@25 |          |          |
+| 6  | L k=g@15 | k=g,p@15 | k=g,p@15 |
+| 7  | R x=-@31 |          |          |
+| 8  | L k=b@15 |          | k=b,∅@15 |
+| 9  | L m=c@15 | m=c,s@15 | m=c,s@15 |
+| 10 | L k=d@25 | k=d,q@25 | k=d,q@25 |
+| 11 | R k=t@20 |          |          |
+| 12 | R k=u@21 |          |          |
+| 13 | L k=e@22 | k=e,u@22 | k=e,u@22 |
 |    | dropped  | 1        | 1        |
 """,
 )
@@ -271,6 +290,7 @@ STREAMS: list[Script] = [
     *DROPPED_RECORDS_RELEASE,
     *WITHIN_GRACE,
     *REAL_BOUNDS,
+    *RIGHT_BEFORE_LEFT,
     *INCLUSIVE_RETENTION,
     *SELF_JOIN,
     *NULL_KEY_WITH_GRACE,
