@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 from crossstream.errors import ConfigError
 
@@ -20,6 +20,8 @@ except ModuleNotFoundError as missing:
 
 if TYPE_CHECKING:
     from crossstream.kafka.connection import KafkaConnection
+
+Client = TypeVar("Client")
 
 logger = logging.getLogger("crossstream.kafka")
 logger.addHandler(logging.NullHandler())
@@ -109,13 +111,9 @@ def open_consumer(connection: KafkaConnection, complaints: Complaints, group: st
 
 def open_producer(connection: KafkaConnection, complaints: Complaints, on_delivery: object) -> Producer:
     """An idempotent producer that gives up on a record after the connection's patience."""
-    own = {
-        **PRODUCER,
-        "message.timeout.ms": max(1, round(connection.patience_seconds * 1000)),
-        "on_delivery": on_delivery,
-    }
-    own_batching = {**BATCHING, "linger.ms": min(10, int(own["message.timeout.ms"]) - 1)}
-    return _open(Producer, connection, {**CLIENT, **own_batching, **connection.settings, **own}, complaints)
+    patience_ms = max(100, round(connection.patience_seconds * 1000))
+    own = {**PRODUCER, "message.timeout.ms": patience_ms, "on_delivery": on_delivery}
+    return _open(Producer, connection, {**CLIENT, **BATCHING, **connection.settings, **own}, complaints)
 
 
 def open_admin(connection: KafkaConnection, complaints: Complaints) -> AdminClient:
@@ -123,7 +121,12 @@ def open_admin(connection: KafkaConnection, complaints: Complaints) -> AdminClie
     return _open(AdminClient, connection, {**CLIENT, **connection.settings}, complaints)
 
 
-def _open(kind: type, connection: KafkaConnection, settings: Mapping[str, object], complaints: Complaints):  # type: ignore[no-untyped-def]
+def _open(
+    kind: Callable[..., Client],
+    connection: KafkaConnection,
+    settings: Mapping[str, object],
+    complaints: Complaints,
+) -> Client:
     addressed = {**settings, "bootstrap.servers": connection.bootstrap_servers, "error_cb": complaints}
     try:
         return kind(addressed, logger=logger)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 from confluent_kafka import Message
 
-from crossstream.kafka.columns import concat, to_batch
+from crossstream.kafka.columns import concat, offset_of, to_batch
 from crossstream.topics import OffsetRange, TopicPartition
 
 
@@ -31,15 +31,15 @@ class Cursor:
 
     def take(self, messages: Sequence[Message]) -> None:
         """Keeps the messages of the range as columns, and those past it as they are."""
-        if messages[0].offset() < self.position:
-            messages = messages[bisect_left(messages, self.position, key=Message.offset) :]
+        if offset_of(messages[0]) < self.position:
+            messages = messages[bisect_left(messages, self.position, key=offset_of) :]
         cut = len(messages)
-        if cut and messages[-1].offset() >= self.span.end:
-            cut = bisect_left(messages, self.span.end, key=Message.offset)
+        if cut and offset_of(messages[-1]) >= self.span.end:
+            cut = bisect_left(messages, self.span.end, key=offset_of)
             self.ahead.extend(messages[cut:])
             self.position = self.span.end
         elif cut:
-            self.position = messages[-1].offset() + 1
+            self.position = offset_of(messages[-1]) + 1
         if cut:
             self._keep(to_batch(messages[:cut]))
 
@@ -66,7 +66,9 @@ class Cursor:
         self.size += batch.nbytes
 
 
-def ready(cursors: Iterable[Cursor], max_rows: int, max_bytes: int) -> Iterator[tuple[Cursor, pa.RecordBatch]]:
+def ready(
+    cursors: Iterable[Cursor], max_rows: int, max_bytes: int
+) -> Iterator[tuple[Cursor, pa.RecordBatch]]:
     """Batches to hand on now: full ones, ends of ranges, and more while over ``max_bytes`` are held."""
     held = sorted((cursor for cursor in cursors if cursor.rows), key=lambda cursor: -cursor.size)
     excess = sum(cursor.size for cursor in held) - max_bytes

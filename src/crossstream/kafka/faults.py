@@ -137,7 +137,9 @@ def uncommitted(group: str, reason: str) -> SourceError:
     )
 
 
-def undelivered(error: KafkaError, topic: str, partition: int | None, key: object, lost: int = 1) -> SinkError:
+def undelivered(
+    error: KafkaError, topic: str | None, partition: int | None, key: object, lost: int = 1
+) -> SinkError:
     """CS-651 to CS-654: a record that was not stored, one of ``lost``."""
     others = f" (the first of {lost:,} such records)" if lost > 1 else ""
     code, next_step = _delivery(error)
@@ -159,7 +161,10 @@ def _delivery(error: KafkaError) -> tuple[str, str]:
     if error.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):
         return "CS-654", "raise max.message.bytes of the topic and message.max.bytes in the Kafka settings"
     if error.code() == KafkaError.INVALID_TIMESTAMP:
-        return "CS-654", "timestamps are milliseconds; a broker accepts at most message.timestamp.after.max.ms ahead"
+        return (
+            "CS-654",
+            "timestamps are milliseconds; a broker accepts at most message.timestamp.after.max.ms ahead",
+        )
     return "CS-654", "look into the broker's log"
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from crossstream.errors import SourceError
 from crossstream.kafka import faults
@@ -75,11 +75,11 @@ class KafkaLog:
 
     def begin_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The first offset still held, for each partition."""
-        return self._offsets(partitions, OffsetSpec.earliest())
+        return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
     def end_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The offset one past the last readable record: the last stable offset."""
-        return self._offsets(partitions, OffsetSpec.latest())
+        return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
         """Creates the topic with the cluster's replication factor, and returns when it can be used.
@@ -133,7 +133,9 @@ class KafkaLog:
             answers = self._admin().list_offsets(
                 wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=timeout
             )
-            return {TopicPartition(at.topic, at.partition): each.result().offset for at, each in answers.items()}
+            return {
+                TopicPartition(at.topic, at.partition): found.result().offset for at, found in answers.items()
+            }
 
         try:
             return self._patiently(ask)
@@ -163,7 +165,7 @@ class KafkaLog:
         self._patiently(look)
 
     def _patiently(self, ask: Callable[[float], T]) -> T:
-        """The answer, for which brokers may be waited; an error that waiting does not cure is raised as it is."""
+        """The answer, however long brokers are away within the patience; other errors are raised at once."""
         patience = self._connection.patience_seconds
         began = monotonic()
         self._complaints.denied = None
@@ -173,8 +175,9 @@ class KafkaLog:
             except KafkaException as failed:
                 error = failed.args[0]
                 waited = monotonic() - began
-                if is_denial(error) or self._complaints.denied is not None:
-                    raise faults.refused((self._complaints.denied or error).str()) from failed
+                denial = error if is_denial(error) else self._complaints.denied
+                if denial is not None:
+                    raise faults.refused(denial.str()) from failed
                 if not _may_pass(error) or (error.code() in faults.MISSING and waited > SETTLE_SECONDS):
                     raise
                 if waited >= patience:

@@ -41,7 +41,7 @@ HELD_BYTES = 32 << 20
 AHEAD = 20_000
 """Messages kept of a partition whose range is done while others are still read."""
 BACKLOG = 100_000
-"""Offsets left in a log that make fetching ahead worth it: more than the client's queue takes, so it rests."""
+"""Offsets left in a log that make fetching ahead worth it: its queue gets full, and the client rests."""
 POLL_SECONDS = 0.25
 
 
@@ -81,7 +81,7 @@ class KafkaReader:
             for cursor, batch in self._read_wave(wave, max_rows):
                 yield cursor.span, batch
                 if mine != self._reads:
-                    raise RuntimeError("this read was ended by another read of the same reader, or its closing")
+                    raise RuntimeError("the reader was closed or began another read")
 
     def close(self) -> None:
         """Closes the consumer; a later read opens another."""
@@ -92,7 +92,9 @@ class KafkaReader:
             self._consumer.close()
             self._consumer = None
 
-    def _read_wave(self, spans: Sequence[OffsetRange], max_rows: int) -> Iterator[tuple[Cursor, pa.RecordBatch]]:
+    def _read_wave(
+        self, spans: Sequence[OffsetRange], max_rows: int
+    ) -> Iterator[tuple[Cursor, pa.RecordBatch]]:
         cursors = {cursor.place: cursor for cursor in map(Cursor, spans)}
         consumer = self._begin(cursors)
         mine, finished = self._reads, False
@@ -170,11 +172,11 @@ class KafkaReader:
         """Deals with an event of a partition; whether it finished a range."""
         if is_denial(error):
             raise faults.refused(error.str(), message.topic())
-        cursor = cursors.get(TopicPartition(message.topic(), message.partition())) if message.topic() else None
+        cursor = cursors.get(_place(message))
         if cursor is None or cursor.done:
             return False
         if error.code() == KafkaError._PARTITION_EOF:
-            cursor.reach(message.offset())
+            cursor.reach(message.offset() or 0)
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
             _take_up_again(consumer, cursor, stall)
         elif error.code() in faults.GARBLED or error.fatal():
@@ -228,7 +230,7 @@ def _left(consumer: Consumer, cursor: Cursor) -> int:
 
 
 def _take_up_again(consumer: Consumer, cursor: Cursor, stall: Stall) -> None:
-    """After the broker said that it does not hold the position: it never will (`SourceError`), or try again."""
+    """The broker does not hold the position: it never will (`SourceError`), or the read is begun again."""
     try:
         stall.check_range(cursor.span, cursor.position, settled=True)
     except KafkaException as failed:
@@ -246,6 +248,10 @@ def _assign(consumer: Consumer, cursors: Iterable[Cursor]) -> None:
 def _unassign(consumer: Consumer, places: Iterable[TopicPartition]) -> None:
     if gone := [KafkaPartition(*_pair(place)) for place in places]:
         consumer.incremental_unassign(gone)
+
+
+def _place(message: Message) -> TopicPartition:
+    return TopicPartition(message.topic() or "", message.partition() or 0)
 
 
 def _pair(place: TopicPartition) -> tuple[str, int]:

@@ -22,6 +22,7 @@ BY_KEY = -1
 """The partition that leaves the choice to the client's partitioner: Kafka's murmur2 of the key."""
 
 Row = tuple["bytes | None", "bytes | None", int, int]
+Headers = list[tuple[str, "str | bytes | None"]]
 
 
 class KafkaWriter:
@@ -58,9 +59,9 @@ class KafkaWriter:
         self._check(producer)
 
     def flush(self) -> None:
-        """Returns when everything written is stored; raises `SinkError` (CS-651 to CS-654) if anything was not.
+        """Returns when everything written is stored; raises `SinkError` if anything was not.
 
-        The error names topic, partition and key of the first record that was not.
+        The error (CS-651 to CS-654) names topic, partition and key of the first record that was not.
         """
         producer = self._producer
         if producer is None:
@@ -95,7 +96,7 @@ class KafkaWriter:
     ) -> None:
         for row, cell in zip(rows, headers, strict=True):
             key, value, partition, timestamp = row
-            pairs = list(decode_headers(cell)) or None
+            pairs: Headers | None = list(decode_headers(cell)) or None
             try:
                 producer.produce(topic, value, key, partition, None, None, timestamp, pairs)
             except (BufferError, KafkaException) as full:
@@ -107,7 +108,7 @@ class KafkaWriter:
         problem: Exception,
         topic: str,
         row: Row,
-        headers: list[tuple[str, bytes | None]] | None,
+        headers: Headers | None,
     ) -> None:
         """Waits for room in the queue, for as long as it takes: records in it expire after the patience."""
         key, value, partition, timestamp = row
@@ -155,4 +156,5 @@ def _rows(records: pa.RecordBatch, partitions: Sequence[int] | None) -> Iterator
         records.column("value").to_pylist(),
         repeat(BY_KEY) if partitions is None else partitions,
         [timestamp or 1 for timestamp in records.column("timestamp").to_pylist()],
+        strict=False,  # a lone partition is repeated without end
     )

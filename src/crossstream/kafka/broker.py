@@ -1,0 +1,261 @@
+"""A Kafka broker for development and tests: one node, on this machine, in the background.
+
+No Docker, no Maven: Java, and the jars that `crossstream.kafka.jars` fetches once. The broker listens on
+127.0.0.1 only and outlives the process that started it.
+
+>>> from crossstream.kafka import broker
+>>> broker.start(9092).bootstrap_servers                       # doctest: +SKIP
+'127.0.0.1:9092'
+>>> broker.stop(9092)                                          # doctest: +SKIP
+True
+
+Errors are `SourceError`: CS-620 to CS-623 and CS-627 (`crossstream.kafka.jars`), CS-624 the port is taken,
+CS-625 the broker did not start, CS-626 it did not end.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import struct
+import subprocess
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from crossstream.errors import SourceError
+from crossstream.kafka import processes
+from crossstream.kafka.jars import KAFKA_VERSION, cache_directory, fetch_kafka_jars, find_java, locked
+
+HOST = "127.0.0.1"
+START_SECONDS = 60.0
+STOP_SECONDS = 30.0
+
+PROPERTIES: Mapping[str, str] = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    # Event times of tests and demos lie anywhere in the past: nothing is deleted for its age.
+    "log.retention.ms": "-1",
+    # One node: one copy of everything, and one partition of what Kafka keeps for itself.
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    # A small heap: the default takes 128 MiB of it for compaction alone.
+    "log.cleaner.dedupe.buffer.size": "8388608",
+}
+
+JVM = (
+    "-Xms64m",
+    "-Xmx512m",
+    "-XX:+UseSerialGC",
+    "-Djava.awt.headless=true",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss.SSS",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    """A broker that was started by `start`."""
+
+    port: int
+    pid: int
+    directory: str
+    version: str = KAFKA_VERSION
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients connect to."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def log_file(self) -> Path:
+        """Where the broker writes its log."""
+        return Path(self.directory) / "broker.log"
+
+    @property
+    def properties_file(self) -> Path:
+        """The broker's settings, written at each start."""
+        return Path(self.directory) / "server.properties"
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process runs."""
+        return processes.is_running(self.pid, str(self.properties_file))
+
+
+def start(
+    port: int = 9092, directory: str | Path | None = None, properties: Mapping[str, str] | None = None
+) -> BrokerInfo:
+    """Starts a broker at ``port`` of 127.0.0.1 and returns when it answers; one that runs already is kept.
+
+    ``directory`` holds topics, settings and log; default: a folder per port in the cache. Topics that
+    lie there from an earlier start are there again. ``properties`` override the broker's settings.
+    Raises `SourceError`: CS-620 to CS-625, CS-627.
+    """
+    home = Path(directory).expanduser().absolute() if directory is not None else _home() / str(port)
+    with locked(_home() / f"{port}.lock"):
+        running = status(port)
+        if running is None:
+            return _start(port, home, properties or {})
+        if directory is not None and Path(running.directory) != home:
+            raise SourceError(
+                f"a broker runs at port {port} already, with the directory {running.directory}",
+                code="CS-624",
+                where={"port": port},
+                next=f"stop it first (crossstream broker stop --port {port}), or choose another port",
+            )
+        _await_answer(running)
+        return running
+
+
+def stop(port: int = 9092) -> bool:
+    """Ends the broker that `start` started at ``port`` and waits for its end; whether there was one.
+
+    Its topics stay in its directory. Raises `SourceError` CS-626 if it does not end.
+    """
+    with locked(_home() / f"{port}.lock"):
+        running = status(port)
+        if running is not None and not processes.end(running.pid, str(running.properties_file), STOP_SECONDS):
+            raise SourceError(
+                f"the broker at port {port} does not end",
+                code="CS-626",
+                where={"pid": running.pid},
+                next=f"look into {running.log_file}, or end the process {running.pid} yourself",
+            )
+        _record_file(port).unlink(missing_ok=True)
+        return running is not None
+
+
+def status(port: int = 9092) -> BrokerInfo | None:
+    """The broker that `start` started at ``port``, if it still runs."""
+    try:
+        known = BrokerInfo(**json.loads(_record_file(port).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+    return known if known.alive else None
+
+
+def answers(port: int = 9092, timeout: float = 1.0) -> bool:
+    """Whether a Kafka broker that is ready for clients answers at ``port`` of this machine."""
+    request = struct.pack(">hhih", 3, 1, 1, -1) + struct.pack(">i", 0)  # Metadata, version 1, of no topic
+    try:
+        with socket.create_connection((HOST, port), timeout=timeout) as connection:
+            connection.settimeout(timeout)
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            head = connection.recv(12, socket.MSG_WAITALL)
+    except OSError:
+        return False
+    if len(head) < 12:
+        return False
+    _, correlation, brokers = struct.unpack(">iii", head)
+    return bool(correlation == 1 and brokers == 1)
+
+
+def free_port() -> int:
+    """A port of this machine that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def _start(port: int, home: Path, properties: Mapping[str, str]) -> BrokerInfo:
+    _check_free(port)
+    java, jars = find_java(), fetch_kafka_jars()
+    home.mkdir(parents=True, exist_ok=True)
+    info = BrokerInfo(port=port, pid=0, directory=str(home))
+    info.properties_file.write_text(_settings(port, home, properties), encoding="utf-8")
+    kafka = [java, *JVM, "-cp", str(jars / "*")]
+    if not (home / "data" / "meta.properties").exists():
+        _format(kafka, info)
+    command = [*kafka, "kafka.Kafka", str(info.properties_file)]
+    pid = processes.start_detached(command, info.log_file, home)
+    started = BrokerInfo(port=port, pid=pid, directory=str(home))
+    _record_file(port).write_text(json.dumps(asdict(started)), encoding="utf-8")
+    _await_answer(started)
+    return started
+
+
+def _settings(port: int, home: Path, properties: Mapping[str, str]) -> str:
+    controller = free_port()
+    listener = f"PLAINTEXT://{HOST}:{port}"
+    settings = {
+        **PROPERTIES,
+        "listeners": f"{listener},CONTROLLER://{HOST}:{controller}",
+        "advertised.listeners": listener,
+        "controller.quorum.voters": f"1@{HOST}:{controller}",
+        "log.dirs": str(home / "data"),
+        **properties,
+    }
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+def _format(kafka: list[str], info: BrokerInfo) -> None:
+    """Makes the data directory, as Kafka wants it done once."""
+    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    tool = [*kafka, "-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool", "format", "--cluster-id", cluster]
+    tool += ["--config", str(info.properties_file)]
+    with info.log_file.open("ab") as log:
+        done = subprocess.run(tool, stdout=log, stderr=subprocess.STDOUT, check=False)
+    if done.returncode != 0:
+        raise _not_started(info, "its directory could not be formatted")
+
+
+def _await_answer(info: BrokerInfo) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not answers(info.port):
+        if not info.alive:
+            raise _not_started(info, "its process ended")
+        if time.monotonic() > deadline:
+            raise _not_started(info, f"it does not answer after {START_SECONDS:g} s")
+        time.sleep(0.05)
+
+
+def _check_free(port: int) -> None:
+    """Raises CS-624 if somebody listens at the port."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as taken:
+            other = "a Kafka broker that was not started here" if answers(port) else "another program"
+            raise SourceError(
+                f"port {port} is taken by {other}",
+                code="CS-624",
+                where={"port": port},
+                next=f"choose another port, such as {port + 1}, or use what listens there",
+            ) from taken
+
+
+def _not_started(info: BrokerInfo, reason: str) -> SourceError:
+    try:
+        last = info.log_file.read_text(encoding="utf-8", errors="replace").splitlines()[-5:]
+    except OSError:
+        last = []
+    return SourceError(
+        "\n    ".join([f"the broker did not start: {reason}", *last]),
+        code="CS-625",
+        where={"port": info.port, "directory": info.directory},
+        next=f"look into {info.log_file}",
+    )
+
+
+def _home() -> Path:
+    return cache_directory() / "broker"
+
+
+def _record_file(port: int) -> Path:
+    return _home() / f"{port}.json"

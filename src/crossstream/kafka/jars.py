@@ -1,0 +1,176 @@
+"""Java, and Kafka's jars: found or fetched once, by the Ivy that PySpark carries.
+
+The jars lie in ``$CROSSSTREAM_CACHE`` (default: ``crossstream`` in ``$XDG_CACHE_HOME`` or ``~/.cache``), one
+folder per Kafka version, complete or not there. ``$CROSSSTREAM_IVY_SETTINGS`` may name an Ivy settings file,
+to fetch from a mirror of Maven Central.
+
+Errors are `SourceError`: CS-620 no Java, CS-621 Java too old, CS-622 no PySpark with Ivy, CS-623 jars not
+fetched, CS-627 not on this operating system.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from crossstream.errors import SourceError
+
+KAFKA_VERSION = "4.3.1"
+"""The broker's version. (Of 4.4.0, Maven Central lacks a module that it needs.)"""
+SLF4J_VERSION = "1.7.36"
+JAVA_VERSION = 17
+"""The oldest Java that a Kafka 4 broker runs on."""
+FETCH_SECONDS = 600
+
+MODULE = f"""<ivy-module version="2.0">
+  <info organisation="crossstream" module="broker"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{KAFKA_VERSION}" conf="default->default"/>
+    <dependency org="org.slf4j" name="slf4j-simple" rev="{SLF4J_VERSION}" conf="default->default"/>
+  </dependencies>
+</ivy-module>
+"""
+
+
+def cache_directory() -> Path:
+    """Where things that can be made again are kept."""
+    chosen = os.environ.get("CROSSSTREAM_CACHE")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "crossstream"
+
+
+def find_java() -> str:
+    """The path of a ``java`` that can run the broker: of ``$JAVA_HOME``, else of ``$PATH``.
+
+    Raises `SourceError`: CS-620 there is none, CS-621 it is too old.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=str(Path(home) / "bin") if home else None)
+    if java is None:
+        raise SourceError(
+            f"there is no Java in JAVA_HOME ({home})" if home else "there is no Java on this machine",
+            code="CS-620",
+            next=f"install Java {JAVA_VERSION} or later: apt-get install openjdk-17-jre-headless, "
+            "brew install openjdk@17, or https://adoptium.net",
+        )
+    version = _java_version(java)
+    if version is not None and version < JAVA_VERSION:
+        raise SourceError(
+            f"{java} is Java {version}; Kafka's broker needs {JAVA_VERSION} or later",
+            code="CS-621",
+            next=f"install Java {JAVA_VERSION} and let JAVA_HOME point to it",
+        )
+    return java
+
+
+def find_kafka_jars() -> Path | None:
+    """The folder of the broker's jars, if they were fetched already."""
+    folder = _jars_folder()
+    return folder if folder.is_dir() else None
+
+
+def fetch_kafka_jars() -> Path:
+    """The folder of the broker's jars; fetches them (about 45 MB) if they are not there yet.
+
+    Safe to be called by several processes at once: one fetches, the others wait for it.
+    Raises `SourceError`: CS-620 to CS-623.
+    """
+    folder = _jars_folder()
+    if folder.is_dir():
+        return folder
+    with locked(cache_directory() / "jars.lock"):
+        if not folder.is_dir():
+            for abandoned in folder.parent.glob(".fetching-*"):
+                shutil.rmtree(abandoned, ignore_errors=True)
+            _fetch_into(folder)
+    return folder
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """Holds a lock against other processes; a process that dies lets go of it."""
+    try:
+        import fcntl
+    except ModuleNotFoundError as windows:
+        raise SourceError(
+            "the development broker runs on Linux and macOS only",
+            code="CS-627",
+            next="run it in WSL, or pass the bootstrap_servers of another broker",
+        ) from windows
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
+def _jars_folder() -> Path:
+    return cache_directory() / f"kafka-{KAFKA_VERSION}"
+
+
+def _fetch_into(folder: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder.parent) as scratch:
+        work = Path(scratch)
+        (work / "ivy.xml").write_text(MODULE, encoding="utf-8")
+        command = [find_java(), "-jar", str(_find_ivy()), "-cache", str(work / "ivy")]
+        command += ["-ivy", str(work / "ivy.xml"), *_ivy_settings()]
+        command += ["-retrieve", str(work / "jars" / "[artifact]-[revision](-[classifier]).[ext]")]
+        try:
+            told = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
+        except subprocess.TimeoutExpired as expired:
+            raise _not_fetched(f"not done after {FETCH_SECONDS} s") from expired
+        if told.returncode != 0 or not (work / "jars" / f"kafka_2.13-{KAFKA_VERSION}.jar").is_file():
+            raise _not_fetched(_problems(told.stdout + told.stderr))
+        (work / "jars").rename(folder)
+
+
+def _ivy_settings() -> list[str]:
+    settings = os.environ.get("CROSSSTREAM_IVY_SETTINGS")
+    return ["-settings", settings] if settings else []
+
+
+def _find_ivy() -> Path:
+    """PySpark's Ivy, without importing PySpark."""
+    found = importlib.util.find_spec("pyspark")
+    folders = list(found.submodule_search_locations or ()) if found else []
+    jars = [jar for folder in folders for jar in sorted(Path(folder, "jars").glob("ivy-*.jar"))]
+    if not jars:
+        raise SourceError(
+            "Kafka's jars are fetched with the Ivy in PySpark's jars folder, and there is none",
+            code="CS-622",
+            next="pip install pyspark (not pyspark-client, which has no jars)",
+        )
+    return jars[-1]
+
+
+def _java_version(java: str) -> int | None:
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    number = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
+    return int(number[1]) if number else None
+
+
+def _problems(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    telling = [
+        line for line in lines if re.search(r"not found|UNRESOLVED|refused|timed out|Exception|ERROR", line)
+    ]
+    return "; ".join((telling or lines)[-3:])
+
+
+def _not_fetched(reason: str) -> SourceError:
+    return SourceError(
+        f"the jars of Kafka {KAFKA_VERSION} could not be fetched: {reason}",
+        code="CS-623",
+        where={"cache": str(cache_directory())},
+        next="check that https://repo1.maven.org can be reached (through a proxy: "
+        "JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=…), or name an Ivy settings file with your mirror in "
+        "CROSSSTREAM_IVY_SETTINGS",
+    )
