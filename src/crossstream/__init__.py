@@ -1,7 +1,8 @@
 """crossstream: the joins of Kafka Streams on Apache Spark.
 
-Topologies are built, described, drawn and tested without a JVM and without a broker; what needs PySpark or
-a Kafka client is loaded when its name is first used.
+Topologies are built, described, drawn and tested without a JVM and without a broker. Every public name is
+loaded when it is first used: importing crossstream costs nothing, and what needs PySpark or a Kafka client
+loads only those who use it.
 """
 
 from __future__ import annotations
@@ -9,39 +10,38 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from crossstream import serdes
-from crossstream.algebra.functions import keyed
-from crossstream.config import DeadLetter, StreamsConfig
-from crossstream.dsl import (
-    BranchedKStream,
-    Consumed,
-    KStream,
-    KTable,
-    Materialized,
-    Named,
-    Produced,
-    Repartitioned,
-    StreamsBuilder,
-    TableJoined,
-)
-from crossstream.errors import (
-    ConfigError,
-    CopartitionError,
-    CrossStreamError,
-    IncompatibleStateError,
-    ProcessingError,
-    SerdeError,
-    SinkError,
-    SourceError,
-    StateError,
-    TopologyError,
-)
-from crossstream.topology.graph import Topology
-
 if TYPE_CHECKING:
+    from crossstream import serdes
+    from crossstream.algebra.functions import keyed
+    from crossstream.config import DeadLetter, StreamsConfig
+    from crossstream.dsl import (
+        BranchedKStream,
+        Consumed,
+        KStream,
+        KTable,
+        Materialized,
+        Named,
+        Produced,
+        Repartitioned,
+        StreamsBuilder,
+        TableJoined,
+    )
+    from crossstream.errors import (
+        ConfigError,
+        CopartitionError,
+        CrossStreamError,
+        IncompatibleStateError,
+        ProcessingError,
+        SerdeError,
+        SinkError,
+        SourceError,
+        StateError,
+        TopologyError,
+    )
     from crossstream.query.files import open_store
     from crossstream.spark import SparkStreams
     from crossstream.testing import TestRecord, TopologyTestDriver
+    from crossstream.topology.graph import Topology
 
 __version__ = "0.1.0"
 
@@ -78,19 +78,48 @@ __all__ = [
     "serdes",
 ]
 
-_LATER = {
-    "SparkStreams": "crossstream.spark",
-    "TestRecord": "crossstream.testing",
-    "TopologyTestDriver": "crossstream.testing",
-    "open_store": "crossstream.query.files",
+_HOMES = {
+    "crossstream.algebra.functions": ("keyed",),
+    "crossstream.config": ("DeadLetter", "StreamsConfig"),
+    "crossstream.dsl": (
+        "BranchedKStream",
+        "Consumed",
+        "KStream",
+        "KTable",
+        "Materialized",
+        "Named",
+        "Produced",
+        "Repartitioned",
+        "StreamsBuilder",
+        "TableJoined",
+    ),
+    "crossstream.errors": (
+        "ConfigError",
+        "CopartitionError",
+        "CrossStreamError",
+        "IncompatibleStateError",
+        "ProcessingError",
+        "SerdeError",
+        "SinkError",
+        "SourceError",
+        "StateError",
+        "TopologyError",
+    ),
+    "crossstream.query.files": ("open_store",),
+    "crossstream.spark": ("SparkStreams",),
+    "crossstream.testing": ("TestRecord", "TopologyTestDriver"),
+    "crossstream.topology.graph": ("Topology",),
 }
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Loads on first use what is not needed to build a topology."""
-    if name not in _LATER:
+    """Loads a public name when it is first used."""
+    if name == "serdes":
+        return importlib.import_module("crossstream.serdes")
+    if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(_LATER[name]), name)
+    found = getattr(importlib.import_module(_HOME_OF[name]), name)
     globals()[name] = found
     return found
 
