@@ -1,7 +1,7 @@
 """Which runs to merge, and one bounded step of it.
 
-Runs are ordered by age. Neighbours of about the same size are merged into one (as in universal
-compaction), so a store of n rows has about log n runs. A merge of large runs is done in steps: a step
+Runs are ordered by age. Neighbours of about the same size are merged into one (size-tiered), so a store of n
+rows has about log n runs. A merge of large runs is done in steps: a step
 takes the lowest hashes of all inputs, writes one piece of the output and cuts that range off the inputs.
 Between the steps the store is complete: for every hash either the inputs or the output hold its rows.
 """
@@ -16,7 +16,10 @@ import numpy as np
 
 from crossstream.state.run import Run, merge
 
-FAN_IN = 4
+FAN_IN = 8
+"""Runs that are merged into one."""
+_CLASS_BITS = 3
+"""Runs are of one class if their sizes differ by less than 2 to this power."""
 
 
 class Stored(Protocol):
@@ -48,27 +51,32 @@ class Part(Generic[P]):
 
 
 def next_job(parts: Sequence[Part[P]]) -> list[Part[P]] | None:
-    """The parts with one more merge marked, or None if none is due."""
-    start = 0
-    while start < len(parts):
-        stop = _window(parts, start)
-        if stop - start >= FAN_IN:
-            job = 1 + max(part.job for part in parts)
-            inputs = [replace(part, job=job) for part in parts[start:stop]]
-            return [*parts[:start], *inputs, Part((), job, True), *parts[stop:]]
-        start += 1
+    """The parts with one more merge marked, or None if none is due.
+
+    Due are `FAN_IN` neighbours of one size class or smaller ones; small classes go first. So a row is rewritten
+    once for each size class, and a store of n rows has at most `FAN_IN` runs in each of log n classes.
+    """
+    classes = [_size_class(part.rows) for part in parts]
+    for largest in sorted(set(classes)):
+        start = 0
+        while start < len(parts):
+            stop = start
+            while stop < len(parts) and not parts[stop].job and classes[stop] <= largest:
+                stop += 1
+            if stop - start >= FAN_IN:
+                return _marked(parts, start, stop)
+            start = stop + 1
     return None
 
 
-def _window(parts: Sequence[Part[P]], start: int) -> int:
-    """The end of the neighbours from ``start`` on of which none is larger than all newer ones together."""
-    if parts[start].job:
-        return start
-    total, stop = parts[start].rows, start + 1
-    while stop < len(parts) and not parts[stop].job and parts[stop].rows <= total:
-        total += parts[stop].rows
-        stop += 1
-    return stop
+def _marked(parts: Sequence[Part[P]], start: int, stop: int) -> list[Part[P]]:
+    job = 1 + max(part.job for part in parts)
+    inputs = [replace(part, job=job) for part in parts[start:stop]]
+    return [*parts[:start], *inputs, Part((), job, True), *parts[stop:]]
+
+
+def _size_class(rows: int) -> int:
+    return (max(rows, 1).bit_length() - 1) // _CLASS_BITS
 
 
 def advance_job(parts: Sequence[Part[P]], job: int, rows: int, save: Callable[[Run], P]) -> list[Part[P]]:

@@ -26,7 +26,7 @@ from crossstream.state.run import Layout, Run
 from crossstream.state.storage import Storage
 from crossstream.state.view import Slot, View
 
-PIECE_ROWS = 65_536
+PIECE_ROWS = 32_768
 """Rows that one merging step writes into one piece; also the least work done when work is due."""
 
 
