@@ -1,0 +1,17 @@
+"""For all tests: a run in which no test ran is a failure, not a success."""
+
+from __future__ import annotations
+
+import pytest
+
+_RAN = ("passed", "failed", "error", "xfailed", "xpassed")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Everything skipped ends like nothing collected (exit status 5)."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if exitstatus != pytest.ExitCode.OK or session.config.option.collectonly or reporter is None:
+        return
+    if not any(reporter.stats.get(outcome) for outcome in _RAN):
+        session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
