@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,6 @@ from crossstream.algebra.order import minor_of, running_maximum
 from crossstream.algebra.values import Values
 from crossstream.durations import to_timestamp
 from crossstream.engine.batch import SourceRange
-from crossstream.engine.services import Input
 from crossstream.engine.steps import Task
 from crossstream.errors import ProcessingError, SerdeError
 from crossstream.topology.graph import Node
@@ -25,24 +23,27 @@ from crossstream.topology.plan import ReadStep
 
 @dataclass(slots=True)
 class Reader:
-    """Reads the ranges of one source node in one task."""
+    """Turns the records of one range into changes of its source's flow, piece by piece in offset order."""
 
     task: Task
     step: ReadStep
-    input: Input
+    span: SourceRange
+    newest: int = np.iinfo(np.int64).min
 
-    def read(self, span: SourceRange) -> Iterator[Changes]:
-        """The range as changes of the source's flow, piece by piece in offset order."""
-        newest = np.iinfo(np.int64).min
-        for records in self.input.read(span, self.task.settings.read_rows):
-            changes = self._changes(span, records)
-            if changes.rows:
-                self.task.report.count_in(self.step.node, changes.rows)
-                timed = self._timed(span, changes)
-                major = running_maximum(timed.ts, newest)
-                newest = int(major[-1])
-                ordered = Changes(timed.key, timed.value, timed.ts, major, timed.minor, timed.headers)
-                yield self._checked(ordered)
+    def changes(self, records: pa.RecordBatch) -> Changes | None:
+        """The next piece; None if nothing of it is left."""
+        changes = self._changes(self.span, records)
+        if not changes.rows:
+            return None
+        self.task.report.count_in(self.step.node, changes.rows)
+        timed = self._timed(self.span, changes)
+        if not timed.rows:
+            return None
+        major = running_maximum(timed.ts, self.newest)
+        self.newest = int(major[-1])
+        ordered = Changes(timed.key, timed.value, timed.ts, major, timed.minor, timed.headers)
+        checked = self._checked(ordered)
+        return checked if checked.rows else None
 
     def _changes(self, span: SourceRange, records: pa.RecordBatch) -> Changes:
         node: Node = self.task.node(self.step.node)

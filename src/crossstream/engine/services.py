@@ -28,8 +28,10 @@ class Output(Protocol):
 class Input(Protocol):
     """Where sources read."""
 
-    def read(self, span: SourceRange, max_rows: int) -> Iterator[pa.RecordBatch]:
-        """The records of a range in batches of the columns of `records.RECORDS`."""
+    def read(
+        self, spans: Sequence[SourceRange], max_rows: int
+    ) -> Iterator[tuple[SourceRange, pa.RecordBatch]]:
+        """The records of several ranges, batches of `records.RECORDS` as they come, each range in offset order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,10 +47,11 @@ class RoundTask:
         started = time.perf_counter()
         task = self._set_up()
         steps = {step.node: step for step in self.plan.in_round(0) if isinstance(step, ReadStep)}
-        for span in spans:
-            step = steps[span.node]
-            for changes in Reader(task, step, self.input).read(span):
-                self._push(step.output or "", changes)
+        readers = {span: Reader(task, steps[span.node], span) for span in spans}
+        for span, records in self.input.read(spans, self.settings.read_rows):
+            changes = readers[span].changes(records)
+            if changes is not None:
+                self._push(steps[span.node].output or "", changes)
                 yield from self._sent()
         yield from self._finish(started)
 

@@ -86,8 +86,17 @@ class TopicInput:
 
     reader: Any
 
-    def read(self, span: SourceRange, max_rows: int) -> Iterator[pa.RecordBatch]:
-        yield from self.reader.read(OffsetRange(span.topic, span.partition, span.start, span.end), max_rows)
+    def read(
+        self, spans: Sequence[SourceRange], max_rows: int
+    ) -> Iterator[tuple[SourceRange, pa.RecordBatch]]:
+        places = {OffsetRange(span.topic, span.partition, span.start, span.end): span for span in spans}
+        if hasattr(self.reader, "read_many"):
+            for place, records in self.reader.read_many(list(places), max_rows):
+                yield places[place], records
+            return
+        for place, span in places.items():
+            for records in self.reader.read(place, max_rows):
+                yield span, records
 
 
 @dataclass(slots=True)

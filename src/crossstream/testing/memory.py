@@ -45,12 +45,15 @@ class MemoryInput:
 
     topics: dict[str, MemoryTopic]
 
-    def read(self, span: SourceRange, max_rows: int) -> Iterator[pa.RecordBatch]:
-        topic = self.topics[span.topic]
-        first = span.start - topic.base[span.partition]
-        rows = topic.waiting[span.partition][first : first + span.end - span.start]
-        for start in range(0, len(rows), max_rows):
-            yield _batch(rows[start : start + max_rows], span.start + start)
+    def read(
+        self, spans: Sequence[SourceRange], max_rows: int
+    ) -> Iterator[tuple[SourceRange, pa.RecordBatch]]:
+        for span in spans:
+            topic = self.topics[span.topic]
+            first = span.start - topic.base[span.partition]
+            rows = topic.waiting[span.partition][first : first + span.end - span.start]
+            for start in range(0, len(rows), max_rows):
+                yield span, _batch(rows[start : start + max_rows], span.start + start)
 
 
 def _batch(rows: Sequence[Row], first: int) -> pa.RecordBatch:
