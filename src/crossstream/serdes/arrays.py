@@ -19,6 +19,9 @@ Mask = npt.NDArray[np.bool_]
 
 LARGE_BINARY = pa.large_binary()
 
+FEW = 16
+"""Rows up to which a loop over Python objects is cheaper than setting up columns."""
+
 
 def offsets(data: pa.LargeBinaryArray) -> Offsets:
     """Where each row begins in `content`, and where the last one ends: n + 1 positions, no copy."""

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import cloudpickle
 import polars as pl
 import pyarrow as pa
 
@@ -20,7 +21,10 @@ _PROTOCOL = 5
 
 @dataclass(frozen=True, slots=True)
 class Pickled:
-    """Objects as Python pickles them (protocol 5). The bytes of equal objects may differ."""
+    """Objects as Python pickles them (protocol 5), with their class if it cannot be imported.
+
+    The bytes of equal objects may differ.
+    """
 
     name: ClassVar[str] = "pickled"
     dtype: ClassVar[pl.DataType | None] = None
@@ -30,8 +34,8 @@ class Pickled:
             return None
         try:
             return pickle.dumps(value, _PROTOCOL)
-        except Exception as error:  # pickle raises whatever the object's own methods raise
-            raise refusals.unpicklable(value, str(error)) from error
+        except Exception:  # pickle raises whatever the object's own methods raise
+            return _with_its_class(value)
 
     def deserialize(self, data: bytes | None) -> Any:
         if data is None:
@@ -64,6 +68,15 @@ class Pickled:
         self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
     ) -> list[tuple[int, str]]:
         return find_invalid(self, data, fields, way or "objects")
+
+
+def _with_its_class(value: Any) -> bytes:
+    """A value whose class other processes cannot import, one of the application's main file for instance."""
+    try:
+        written: bytes = cloudpickle.dumps(value, _PROTOCOL)
+    except Exception as error:  # likewise
+        raise refusals.unpicklable(value, str(error)) from error
+    return written
 
 
 def pickled() -> Serde:

@@ -20,7 +20,8 @@ _NONE = type(None)
 def infer(values: list[Any], serde: str, field: str = "") -> pl.Series:
     """A series of Python values, None → null; nothing but None: of type Null. ``field``: for messages.
 
-    Raises `SerdeError`: CS-406 for several types, CS-404 for what no column holds.
+    Raises `SerdeError`: CS-406 for several types, CS-404 for a type no column is of, CS-402 for an integer of
+    more than 64 bits.
     """
     kinds = set(map(type, values))
     nullable = _NONE in kinds
@@ -49,7 +50,7 @@ def _numbers(values: list[Any], floats: bool, serde: str, field: str) -> pl.Seri
         return pl.Series(values, dtype=pl.Float64 if floats else pl.Int64)
     except (TypeError, OverflowError, pl.exceptions.PolarsError) as error:
         place = f"field {field}" if field else "a value"
-        raise refusals.no_column(serde, f"{place} has an integer of more than 64 bits") from error
+        raise refusals.undecodable(serde, f"{place} has an integer of more than 64 bits") from error
 
 
 def _scalars(values: list[Any], serde: str, field: str) -> pl.Series:
@@ -67,6 +68,8 @@ def _structs(values: list[dict[Any, Any]], serde: str, field: str) -> pl.Series:
     names = dict.fromkeys(chain.from_iterable(values))
     if not {str}.issuperset(map(type, names)):
         raise refusals.no_column(serde, f"{field or 'a value'} is a dict whose keys are not all text")
+    if any("\0" in name for name in names):  # Arrow's interface ends names there, and Polars panics
+        raise refusals.undecodable(serde, f"{field or 'a value'} has a field name with a NUL character")
     columns = {name: [value.get(name) for value in values] for name in names}
     return infer_fields(columns, len(values), serde, field)
 

@@ -26,9 +26,6 @@ Decoder = msgspec.json.Decoder[Any]
 
 encoder = msgspec.json.Encoder()
 
-_FEW = 16
-"""Rows up to which joining or cutting columns costs more than it saves."""
-
 _EMPTY = pa.scalar(b"", arrays.LARGE_BINARY)
 _NEWLINE = pa.scalar(b"\n", arrays.LARGE_BINARY)
 _NULL_TEXT = b"null"
@@ -53,7 +50,7 @@ def paused_gc() -> Iterator[None]:
 
 def decode_rows(data: pa.LargeBinaryArray, decoder: Decoder, serde: str) -> list[Any]:
     """An object for every row; ``decoder`` must take ``null``. Raises `SerdeError` (CS-402)."""
-    if len(data) > _FEW and (lines := _lines(data)) is not None:
+    if len(data) > arrays.FEW and (lines := _lines(data)) is not None:
         try:
             with paused_gc():
                 values = decoder.decode_lines(lines)
@@ -95,7 +92,7 @@ def _all_null_text(content: arrays.Content, begins: arrays.Offsets, ends: arrays
 def encode_rows(values: Sequence[Any], serde: str) -> pa.LargeBinaryArray:
     """The JSON of every object, None → null. Raises `SerdeError` (CS-403, CS-405)."""
     try:
-        lines = encoder.encode_lines(values) if len(values) > _FEW else b""
+        lines = encoder.encode_lines(values) if len(values) > arrays.FEW else b""
     except Exception:
         lines = b""
     if lines:

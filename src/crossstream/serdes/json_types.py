@@ -70,7 +70,7 @@ def derives_fields(node: Any, seen: frozenset[type] = frozenset()) -> bool:
     if cls is not None:
         if cls in seen or isinstance(node, mi.EnumType):
             return False
-        if hasattr(cls, "__post_init__"):
+        if hasattr(cls, "__post_init__") or hasattr(cls, "__attrs_post_init__"):
             return True
         seen |= {cls}
     return any(derives_fields(getattr(node, name), seen) for name in node.__struct_fields__)

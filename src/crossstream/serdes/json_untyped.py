@@ -65,8 +65,7 @@ class UntypedJson:
     def find_invalid(
         self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
     ) -> list[tuple[int, str]]:
-        """As `Serde.find_invalid`; a field of several types (CS-406) is not a matter of single rows."""
-        return find_invalid(self, data, fields, way or ("objects" if fields is None else None))
+        return find_invalid(self, data, fields, way)
 
 
 @lru_cache(maxsize=512)

@@ -72,6 +72,8 @@ class Number:
         return packer.unpack(data)[0]
 
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
+        if len(values) <= arrays.FEW:
+            return arrays.binary_rows([self.serialize(value) for value in values])
         plain = int if self._integral else float
         if not {plain, type(None)}.issuperset(map(type, values)):
             values = [None if value is None else self._python_number(value) for value in values]
@@ -82,6 +84,8 @@ class Number:
         return self.encode_series(column)
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
+        if len(data) <= arrays.FEW:
+            return [self.deserialize(row) for row in data.to_pylist()]
         return self.decode_series(data).to_list()
 
     def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:

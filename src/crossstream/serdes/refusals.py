@@ -15,6 +15,9 @@ from crossstream.errors import SerdeError
 
 _SHOWN = 60
 
+UNDECODABLE = "CS-402"
+"""The code that is about single rows; all others about reading are about a type or a column."""
+
 
 def show(value: object) -> str:
     """A value for a message: its ``repr``, cut to a readable length."""
@@ -56,7 +59,7 @@ def undecodable(serde: str, reason: str, data: bytes | None = None) -> SerdeErro
     shown = "" if data is None else f": {show(data)}"
     return SerdeError(
         f"bytes are not what serde {serde} reads ({reason}){shown}",
-        code="CS-402",
+        code=UNDECODABLE,
         where={"serde": serde},
         next="check that the topic was written with the same serde; to skip such records, or send them to a "
         'dead letter topic, set deserialization_errors="skip" or cs.DeadLetter(topic)',
@@ -140,6 +143,6 @@ def unpicklable(value: object, reason: str) -> SerdeError:
         f"this {kind} cannot be pickled ({reason}): {show(value)}",
         code="CS-410",
         where={"serde": "pickled", "type": kind},
-        next="define its class at the top of an importable module, or give the value a serde, "
+        next="return plain data (dicts, dataclasses), or give the value a serde, "
         "for instance cs.Materialized(value=serdes.json())",
     )

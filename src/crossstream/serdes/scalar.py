@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ from crossstream.serdes import arrays, refusals
 from crossstream.serdes.serde import Way, find_invalid
 
 _UUID_TEXT = r"\A[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\z"
+_UUID_BYTES = re.compile(_UUID_TEXT.replace(r"\z", r"\Z").encode())
 _NOT_UUID = "not the 36 characters of a UUID"
 
 
@@ -151,11 +153,13 @@ class Boolean:
         return data == b"\x01"
 
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
-        if {bool, type(None)}.issuperset(map(type, values)):
+        if len(values) > arrays.FEW and {bool, type(None)}.issuperset(map(type, values)):
             return self.encode_series(pl.Series(values, dtype=pl.Boolean))
         return arrays.binary_rows([self.serialize(value) for value in values])
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[bool | None]:
+        if len(data) <= arrays.FEW:
+            return [self.deserialize(row) for row in data.to_pylist()]
         return self.decode_series(data).to_list()
 
     def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
@@ -198,13 +202,17 @@ class Uuid:
         return str(value).encode()
 
     def deserialize(self, data: bytes | None) -> UUID | None:
-        return None if data is None else self.decode_objects(arrays.binary_rows([data]))[0]
+        if data is None:
+            return None
+        if not _UUID_BYTES.match(data):
+            raise refusals.undecodable("uuid", _NOT_UUID, data)
+        return UUID(data.decode())
 
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
         return arrays.binary_rows([self.serialize(value) for value in values])
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[UUID | None]:
-        return [None if text is None else UUID(text) for text in self._text(data).to_pylist()]
+        return [self.deserialize(row) for row in data.to_pylist()]
 
     def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
         if values.dtype == pl.Null:

@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.errors import SerdeError
+from crossstream.serdes import refusals
 
 Way = Literal["objects", "series"]
 """The two ways to decode a column: into Python objects, or into a Polars series."""
@@ -58,7 +59,9 @@ class Serde(Protocol):
         """(row, reason) of the undecodable rows; slow, for the error path.
 
         ``way`` "objects": the rows `decode_objects` refuses; "series": those ``decode_series(data, fields)``
-        refuses; None: those that either refuses.
+        refuses; None: those that either refuses (without ``dtype`` and ``fields``: the first).
+
+        Raises `SerdeError` for what is not a matter of single rows, such as a type without column form.
         """
 
 
@@ -69,7 +72,7 @@ def find_invalid(
     found: dict[int, str] = {}
     if way != "series":
         found.update(_bisect(serde.decode_objects, data, 0))
-    if way == "series" or (way is None and serde.dtype is not None):
+    if way == "series" or (way is None and (serde.dtype is not None or fields is not None)):
         found = {**dict(_bisect(lambda part: serde.decode_series(part, fields), data, 0)), **found}
     return sorted(found.items())
 
@@ -80,6 +83,8 @@ def _bisect(
     try:
         decode(data)
     except SerdeError as error:
+        if error.code != refusals.UNDECODABLE:
+            raise
         if len(data) == 1:
             return [(first, error.what)]
         middle = len(data) // 2
