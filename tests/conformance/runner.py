@@ -85,33 +85,45 @@ def build(case: Case, functions: Style = "callables", materialized: bool = True)
     """The topology of a case: inputs are topics called after their sides, the result goes to "results"."""
     import crossstream as cs
 
-    kinds = Serdes(case)
     builder = cs.StreamsBuilder()
-    ends = {side: source(builder, case, side, kinds) for side in SIDES if is_used(case, side)}
-    joins = joins_of(case)
-    for join in joins:
-        last = join is joins[-1]
-        more = {"materialized": kinds.store()} if last and materialized else {}
-        ends[join["id"]] = joined(join, ends[join["left"]], ends[join["right"]], functions, kinds, more)
-    result = ends[joins[-1]["id"]]
-    stream = result.to_stream() if is_table(case) else result
-    stream.to("results", cs.Produced(key=kinds.result_key, value=kinds.result_value))
+    add(builder, case, functions, materialized)
     return builder.build()
 
 
-def source(builder: Any, case: Case, side: str, kinds: Serdes) -> Any:
+def add(
+    builder: Any, case: Case, functions: Style = "callables", materialized: bool = True, prefix: str = ""
+) -> None:
+    """Adds a case to a topology. ``prefix`` keeps its topics and stores apart from those of other cases."""
+    import crossstream as cs
+
+    kinds = Serdes(case)
+    ends = {side: source(builder, case, side, kinds, prefix) for side in SIDES if is_used(case, side)}
+    joins = joins_of(case)
+    for join in joins:
+        last = join is joins[-1]
+        more = {"materialized": kinds.store(prefix)} if last and materialized else {}
+        ends[join["id"]] = joined(join, ends[join["left"]], ends[join["right"]], functions, kinds, more)
+    result = ends[joins[-1]["id"]]
+    stream = result.to_stream() if is_table(case) else result
+    stream.to(f"{prefix}results", cs.Produced(key=kinds.result_key, value=kinds.result_value))
+
+
+def source(builder: Any, case: Case, side: str, kinds: Serdes, prefix: str = "") -> Any:
     import crossstream as cs
 
     key, value = kinds.of(side)
+    topic = f"{prefix}{side}"
     consumed = cs.Consumed(key=key, value=value)
     if any(join["operator"] == "stream-globaltable" and join["right"] == side for join in joins_of(case)):
-        return builder.global_table(side, consumed)
+        return builder.global_table(topic, consumed)
     if side not in histories(case):
-        return builder.stream(side, consumed)
+        return builder.stream(topic, consumed)
     history = histories(case)[side]
     if history is None:
-        return builder.table(side, consumed)
-    return builder.table(side, consumed, cs.Materialized(store=f"{side}-versions", history_retention=history))
+        return builder.table(topic, consumed)
+    return builder.table(
+        topic, consumed, cs.Materialized(store=f"{topic}-versions", history_retention=history)
+    )
 
 
 def joined(
@@ -162,10 +174,10 @@ class Serdes:
 
         return serdes.int64() if self.case["params"]["joiner"].get("op") == "sum" else serdes.string()
 
-    def store(self) -> Any:
+    def store(self, prefix: str = "") -> Any:
         import crossstream as cs
 
-        return cs.Materialized(store=STORE, key=self.result_key, value=self.result_value)
+        return cs.Materialized(store=f"{prefix}{STORE}", key=self.result_key, value=self.result_value)
 
     @staticmethod
     def fitting(values: Iterable[Any]) -> Any:
