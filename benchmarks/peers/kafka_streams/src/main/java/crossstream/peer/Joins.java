@@ -1,0 +1,136 @@
+package crossstream.peer;
+
+import java.time.Duration;
+import java.util.function.Function;
+import org.apache.kafka.common.serialization.Serde;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.GlobalKTable;
+import org.apache.kafka.streams.kstream.JoinWindows;
+import org.apache.kafka.streams.kstream.Joined;
+import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.KTable;
+import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.StreamJoined;
+import org.apache.kafka.streams.kstream.ValueJoiner;
+
+/**
+ * The topology: two topics, one join by `--mode` and `--type`, one topic with the results; and the same once more over
+ * the topics of `--warm-left`, `--warm-right` and `--warm-output`, if given, to warm up with.
+ */
+final class Joins {
+    private static final Serde<String> KEY = Serdes.String();
+    private static final Serde<byte[]> VALUE = Serdes.ByteArray();
+    private static final ValueJoiner<byte[], byte[], byte[]> JOINER = Json::joined;
+
+    private final Arguments arguments;
+    private final String prefix;
+    private final StreamsBuilder builder;
+
+    private Joins(Arguments arguments, String prefix, StreamsBuilder builder) {
+        this.arguments = arguments;
+        this.prefix = prefix;
+        this.builder = builder;
+    }
+
+    static StreamsBuilder of(Arguments arguments) {
+        StreamsBuilder builder = new StreamsBuilder();
+        new Joins(arguments, "", builder).build();
+        if (arguments.given().containsKey("warm-left")) {
+            new Joins(arguments, "warm-", builder).build();
+        }
+        return builder;
+    }
+
+    private void build() {
+        KStream<String, byte[]> results = switch (arguments.text("mode")) {
+            case "fk" -> foreignKey().toStream();
+            case "table-table" -> tableTable().toStream();
+            case "stream-stream" -> streamStream();
+            case "stream-table" -> streamTable();
+            case "stream-global" -> streamGlobal();
+            default -> throw new IllegalArgumentException("unknown --mode " + arguments.text("mode"));
+        };
+        results.to(arguments.text(prefix + "output"), Produced.with(KEY, VALUE));
+    }
+
+    private KTable<String, byte[]> foreignKey() {
+        KTable<String, byte[]> left = table("left");
+        KTable<String, byte[]> right = table("right");
+        Function<byte[], String> extractor = foreignKeyOf();
+        return switch (type()) {
+            case "inner" -> left.join(right, extractor, JOINER);
+            case "left" -> left.leftJoin(right, extractor, JOINER);
+            default -> throw noSuchType();
+        };
+    }
+
+    private KTable<String, byte[]> tableTable() {
+        KTable<String, byte[]> left = table("left");
+        KTable<String, byte[]> right = table("right");
+        return switch (type()) {
+            case "inner" -> left.join(right, JOINER);
+            case "left" -> left.leftJoin(right, JOINER);
+            case "outer" -> left.outerJoin(right, JOINER);
+            default -> throw noSuchType();
+        };
+    }
+
+    private KStream<String, byte[]> streamStream() {
+        KStream<String, byte[]> left = stream("left");
+        KStream<String, byte[]> right = stream("right");
+        JoinWindows windows = JoinWindows.ofTimeDifferenceAndGrace(
+            Duration.ofMillis(arguments.number("window-ms", 10_000)), Duration.ofMillis(arguments.number("grace-ms", 0)));
+        StreamJoined<String, byte[], byte[]> with = StreamJoined.with(KEY, VALUE, VALUE);
+        return switch (type()) {
+            case "inner" -> left.join(right, JOINER, windows, with);
+            case "left" -> left.leftJoin(right, JOINER, windows, with);
+            case "outer" -> left.outerJoin(right, JOINER, windows, with);
+            default -> throw noSuchType();
+        };
+    }
+
+    private KStream<String, byte[]> streamTable() {
+        KStream<String, byte[]> left = stream("left");
+        KTable<String, byte[]> right = table("right");
+        Joined<String, byte[], byte[]> with = Joined.with(KEY, VALUE, VALUE);
+        return switch (type()) {
+            case "inner" -> left.join(right, JOINER, with);
+            case "left" -> left.leftJoin(right, JOINER, with);
+            default -> throw noSuchType();
+        };
+    }
+
+    private KStream<String, byte[]> streamGlobal() {
+        KStream<String, byte[]> left = stream("left");
+        GlobalKTable<String, byte[]> right = builder.globalTable(arguments.text(prefix + "right"), Consumed.with(KEY, VALUE));
+        Function<byte[], String> extractor = foreignKeyOf();
+        return switch (type()) {
+            case "inner" -> left.join(right, (key, value) -> value == null ? null : extractor.apply(value), JOINER);
+            case "left" -> left.leftJoin(right, (key, value) -> value == null ? null : extractor.apply(value), JOINER);
+            default -> throw noSuchType();
+        };
+    }
+
+    private Function<byte[], String> foreignKeyOf() {
+        String field = arguments.text("foreign-key");
+        return value -> Json.field(value, field);
+    }
+
+    private KStream<String, byte[]> stream(String side) {
+        return builder.stream(arguments.text(prefix + side), Consumed.with(KEY, VALUE));
+    }
+
+    private KTable<String, byte[]> table(String side) {
+        return builder.table(arguments.text(prefix + side), Consumed.with(KEY, VALUE));
+    }
+
+    private String type() {
+        return arguments.text("type", "inner");
+    }
+
+    private IllegalArgumentException noSuchType() {
+        return new IllegalArgumentException("no " + type() + " join in mode " + arguments.text("mode"));
+    }
+}

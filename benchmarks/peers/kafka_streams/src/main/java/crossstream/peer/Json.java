@@ -1,0 +1,73 @@
+package crossstream.peer;
+
+import com.fasterxml.jackson.core.JsonFactory;
+import com.fasterxml.jackson.core.JsonGenerator;
+import com.fasterxml.jackson.core.JsonParser;
+import com.fasterxml.jackson.core.JsonToken;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+
+/** Values stay bytes: what a join needs of them is read with Jackson's streaming parser, nothing is bound to objects. */
+final class Json {
+    private static final JsonFactory FACTORY = new JsonFactory();
+
+    private Json() { }
+
+    /** The text of a top-level field; null where it is absent or null. Reading ends as soon as it is found. */
+    static String field(byte[] object, String name) {
+        try (JsonParser parser = FACTORY.createParser(object)) {
+            parser.nextToken();
+            while (parser.nextToken() == JsonToken.FIELD_NAME) {
+                boolean found = parser.currentName().equals(name);
+                JsonToken value = parser.nextToken();
+                if (found) {
+                    return value == JsonToken.VALUE_NULL ? null : parser.getText();
+                }
+                parser.skipChildren();
+            }
+            return null;
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    /** {"item": left's, "amount": left's, "customer": right's name, "city": right's}; nulls for a missing side. */
+    static byte[] joined(byte[] left, byte[] right) {
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream(128);
+        try (JsonGenerator out = FACTORY.createGenerator(bytes)) {
+            out.writeStartObject();
+            copy(left, out, "item", "item", "amount", "amount");
+            copy(right, out, "name", "customer", "city", "city");
+            out.writeEndObject();
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+        return bytes.toByteArray();
+    }
+
+    /** Two fields of an object, under new names, in the order in which they stand there. */
+    private static void copy(byte[] object, JsonGenerator out, String first, String firstAs, String second, String secondAs)
+        throws IOException {
+        if (object == null) {
+            out.writeNullField(firstAs);
+            out.writeNullField(secondAs);
+            return;
+        }
+        try (JsonParser parser = FACTORY.createParser(object)) {
+            parser.nextToken();
+            for (int missing = 2; missing > 0 && parser.nextToken() == JsonToken.FIELD_NAME; ) {
+                String name = parser.currentName();
+                String as = name.equals(first) ? firstAs : name.equals(second) ? secondAs : null;
+                parser.nextToken();
+                if (as == null) {
+                    parser.skipChildren();
+                } else {
+                    out.writeFieldName(as);
+                    out.copyCurrentStructure(parser);
+                    missing--;
+                }
+            }
+        }
+    }
+}
