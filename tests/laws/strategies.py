@@ -118,7 +118,8 @@ def chain_cases(draw: st.DrawFn, max_joins: int = 3) -> Case:
         joins.append(join)
         ends.append(join["id"])
     side = (keys, st.none() | st.builds("{};{}".format, known_keys | st.just("-"), st.sampled_from(VALUES)))
-    inputs = draw(records({"left": side, "right": side, "third": side}))
+    used = {join[end] for join in joins for end in ("left", "right")} & {"left", "right", "third"}
+    inputs = draw(records(dict.fromkeys(used, side)))
     plain = {"left_versioned_ms": None, "right_versioned_ms": None}
     return {**case(joins[-1]["operator"], joins[-1]["type"], inputs, **plain), "joins": joins}
 
