@@ -17,6 +17,7 @@ from crossstream.topology.graph import (
     Filter,
     FlatMap,
     FlatMapValues,
+    FrameSink,
     Map,
     MapValues,
     Merge,
@@ -30,6 +31,7 @@ from crossstream.topology.graph import (
 from crossstream.topology.location import here
 from crossstream.typing import (
     Action,
+    BatchFunction,
     FlatMapper,
     FlatValueMapper,
     KeySelector,
@@ -283,6 +285,25 @@ class KStream:
         target: dict[str, Any] = {"topic_of": topic} if callable(topic) else {"topic": topic}
         settings = {**target, "partitioner": option.partitioner, "shape": "none"}
         child(self._draft, Sink, where, self._node, option.name, key=key, value=value, **settings)
+
+    def for_each_batch(self, function: BatchFunction, named: Named | None = None) -> None:
+        """Calls ``function(frame, batch_id)`` in the driver with a Spark DataFrame of each batch's records.
+
+        Columns: key, value (a struct for JSON), timestamp. Called before the batch is committed, and again with
+        the same ``batch_id`` if the batch is repeated: write idempotently, or check the id. Batches without
+        records are left out. The records of a batch pass through the driver.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.for_each_batch(lambda frame, batch_id: frame.write.mode("append").parquet("orders"))
+        """
+        check_signature("for_each_batch", "function", function, ("frame", "batch_id"))
+        key, value = sink_serdes("for_each_batch", (self._node.key, self._node.value), (None, None))
+        name = given_name("for_each_batch", named)
+        child(
+            self._draft, FrameSink, "for_each_batch", self._node, name,
+            key=key, value=value, shape="none", function=function,
+        )  # fmt: skip
 
     def _child(self, kind: type[Node], path: str, named: Named | None, **attributes: Any) -> KStream:
         name = given_name(path.partition("(")[0], named)

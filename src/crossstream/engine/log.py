@@ -38,12 +38,13 @@ class Application(msgspec.Struct, frozen=True):
 
 
 class BatchEntry(msgspec.Struct, frozen=True):
-    """A batch that was about to run. ``sinks``: end offsets of file topics before it."""
+    """A batch that was about to run. ``sinks``: end offsets of file topics before it; ``epoch``: of its DataFrames."""
 
     id: int
     ranges: tuple[SourceRange, ...]
     time: float = 0.0
     sinks: dict[str, list[int]] = {}
+    epoch: int = -1
 
 
 class Commit(msgspec.Struct, frozen=True):
@@ -53,6 +54,7 @@ class Commit(msgspec.Struct, frozen=True):
     positions: dict[str, dict[str, dict[int, int]]] = {}
     versions: dict[str, dict[int, str]] = {}
     time: float = 0.0
+    epoch: int = -1
 
 
 @dataclass(slots=True)

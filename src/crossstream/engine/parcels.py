@@ -23,6 +23,8 @@ from crossstream.topology.plan import Flow, Partitioner
 Parcel = tuple[int, int, int, int, bytes]
 REPORT = -1
 """Exchange number of a parcel that holds a task's report."""
+FRAME = -2
+"""Exchange number of a parcel for the driver: records of a `FrameSink`."""
 
 _HEAD = ("key", "value", "ts", "major", "minor")
 

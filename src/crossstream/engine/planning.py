@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from crossstream.engine.batch import SourceRange
 from crossstream.errors import SourceError
-from crossstream.topics import TopicLog, TopicPartition
+from crossstream.topics import TopicPartition
 from crossstream.topology.graph import Source, Topology
 
 Positions = dict[str, dict[str, dict[int, int]]]
 """Next offset to read, by source node, topic and partition."""
+
+
+class NoTopics:
+    """The topics of an application that reads DataFrames only."""
+
+    def topics(self) -> Mapping[str, int]:
+        return {}
+
+    def begin_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        return {}
+
+    def end_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        return {}
+
+
+class Offsets(Protocol):
+    """The part of a `TopicLog` that planning needs."""
+
+    def topics(self) -> Mapping[str, int]: ...
+
+    def begin_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
+
+    def end_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
 
 
 @dataclass(slots=True)
@@ -22,7 +46,7 @@ class SourcePlanner:
     """
 
     topology: Topology
-    log: TopicLog
+    log: Offsets
     positions: Positions
     lost: str = "fail"
     started: bool = False

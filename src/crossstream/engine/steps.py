@@ -23,12 +23,14 @@ from crossstream.algebra.values import Values
 from crossstream.engine import rowwise
 from crossstream.engine.batch import Batch, Report
 from crossstream.engine.failures import Failures
+from crossstream.engine.parcels import pack
 from crossstream.engine.services import Output, Settings
 from crossstream.errors import SerdeError, SinkError
 from crossstream.state.columns import Column
 from crossstream.state.view import View
 from crossstream.topology import graph
 from crossstream.topology.plan import (
+    FrameSinkStep,
     Flow,
     MaterializeStep,
     Plan,
@@ -81,6 +83,7 @@ class Task:
     settings: Settings
     output: Output
     stores: Callable[[str], OpenStore]
+    to_driver: Callable[[str, bytes], None]
 
     def node(self, name: str) -> Any:
         return self.plan.topology[name]
@@ -108,8 +111,13 @@ class Runner:
 
     def arrived(self, flow: str) -> Changes | None:
         """All pieces of a flow in arrival order; None if there are none."""
+        changes = self.gathered(flow)
+        return None if changes is None else by_arrival(changes)
+
+    def gathered(self, flow: str) -> Changes | None:
+        """All pieces of a flow as they came: of a table just kept, in order of the key hash."""
         parts = self.held.pop(flow, [])
-        return by_arrival(concat_changes(parts)) if parts else None
+        return concat_changes(parts) if parts else None
 
     def out(self) -> str:
         assert self.step.output is not None
@@ -210,7 +218,8 @@ class MaterializeRunner(Runner):
         changes = self.arrived(self.step.inputs[0])
         if changes is None:
             return
-        self.task.report.count_in(self.step.node, changes.rows)
+        if self.step.admit:
+            self.task.report.count_in(self.step.node, changes.rows)
         store = self.task.stores(self.step.store)
         definition = store.definition
         plain = replace(changes, old=None)
@@ -236,9 +245,8 @@ class TableJoinRunner(Runner):
     def finish(self) -> Emitted:
         node: graph.TableJoin = self.task.node(self.step.node)
         names = self.step.inputs
-        own = self.arrived(names[0])
-        left = latest_only(self, own)
-        right = left if names[0] == names[1] else latest_only(self, self.arrived(names[1]))
+        left = latest_only(self, self.gathered(names[0]))
+        right = left if names[0] == names[1] else latest_only(self, self.gathered(names[1]))
         if left is None and right is None:
             return
         stores = [self.task.stores(name) for name in self.step.stores]
@@ -287,8 +295,9 @@ class ResolveRunner(Runner):
 
     def finish(self) -> Emitted:
         node: graph.ForeignKeyJoin = self.task.node(self.step.node)
-        subscriptions, answers, right = (self.arrived(name) for name in self.step.inputs)
-        right = latest_only(self, right)
+        told_by, alone, table_changes = self.step.inputs
+        subscriptions, answers = self.arrived(told_by), self.arrived(alone)
+        right = latest_only(self, self.gathered(table_changes))
         if subscriptions is None and answers is None and right is None:
             return
         store = self.task.stores(self.step.subscriptions)
@@ -361,6 +370,18 @@ class SinkRunner(Runner):
             self.task.output.write(topic, records.take(pa.array(default)))
 
 
+class FrameSinkRunner(Runner):
+    """Sends records to the driver, in wire form."""
+
+    def accept(self, flow: str, changes: Changes) -> Emitted:
+        node: graph.FrameSink = self.task.node(self.step.node)
+        if changes.rows:
+            bare = replace(changes, old=None, extra={})
+            self.task.to_driver(node.name, pack(bare, node.value, node.key))
+            self.task.report.count_out(node.name, changes.rows)
+        return iter(())
+
+
 def _topics(node: graph.Sink, changes: Changes) -> list[tuple[str, np.ndarray | None]]:
     if node.topic is not None:
         return [(node.topic, None)]
@@ -413,5 +434,6 @@ RUNNERS: dict[type[Step], type[Runner]] = {
     SubscribeStep: SubscribeRunner,
     ResolveStep: ResolveRunner,
     SinkStep: SinkRunner,
+    FrameSinkStep: FrameSinkRunner,
 }
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from crossstream.algebra.change import Changes
 from crossstream.engine.batch import Batch, Report, SourceRange, pack_report
 from crossstream.engine.failures import Failures
-from crossstream.engine.parcels import REPORT, Parcel, in_order, route, unpack
+from crossstream.engine.parcels import FRAME, REPORT, Parcel, in_order, route, unpack
 from crossstream.engine.read import Reader
 from crossstream.engine.services import Input, Output, Settings
 from crossstream.engine.steps import RUNNERS, OpenStore, Runner, Task
@@ -71,7 +71,7 @@ class RoundTask:
         """The parcels for this round; the others go on as they are."""
         mine = []
         for parcel in parcels:
-            if parcel[0] == self.number and parcel[1] != REPORT:
+            if parcel[0] == self.number and parcel[1] >= 0:
                 mine.append(parcel)
             else:
                 self._outbox.setdefault(self.sender % self.batch.partitions, []).append(parcel)
@@ -81,7 +81,7 @@ class RoundTask:
         failures = Failures(
             self.batch, self.report, self.settings.decoding, self.settings.processing, self.output.write
         )
-        task = Task(self.plan, self.batch, self.report, failures, self.settings, self.output, self._store)
+        task = Task(self.plan, self.batch, self.report, failures, self.settings, self.output, self._store, self._to_driver)
         for step in self.plan.in_round(self.number):
             if isinstance(step, ReadStep):
                 continue
@@ -114,6 +114,14 @@ class RoundTask:
                 parcel = (exchange.to_round, number, self.sender, self._sequence, blob)
                 self._outbox.setdefault(pid, []).append(parcel)
                 self._sequence += 1
+
+    def _to_driver(self, node: str, blob: bytes) -> None:
+        """Records that the driver wants, named by the node that collects them."""
+        name = node.encode()
+        packed = len(name).to_bytes(4, "big") + name + blob
+        parcel = (self.plan.rounds, FRAME, self.sender, self._sequence, packed)
+        self._outbox.setdefault(self.sender % self.batch.partitions, []).append(parcel)
+        self._sequence += 1
 
     def _finish(self, started: float) -> Iterator[Sent]:
         for runner in self._runners:

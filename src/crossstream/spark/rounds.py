@@ -12,13 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.cloudpickle import dumps
 from pyspark.core.broadcast import Broadcast
+from pyspark.sql import DataFrame
 
 from crossstream.engine.batch import Batch, Report, unpack_report
-from crossstream.engine.parcels import REPORT
+from crossstream.engine.parcels import FRAME, REPORT, Parcel
 from crossstream.spark.errors import carried
+from crossstream.spark.frames import unpacked_row
 from crossstream.spark.worker import BATCH_PROPERTY, Job
 
 
@@ -59,6 +62,24 @@ class LaterRound:
         return carried(items)
 
 
+@dataclass(frozen=True, slots=True)
+class FrameRound:
+    """Round 0 of DataFrame sources, shipped to the workers."""
+
+    run_id: str
+    job: Broadcast[bytes]
+
+    def __call__(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from crossstream.spark import worker
+        from crossstream.spark.frames import packed_parcels
+
+        def items() -> Iterator[Any]:
+            held = worker.held_for(self.run_id, lambda: self.job.value)
+            return packed_parcels(worker.frame_round(held, worker.current_batch(), rows))
+
+        return carried(items)
+
+
 def share_count(most: int, batch: Batch) -> int:
     """How many tasks read a batch: no more than it has ranges."""
     return min(most, max(1, len(batch.ranges)))
@@ -90,21 +111,35 @@ class SparkRounds:
         ]
         self._shares = shares
 
-    def run(self, batch: Batch) -> Report:
-        """All rounds of a batch; what the tasks did. Raises what a task raised."""
+    def run(self, batch: Batch, frame: DataFrame | None = None) -> tuple[Report, dict[str, list[bytes]]]:
+        """All rounds of a batch: what the tasks did, and records for the driver. Raises what a task raised.
+
+        ``frame``: rows of the DataFrame sources that belong to the batch.
+        """
         context = self.context
         context.setLocalProperty(BATCH_PROPERTY, msgspec.json.encode(batch).decode())
         context.setJobGroup(f"crossstream {self.application_id}", f"{self.application_id}: batch {batch.id}")
         shares = share_count(self._shares, batch)
         parcels = context.parallelize(range(shares), shares).mapPartitionsWithIndex(self._functions[0])
+        if frame is not None:
+            rows = frame.mapInArrow(FrameRound(self.run_id, self._broadcast), "pid int, parcels binary")
+            parcels = parcels.union(rows.rdd.map(unpacked_row))
         for function in self._functions[1:]:
             parcels = parcels.partitionBy(batch.partitions, same).mapPartitionsWithIndex(function)
-        report = Report()
-        for _, sent in parcels.collect():
-            for parcel in sent:
-                if parcel[1] == REPORT:
-                    report.add(unpack_report(parcel[4]))
-        return report
+        return _opened([parcel for _, sent in parcels.collect() for parcel in sent])
 
     def close(self) -> None:
         self._broadcast.destroy()
+
+
+def _opened(parcels: list[Parcel]) -> tuple[Report, dict[str, list[bytes]]]:
+    """Reports added up, and records for the driver by node, in order of the tasks."""
+    report = Report()
+    frames: dict[str, list[bytes]] = {}
+    for _, exchange, _, _, blob in sorted(parcels, key=lambda parcel: parcel[:4]):
+        if exchange == REPORT:
+            report.add(unpack_report(blob))
+        elif exchange == FRAME:
+            length = 4 + int.from_bytes(blob[:4], "big")
+            frames.setdefault(blob[4:length].decode(), []).append(blob[length:])
+    return report, frames

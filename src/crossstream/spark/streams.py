@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from crossstream.config import StreamsConfig
 from crossstream.engine.batch import Batch, Report
 from crossstream.engine.log import Application, BatchEntry, BatchLog, Commit, check_application
-from crossstream.engine.planning import SourcePlanner
+from crossstream.engine.planning import NoTopics, SourcePlanner
 from crossstream.engine.policies import settings_of
 from crossstream.engine.retirement import Retirement
 from crossstream.errors import ConfigError, CrossStreamError, SourceError
@@ -23,11 +23,12 @@ from crossstream.files import Staged
 from crossstream.query.files import describe_readers, open_store
 from crossstream.query.store import StoreReader
 from crossstream.spark.errors import unpacked
+from crossstream.spark.frames import deliver, start_query, united
 from crossstream.spark.rounds import SparkRounds
 from crossstream.spark.session import check_session, make_session
 from crossstream.spark.worker import Job
 from crossstream.topics import TopicConnection, TopicPartition
-from crossstream.topology.graph import FrameSource, Sink, Topology
+from crossstream.topology.graph import FrameSource, Sink, Source, Topology
 from crossstream.topology.plan import Plan
 
 Status = Literal["created", "running", "stopping", "stopped", "failed"]
@@ -167,7 +168,7 @@ class SparkStreams:
         if self._engine is None:
             if self._spark is None:
                 self._spark = make_session(self.config.application_id, self.config.spark)
-            self._engine = _Engine(self.topology, self.plan, self.config, self._state, self._spark)
+            self._engine = _Engine(self.topology, self.plan, self.config, self._state, self._spark, self._turn)
             try:
                 self._engine.open()
             except BaseException:
@@ -181,6 +182,7 @@ class SparkStreams:
         assert engine is not None
         pause = (self.config.trigger_ms or 0) / 1000
         try:
+            engine.feed(once=False)
             while not self._stop.is_set():
                 started = time.monotonic()
                 worked = engine.run_next()
@@ -226,7 +228,13 @@ class _Engine:
     """The loop's body: plan a batch, log it, run it, publish, commit, retire."""
 
     def __init__(
-        self, topology: Topology, plan: Plan, config: StreamsConfig, state: Path, spark: SparkSession
+        self,
+        topology: Topology,
+        plan: Plan,
+        config: StreamsConfig,
+        state: Path,
+        spark: SparkSession,
+        turn: threading.Condition,
     ) -> None:
         self.plan = plan
         self.config = config
@@ -239,6 +247,11 @@ class _Engine:
         self.topics = None if self.connection is None else self.connection.log()
         self._publisher = publisher_of(self.connection)
         self.partitions = 1
+        self._turn = turn
+        self._batch_lock = threading.RLock()
+        self._query: Any = None
+        self._failure: Exception | None = None
+        self._epoch = -1
         self._repeat: BatchEntry | None = None
         self._next = 0
         self._versions: dict[str, dict[int, str]] = {}
@@ -250,7 +263,6 @@ class _Engine:
     def open(self) -> None:
         """Locks and checks the state, finds the topics, ships the plan to the workers."""
         self.log.lock(self.config.application_id)
-        self._check_frames()
         found = self.log.application()
         context = self.spark.sparkContext
         self.partitions = self.config.partitions or (found.partitions if found else context.defaultParallelism)
@@ -270,27 +282,25 @@ class _Engine:
         commit = self.log.last_commit() or Commit(-1)
         self._versions = commit.versions
         self._next = commit.id + 1
+        self._epoch = commit.epoch
         last = self.log.last_batch()
         self._repeat = last if last is not None and last.id == self._next else None
         self.retirement = Retirement(self.state, self.log, self.config.retain_batches)
         self.retirement.sweep(self._next)
         self._find_topics(commit)
-        job = Job(self.config.application_id, self.plan, str(self.state), settings_of(self.config), self.connection)
+        job = Job(self.config.application_id, self.plan.shipped(), str(self.state), settings_of(self.config), self.connection)
         self._rounds = SparkRounds(context, job, self.config.application_id)
-
-    def _check_frames(self) -> None:
-        if any(isinstance(node, FrameSource) for node in self.topology) and self.topics is not None:
-            return
 
     def _find_topics(self, commit: Commit) -> None:
         positions = {n: {t: dict(p) for t, p in topics.items()} for n, topics in commit.positions.items()}
-        if self.topics is None:
+        if self.topics is None and any(isinstance(node, Source | Sink) for node in self.topology):
             raise ConfigError(
                 "neither bootstrap_servers nor topics_dir is set",
                 code="CS-235",
                 next="StreamsConfig(bootstrap_servers='host:port') for Kafka, topics_dir='folder' for file topics",
             )
-        self.sources = SourcePlanner(self.topology, self.topics, positions, self.config.on_lost_records)
+        log = self.topics if self.topics is not None else NoTopics()
+        self.sources = SourcePlanner(self.topology, log, positions, self.config.on_lost_records)
         self.sources.refresh()
         self._refreshed = time.monotonic()
 
@@ -300,7 +310,8 @@ class _Engine:
 
     def end_offsets_from_outside(self) -> dict[TopicPartition, int]:
         """The end offsets, asked for by another thread than the application's."""
-        assert self.connection is not None
+        if self.connection is None:
+            return {}
         log = self.connection.log()
         try:
             topics = log.topics()
@@ -316,32 +327,79 @@ class _Engine:
         return all(consumed.get(tp, 0) >= end for tp, end in ends.items())
 
     def run_until(self, ends: dict[TopicPartition, int]) -> None:
+        self.feed(once=True)
         while self._repeat is not None or self.sources.next_ranges(ends, None):
             self._run(ends)
 
     def run_next(self) -> bool:
-        """One batch, if there is anything to read."""
-        self._refresh()
-        return self._run(self.sources.end_offsets())
+        """One batch of the topics, if there is anything to read."""
+        self._check_query()
+        with self._batch_lock:
+            self._refresh()
+            return self._run(self.sources.end_offsets())
+
+    def feed(self, *, once: bool) -> None:
+        """Starts reading the DataFrame sources; ``once``: reads what there is now, and returns."""
+        frame = united(self.topology)
+        if frame is None or self._query is not None:
+            return
+        self._query = start_query(frame, str(self.state / "frames"), self._run_frame, once=once)
+        if once:
+            try:
+                self._query.awaitTermination()
+            finally:
+                self._query = None
+                self._raise_failure()
+
+    def _run_frame(self, frame: Any, epoch: int) -> None:
+        """A micro-batch of the DataFrame sources; those that were committed before a restart are skipped."""
+        try:
+            with self._batch_lock:
+                if epoch > self._epoch:
+                    self._refresh()
+                    self._run(self.sources.end_offsets(), frame, epoch)
+        except Exception as error:
+            self._failure = error
+            raise
+        finally:
+            with self._turn:
+                self._turn.notify_all()
+
+    def _check_query(self) -> None:
+        if self._query is not None and not self._query.isActive:
+            self._raise_failure()
+            error = self._query.exception()
+            raise SourceError(
+                f"the query of the DataFrame sources ended: {error or 'it was stopped'}",
+                code="CS-608",
+                next="see the message of Spark; start the application again",
+            )
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            error, self._failure = self._failure, None
+            raise error
 
     def _refresh(self, *, force: bool = False) -> None:
         if force or time.monotonic() - self._refreshed > REFRESH_SECONDS:
             self.sources.refresh()
             self._refreshed = time.monotonic()
 
-    def _run(self, ends: dict[TopicPartition, int] | Any) -> bool:
+    def _run(self, ends: Any, frame: Any = None, epoch: int = -1) -> bool:
         started = time.perf_counter()
         entry = self._repeat
         repeated = entry is not None
+        if entry is not None and entry.epoch >= 0 and frame is None:
+            return False  # waits for Spark to hand the same rows in again
         if entry is None:
             ranges = self.sources.next_ranges(ends, self.config.max_records_per_batch)
-            if not ranges:
+            if not ranges and frame is None:
                 return False
-            entry = BatchEntry(self._next, ranges, time.time(), self._sink_ends())
+            entry = BatchEntry(self._next, ranges, time.time(), self._sink_ends(), epoch)
             self.log.write_batch(entry)
         planned = time.perf_counter()
         try:
-            report = self._on_spark(entry, repeated)
+            report = self._on_spark(entry, repeated, frame)
         except Exception as error:
             if self._lost(unpacked(error), entry):
                 return True
@@ -362,10 +420,13 @@ class _Engine:
         self._note(entry, report, phases, committed - started, ends)
         return True
 
-    def _on_spark(self, entry: BatchEntry, repeated: bool) -> Report:
+    def _on_spark(self, entry: BatchEntry, repeated: bool, frame: Any) -> Report:
         assert self._rounds is not None
         versions = {store: names for store, names in self._versions.items() if store in self.plan.stores}
-        return self._rounds.run(Batch(entry.id, entry.ranges, self.partitions, versions, repeated))
+        batch = Batch(entry.id, entry.ranges, self.partitions, versions, repeated)
+        report, frames = self._rounds.run(batch, frame)
+        deliver(self.spark, self.topology, frames, entry.id)
+        return report
 
     def _lost(self, error: Exception, entry: BatchEntry) -> bool:
         """After records were deleted under a running batch: the batch is planned anew, where that is allowed."""
@@ -411,11 +472,13 @@ class _Engine:
         versions = {store: dict(names) for store, names in self._versions.items()}
         for store, names in report.manifests.items():
             versions.setdefault(store, {}).update(names)
-        self.log.write_commit(Commit(entry.id, self.sources.positions, versions, time.time()))
+        epoch = max(self._epoch, entry.epoch)
+        self.log.write_commit(Commit(entry.id, self.sources.positions, versions, time.time(), epoch))
         self._versions = versions
         self._next = entry.id + 1
-        assert self.topics is not None
-        self.topics.commit_offsets(self.config.application_id, self.sources.consumed())
+        self._epoch = epoch
+        if self.topics is not None:
+            self.topics.commit_offsets(self.config.application_id, self.sources.consumed())
         self.retirement.add(entry.id, report.retired)
         for path, *_ in report.staged:
             Path(path).unlink(missing_ok=True)
@@ -423,7 +486,8 @@ class _Engine:
     def _note(
         self, entry: BatchEntry, report: Report, phases: dict[str, float], seconds: float, ends: Any
     ) -> None:
-        rows = sum(report.rows_in.get(name, 0) for name in {span.node for span in entry.ranges})
+        sources = {node.name for node in self.topology if isinstance(node, Source | FrameSource)}
+        rows = sum(report.rows_in.get(name, 0) for name in sources)
         if self.sources.skipped:
             report.dropped["lost by retention"] = self.sources.skipped
             self.sources.skipped = 0
@@ -442,6 +506,9 @@ class _Engine:
         self.log.unlock()
 
     def close(self) -> None:
+        if self._query is not None:
+            self._query.stop()
+            self._query = None
         if self._rounds is not None:
             self._rounds.close()
             self._rounds = None

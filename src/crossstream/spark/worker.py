@@ -60,6 +60,8 @@ class Held:
 
 
 _held: dict[str, Held] = {}
+_FRAME_SENDERS = 1_000_000
+"""Senders of parcels that read DataFrames are numbered from here."""
 _LIMIT = 4
 """Application runs a worker remembers; older ones are closed."""
 
@@ -156,6 +158,25 @@ def read_round(held: Held, batch: Batch, share: int, shares: int) -> Iterator[Se
     if spans or share == 0:
         task.report.staged = output.staged
         yield from task.read(spans) if spans else task.run(())
+
+
+def frame_round(held: Held, batch: Batch, rows: Iterable[pa.RecordBatch]) -> Iterator[Sent]:
+    """Round 0 of the DataFrame sources in one task."""
+    from pyspark import TaskContext
+
+    from crossstream.spark.frames import FrameInput, frame_spans
+
+    context = TaskContext.get()
+    assert context is not None
+    share = context.partitionId()
+    spans = frame_spans(held.job.plan.topology, share, share)
+    sender = _FRAME_SENDERS + share
+    output = held.output(batch, 0, sender)
+    task = RoundTask(
+        held.job.plan, batch, 0, sender, held.stores, output, held.job.settings, FrameInput(rows, spans)
+    )
+    task.report.staged = output.staged
+    yield from task.read(list(spans.values()))
 
 
 def later_round(held: Held, batch: Batch, number: int, pid: int, parcels: Iterable[Any]) -> Iterator[Sent]:

@@ -200,6 +200,13 @@ class Sink(Node):
     partitioner: Callable[..., Any] | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameSink(Node):
+    """Calls ``function(frame, batch_id)`` in the driver with a Spark DataFrame of each batch's records."""
+
+    function: Callable[[Any, int], None] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Topology:
     """A finished topology: nodes by name, parents before children.

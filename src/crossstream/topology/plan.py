@@ -22,6 +22,7 @@ from crossstream.topology.graph import (
     Branch,
     Filter,
     ForeignKeyJoin,
+    FrameSink,
     FrameSource,
     MapValues,
     Merge,
@@ -155,6 +156,11 @@ class SinkStep(Step):
     """Writes a flow to its topic."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameSinkStep(Step):
+    """Sends a flow to the driver, which makes a DataFrame of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Everything an engine needs to run a topology, round by round."""
@@ -174,6 +180,13 @@ class Plan:
     def rounds(self) -> int:
         """Number of rounds, the reading one included."""
         return 1 + max((step.round for step in self.steps), default=0)
+
+    def shipped(self) -> Plan:
+        """The plan as workers get it: without what belongs to the driver alone."""
+        nodes = {
+            node.name: replace(node, function=None) if isinstance(node, FrameSink) else node for node in self.topology
+        }
+        return replace(self, topology=Topology(nodes))
 
     def in_round(self, number: int) -> list[Step]:
         return [step for step in self.steps if step.round == number]
@@ -274,9 +287,10 @@ class _Planner:
             self._place_repartition(node)
         elif isinstance(node, Merge):
             self._place_merge(node)
-        elif isinstance(node, Sink):
+        elif isinstance(node, Sink | FrameSink):
             parent = self._flow(node.parents[0])
-            self.steps.append(SinkStep(node=node.name, round=parent.round, inputs=(parent.name,)))
+            step = SinkStep if isinstance(node, Sink) else FrameSinkStep
+            self.steps.append(step(node=node.name, round=parent.round, inputs=(parent.name,)))
         else:
             self._place_stateless(node)
 

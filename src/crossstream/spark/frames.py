@@ -1,0 +1,178 @@
+"""Streaming DataFrames in, a DataFrame per batch out.
+
+Structured Streaming makes the micro-batches of DataFrame sources and hands each to `foreachBatch`; the engine runs
+it as a batch of its own, together with what the topics hold. An epoch that was committed is not run again.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from crossstream.algebra.values import Values
+from crossstream.engine.batch import SourceRange
+from crossstream.engine.parcels import unpack
+from crossstream.records import RECORDS, encode_headers
+from crossstream.serdes import Serde
+from crossstream.topology.graph import FrameSink, FrameSource, Topology
+
+ROWS = "source string, key binary, value binary, timestamp bigint, headers binary"
+"""Columns that all DataFrame sources are brought to."""
+_ARROW = pa.schema(
+    [
+        ("source", pa.string()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("timestamp", pa.int64()),
+        ("headers", pa.binary()),
+    ]
+)
+_RANK = 1_000_000
+"""Ranks of the partitions of a DataFrame begin here, after those of topic partitions."""
+
+
+def united(topology: Topology) -> DataFrame | None:
+    """All DataFrame sources as one streaming DataFrame in wire form; None if there are none."""
+    frames = [
+        topology.frames[node.name].mapInArrow(Encode(node.name, node.key, node.value), ROWS)
+        for node in topology
+        if isinstance(node, FrameSource)
+    ]
+    if not frames:
+        return None
+    whole = frames[0]
+    for frame in frames[1:]:
+        whole = whole.unionByName(frame)
+    return whole
+
+
+@dataclass(frozen=True, slots=True)
+class Encode:
+    """Brings the rows of one source to wire form, a column at a time."""
+
+    name: str
+    key: Serde | None
+    value: Serde | None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            columns = [
+                pa.array([self.name] * batch.num_rows, pa.string()),
+                _wire(batch.column("key"), self.key).cast(pa.binary()),
+                _wire(batch.column("value"), self.value).cast(pa.binary()),
+                _milliseconds(batch),
+                _headers(batch),
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=_ARROW)
+
+
+def _wire(column: pa.Array, serde: Serde | None) -> pa.Array:
+    if serde is None or pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        return column
+    series = pl.from_arrow(column)
+    assert isinstance(series, pl.Series)
+    return serde.encode_series(series)
+
+
+def _milliseconds(batch: pa.RecordBatch) -> pa.Array:
+    if "timestamp" not in batch.schema.names:
+        return pa.array(np.full(batch.num_rows, time.time_ns() // 1_000_000, np.int64))
+    column = batch.column("timestamp")
+    if pa.types.is_timestamp(column.type):
+        return column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+    return column.cast(pa.int64())
+
+
+def _headers(batch: pa.RecordBatch) -> pa.Array:
+    if "headers" not in batch.schema.names:
+        return pa.nulls(batch.num_rows, pa.binary())
+    cells = batch.column("headers").to_pylist()
+    packed = [None if cell is None else encode_headers((h["key"], h["value"]) for h in cell) for cell in cells]
+    return pa.array(packed, pa.binary())
+
+
+@dataclass(frozen=True, slots=True)
+class FrameInput:
+    """Rows of a DataFrame's partition as the engine reads them: one range for each source."""
+
+    batches: Iterable[pa.RecordBatch]
+    spans: Mapping[str, SourceRange]
+
+    def read(
+        self, spans: Sequence[SourceRange], max_rows: int
+    ) -> Iterator[tuple[SourceRange, pa.RecordBatch]]:
+        seen = 0
+        for batch in self.batches:
+            sources = batch.column("source").to_numpy(zero_copy_only=False)
+            offsets = np.arange(seen, seen + batch.num_rows)
+            seen += batch.num_rows
+            for name in dict.fromkeys(sources):
+                rows = pa.array(np.flatnonzero(sources == name))
+                part = batch.take(rows)
+                binary = pa.large_binary()
+                columns = [
+                    part.column("key").cast(binary),
+                    part.column("value").cast(binary),
+                    part.column("timestamp"),
+                    pa.array(offsets[rows.to_numpy()]),
+                    part.column("headers").cast(binary),
+                ]
+                yield self.spans[name], pa.RecordBatch.from_arrays(columns, schema=RECORDS)
+
+
+def frame_spans(topology: Topology, partition: int, share: int) -> dict[str, SourceRange]:
+    """A range for each DataFrame source in one partition of a micro-batch."""
+    names = [node.name for node in topology if isinstance(node, FrameSource)]
+    return {
+        name: SourceRange(name, name, partition, 0, 1 << 40, _RANK + share * len(names) + place)
+        for place, name in enumerate(names)
+    }
+
+
+def packed_parcels(sent: Iterable[tuple[int, list[Any]]]) -> Iterator[pa.RecordBatch]:
+    """What a task sends, as rows of Spark SQL: (pid, pickled parcels)."""
+    for pid, parcels in sent:
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([pid], pa.int32()), pa.array([pickle.dumps(parcels)], pa.binary())], names=["pid", "parcels"]
+        )
+
+
+def unpacked_row(row: Any) -> tuple[int, list[Any]]:
+    return row.pid, pickle.loads(row.parcels)  # noqa: S301 - written by a task of this job
+
+
+def start_query(
+    frame: DataFrame, checkpoint: str, run: Callable[[DataFrame, int], None], *, once: bool
+) -> Any:
+    """Starts the query that feeds the engine; ``once``: what is available now, then it ends."""
+    writer = frame.writeStream.foreachBatch(run).option("checkpointLocation", checkpoint)
+    return (writer.trigger(availableNow=True) if once else writer).start()
+
+
+def deliver(spark: SparkSession, topology: Topology, blobs: Mapping[str, list[bytes]], batch: int) -> None:
+    """Calls every `FrameSink` with a DataFrame of its records: key, value, timestamp."""
+    for node in topology:
+        if isinstance(node, FrameSink) and node.function is not None:
+            found = blobs.get(node.name)
+            if found:
+                node.function(_frame(spark, node, found), batch)
+
+
+def _frame(spark: SparkSession, node: FrameSink, blobs: list[bytes]) -> DataFrame:
+    changes = unpack(blobs, node.key, node.value)
+    table = pa.table({"key": _column(changes.key), "value": _column(changes.value), "ms": pa.array(changes.ts)})
+    return spark.createDataFrame(table).withColumn("timestamp", F.timestamp_millis("ms")).drop("ms")
+
+
+def _column(values: Values) -> pa.Array:
+    array = values.series().to_arrow()
+    return array if not pa.types.is_null(array.type) else array.cast(pa.string())
