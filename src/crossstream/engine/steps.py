@@ -232,7 +232,8 @@ class MaterializeRunner(Runner):
                 store.view, plain, bits=self.task.batch.bits, serde=definition.value, history=definition.history,
                 stream_time=store.stream_time,
             )  # fmt: skip
-        self.task.report.count_dropped(self.step.node, net.dropped)
+        if self.step.counts:
+            self.task.report.count_dropped(self.step.node, net.dropped)
         if net.changes.rows:
             yield self.out(), net.changes
 

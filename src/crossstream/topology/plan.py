@@ -119,11 +119,15 @@ class ReferenceStep(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaterializeStep(Step):
-    """Keeps a table in a store and yields its net changes; ``old``: with the values before."""
+    """Keeps a table in a store and yields its net changes; ``old``: with the values before.
+
+    ``counts``: this is the store that counts refused rows, where a table has several.
+    """
 
     store: str
     old: bool = False
     admit: bool = False
+    counts: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -388,6 +392,7 @@ class _Planner:
             store=store.name,
             old=table.name in self.wants_old,
             admit=isinstance(table, ToTable),
+            counts=first,
         )
         self.tables[table.name, number, partitioner] = step
         self.steps.append(step)
