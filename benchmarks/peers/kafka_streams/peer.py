@@ -56,10 +56,10 @@ class KafkaStreamsPeer:
     Orders are the left side, customers the right one. The result of every mode is
     ``{"item", "amount"}`` of the order and ``{"customer", "city"}``, name and city, of the customer.
 
-    ``warm_up``: topics of a second, equal join in the same application, to warm the JVM up with.
-    ``foreign_key``: field of an order's value (fk, stream-global). ``window_ms``, ``grace_ms``: stream-stream,
-    both ways. ``settings``: any others of Kafka Streams, such as ``commit.interval.ms``. ``state_dir``: kept
-    if given. ``patience``: seconds to start or stop in.
+    ``warm_up``: topics of a second, equal join of the application, to warm it up with.
+    ``foreign_key``: field of an order (fk, stream-global). ``window_ms``, ``grace_ms``: stream-stream.
+    ``settings``: any others of Kafka Streams, such as ``commit.interval.ms``. ``state_dir``: kept if given.
+    ``patience``: seconds to start or stop in.
     """
 
     def __init__(
