@@ -191,3 +191,22 @@ def cuts(count: int) -> st.SearchStrategy[list[int]]:
 
 
 partitions = st.integers(1, 4)
+
+
+def flipped(case: Case) -> Case:
+    """The case with left and right exchanged, in the joiner and the window too."""
+    params = dict(case["params"])
+    joiner = params["joiner"]
+    exchanged = (
+        joiner["template"].replace("{left}", "\1").replace("{right}", "{left}").replace("\1", "{right}")
+    )
+    params["joiner"] = {**joiner, "template": exchanged}
+    if "window" in params:
+        window = params["window"]
+        params["window"] = {**window, "before_ms": window["after_ms"], "after_ms": window["before_ms"]}
+    else:
+        histories = params["left_versioned_ms"], params["right_versioned_ms"]
+        params["right_versioned_ms"], params["left_versioned_ms"] = histories
+    other = {"left": "right", "right": "left"}
+    inputs = [{**item, "side": other[item["side"]]} for item in case["inputs"]]
+    return {**case, "params": params, "inputs": inputs}

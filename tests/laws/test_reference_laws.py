@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.laws.strategies import (
     Case,
     chain_cases,
+    flipped,
     foreign_key_cases,
     stream_cases,
     stream_global_cases,
@@ -265,25 +266,6 @@ def test_a_global_table_read_by_the_stream_key_is_a_table(case: Case) -> None:
 
 def first(case: Case, count: int) -> Case:
     return {**case, "inputs": case["inputs"][:count]}
-
-
-def flipped(case: Case) -> Case:
-    """The case with left and right exchanged, in the joiner and the window too."""
-    params = dict(case["params"])
-    joiner = params["joiner"]
-    exchanged = (
-        joiner["template"].replace("{left}", "\1").replace("{right}", "{left}").replace("\1", "{right}")
-    )
-    params["joiner"] = {**joiner, "template": exchanged}
-    if "window" in params:
-        window = params["window"]
-        params["window"] = {**window, "before_ms": window["after_ms"], "after_ms": window["before_ms"]}
-    else:
-        histories = params["left_versioned_ms"], params["right_versioned_ms"]
-        params["right_versioned_ms"], params["left_versioned_ms"] = histories
-    other = {"left": "right", "right": "left"}
-    inputs = [{**item, "side": other[item["side"]]} for item in case["inputs"]]
-    return {**case, "params": params, "inputs": inputs}
 
 
 def interleaved(case: Case, data: st.DataObject) -> Case:

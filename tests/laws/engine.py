@@ -1,0 +1,202 @@
+"""Runs a table case through the driver in ways that must not matter: batches, partitions, places, collisions.
+
+check_by_record(case, way)    one record in a batch: the reference's outputs, timestamps and drops, exactly
+check_in_batches(case, way)   any batches: after each of them the reference's table, each row changed once
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any
+
+import xxhash
+from hypothesis import strategies as st
+
+import crossstream as cs
+from crossstream.topology.graph import Source, StoreSpec, Topology
+from tests.conformance.compare import assert_same_by_input, assert_same_table, by_key
+from tests.conformance.functions import Style
+from tests.conformance.runner import Ran, Serdes, batches, is_used, joined, per_batch, read, source
+from tests.laws.strategies import Case, with_headers
+from tests.reference import Output, Result, fold, run
+from tests.reference.chain import SIDES, headers_of, histories, joins_of
+from tests.reference.records import key_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a case is run; none of it may change a table.
+
+    ``every``, ``commits``: records in a batch, and input counts after which one ends early. ``places``: the
+    partition of its topic that each input goes to, over and over. ``bits``: of the key hashes. ``stored``: the
+    joins of the case (by number) that are materialised.
+    """
+
+    partitions: int = 1
+    every: int = 1
+    commits: frozenset[int] = frozenset()
+    places: tuple[int, ...] = (0,)
+    bits: int = 64
+    stored: frozenset[int] = frozenset()
+    functions: Style = "callables"
+
+    def ends(self, count: int) -> list[int]:
+        """Input counts after which a batch ends, the last one included."""
+        ended, pending = [], 0
+        for number in range(1, count + 1):
+            pending += 1
+            if pending == self.every or number in self.commits or number == count:
+                ended.append(number)
+                pending = 0
+        return ended
+
+    def place(self, number: int) -> int:
+        return self.places[number % len(self.places)] % self.partitions
+
+    def partition_of(self, key: Any) -> int:
+        """The state partition of a key."""
+        if key is None:
+            return 0
+        cut = 64 - self.bits
+        digest = xxhash.xxh64_intdigest(key_bytes(key), seed=42) >> cut << cut
+        return (digest >> 32) * self.partitions >> 32
+
+
+@st.composite
+def ways(draw: st.DrawFn, by_record: bool = False, functions: Sequence[Style] = ("callables",)) -> Way:
+    """Any way to run a case of up to three joins. ``by_record``: one record in a batch."""
+    partitions = draw(st.integers(1, 5))
+    every = 1 if by_record else draw(st.sampled_from([1000, 2, 3, 5, 8]))
+    return Way(
+        partitions,
+        every,
+        frozenset() if by_record else frozenset(draw(st.sets(st.integers(1, 16), max_size=4))),
+        tuple(draw(st.lists(st.integers(0, partitions - 1), min_size=1, max_size=5))),
+        draw(st.sampled_from([64, 4, 1])),
+        frozenset(draw(st.sets(st.integers(0, 2)))),
+        draw(st.sampled_from(functions)),
+    )
+
+
+def check_by_record(case: Case, way: Way) -> Ran:
+    """C: what each record gives, with its timestamp and the headers of the record; the drops; the store."""
+    case = {**case, "inputs": with_headers(case["inputs"])}
+    ran = run_engine(case, replace(way, every=1))
+    expected = run(case, way.partition_of)
+    outputs = [
+        [replace(output, headers=headers_of(item)) for output in found]
+        for item, found in zip(case["inputs"], expected.outputs, strict=True)
+    ]
+    assert_same_by_input(ran.outputs, outputs, case["inputs"])
+    assert ran.dropped == expected.dropped.total(), (ran.reasons, expected.dropped)
+    check_store(ran, expected)
+    return ran
+
+
+def check_in_batches(case: Case, way: Way) -> Ran:
+    """T after every batch; at most one change for each row in a batch."""
+    ran = run_engine(case, way)
+    ends = way.ends(len(case["inputs"]))
+    expected = run(as_taken(case, way), way.partition_of)
+    found, wanted = per_batch(ran.outputs, ends), per_batch(expected.outputs, ends)
+    emitted: list[Output] = []
+    reference: list[Output] = []
+    for got, want in zip(found, wanted, strict=True):
+        emitted += got
+        reference += want
+        assert_same_table(emitted, {key: value for key, (value, _) in fold(reference).items()})
+        assert all(len(changes) == 1 for changes in by_key(got).values()), f"a row changed twice: {got}"
+    check_store(ran, expected)
+    return ran
+
+
+def rows_of(ran: Ran) -> dict[Any, Any]:
+    """The table that the outputs fold to."""
+    return {key: value for key, (value, _) in fold(output for one in ran.outputs for output in one).items()}
+
+
+def check_store(ran: Ran, expected: Result) -> None:
+    if ran.store is not None:
+        assert ran.store == expected.rows
+        assert list(ran.store) == sorted(ran.store, key=key_bytes)
+
+
+def as_taken(case: Case, way: Way) -> Case:
+    """The case with the inputs of each batch in the order in which the engine takes them.
+
+    Each source partition stays first-in-first-out; partitions merge by the running maximum of their timestamps
+    since the batch began, then by source, then by partition.
+    """
+    numbered = list(enumerate(case["inputs"]))
+    taken: list[Any] = []
+    for batch in batches(numbered, way.ends(len(numbered))):
+        queues: dict[tuple[int, int], list[Any]] = {}
+        for number, item in batch:
+            queues.setdefault((SIDES.index(item["side"]), way.place(number)), []).append(item)
+        placed = [
+            (newest, place, at, item)
+            for place, items in queues.items()
+            for at, (newest, item) in enumerate(
+                zip(accumulate((i["ts"] for i in items), max), items, strict=True)
+            )
+        ]
+        taken += [item for *_, item in sorted(placed, key=lambda p: p[:3])]
+    return {**case, "inputs": taken}
+
+
+def run_engine(case: Case, way: Way) -> Ran:
+    """The case through the driver, by the public API but for versioned sources, which are made by hand."""
+    kinds = Serdes(case)
+    outputs: list[list[Output]] = []
+    with cs.TopologyTestDriver(
+        build(case, way), partitions=way.partitions, commit_every=way.every, hash_bits=way.bits
+    ) as driver:
+        topics = {
+            side: driver.create_input_topic(side, *kinds.of(side)) for side in SIDES if is_used(case, side)
+        }
+        results = driver.create_output_topic("results", kinds.result_key, kinds.result_value)
+        for number, item in enumerate(case["inputs"]):
+            if item["side"] in topics:
+                topics[item["side"]].pipe_input(
+                    item["key"], item["value"], item["ts"], headers_of(item), way.place(number)
+                )
+            if number + 1 in way.ends(len(case["inputs"])):
+                driver.commit()
+            outputs.append(read(results))
+        joins = joins_of(case)
+        store = None
+        if len(joins) - 1 in way.stored:
+            store = dict(driver.get_key_value_store(joins[-1]["id"]).all())
+        metrics = driver.metrics()
+    return Ran(outputs, store, metrics["dropped-records-total"], metrics["dropped"])
+
+
+def build(case: Case, way: Way) -> Topology:
+    kinds = Serdes(case)
+    plain = {**case, "params": {k: v for k, v in case["params"].items() if not k.endswith("_versioned_ms")}}
+    builder = cs.StreamsBuilder()
+    ends = {side: source(builder, plain, side, kinds) for side in SIDES if is_used(case, side)}
+    joins = joins_of(case)
+    for number, join in enumerate(joins):
+        store = cs.Materialized(store=join["id"], key=kinds.result_key, value=kinds.result_value)
+        more = {"materialized": store} if number in way.stored else {}
+        ends[join["id"]] = joined(join, ends[join["left"]], ends[join["right"]], way.functions, kinds, more)
+    ends[joins[-1]["id"]].to_stream().to(
+        "results", cs.Produced(key=kinds.result_key, value=kinds.result_value)
+    )
+    return with_histories(builder.build(), histories(case))
+
+
+def with_histories(topology: Topology, kept: dict[str, int | None]) -> Topology:
+    """The topology with versioned tables as sources. ``kept``: node → history in ms."""
+
+    def versioned(node: Any) -> Any:
+        history = kept.get(node.name)
+        if history is None or not isinstance(node, Source):
+            return node
+        spec = StoreSpec(f"{node.name}-versions", node.key, node.value, history_retention=history)
+        return replace(node, store=spec)
+
+    return replace(topology, nodes={name: versioned(node) for name, node in topology.nodes.items()})
