@@ -1,0 +1,316 @@
+"""`crossstream bench fk`: the foreign-key join beside Kafka Streams, same machine, data and broker, in turn.
+
+Both sides are warmed up by a first pass over other topics of the same shape. Then the records of a run become
+visible at once (a transaction) and the clock runs until the last results can be read. Sides alternate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil  # type: ignore[import-untyped]
+from confluent_kafka import Consumer, TopicPartition
+
+from benchmarks.generate import (
+    Sent,
+    Topics,
+    change_customers,
+    produce_customers,
+    produce_fk,
+    produce_orders,
+    produce_paced,
+    produce_subscribers,
+)
+from benchmarks.ours import Ours
+from benchmarks.peers.kafka_streams import peer
+from crossstream.kafka import broker
+
+PARTITIONS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much of everything; the full sizes are those of the published figures."""
+
+    customers: int = 100_000
+    orders: int = 500_000
+    updates: int = 1_000_000
+    warm: int = 200_000
+    wide: int = 1_000
+    subscribers: int = 1_000
+    rate: int = 10_000
+    seconds: int = 60
+    warm_seconds: int = 30
+
+
+class Bench:
+    """One broker, and runs against it."""
+
+    def __init__(self, sizes: Sizes, port: int, rounds: int, sides: Sequence[str]) -> None:
+        self.sizes = sizes
+        self.rounds = rounds
+        self.sides = sides
+        self.info = broker.start(port, Path(tempfile.mkdtemp(prefix="crossstream-bench-broker-")))
+        self.servers = self.info.bootstrap_servers
+        self.stamp = f"{int(time.time()) % 1_000_000}"
+        self.results: list[dict[str, Any]] = []
+        self._runs = 0
+
+    def prefix(self, name: str) -> str:
+        self._runs += 1
+        return f"{name}-{self.stamp}-{self._runs}"
+
+    def side(self, name: str, prefix: str, warm: Topics) -> AbstractContextManager[Any]:
+        topics = Topics.of(prefix)
+        if name == "kafka-streams":
+            return peer.KafkaStreamsPeer(self.servers, prefix, topics, warm_up=warm)
+        return Ours(self.servers, prefix, topics, functions=name.removeprefix("crossstream-"), warm_up=warm)
+
+    def broker_cpu(self) -> float:
+        times = psutil.Process(self.info.pid).cpu_times()
+        return float(times.user + times.system)
+
+    def warm_topics(self) -> Topics:
+        prefix = self.prefix("warm")
+        sent = produce_fk(
+            self.servers, prefix, self.sizes.customers // 4, self.sizes.warm // 2, self.sizes.warm, PARTITIONS
+        )
+        return sent.topics
+
+    def caught_up(
+        self, prefix: str, produce: Callable[[], Sent], side: str
+    ) -> tuple[Any, AbstractContextManager[Any]]:
+        """Fills the topics, starts a side on them and waits until it has written the last results."""
+        sent = produce()
+        waiting = Waiting(self.servers, sent.topics.results)
+        manager = self.side(side, prefix, self.warm_topics())
+        running = manager.__enter__()
+        try:
+            waiting.until(sent.ends, running.check)
+        except BaseException:
+            manager.__exit__(None, None, None)
+            raise
+        return running, manager
+
+    def timed(self, running: Any, produce: Callable[[], Sent], results: str) -> dict[str, float]:
+        """Seconds from the moment the records are visible to the last result; core-seconds of side and broker."""
+        waiting = Waiting(self.servers, results)
+        sent = produce()
+        cpu, broker_cpu = running.cpu_seconds(), self.broker_cpu()
+        waiting.until(sent.ends, running.check)
+        return {
+            "seconds": time.time() - sent.visible,
+            "side_cpu": running.cpu_seconds() - cpu,
+            "broker_cpu": self.broker_cpu() - broker_cpu,
+        }
+
+    def left_updates(self) -> None:
+        """Left updates per second, and core-seconds per million of them."""
+        for _ in range(self.rounds):
+            for side in self.sides:
+                self._left_updates(side, self.prefix("left"))
+
+    def _left_updates(self, side: str, prefix: str) -> None:
+        sizes = self.sizes
+
+        def fill() -> Sent:
+            return produce_customers(self.servers, prefix, sizes.customers, PARTITIONS)
+
+        def updates() -> Sent:
+            return produce_orders(
+                self.servers, prefix, sizes.customers, sizes.orders, sizes.updates, PARTITIONS, at_once=True
+            )
+
+        running, manager = self.caught_up(prefix, fill, side)
+        with leaving(manager):
+            time.sleep(2)
+            took = self.timed(running, updates, Topics.of(prefix).results)
+        million = 1_000_000 / sizes.updates
+        cores = (took["side_cpu"] + took["broker_cpu"]) * million
+        self.note("left updates per second", side, sizes.updates / took["seconds"], **took)
+        self.note("core-seconds per million left updates", side, cores)
+
+    def fan_out(self) -> None:
+        """Results per second when right rows with many subscribers change."""
+        for _ in range(self.rounds):
+            for side in self.sides:
+                self._fan_out(side, self.prefix("wide"))
+
+    def _fan_out(self, side: str, prefix: str) -> None:
+        sizes = self.sizes
+
+        def fill() -> Sent:
+            return produce_subscribers(self.servers, prefix, sizes.wide, sizes.subscribers, PARTITIONS)
+
+        def change() -> Sent:
+            return change_customers(self.servers, prefix, sizes.wide, partitions=PARTITIONS)
+
+        running, manager = self.caught_up(prefix, fill, side)
+        with leaving(manager):
+            time.sleep(2)
+            took = self.timed(running, change, Topics.of(prefix).results)
+        self.note("results per second, fan-out", side, sizes.wide * sizes.subscribers / took["seconds"], **took)
+
+    def latency(self) -> None:
+        """Seconds from the timestamp of an update until its result is read, at a fixed rate."""
+        for side in self.sides:
+            self._latency(side, self.prefix("paced"))
+
+    def _latency(self, side: str, prefix: str) -> None:
+        sizes = self.sizes
+
+        def fill() -> Sent:
+            return produce_fk(self.servers, prefix, sizes.customers, sizes.orders, sizes.orders, PARTITIONS)
+
+        running, manager = self.caught_up(prefix, fill, side)
+        with leaving(manager):
+            watch = Watch(self.servers, Topics.of(prefix).results)
+            watch.start()
+            seconds = sizes.warm_seconds + sizes.seconds
+            produce_paced(self.servers, prefix, sizes.rate, seconds, sizes.customers, sizes.orders)
+            running.check()
+            delays = watch.stop(after=sizes.warm_seconds)
+        for share in (50, 99):
+            cut = statistics.quantiles(delays, n=100)[share - 1]
+            self.note(f"latency p{share}, seconds", side, cut / 1000, results=len(delays))
+
+    def note(self, figure: str, side: str, value: float, **details: float) -> None:
+        line = {"figure": figure, "side": side, "value": round(value, 3)}
+        line |= {name: round(number, 3) for name, number in details.items()}
+        self.results.append(line)
+        print(json.dumps(line), flush=True)
+
+    def close(self) -> None:
+        broker.stop(self.info.port)
+
+
+@contextmanager
+def leaving(manager: AbstractContextManager[Any]) -> Iterator[None]:
+    """Leaves a manager that was entered before."""
+    try:
+        yield
+    finally:
+        manager.__exit__(None, None, None)
+
+
+class Waiting:
+    """Reads a topic of results until certain keys have come."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        self.consumer = reading_from_end(servers, topic)
+
+    def until(self, keys: frozenset[bytes], check: Callable[[], None], patience: float = 900) -> None:
+        left = set(keys)
+        stop = time.monotonic() + patience
+        while left:
+            for message in self.consumer.consume(10_000, 0.2):
+                left.discard(message.key())
+            check()
+            if time.monotonic() > stop:
+                raise RuntimeError(f"{len(left)} last results did not come within {patience} s")
+        self.consumer.close()
+
+
+class Watch:
+    """Notes how late results are: the time they were appended less their timestamp."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        import threading
+
+        self.consumer = reading_from_end(servers, topic)
+        self.delays: list[tuple[float, float]] = []
+        self.done = threading.Event()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        self.began = time.time()
+        self.thread.start()
+
+    def stop(self, after: float) -> list[float]:
+        time.sleep(3)
+        self.done.set()
+        self.thread.join()
+        self.consumer.close()
+        return [delay for at, delay in self.delays if at - self.began > after]
+
+    def _run(self) -> None:
+        while not self.done.is_set():
+            # Small reads: a message waits in here no longer than a few milliseconds.
+            messages = self.consumer.consume(200, 0.005)
+            now = time.time()
+            self.delays.extend((now, now * 1000 - message.timestamp()[1]) for message in messages)
+
+
+def reading_from_end(servers: str, topic: str) -> Consumer:
+    consumer = Consumer(
+        {"bootstrap.servers": servers, "group.id": "bench", "enable.auto.commit": False, "fetch.wait.max.ms": 5,
+         "check.crcs": False}
+    )  # fmt: skip
+    places = []
+    for partition in range(PARTITIONS):
+        _, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+        places.append(TopicPartition(topic, partition, high))
+    consumer.assign(places)
+    return consumer
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    import confluent_kafka
+    import polars
+    import pyarrow
+    import pyspark
+
+    return {
+        "cores": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30),
+        "python": platform.python_version(),
+        "pyspark": pyspark.__version__,
+        "polars": polars.__version__,
+        "pyarrow": pyarrow.__version__,
+        "confluent_kafka": confluent_kafka.__version__,
+        "kafka_streams": peer.version(),
+    }
+
+
+FIGURES = {"left": Bench.left_updates, "fan-out": Bench.fan_out, "latency": Bench.latency}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="crossstream bench fk", description=__doc__)
+    parser.add_argument("figures", nargs="*", default=list(FIGURES), help=f"of {', '.join(FIGURES)}")
+    parser.add_argument("--sides", default="kafka-streams,crossstream-expressions,crossstream-callables")
+    parser.add_argument("--rounds", type=int, default=2, help="runs of each side, alternating")
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the full sizes")
+    parser.add_argument("--port", type=int, default=19292)
+    arguments = parser.parse_args(argv)
+    sides = arguments.sides.split(",")
+    if "kafka-streams" in sides and (reason := peer.available()) is not None:
+        print(f"without Kafka Streams: {reason}")
+        sides.remove("kafka-streams")
+    full = asdict(Sizes())
+    scaled = {name: max(1, int(number * arguments.scale)) for name, number in full.items()}
+    scaled |= {name: full[name] for name in ("rate", "seconds", "warm_seconds", "subscribers")}
+    print(json.dumps(machine()), flush=True)
+    bench = Bench(Sizes(**scaled), arguments.port, arguments.rounds, sides)
+    try:
+        for figure in arguments.figures:
+            FIGURES[figure](bench)
+    finally:
+        bench.close()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,272 @@
+"""The foreign-key join of the benchmark as a crossstream application in a process of its own.
+
+Run as a program it is that application; imported, `Ours` starts and stops it as `KafkaStreamsPeer` does Kafka Streams.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import psutil  # type: ignore[import-untyped]
+
+from benchmarks.generate import Topics
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Ours:
+    """One run of the application, from an empty or a given state folder."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        application_id: str,
+        topics: Topics,
+        *,
+        functions: str = "expressions",
+        warm_up: Topics | None = None,
+        master: str = "local[2]",
+        partitions: int = 2,
+        state_dir: Path | None = None,
+        settings: dict[str, str] | None = None,
+        patience: float = 180,
+    ) -> None:
+        self.arguments = {
+            "bootstrap": bootstrap,
+            "application-id": application_id,
+            "prefix": topics.orders.removesuffix("-orders"),
+            "functions": functions,
+            "master": master,
+            "partitions": str(partitions),
+        }
+        if warm_up is not None:
+            self.arguments["warm-up"] = warm_up.orders.removesuffix("-orders")
+        self.settings = settings or {}
+        self.state_dir = state_dir
+        self.patience = patience
+        self.batches: list[dict[str, Any]] = []
+        self.seconds_to_first_commit = 0.0
+        self._events: list[dict[str, Any]] = []
+        self._changed = threading.Condition()
+
+    def __enter__(self) -> Ours:
+        self._folder = Path(tempfile.mkdtemp(prefix="crossstream-bench-"))
+        command = [sys.executable, "-m", "benchmarks.ours"]
+        for name, value in {
+            **self.arguments,
+            "state-dir": str(self.state_dir or self._folder / "state"),
+        }.items():
+            command += [f"--{name}", value]
+        command += [f"--spark={name}={value}" for name, value in self.settings.items()]
+        paths = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        self._log = self._folder / "application.log"
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment, cwd=ROOT
+            )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self._await("running")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(60)
+        finally:
+            for process in self._family():
+                process.kill()
+            self._reader.join(10)
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def cpu_seconds(self) -> float:
+        """User and system time of driver, JVM and Python workers so far."""
+        total = 0.0
+        for process in self._family():
+            try:
+                times = process.cpu_times()
+                total += times.user + times.system + times.children_user + times.children_system
+            except psutil.NoSuchProcess:
+                continue
+        return total
+
+    def resident(self) -> int:
+        """Bytes resident in the largest Python worker."""
+        return max((p.memory_info().rss for p in self._family() if "python" in p.name()), default=0)
+
+    def check(self) -> None:
+        if self._process.poll() is not None:
+            raise RuntimeError(f"the application died: {self._log.read_text()[-3000:]}")
+
+    def _family(self) -> list[psutil.Process]:
+        try:
+            parent = psutil.Process(self._process.pid)
+            return [parent, *parent.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if not line.startswith("{"):
+                continue
+            event = json.loads(line)
+            with self._changed:
+                (self.batches if event["event"] == "batch" else self._events).append(event)
+                self._changed.notify_all()
+
+    def _await(self, event: str) -> dict[str, Any]:
+        until = time.monotonic() + self.patience
+        with self._changed:
+            while True:
+                for found in self._events:
+                    if found["event"] == event:
+                        return found
+                self.check()
+                if not self._changed.wait(min(1.0, until - time.monotonic())) and time.monotonic() > until:
+                    raise RuntimeError(
+                        f"not {event} after {self.patience} s: {self._log.read_text()[-3000:]}"
+                    )
+
+
+# -- the application
+
+
+@dataclass
+class Order:
+    customer_id: str
+    item: str
+    quantity: int
+    amount: float
+    status: str
+
+
+@dataclass
+class Customer:
+    name: str
+    city: str
+    tier: str
+    since: int
+    newsletter: bool
+
+
+def topology(topics: Topics, functions: str) -> Any:
+    """Orders with the name and city of their customers: callables on untyped JSON, or expressions on typed JSON."""
+    import polars as pl
+
+    import crossstream as cs
+    from crossstream import serdes
+
+    builder = cs.StreamsBuilder()
+    text = serdes.string()
+    typed = functions == "expressions"
+    orders = builder.table(
+        topics.orders, cs.Consumed(key=text, value=serdes.json(Order) if typed else serdes.json())
+    )
+    customers = builder.table(
+        topics.customers, cs.Consumed(key=text, value=serdes.json(Customer) if typed else serdes.json())
+    )
+    if typed:
+        left, right = pl.col("left").struct, pl.col("right").struct
+        joiner: Any = pl.struct(
+            item=left.field("item"),
+            amount=left.field("amount"),
+            customer=right.field("name"),
+            city=right.field("city"),
+        )
+        foreign_key: Any = pl.col("customer_id")
+    else:
+        foreign_key = lambda order: order["customer_id"]  # noqa: E731
+
+        def joiner(order: Any, customer: Any) -> Any:
+            return {
+                "item": order["item"],
+                "amount": order["amount"],
+                "customer": customer["name"],
+                "city": customer["city"],
+            }
+
+    joined = orders.join(customers, joiner, foreign_key=foreign_key)
+    joined.to_stream().to(topics.results, cs.Produced(key=text, value=serdes.json()))
+    return builder.build()
+
+
+def say(event: str, **details: Any) -> None:
+    print(json.dumps({"event": event, **details}), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    for name in ("bootstrap", "application-id", "prefix", "functions", "master", "partitions", "state-dir"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--warm-up")
+    parser.add_argument("--spark", action="append", default=[])
+    arguments = parser.parse_args()
+
+    import crossstream as cs
+    from crossstream.spark.session import make_session
+
+    settings = {"spark.master": arguments.master, "spark.ui.enabled": "false"}
+    settings |= dict(pair.split("=", 1) for pair in arguments.spark)
+    began = time.monotonic()
+    session = make_session(arguments.application_id, settings)
+    say("session", seconds=time.monotonic() - began)
+
+    def application(prefix: str, application_id: str, state_dir: str) -> cs.SparkStreams:
+        config = cs.StreamsConfig(
+            application_id=application_id,
+            bootstrap_servers=arguments.bootstrap,
+            state_dir=state_dir,
+            partitions=int(arguments.partitions),
+            max_records_per_batch=200_000,
+        )
+        return cs.SparkStreams(topology(Topics.of(prefix), arguments.functions), config, session)
+
+    if arguments.warm_up:
+        with application(
+            arguments.warm_up, f"{arguments.application_id}-warm", f"{arguments.state_dir}-warm"
+        ) as warm:
+            warm.process_available()
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    started = time.monotonic()
+    with application(arguments.prefix, arguments.application_id, arguments.state_dir) as app:
+        app.on_progress(
+            lambda p: say(
+                "batch",
+                id=p.batch,
+                rows=p.rows,
+                seconds=p.seconds,
+                phases=p.phases,
+                lag=p.lag,
+                time=time.time(),
+                since_start=time.monotonic() - started,
+            )  # fmt: skip
+        )
+        app.start()
+        say("running", seconds=time.monotonic() - started)
+        while not stop.wait(0.2) and app.status == "running":
+            pass
+        if app.status == "failed":
+            app.await_termination()
+    session.stop()
+
+
+if __name__ == "__main__":
+    main()
