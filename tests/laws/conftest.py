@@ -1,4 +1,4 @@
-"""How much Hypothesis tries: ``--hypothesis-profile=nightly`` for a long search, with other cases every time."""
+"""How much Hypothesis tries: ``--hypothesis-profile=nightly`` for a long search, of other cases each time."""
 
 from __future__ import annotations
 
