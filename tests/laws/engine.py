@@ -30,8 +30,8 @@ class Way:
     """How a case is run; none of it may change a table.
 
     ``every``, ``commits``: records in a batch, and input counts after which one ends early. ``places``: the
-    partition of its topic that each input goes to, over and over. ``bits``: of the key hashes. ``stored``: the
-    joins of the case (by number) that are materialised.
+    partition of its topic that each input goes to, over and over. ``bits``: of the key hashes. ``stored``:
+    the joins of the case (by number) that are materialised.
     """
 
     partitions: int = 1
@@ -126,8 +126,8 @@ def check_store(ran: Ran, expected: Result) -> None:
 def as_taken(case: Case, way: Way) -> Case:
     """The case with the inputs of each batch in the order in which the engine takes them.
 
-    Each source partition stays first-in-first-out; partitions merge by the running maximum of their timestamps
-    since the batch began, then by source, then by partition.
+    Each source partition stays first-in-first-out; partitions merge by the running maximum of their
+    timestamps since the batch began, then by source, then by partition.
     """
     numbered = list(enumerate(case["inputs"]))
     taken: list[Any] = []

@@ -1,4 +1,4 @@
-"""Chains of table joins: results as inputs of joins, tables used more than once, against the plain reference."""
+"""Chains of table joins: results as inputs, tables used more than once, against the plain reference."""
 
 from __future__ import annotations
 
