@@ -460,11 +460,11 @@ class _Engine:
         return sorted({node.topic for node in self.topology if isinstance(node, Sink) and node.topic is not None})
 
     def _publish(self, entry: BatchEntry, report: Report) -> None:
-        """Makes the records that waited in staged files visible in their topics, each once."""
+        """Makes the records that waited in staged files visible in their topics, each once, in their order."""
         if self._publisher is None or not report.staged:
             return
         since = {TopicPartition(t, p): end for t, ends in entry.sinks.items() for p, end in enumerate(ends)}
-        staged = [Staged(*one) for one in sorted(report.staged, key=lambda one: one[1:])]
+        staged = [Staged(*one) for one in report.staged]
         self._publisher.publish(staged, since)
 
     def _commit(self, entry: BatchEntry, report: Report) -> None:
