@@ -210,7 +210,8 @@ class MaterializeRunner(Runner):
     def accept(self, flow: str, changes: Changes) -> Emitted:
         if self.step.admit:
             there = ~changes.key.missing()
-            self.task.report.count_dropped(self.step.node, {"null-key": int((~there).sum())})
+            if self.step.counts:
+                self.task.report.count_dropped(self.step.node, {"null-key": int((~there).sum())})
             changes = changes.where(there)
         return super().accept(flow, changes) if changes.rows else iter(())
 
