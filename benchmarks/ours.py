@@ -41,6 +41,7 @@ class Ours:
         master: str = "local[2]",
         partitions: int = 2,
         state_dir: Path | None = None,
+        topics_dir: Path | None = None,
         settings: dict[str, str] | None = None,
         patience: float = 180,
     ) -> None:
@@ -54,6 +55,8 @@ class Ours:
         }
         if warm_up is not None:
             self.arguments["warm-up"] = warm_up.orders.removesuffix("-orders")
+        if topics_dir is not None:
+            self.arguments["topics-dir"] = str(topics_dir)
         self.settings = settings or {}
         self.state_dir = state_dir
         self.patience = patience
@@ -216,6 +219,7 @@ def main() -> None:
     for name in ("bootstrap", "application-id", "prefix", "functions", "master", "partitions", "state-dir"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--warm-up")
+    parser.add_argument("--topics-dir", help="file topics instead of Kafka")
     parser.add_argument("--spark", action="append", default=[])
     arguments = parser.parse_args()
 
@@ -231,7 +235,8 @@ def main() -> None:
     def application(prefix: str, application_id: str, state_dir: str) -> cs.SparkStreams:
         config = cs.StreamsConfig(
             application_id=application_id,
-            bootstrap_servers=arguments.bootstrap,
+            bootstrap_servers=None if arguments.topics_dir else arguments.bootstrap,
+            topics_dir=arguments.topics_dir,
             state_dir=state_dir,
             partitions=int(arguments.partitions),
             max_records_per_batch=200_000,
