@@ -1,0 +1,60 @@
+"""The command line: argument parsing and printing only.
+
+Every command lives in a module of its own, which is imported when the command is given: `crossstream --help`
+loads neither Polars nor PySpark.
+
+Exit codes: 0 done (also when stopped by Ctrl-C or SIGTERM), 1 an error, which is printed with its code,
+2 wrong usage, 130 ended at once by a second Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from crossstream.cli.arguments import make_parser
+from crossstream.errors import CrossStreamError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; its exit code. ``argv``: without the program's name, default the process's own."""
+    arguments = make_parser().parse_args(argv)
+    try:
+        return _command(arguments.command)(arguments)
+    except CrossStreamError as error:
+        return _failed(error, arguments)
+    except BrokenPipeError:
+        # The reader went away, as `| head` does: nothing may be left to say when Python flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:  # the last resort: a message instead of a traceback
+        return _failed(_unexpected(error), arguments, cause=error)
+
+
+def _command(name: str) -> Callable[[Any], int]:
+    module, _, function = name.partition(":")
+    command: Callable[[Any], int] = getattr(importlib.import_module(module), function)
+    return command
+
+
+def _failed(error: CrossStreamError, arguments: Any, cause: Exception | None = None) -> int:
+    from crossstream.cli.console import show_error
+
+    if arguments.debug:
+        raise cause or error
+    sys.stdout.flush()
+    show_error(error)
+    return 1
+
+
+def _unexpected(error: Exception) -> CrossStreamError:
+    return CrossStreamError(
+        f"{type(error).__name__}: {error}",
+        code="CS-001",
+        next="run the same command with --debug to see where it comes from",
+    )

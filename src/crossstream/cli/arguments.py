@@ -1,0 +1,340 @@
+"""Every command and option of the command line. Nothing but argparse is needed to read them."""
+
+from __future__ import annotations
+
+import argparse
+from argparse import ArgumentParser, ArgumentTypeError
+from typing import Any
+
+SERDES = (
+    "string",
+    "json",
+    "bytes",
+    "int16",
+    "int32",
+    "int64",
+    "float32",
+    "float64",
+    "boolean",
+    "uuid",
+)
+"""Serdes that can be named on the command line: those that need no type or schema."""
+
+RECORD = (
+    'A record is a line {"key": …, "value": …, "timestamp": ms, "partition": n, "headers": {name: text}}; '
+    "only one of key and value must be there."
+)
+
+Commands = Any  # argparse gives no public name to what add_subparsers returns
+
+
+def make_parser() -> ArgumentParser:
+    """The parser; each command sets ``command``, the ``module:function`` that carries it out."""
+    parser = ArgumentParser(
+        prog="crossstream",
+        description="Kafka Streams' model and all its joins, in Python on Apache Spark.",
+        epilog="crossstream COMMAND --help tells more. Begin with: crossstream demo",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    parser.set_defaults(debug=False)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for add in (_demo, _run, _describe, _topics, _query, _broker, _doctor, _bench):
+        add(commands)
+    return parser
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: ArgumentParser, *_: object) -> None:
+        from crossstream import __version__
+
+        parser.exit(message=f"crossstream {__version__}\n")
+
+
+def _command(commands: Commands, name: str, runs: str, help: str, **more: Any) -> ArgumentParser:
+    description = more.pop("description", help[0].upper() + help[1:] + ".")
+    parser: ArgumentParser = commands.add_parser(
+        name, help=help, description=description, allow_abbrev=False, **more
+    )
+    parser.set_defaults(command=f"crossstream.cli.{runs}")
+    parser.add_argument("--debug", action="store_true", help="show tracebacks, and everything Spark says")
+    return parser
+
+
+def _demo(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "demo",
+        "demo:main",
+        "a foreign-key join of two changing tables, run on Spark before your eyes",
+    )
+    parser.add_argument(
+        "--kafka",
+        action="store_true",
+        help="topics on a Kafka broker instead of in files; it is started and stopped if none runs",
+    )
+    parser.add_argument(
+        "--port", type=_positive, default=9092, help="the broker's port (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--dir",
+        default="crossstream-demo",
+        help="where topics and state are kept; emptied at the start (default: ./%(default)s)",
+    )
+
+
+def _run(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "run",
+        "run:main",
+        "run the topology that a Python file builds",
+        description="Runs the topology that a Python file builds: a Topology or StreamsBuilder, or a "
+        "function that returns one, named topology, builder or build, or as given (app.py:name). Its settings "
+        "are the StreamsConfig named config, if there is one, with the options below on top.",
+    )
+    parser.add_argument("file", metavar="app.py[:name]")
+    parser.add_argument(
+        "--once", action="store_true", help="process what is in the topics at this moment, and exit"
+    )
+    parser.add_argument(
+        "--format",
+        choices=("auto", "live", "json"),
+        default="auto",
+        help="progress: a live view, or a JSON line for each batch (default: live on a terminal)",
+    )
+    settings = parser.add_argument_group("settings (see StreamsConfig)")
+    settings.add_argument("--application-id", metavar="ID", help="default: the name of the file")
+    place = settings.add_mutually_exclusive_group()
+    place.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="Kafka's brokers")
+    place.add_argument("--topics-dir", metavar="DIR", help="the folder of file topics")
+    settings.add_argument("--state-dir", metavar="DIR", help="default: ./crossstream-state/ID")
+    settings.add_argument("--partitions", type=_positive, metavar="N", help="state partitions")
+    settings.add_argument(
+        "--trigger", metavar="DURATION", help='time from one batch to the next, such as "2 seconds"'
+    )
+    settings.add_argument("--max-records-per-batch", type=_positive, metavar="N")
+    settings.add_argument(
+        "--deserialization-errors",
+        metavar="fail|skip|dead-letter:TOPIC",
+        help="what to do with a record that cannot be decoded",
+    )
+    settings.add_argument(
+        "--processing-errors",
+        metavar="fail|skip|dead-letter:TOPIC",
+        help="what to do with a record on which a function raises",
+    )
+    settings.add_argument(
+        "--on-lost-records", choices=("fail", "skip"), help="what to do when retention deleted unread records"
+    )
+    settings.add_argument(
+        "--broker-patience", metavar="DURATION", help="how long to wait for an absent broker"
+    )
+    settings.add_argument(
+        "--retain-batches",
+        type=_positive,
+        metavar="N",
+        help="past batches that stay readable (query --as-of)",
+    )
+    _assignments(settings, "--kafka", "a setting of Kafka's clients; may be repeated")
+    _assignments(settings, "--spark", "a setting of Spark's session; may be repeated")
+
+
+def _describe(commands: Commands) -> None:
+    parser = _command(commands, "describe", "describe:main", "show the topology that a Python file builds")
+    parser.add_argument("file", metavar="app.py[:name]")
+    form = parser.add_mutually_exclusive_group()
+    for name, help in (
+        ("mermaid", "as a Mermaid flowchart"),
+        ("dot", "as a Graphviz digraph"),
+        ("plan", "the rounds, stores and shuffles that Spark will run"),
+    ):
+        form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=help)
+    parser.add_argument("--partitions", type=_positive, metavar="N", help="state partitions, for --plan")
+
+
+def _topics(commands: Commands) -> None:
+    topics = commands.add_parser(
+        "topics",
+        help="write, read, list and create topics",
+        description="Topics in files or in Kafka, as JSON lines.",
+    )
+    actions = topics.add_subparsers(title="actions", metavar="ACTION", required=True)
+
+    write = _command(
+        actions,
+        "write",
+        "topics:write",
+        "append JSON lines to a topic",
+        description=f"Appends records to a topic. {RECORD}",
+    )
+    write.add_argument("topic")
+    write.add_argument("file", nargs="?", help="default: standard input")
+    _place(write)
+    _serdes(write)
+
+    read = _command(
+        actions,
+        "read",
+        "topics:read",
+        "print a topic as JSON lines",
+        description=f"Prints the records of a topic. {RECORD}",
+    )
+    read.add_argument("topic")
+    _place(read)
+    _serdes(read)
+    read.add_argument(
+        "--from",
+        dest="start",
+        choices=("beginning", "end"),
+        default="beginning",
+        help="where to begin (default: %(default)s)",
+    )
+    read.add_argument("--max", type=_positive, metavar="N", help="stop after N records")
+    read.add_argument("--partition", type=_not_negative, metavar="P", help="only this partition")
+    read.add_argument("--follow", action="store_true", help="wait for more records, until Ctrl-C")
+
+    listing = _command(
+        actions,
+        "list",
+        "topics:list_topics",
+        "list the topics, their partitions and how many offsets they hold",
+    )
+    _place(listing)
+    listing.add_argument("--format", choices=("table", "json"), default="table")
+
+    create = _command(actions, "create", "topics:create", "create topics")
+    create.add_argument("topic", nargs="+")
+    _place(create)
+    create.add_argument("--partitions", type=_positive, default=1, metavar="N", help="default: %(default)s")
+    _assignments(
+        create, "--config", "a setting of the topic, such as cleanup.policy=compact; may be repeated"
+    )
+
+
+def _query(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "query",
+        "query:main",
+        "look into the stores of an application, while it runs or after",
+        usage="crossstream query STATE_DIR [STORE [get KEY | range [FROM [TO]] | prefix P | all]] [options]",
+        description="Looks into the stores of a state folder: lists them, or prints rows of one. Only "
+        "committed batches are seen. A range is inclusive; an empty bound ('') is no bound.",
+    )
+    parser.add_argument("state_dir", metavar="STATE_DIR")
+    parser.add_argument("store", metavar="STORE", nargs="?")
+    parser.add_argument(
+        "operation", metavar="get KEY | range [FROM [TO]] | prefix P | all", nargs="*", help="default: all"
+    )
+    parser.add_argument(
+        "--format",
+        choices=("table", "json", "csv"),
+        default="table",
+        help="json: a line for each row (default: %(default)s)",
+    )
+    parser.add_argument("--max", type=_positive, metavar="N", help="print at most N rows")
+    parser.add_argument(
+        "--as-of",
+        type=_not_negative,
+        metavar="BATCH",
+        help="the state after this batch, one of those retained",
+    )
+    parser.add_argument(
+        "--as-of-time",
+        metavar="T",
+        help="of a versioned store: the value valid then (ms since the epoch, or 2026-01-31T12:00:00)",
+    )
+
+
+def _broker(commands: Commands) -> None:
+    broker = commands.add_parser(
+        "broker",
+        help="a Kafka broker for development on this machine",
+        description="A single-node Kafka on this machine, in the background.",
+    )
+    actions = broker.add_subparsers(title="actions", metavar="ACTION", required=True)
+    start = _command(actions, "start", "broker:start", "start it; returns when it answers")
+    stop = _command(actions, "stop", "broker:stop", "stop it; its topics stay")
+    status = _command(actions, "status", "broker:status", "tell whether it runs")
+    for parser in (start, stop, status):
+        parser.add_argument("--port", type=_positive, default=9092, help="default: %(default)s")
+    start.add_argument(
+        "--dir", help="where topics, settings and log are kept (default: a folder per port in the cache)"
+    )
+
+
+def _doctor(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "doctor",
+        "doctor:main",
+        "check Java, PySpark and everything else that is needed, and tell how to fix it",
+    )
+    parser.add_argument("--full", action="store_true", help="also run a small join on Spark")
+    parser.add_argument(
+        "--state-dir",
+        default="crossstream-state",
+        metavar="DIR",
+        help="the folder whose disk is checked (default: ./%(default)s)",
+    )
+    parser.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="a Kafka that must answer")
+
+
+def _bench(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "bench",
+        "bench:main",
+        "run the benchmarks, each beside its peers; without a name all of them",
+    )
+    parser.add_argument("name", nargs="?", help="such as fk")
+    parser.add_argument(
+        "rest", nargs=argparse.REMAINDER, help="options of the benchmark; NAME --help lists them"
+    )
+
+
+def _place(parser: ArgumentParser) -> None:
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--topics-dir", metavar="DIR", help="the folder of file topics")
+    where.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="Kafka's brokers")
+    _assignments(parser, "--kafka", "a setting of Kafka's client; may be repeated")
+    parser.add_argument(
+        "--broker-patience", default="10 seconds", metavar="DURATION", help="default: %(default)s"
+    )
+
+
+def _serdes(parser: ArgumentParser) -> None:
+    for part, default in (("key", "string"), ("value", "json")):
+        parser.add_argument(
+            f"--{part}-serde",
+            choices=SERDES,
+            default=default,
+            metavar="SERDE",
+            help=f"of the {part}s: {', '.join(SERDES)} (default: %(default)s)"
+            if part == "key"
+            else f"of the {part}s, likewise (default: %(default)s)",
+        )
+
+
+def _assignments(parser: Any, name: str, help: str) -> None:
+    parser.add_argument(name, action="append", type=_assignment, default=[], metavar="NAME=VALUE", help=help)
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def _not_negative(text: str) -> int:
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)

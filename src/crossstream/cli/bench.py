@@ -1,0 +1,55 @@
+"""`crossstream bench`: the benchmarks of a checkout. They are not part of the installed package."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from crossstream.errors import ConfigError
+
+BENCHMARKS = ("fk",)
+"""Modules of ``benchmarks/`` with a ``main(argv)``, in the order they run."""
+
+
+def main(arguments: Namespace) -> int:
+    """Runs one benchmark with the rest of the command line, or all of them with their defaults."""
+    if arguments.name is not None and arguments.name not in BENCHMARKS:
+        raise ConfigError(
+            f"there is no benchmark {arguments.name!r}",
+            code="CS-277",
+            next=f"choose one of: {', '.join(BENCHMARKS)}; crossstream bench NAME --help lists its options",
+        )
+    root = find_root()
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    if arguments.name is not None:
+        return _run(arguments.name, arguments.rest)
+    return max(_run(name, []) for name in BENCHMARKS)
+
+
+def find_root() -> Path:
+    """The checkout with the benchmarks: this package's own, or the current folder. `ConfigError` CS-277."""
+    for root in (Path(__file__).parents[3], Path.cwd()):
+        if (root / "benchmarks").is_dir():
+            return root
+    raise ConfigError(
+        "the benchmarks are not here: they belong to the repository, not to the package",
+        code="CS-277",
+        where={"folder": str(Path.cwd())},
+        next="run it in a checkout of crossstream",
+    )
+
+
+def _run(name: str, argv: list[str]) -> int:
+    try:
+        module = importlib.import_module(f"benchmarks.{name}")
+    except ModuleNotFoundError as missing:
+        raise ConfigError(
+            f"the benchmark {name!r} cannot be loaded: there is no module {missing.name}",
+            code="CS-277",
+            where={"folder": str(find_root() / "benchmarks")},
+            next='update the checkout, or install what it needs: pip install -e ".[test]"',
+        ) from missing
+    return module.main(argv) or 0

@@ -1,0 +1,78 @@
+"""What commands print with: rich on a terminal, plain text elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from crossstream.errors import CrossStreamError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether somebody looks at the stream, on something that can move its cursor."""
+    return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def make_console(stream: TextIO) -> Console:
+    """A rich console that leaves text as it is: no markup, no guessing of colours."""
+    from rich.console import Console
+
+    return Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def say(text: str = "") -> None:
+    """A message to the person, beside the results: on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def show_error(error: CrossStreamError) -> None:
+    """Code, what, where and next on standard error."""
+    if not is_terminal(sys.stderr):
+        return say(str(error))
+    from rich.text import Text
+
+    text = Text(str(error))
+    text.stylize("bold red", 0, len(error.code) + 2)
+    for label in ("  where:", "  next: "):
+        start = str(error).rfind(f"\n{label}")
+        if start >= 0:
+            text.stylize("bold", start, start + len(label) + 1)
+    make_console(sys.stderr).print(text)
+    return None
+
+
+def aligned(head: Sequence[str], rows: Sequence[Sequence[str]], to_right: Sequence[bool]) -> str:
+    """A plain table: columns as wide as their widest cell, two blanks between them."""
+    widths = [max(len(line[place]) for line in (head, *rows)) for place in range(len(head))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = (
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(cells, widths, to_right, strict=True)
+        )
+        return "  ".join(padded).rstrip()
+
+    ruler = "  ".join("-" * width for width in widths)
+    return "\n".join([line(head), ruler, *map(line, rows)])
+
+
+def show_table(head: Sequence[str], rows: Sequence[Sequence[str]], to_right: Sequence[bool]) -> None:
+    """Prints a table on standard output; ``to_right``: which columns are numbers."""
+    if not is_terminal(sys.stdout):
+        print(aligned(head, rows, to_right))
+        return
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for name, number in zip(head, to_right, strict=True):
+        table.add_column(Text(name), justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    make_console(sys.stdout).print(table, soft_wrap=False)

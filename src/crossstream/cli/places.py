@@ -1,0 +1,49 @@
+"""Where topics live, from the options of a command."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Mapping
+
+from crossstream.durations import to_milliseconds
+from crossstream.errors import ConfigError, SourceError
+from crossstream.topics import TopicConnection
+
+
+def connection_of(arguments: Namespace) -> TopicConnection:
+    """The topics of ``--topics-dir`` or ``--bootstrap-servers``. Raises `ConfigError`."""
+    if arguments.topics_dir is not None:
+        return _files(arguments)
+    from crossstream.kafka import KafkaConnection
+
+    patience = to_milliseconds(arguments.broker_patience, "broker_patience") / 1000
+    return KafkaConnection(arguments.bootstrap_servers, dict(arguments.kafka), patience)
+
+
+def described(arguments: Namespace) -> str:
+    """The same place, for people."""
+    return arguments.topics_dir or arguments.bootstrap_servers  # type: ignore[no-any-return]
+
+
+def partitions_of(topics: Mapping[str, int], topic: str, arguments: Namespace) -> int:
+    """How many partitions a topic has; `SourceError` CS-609 if it is not there."""
+    if topic in topics:
+        return topics[topic]
+    raise SourceError(
+        f"there is no topic {topic!r}",
+        code="CS-609",
+        where={"place": described(arguments)},
+        next=f"its topics are: {', '.join(topics) or 'none'}; `crossstream topics create` makes one",
+    )
+
+
+def _files(arguments: Namespace) -> TopicConnection:
+    if arguments.kafka:
+        raise ConfigError(
+            "--kafka settings are given, but the topics are files",
+            code="CS-203",
+            next="drop them, or use --bootstrap-servers instead of --topics-dir",
+        )
+    from crossstream.files import FileTopics
+
+    return FileTopics(arguments.topics_dir)

@@ -1,0 +1,119 @@
+"""`crossstream query`: stores of a state folder, from outside and without a JVM."""
+
+from __future__ import annotations
+
+import itertools
+from argparse import Namespace
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from crossstream.cli.console import say, show_table
+from crossstream.cli.rows import as_text, show_rows
+from crossstream.cli.texts import parse_key, parse_time, to_json
+from crossstream.engine.log import BatchLog
+from crossstream.errors import ConfigError, StateError
+from crossstream.query.files import open_store, store_names
+from crossstream.query.store import StoreReader
+
+OPERANDS = {"get": (1, 1), "range": (0, 2), "prefix": (1, 1), "all": (0, 0)}
+"""The fewest and the most operands of each operation."""
+COUNTED = 10_000
+"""Stores with more rows are not counted, only estimated."""
+
+
+def main(arguments: Namespace) -> int:
+    """Lists the stores, or prints rows of one."""
+    folder = Path(arguments.state_dir).expanduser()
+    if arguments.store is None:
+        return _list(folder, arguments.format)
+    operation, operands = _operation(arguments.operation)
+    store = open_store(folder, arguments.store, arguments.as_of)
+    if operation == "get":
+        return _get(store, operands[0], arguments)
+    if arguments.as_of_time is not None:
+        raise ConfigError("--as-of-time goes with get only", code="CS-281", next="name a key: get KEY")
+    rows = itertools.islice(_rows(store, operation, operands), arguments.max)
+    if show_rows(rows, arguments.format) == 0 and arguments.format == "table":
+        say(f"no rows in {arguments.store}")
+    return 0
+
+
+def _operation(words: list[str]) -> tuple[str, list[str]]:
+    operation, *operands = words or ["all"]
+    fewest, most = OPERANDS.get(operation, (0, -1))
+    if not fewest <= len(operands) <= most:
+        raise ConfigError(
+            f"{' '.join(words)!r} is not something to ask a store",
+            code="CS-281",
+            next="ask for: get KEY, range [FROM [TO]], prefix P, or all",
+        )
+    return operation, operands
+
+
+def _get(store: StoreReader, text: str, arguments: Namespace) -> int:
+    """Prints a row; 1 if there is none."""
+    key = parse_key(store.key, text)
+    time = None if arguments.as_of_time is None else parse_time(arguments.as_of_time)
+    value = store.get(key, time)
+    if value is None:
+        say(f"no row {text!r} in {store.name}")
+        return 1
+    show_rows([(key, value)], arguments.format)
+    return 0
+
+
+def _rows(store: StoreReader, operation: str, operands: list[str]) -> Iterable[tuple[Any, Any]]:
+    keys = [parse_key(store.key, text) if text else None for text in operands]
+    if operation == "prefix":
+        return store.prefix(keys[0]) if keys[0] is not None else store.all()
+    return store.range(*keys) if operation == "range" else store.all()
+
+
+def _list(folder: Path, form: str) -> int:
+    """Prints the stores: the serdes of key and value, and about how many rows they have."""
+    names = store_names(folder)
+    log = BatchLog(folder)
+    application = log.application()
+    if application is None:
+        raise StateError(
+            "there is no state here",
+            code="CS-713",
+            where={"folder": str(folder)},
+            next="give the state_dir of an application that has run",
+        )
+    stores = [open_store(folder, name) for name in names]
+    if form == "json":
+        for store in stores:
+            print(to_json(_described(store)))
+        return 0
+    commit = log.last_commit()
+    done = "no batch yet" if commit is None else f"batch {commit.id}, {_clock(commit.time)}"
+    say(f"application {application.application_id}, partitions: {application.partitions}, {done}")
+    if not stores:
+        say("no queryable stores: name them with Materialized(store=…)")
+        return 0
+    rows = [tuple(map(as_text, _described(store).values())) for store in stores]
+    show_table(("store", "kind", "key", "value", "rows"), rows, (False, False, False, False, True))
+    return 0
+
+
+def _described(store: StoreReader) -> dict[str, Any]:
+    return {
+        "store": store.name,
+        "kind": "key-value" if store.history is None else "versioned",
+        "key": "-" if store.key is None else store.key.name,
+        "value": "-" if store.value is None else store.value.name,
+        "rows": _count(store),
+    }
+
+
+def _count(store: StoreReader) -> int | str:
+    """The rows of a small store, an upper bound for a large one."""
+    most = store.approximate_count()
+    return sum(1 for _ in store.all()) if most <= COUNTED else f"at most {most}"
+
+
+def _clock(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")

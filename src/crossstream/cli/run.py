@@ -1,0 +1,91 @@
+"""`crossstream run`: an application from a file, until Ctrl-C, or through what there is (`--once`)."""
+
+from __future__ import annotations
+
+import threading
+from argparse import Namespace
+from pathlib import Path
+
+from crossstream.cli.console import say
+from crossstream.cli.interrupts import Interrupts
+from crossstream.cli.loading import load
+from crossstream.cli.settings import settled
+from crossstream.cli.sparklog import SparkOutput
+from crossstream.cli.views import View, make_view
+from crossstream.config import StreamsConfig
+from crossstream.engine.log import BatchLog
+from crossstream.errors import CrossStreamError
+from crossstream.spark import SparkStreams
+
+PATIENCE_SECONDS = 0.2
+"""Between two looks whether the application has ended or was asked to."""
+
+
+def main(arguments: Namespace) -> int:
+    """Runs the topology of a file; 0 when it was stopped or, with ``--once``, is through."""
+    loaded = load(arguments.file)
+    config = settled(loaded, arguments)
+    view = make_view(arguments.format)
+    output = SparkOutput(view.line, Path(config.state_path) / "spark.log", everything=arguments.debug)
+    app = SparkStreams(loaded.topology, config)
+    app.on_progress(view.batch)
+    try:
+        _run(app, config, view, output, once=arguments.once)
+    except CrossStreamError as error:
+        if output.log is not None:
+            error.at(log=output.log)
+        raise
+    return 0
+
+
+def _run(app: SparkStreams, config: StreamsConfig, view: View, output: SparkOutput, *, once: bool) -> None:
+    view.starting()
+    with Interrupts(view.stopping, _say_ended) as interrupts:
+        try:
+            with output.inherited():
+                app.start()
+            interrupts.install()
+            view.started(_title(config))
+            _wait(app, interrupts.asked, once=once)
+        except KeyboardInterrupt:
+            pass  # it came while SparkContext had the signal to itself
+        finally:
+            try:
+                app.stop()
+            finally:
+                output.drain()
+                view.close()
+
+
+def _say_ended() -> None:
+    say("\nended; the batch that was running will be repeated")
+
+
+def _wait(app: SparkStreams, asked: threading.Event, *, once: bool) -> None:
+    """Returns when the application is to stop or, with ``once``, is through; raises what it failed with."""
+    through = threading.Event()
+    failures: list[Exception] = []
+
+    def process() -> None:
+        try:
+            app.process_available()
+        except Exception as error:
+            failures.append(error)
+        finally:
+            through.set()
+
+    if once:
+        threading.Thread(target=process, name="once", daemon=True).start()
+    while not asked.is_set() and not through.is_set():
+        if app.await_termination(0 if once else PATIENCE_SECONDS):
+            break
+        through.wait(PATIENCE_SECONDS if once else 0)
+    if failures:
+        raise failures[0]
+
+
+def _title(config: StreamsConfig) -> str:
+    application = BatchLog(Path(config.state_path)).application()
+    partitions = "" if application is None else f", partitions: {application.partitions}"
+    place = config.topics_path or config.servers or "DataFrames"
+    return f"{config.application_id} (topics: {place}, state: {config.state_path}{partitions})"

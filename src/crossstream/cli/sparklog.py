@@ -1,0 +1,111 @@
+"""What Spark prints: kept apart, so that what functions of the user print can be told from log lines.
+
+The JVM inherits the standard output and error of this process, and what Python workers print comes out of the
+JVM's. While `SparkOutput.inherited`, both are a pipe; a thread reads it, shows what is not Spark's own and
+writes Spark's log lines to a file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+_LOG_LINE = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
+_GOES_ON = re.compile(
+    r"\s|Caused by:|Traceback \(most recent|Driver stacktrace|During handling of|The above exception"
+    r"|[\w.$]+(Error|Exception|Exit|Throwable|Interrupt)\b|crossstream-error:|$"
+)
+_GREETINGS = re.compile(
+    r"WARNING: (Using incubator|A |Please consider|Use --|All illegal|package sun|sun\.|An illegal|sun)"
+    r"|Using Spark's default log4j|Setting default log level|To adjust logging level|Setting Spark log level"
+    r"|Picked up (_JAVA_OPTIONS|JAVA_TOOL_OPTIONS)|NOTE: Picked up|SLF4J"
+)
+QUIET_SECONDS = 0.1
+
+
+class SparkOutput:
+    """Sorts the lines of Spark's processes.
+
+    ``show`` gets those that the user's own functions printed; with ``everything`` all of them. ``log`` is the
+    file for the others, made when there is one.
+    """
+
+    def __init__(self, show: Callable[[str], None], log: Path, *, everything: bool = False) -> None:
+        self._show = show
+        self._log = log
+        self._everything = everything
+        self._file: IO[str] | None = None
+        self._in_log = False
+        self._last = 0.0
+
+    @property
+    def log(self) -> Path | None:
+        """The file with Spark's log lines; None if there were none."""
+        return self._log if self._file is not None else None
+
+    @contextmanager
+    def inherited(self) -> Iterator[None]:
+        """Processes that are started in this block print into the pipe."""
+        reading, writing = os.pipe()
+        threading.Thread(target=self._read, args=(reading,), name="spark output", daemon=True).start()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        saved = [os.dup(1), os.dup(2)]
+        try:
+            os.dup2(writing, 1)
+            os.dup2(writing, 2)
+            yield
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for number, kept in enumerate(saved, 1):
+                os.dup2(kept, number)
+                os.close(kept)
+            os.close(writing)
+
+    def drain(self, seconds: float = 1.0) -> None:
+        """Returns when nothing has come for a moment, or ``seconds`` have passed."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            time.sleep(QUIET_SECONDS)
+            if time.monotonic() - self._last > QUIET_SECONDS:
+                break
+        if self._file is not None:
+            self._file.flush()
+
+    def take(self, line: str) -> None:
+        """Sorts one line."""
+        self._last = time.monotonic()
+        if self.is_logged(line):
+            self._keep(line)
+        if self._everything or not self._in_log:
+            self._show(line)
+
+    def is_logged(self, line: str) -> bool:
+        """Whether a line is Spark's own, or goes on with one that is."""
+        if _GREETINGS.match(line) or _LOG_LINE.match(line):
+            self._in_log = True
+        elif self._in_log and not _GOES_ON.match(line):
+            self._in_log = False
+        return self._in_log
+
+    def _keep(self, line: str) -> None:
+        try:
+            if self._file is None:
+                self._log.parent.mkdir(parents=True, exist_ok=True)
+                self._file = open(self._log, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - as long as Spark lives
+            self._file.write(line + "\n")
+        except OSError:
+            self._everything = True  # a full or forbidden disk: show it rather than lose it
+
+    def _read(self, pipe: int) -> None:
+        with os.fdopen(pipe, "r", encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                self.take(line.rstrip("\n"))

@@ -1,0 +1,119 @@
+"""Keys and values between text and serdes: what a person types, and what JSON can hold.
+
+JSON has no bytes: bytes that are UTF-8 are shown as text, others as ``{"base64": …}``; both are understood.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from crossstream import serdes
+from crossstream.errors import ConfigError, SerdeError
+from crossstream.serdes import Serde
+
+_BASE64 = "base64"
+
+
+def serde_named(name: str) -> Serde:
+    """The serde that a command line names."""
+    serde: Serde = getattr(serdes, name)()
+    return serde
+
+
+def to_plain(value: Any) -> Any:
+    """What msgspec or json can write; dataclasses and structs become dicts."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return from_bytes(bytes(value))
+    return msgspec.to_builtins(value, enc_hook=str, str_keys=True)
+
+
+def to_json(value: Any) -> str:
+    """A value as compact JSON."""
+    return msgspec.json.encode(to_plain(value)).decode()
+
+
+def from_bytes(data: bytes) -> Any:
+    """Bytes as text, or as ``{"base64": …}`` where they are none."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return {_BASE64: base64.b64encode(data).decode()}
+
+
+def to_bytes(value: Any) -> bytes | None:
+    """The bytes that `from_bytes` shows as ``value``. Raises `ValueError`."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict) and value.keys() == {_BASE64} and isinstance(value[_BASE64], str):
+        try:
+            return base64.b64decode(value[_BASE64], validate=True)
+        except binascii.Error as error:
+            raise ValueError(f"not base64: {error}") from error
+    raise ValueError('bytes are written as text, or as {"base64": …}')
+
+
+def from_plain(serde: Serde, value: Any) -> Any:
+    """What a serde takes, from what JSON holds. Raises `ValueError`."""
+    if value is None:
+        return None
+    if serde.name == "bytes":
+        return to_bytes(value)
+    return UUID(value) if serde.name == "uuid" else value
+
+
+def parse_key(serde: Serde | None, text: str) -> Any:
+    """A key as a person types it. JSON keys may be typed as JSON, or as plain text for a text.
+
+    Raises `ConfigError` CS-279 if the text is no such key.
+    """
+    name = "" if serde is None else serde.name
+    try:
+        if serde is None:
+            raise ValueError("its keys have no serde")
+        if name.startswith("json"):
+            return _json_key(serde, text)
+        if name.startswith("int"):
+            return int(text)
+        if name.startswith("float"):
+            return float(text)
+        if name == "boolean":
+            return {"true": True, "false": False}[text.lower()]
+        return from_plain(serde, text)
+    except (ValueError, KeyError, SerdeError) as error:
+        raise ConfigError(
+            f"{text!r} is not a key of this store: {getattr(error, 'what', error)}",
+            code="CS-279",
+            where={"serde": name or None},
+            next="type a key as `crossstream query STATE_DIR STORE` shows it",
+        ) from error
+
+
+def parse_time(text: str) -> int | datetime:
+    """Milliseconds since the epoch, or an ISO time (UTC where it names no zone); `ConfigError` CS-279."""
+    if text.isdecimal():
+        return int(text)
+    try:
+        return datetime.fromisoformat(text.removesuffix("Z") + ("+00:00" if text.endswith("Z") else ""))
+    except ValueError as error:
+        raise ConfigError(
+            f"{text!r} is not a time",
+            code="CS-279",
+            next="give milliseconds since the epoch, or a time such as 2026-01-31T12:00:00",
+        ) from error
+
+
+def _json_key(serde: Serde, text: str) -> Any:
+    try:
+        json.loads(text)
+    except ValueError:
+        text = json.dumps(text)
+    return serde.deserialize(text.encode())

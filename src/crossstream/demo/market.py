@@ -1,0 +1,104 @@
+"""The marketplace at work: changes go into its topics, results come out of the running application."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from crossstream import serdes
+from crossstream.demo.story import Change
+from crossstream.records import RECORDS
+from crossstream.spark import SparkStreams
+from crossstream.topics import OffsetRange, TopicConnection, TopicPartition
+
+PARTITIONS = {"products": 2, "merchants": 3, "promotions": 2}
+"""Of each topic. Those of a foreign-key join need not be equal."""
+_WRITTEN = pa.schema([RECORDS.field(name) for name in ("key", "value", "timestamp", "headers")])
+
+Table = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result table before and after some changes, and what the application did."""
+
+    before: Table
+    after: Table
+    batch: int
+    records: int
+    results: int
+    seconds: float
+
+
+@dataclass(slots=True)
+class Market:
+    """The topics and the application. ``suffix``: after the name of each topic."""
+
+    connection: TopicConnection
+    app: SparkStreams
+    suffix: str = ""
+    _table: Table | None = None
+
+    def open(self) -> None:
+        """Makes the topics and starts the application on them, while they are empty."""
+        log = self.connection.log()
+        for topic, partitions in PARTITIONS.items():
+            log.create_topic(topic + self.suffix, partitions)
+        log.close()
+        self.app.process_available()
+
+    def apply(self, changes: Sequence[Change]) -> Outcome:
+        """Writes the changes and lets the application process them."""
+        before, first = self._table or {}, self._results()
+        self._write(changes)
+        started = time.perf_counter()
+        self.app.process_available()
+        seconds = time.perf_counter() - started
+        self._table = dict(self.app.store("promotions").all())
+        progress = self.app.progress
+        return Outcome(before, self._table, progress.batch, len(changes), self._results() - first, seconds)
+
+    def topic_table(self) -> Table:
+        """The result as the output topic has it: the last value of each key."""
+        reader, places = self.connection.reader(), self._places()
+        log = self.connection.log()
+        begins, ends = log.begin_offsets(places), log.end_offsets(places)
+        table: Table = {}
+        for place in places:
+            span = OffsetRange(place.topic, place.partition, begins[place], ends[place])
+            for records in reader.read(span, 1000):
+                keys = serdes.string().decode_objects(records.column("key"))
+                values = serdes.json().decode_objects(records.column("value"))
+                table.update(zip(keys, values, strict=True))
+        reader.close()
+        log.close()
+        return {key: table[key] for key in sorted(table) if table[key] is not None}
+
+    def _write(self, changes: Iterable[Change]) -> None:
+        writer = self.connection.writer()
+        now = time.time_ns() // 1_000_000
+        for change in changes:
+            row = {
+                "key": serdes.string().serialize(change.key),
+                "value": serdes.json().serialize(change.value),
+                "timestamp": now,
+                "headers": None,
+            }
+            writer.write(change.topic + self.suffix, pa.RecordBatch.from_pylist([row], schema=_WRITTEN))
+        writer.flush()
+        writer.close()
+
+    def _results(self) -> int:
+        """How many records the output topic has had."""
+        log = self.connection.log()
+        ends = log.end_offsets(self._places())
+        log.close()
+        return sum(ends.values())
+
+    def _places(self) -> list[TopicPartition]:
+        topic = "promotions" + self.suffix
+        return [TopicPartition(topic, partition) for partition in range(PARTITIONS["promotions"])]
