@@ -143,12 +143,10 @@ class BatchLog:
         assert isinstance(found, Commit)
         return found
 
-    def forget_before(self, number: int) -> None:
-        """Removes the entries of batches before ``number``."""
-        for folder in ("batches", "commits"):
-            for id_ in self._ids(folder):
-                if id_ < number:
-                    (self.root / folder / f"{id_:012d}.json").unlink(missing_ok=True)
+    def forget(self, number: int) -> None:
+        """Removes the entries of a batch: nobody can ask for it any more."""
+        for folder in ("commits", "batches"):
+            (self.root / folder / f"{number:012d}.json").unlink(missing_ok=True)
 
     def _ids(self, folder: str) -> list[int]:
         path = self.root / folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ class Retirement:
 
     def add(self, batch: int, retired: dict[str, list[str]]) -> None:
         """After the commit of ``batch``: what it replaced is kept for a while, what is due is deleted."""
+        self.log.forget(batch - self.retain - 1)
         self._waiting.append((batch, retired))
         while self._waiting and self._waiting[0][0] <= batch - self.retain:
             _, due = self._waiting.popleft()
@@ -33,11 +35,13 @@ class Retirement:
                 folder = Folder(store_folder(self.root, store) / partition)
                 for name in files:
                     folder.delete(name)
-        if batch % 16 == 0:
-            self.log.forget_before(batch - self.retain)
 
     def sweep(self, next_batch: int) -> None:
         """At a start: deletes what crashed attempts left behind, and what kept commits do not use."""
+        for id_ in self.log.commits():
+            if id_ < next_batch - 1 - self.retain:
+                self.log.forget(id_)
+        shutil.rmtree(self.root / "staged", ignore_errors=True)
         kept = self._in_use()
         stores = self.root / "stores"
         for store in stores.iterdir() if stores.is_dir() else ():

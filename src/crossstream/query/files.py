@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
-
 from crossstream.engine.log import Application, BatchLog, Commit
 from crossstream.engine.stores import FolderStores
 from crossstream.errors import StateError
 from crossstream.query.store import StoreReader
+from crossstream.serdes.shipping import dumps
 from crossstream.state.store import Version
 from crossstream.topology.plan import Plan, StoreDef
 
@@ -21,7 +20,7 @@ from crossstream.topology.plan import Plan, StoreDef
 def describe_readers(plan: Plan) -> dict[str, dict[str, str]]:
     """What the state folder notes about each queryable store, so that any process can read it."""
     return {
-        store.public: {"store": base64.b64encode(cloudpickle.dumps(store)).decode()}
+        store.public: {"store": base64.b64encode(dumps(store)).decode()}
         for store in plan.stores.values()
         if store.public is not None
     }

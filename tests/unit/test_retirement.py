@@ -1,0 +1,50 @@
+"""What no batch needs is deleted, what a kept batch needs is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from crossstream.engine.log import BatchLog, Commit
+from crossstream.engine.retirement import Retirement
+from crossstream.engine.stores import FolderStores, grow
+from crossstream.state.run import Run
+from crossstream.topology.plan import KEY_VALUE, StoreDef
+
+STORE = StoreDef(name="a/b", layout=KEY_VALUE, round=1, key=None, value=None)
+
+
+def row(batch: int) -> Run:
+    value = pa.array([b"%d" % batch], pa.large_binary())
+    one = np.array([1], np.int64)
+    key = pa.array([b"k"], pa.large_binary())
+    return Run(
+        {"h": one.astype(np.uint64), "key": key, "value": value, "ts": one, "gone": np.zeros(1, np.uint8)}
+    )
+
+
+@pytest.mark.parametrize("restart_after", [1, 4, 17, 30])
+def test_kept_batches_stay_readable_through_restarts(tmp_path: Path, restart_after: int):
+    log, stores, retain = BatchLog(tmp_path), FolderStores(tmp_path), 3
+    retirement = Retirement(tmp_path, log, retain)
+    name = None
+    for batch in range(40):
+        if batch % restart_after == 0:
+            retirement, stores = Retirement(tmp_path, log, retain), FolderStores(tmp_path)
+            retirement.sweep(batch)
+        before = stores.open(STORE, 0, name)
+        after = grow(stores, STORE, 0, before, row(batch), -1, batch)
+        name = after.name
+        assert name is not None
+        log.write_commit(Commit(batch, versions={STORE.name: {0: name}}))
+        retired = [*(before.files() - after.files()), *([before.name] if before.name else [])]
+        retirement.add(batch, {f"{STORE.name}/0": retired})
+        assert log.commits() == list(range(max(0, batch - retain), batch + 1))
+        for id_ in log.commits():
+            version = FolderStores(tmp_path).open(STORE, 0, log.commit(id_).versions[STORE.name][0])
+            assert version.view().live()["value"].to_pylist() == [b"%d" % id_]
+    files = sum(1 for _ in (tmp_path / "stores").rglob("*.arrow"))
+    assert files < 40
