@@ -90,8 +90,8 @@ def _run(commands: Commands) -> None:
         "run:main",
         "run the topology that a Python file builds",
         description="Runs the topology that a Python file builds: a Topology or StreamsBuilder, or a "
-        "function that returns one, named topology, builder or build, or as given (app.py:name). Its settings "
-        "are the StreamsConfig named config, if there is one, with the options below on top.",
+        "function that returns one, named topology, builder or build, or as given (app.py:name). Its "
+        "settings are the StreamsConfig named config, if there is one, with the options below on top.",
     )
     parser.add_argument("file", metavar="app.py[:name]")
     parser.add_argument(
