@@ -102,10 +102,9 @@ def is_denial(error: KafkaError) -> bool:
     return untrusted or error.code() in DENIED
 
 
-def open_consumer(connection: KafkaConnection, complaints: Complaints, group: str | None = None) -> Consumer:
-    """A consumer that belongs to no group; ``group`` is the one it may commit to."""
-    own = {**CONSUMER, "group.id": group} if group is not None else CONSUMER
-    settings = {**CLIENT, **FETCH, **connection.settings, **own}
+def open_consumer(connection: KafkaConnection, complaints: Complaints) -> Consumer:
+    """A consumer of assigned partitions, in no group."""
+    settings = {**CLIENT, **FETCH, **connection.settings, **CONSUMER}
     return _open(Consumer, connection, settings, complaints)
 
 

@@ -13,7 +13,11 @@ from crossstream.topics import OffsetRange, TopicPartition
 
 
 class Cursor:
-    """The read of one range: ``position`` is the next offset it needs, ``ahead`` what came past its end."""
+    """The read of one range.
+
+    ``position`` is the next offset it needs, ``ahead`` what came past its end, and ``known_end`` how far the
+    client has reported the partition empty of more (it does so once for each end).
+    """
 
     def __init__(self, span: OffsetRange) -> None:
         self.span = span
@@ -21,6 +25,7 @@ class Cursor:
         self.position = span.start
         self.assigned = True
         self.ahead: list[Message] = []
+        self.known_end = span.start
         self.rows = 0
         self.size = 0
         self._batches: list[pa.RecordBatch] = []
@@ -44,9 +49,16 @@ class Cursor:
             self._keep(to_batch(messages[:cut]))
 
     def reach(self, offset: int) -> None:
-        """The partition ends at ``offset``: there is nothing more below it."""
+        """The partition ends at ``offset``: nothing but what came already lies below it."""
+        self.known_end = max(self.known_end, offset)
         if offset >= self.span.end:
             self.position = self.span.end
+
+    def go_on_from(self, last: Cursor) -> None:
+        """Takes over what came past the end of the range before this one."""
+        if last.ahead:
+            self.take(last.ahead)
+        self.reach(last.known_end)
 
     def hand_on(self, max_rows: int, *, everything: bool) -> Iterator[pa.RecordBatch]:
         """Batches of ``max_rows`` rows; with ``everything`` also the rows that do not fill one."""

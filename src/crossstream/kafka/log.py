@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, TypeVar
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from crossstream.errors import SourceError
 from crossstream.kafka import faults
-from crossstream.kafka.client import Complaints, is_denial, logger, open_admin, open_consumer
+from crossstream.kafka.client import Complaints, is_denial, logger, open_admin
 from crossstream.topics import TopicPartition
 
 if TYPE_CHECKING:
@@ -62,7 +62,6 @@ class KafkaLog:
         self._connection = connection
         self._complaints = Complaints()
         self._client: AdminClient | None = None
-        self._committers: dict[str, Consumer] = {}
 
     def topics(self) -> Mapping[str, int]:
         """Every topic and its number of partitions (internal ones, ``__…``, left out)."""
@@ -104,19 +103,14 @@ class KafkaLog:
         if not offsets:
             return
         marks = [KafkaPartition(place.topic, place.partition, offset) for place, offset in offsets.items()]
-        if group not in self._committers:
-            self._committers[group] = open_consumer(self._connection, self._complaints, group)
-        committer = self._committers[group]
         try:
-            self._patiently(lambda _: committer.commit(offsets=marks, asynchronous=False))
+            self._patiently(lambda timeout: self._commit(ConsumerGroupTopicPartitions(group, marks), timeout))
         except KafkaException as failed:
             raise faults.uncommitted(group, failed.args[0].str()) from failed
 
     def close(self) -> None:
-        """Closes the clients; a later call opens others."""
-        for committer in self._committers.values():
-            committer.close()
-        self._committers, self._client = {}, None
+        """Closes the client; a later call opens another."""
+        self._client = None
 
     def _admin(self) -> AdminClient:
         if self._client is None:
@@ -154,6 +148,12 @@ class KafkaLog:
 
     def _create(self, topic: NewTopic, timeout: float) -> None:
         self._admin().create_topics([topic], request_timeout=timeout)[topic.topic].result()
+
+    def _commit(self, marks: ConsumerGroupTopicPartitions, timeout: float) -> None:
+        [done] = self._admin().alter_consumer_group_offsets([marks], request_timeout=timeout).values()
+        for mark in done.result().topic_partitions:
+            if mark.error is not None:
+                raise KafkaException(mark.error)
 
     def _await_leaders(self, topic: str, partitions: int) -> None:
         def look(timeout: float) -> None:

@@ -55,7 +55,7 @@ class KafkaReader:
         self._connection = connection
         self._complaints = Complaints()
         self._consumer: Consumer | None = None
-        self._ahead: dict[TopicPartition, tuple[int, list[Message]]] = {}
+        self._left: dict[TopicPartition, Cursor] = {}  # finished, and still assigned
         self._reads = 0
         self._reading = False
 
@@ -86,7 +86,7 @@ class KafkaReader:
     def close(self) -> None:
         """Closes the consumer; a later read opens another."""
         self._reads += 1
-        self._ahead = {}
+        self._left = {}
         self._reading = False
         if self._consumer is not None:
             self._consumer.close()
@@ -101,14 +101,12 @@ class KafkaReader:
         stall = Stall(consumer, self._complaints, self._connection.patience_seconds)
         try:
             while True:
-                self._let_go(consumer, cursors)
+                self._let_idle_go(consumer, cursors)
                 yield from ready(cursors.values(), max_rows, HELD_BYTES)
                 if all(cursor.done for cursor in cursors.values()):
                     break
                 self._fetch(consumer, cursors, stall)
-            self._ahead = {
-                place: (cursor.position, cursor.ahead) for place, cursor in cursors.items() if cursor.assigned
-            }
+            self._left = {place: cursor for place, cursor in cursors.items() if cursor.assigned}
             self._reading, finished = False, True
         finally:
             if not finished and mine == self._reads:
@@ -123,16 +121,15 @@ class KafkaReader:
         self._reading = True
         self._complaints.denied = None
         going_on = {
-            place: messages
-            for place, (offset, messages) in self._ahead.items()
-            if place in cursors and cursors[place].position == offset
+            place: last
+            for place, last in self._left.items()
+            if place in cursors and cursors[place].position == last.position
         }
-        _unassign(self._consumer, self._ahead.keys() - going_on.keys())
-        self._ahead = {}
+        _unassign(self._consumer, self._left.keys() - going_on.keys())
+        self._left = {}
         _assign(self._consumer, [cursor for place, cursor in cursors.items() if place not in going_on])
-        for place, messages in going_on.items():
-            if messages:
-                cursors[place].take(messages)
+        for place, last in going_on.items():
+            cursors[place].go_on_from(last)
         return self._consumer
 
     def _fetch(self, consumer: Consumer, cursors: Cursors, stall: Stall) -> None:
@@ -173,30 +170,31 @@ class KafkaReader:
         if is_denial(error):
             raise faults.refused(error.str(), message.topic())
         cursor = cursors.get(_place(message))
-        if cursor is None or cursor.done:
+        if cursor is None:
             return False
+        was_done = cursor.done
         if error.code() == KafkaError._PARTITION_EOF:
             cursor.reach(message.offset() or 0)
+        elif was_done:
+            _let_go(consumer, [cursor])  # whatever it is, it is not fetched ahead any more
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
             _take_up_again(consumer, cursor, stall)
         elif error.code() in faults.GARBLED or error.fatal():
             raise faults.unreadable(cursor.place, cursor.position, error.str())
         else:
             logger.info("%s [%s]: %s", message.topic(), message.partition(), error.str())
-        return cursor.done
+        return cursor.done and not was_done
 
-    def _let_go(self, consumer: Consumer, cursors: Cursors) -> None:
+    def _let_idle_go(self, consumer: Consumer, cursors: Cursors) -> None:
         """Unassigns the partitions that are done and not worth fetching ahead."""
         idle = [cursor for cursor in cursors.values() if cursor.done and cursor.assigned]
         idle = [cursor for cursor in idle if len(cursor.ahead) > AHEAD or _left(consumer, cursor) < BACKLOG]
-        _unassign(consumer, [cursor.place for cursor in idle])
-        for cursor in idle:
-            cursor.assigned, cursor.ahead = False, []
+        _let_go(consumer, idle)
 
     def _drop(self, consumer: Consumer) -> None:
         """Lets everything go."""
         consumer.unassign()
-        self._ahead, self._reading = {}, False
+        self._left, self._reading = {}, False
 
 
 def _waves(spans: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
@@ -238,6 +236,12 @@ def _take_up_again(consumer: Consumer, cursor: Cursor, stall: Stall) -> None:
     sleep(0.05)
     _unassign(consumer, [cursor.place])
     _assign(consumer, [cursor])
+
+
+def _let_go(consumer: Consumer, cursors: Sequence[Cursor]) -> None:
+    _unassign(consumer, [cursor.place for cursor in cursors])
+    for cursor in cursors:
+        cursor.assigned, cursor.ahead = False, []
 
 
 def _assign(consumer: Consumer, cursors: Iterable[Cursor]) -> None:

@@ -1,0 +1,152 @@
+"""A development broker for the whole session, and what the tests put into it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from crossstream.errors import SourceError
+from crossstream.kafka import KafkaConnection, broker
+from crossstream.kafka.broker import BrokerInfo
+from crossstream.kafka.log import KafkaLog
+from crossstream.kafka.reader import KafkaReader
+from crossstream.kafka.writer import KafkaWriter
+from crossstream.records import RECORDS, decode_headers, encode_headers
+from crossstream.topics import OffsetRange, TopicPartition
+
+UNAVAILABLE = {"CS-620", "CS-621", "CS-622", "CS-623"}
+"""No Java, too old a Java, no PySpark, no jars."""
+
+_topics = count()
+
+
+@contextmanager
+def quick_java() -> Iterator[None]:
+    """Brokers that are started inside start sooner, and are slower afterwards."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+        yield
+
+
+@pytest.fixture(scope="session")
+def broker_info(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerInfo]:
+    """A broker on a free port that compacts eagerly."""
+    directory: Path = tmp_path_factory.mktemp("broker")
+    try:
+        with quick_java():
+            info = broker.start(broker.free_port(), directory, {"log.cleaner.backoff.ms": "100"})
+    except SourceError as error:
+        if error.code in UNAVAILABLE:
+            pytest.skip(f"no broker can be started here: {error}")
+        raise
+    yield info
+    broker.stop(info.port)
+
+
+@pytest.fixture(scope="session", name="broker")
+def broker_connection(broker_info: BrokerInfo) -> KafkaConnection:
+    return KafkaConnection(broker_info.bootstrap_servers, patience_seconds=20)
+
+
+@pytest.fixture(scope="session")
+def log(broker: KafkaConnection) -> Iterator[KafkaLog]:
+    log = broker.log()
+    yield log
+    log.close()
+
+
+@pytest.fixture(scope="session")
+def reader(broker: KafkaConnection) -> Iterator[KafkaReader]:
+    """One reader for all tests, as a worker has one for all batches."""
+    reader = broker.reader()
+    yield reader
+    reader.close()
+
+
+@pytest.fixture(scope="session")
+def writer(broker: KafkaConnection) -> Iterator[KafkaWriter]:
+    writer = broker.writer()
+    yield writer
+    writer.close()
+
+
+def new_topic(log: KafkaLog, partitions: int = 1, **config: str) -> str:
+    """A topic of this test alone; settings with ``_`` for ``.``."""
+    name = f"topic-{next(_topics)}"
+    log.create_topic(name, partitions, {key.replace("_", "."): value for key, value in config.items()})
+    return name
+
+
+def records(*rows: tuple[object, ...]) -> pa.RecordBatch:
+    """Rows of (key, value[, timestamp[, headers]]) as a batch to write."""
+    full = [(*row, *(None, None, 1_000, ())[len(row) :]) for row in rows]
+    keys, values, timestamps, headers = ([row[column] for row in full] for column in range(4))
+    return pa.RecordBatch.from_pydict(
+        {
+            "key": keys,
+            "value": values,
+            "timestamp": timestamps,
+            "offset": [0] * len(full),
+            "headers": [encode_headers(each) for each in headers],
+        },
+        schema=RECORDS,
+    )
+
+
+def numbered(start: int, end: int) -> pa.RecordBatch:
+    """Records with the values ``start..end``."""
+    return records(*((b"key-%d" % number, b"%d" % number, 1_000 + number) for number in range(start, end)))
+
+
+def rows_of(batches: Sequence[pa.RecordBatch]) -> list[tuple[object, ...]]:
+    """(offset, key, value, timestamp, headers) of every record."""
+    return [
+        (row["offset"], row["key"], row["value"], row["timestamp"], decode_headers(row["headers"]))
+        for batch in batches
+        for row in batch.to_pylist()
+    ]
+
+
+def offsets_of(batches: Sequence[pa.RecordBatch]) -> list[int]:
+    return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+
+
+def await_end(log: KafkaLog, topic: str, end: int) -> OffsetRange:
+    """Everything in partition 0, once it can be read up to ``end``: transactions end a little later."""
+    deadline = time.monotonic() + 20
+    while (span := whole(log, topic)).end < end:
+        assert time.monotonic() < deadline, f"readable up to {span.end}, not {end}"
+        time.sleep(0.01)
+    assert span.end == end
+    return span
+
+
+def whole(log: KafkaLog, topic: str, partition: int = 0) -> OffsetRange:
+    """Everything in the partition now."""
+    place = TopicPartition(topic, partition)
+    return OffsetRange(topic, partition, log.begin_offsets([place])[place], log.end_offsets([place])[place])
+
+
+@contextmanager
+def frozen(info: BrokerInfo, seconds: float | None = None) -> Iterator[None]:
+    """The broker does not answer inside, or for that many seconds."""
+    thaw = threading.Timer(seconds or 60, os.kill, (info.pid, signal.SIGCONT))
+    os.kill(info.pid, signal.SIGSTOP)
+    thaw.start()
+    try:
+        yield
+    finally:
+        thaw.cancel()
+        os.kill(info.pid, signal.SIGCONT)
+        deadline = time.monotonic() + 30
+        while not broker.answers(info.port) and time.monotonic() < deadline:
+            time.sleep(0.05)

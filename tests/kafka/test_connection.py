@@ -1,0 +1,52 @@
+"""The description of a cluster: checked, picklable, and nothing opened."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+from crossstream.errors import ConfigError
+from crossstream.kafka import KafkaConnection
+from crossstream.kafka.connection import RESERVED
+
+
+def test_it_is_a_value() -> None:
+    connection = KafkaConnection("a:1,b:2", {"sasl.password": "secret"}, 5.0)
+    assert pickle.loads(pickle.dumps(connection)) == connection
+    assert hash(pickle.loads(pickle.dumps(connection))) == hash(connection)
+    assert "secret" not in repr(connection)
+
+
+@pytest.mark.parametrize("name", RESERVED)
+def test_reserved_settings_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be set") as caught:
+        KafkaConnection("a:1", {name: "x"})
+    assert caught.value.code == "CS-260"
+
+
+@pytest.mark.parametrize(
+    ("servers", "patience"), [("", 60.0), (" ", 60.0), ("a:1", 0.0), ("a:1", float("nan"))]
+)
+def test_servers_and_patience_are_needed(servers: str, patience: float) -> None:
+    with pytest.raises(ConfigError) as caught:
+        KafkaConnection(servers, patience_seconds=patience)
+    assert caught.value.code == "CS-262"
+
+
+def test_settings_the_client_does_not_know_are_refused() -> None:
+    for setting in ({"ssl.truststore.location": "x"}, {"linger.ms": "soon"}, {"ssl.ca.location": "/no/such"}):
+        with pytest.raises(ConfigError, match="does not accept its settings") as caught:
+            KafkaConnection("a:1", {"security.protocol": "SSL", **setting}).log().topics()
+        assert caught.value.code == "CS-261"
+
+
+def test_importing_opens_and_imports_no_client() -> None:
+    code = (
+        "import sys, crossstream.kafka, crossstream.kafka.broker; sys.exit('confluent_kafka' in sys.modules)"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": ":".join(sys.path)}).returncode == 0
+    )

@@ -1,0 +1,91 @@
+"""The driver's side: topics, offsets, commits."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
+
+from crossstream.errors import SinkError, SourceError
+from crossstream.kafka import KafkaConnection
+from crossstream.kafka.broker import BrokerInfo
+from crossstream.kafka.log import KafkaLog
+from crossstream.kafka.writer import KafkaWriter
+from crossstream.topics import TopicPartition
+from tests.kafka.conftest import frozen, new_topic, numbered
+
+pytestmark = pytest.mark.kafka
+
+
+def committed(servers: str, group: str) -> dict[TopicPartition, int]:
+    """What kafka-consumer-groups would show as current offsets."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    [found] = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+    marks = found.result().topic_partitions
+    return {TopicPartition(mark.topic, mark.partition): mark.offset for mark in marks}
+
+
+def test_topics_and_their_partitions(log: KafkaLog) -> None:
+    topic = new_topic(log, 3)
+    log.commit_offsets("some-group", {TopicPartition(topic, 0): 0})  # makes __consumer_offsets
+    found = log.topics()
+    assert found[topic] == 3
+    assert not [name for name in found if name.startswith("__")]
+
+
+def test_offsets(log: KafkaLog, writer: KafkaWriter) -> None:
+    topic = new_topic(log, 2)
+    writer.write(topic, numbered(0, 30), [0] * 30)
+    writer.flush()
+    places = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+    assert log.begin_offsets(places) == dict.fromkeys(places, 0)
+    assert log.end_offsets(places) == {places[0]: 30, places[1]: 0}
+    assert log.end_offsets([]) == {}
+
+
+def test_a_topic_is_made_once_with_its_settings(log: KafkaLog) -> None:
+    topic = new_topic(log, 2, cleanup_policy="compact")
+    with pytest.raises(SinkError, match="exists already") as caught:
+        log.create_topic(topic, 2)
+    assert caught.value.code == "CS-656"
+    with pytest.raises(SinkError) as caught:
+        log.create_topic("bad name!", 1)
+    assert caught.value.code == "CS-657"
+    with pytest.raises(SinkError) as caught:
+        log.create_topic("bad-settings", 1, {"no.such.setting": "1"})
+    assert caught.value.code == "CS-657"
+
+
+def test_commits_are_visible_to_lag_tools(log: KafkaLog, broker: KafkaConnection) -> None:
+    places = [TopicPartition(new_topic(log, 2), partition) for partition in range(2)]
+    log.commit_offsets("app", {places[0]: 5, places[1]: 7})
+    log.commit_offsets("app", {places[0]: 6})
+    log.commit_offsets("app", {})
+    assert committed(broker.bootstrap_servers, "app") == {places[0]: 6, places[1]: 7}
+
+
+def test_missing_topics_and_partitions(log: KafkaLog, broker: KafkaConnection) -> None:
+    topic = new_topic(log)
+    hasty = KafkaConnection(broker.bootstrap_servers, patience_seconds=1).log()
+    for place in (TopicPartition("no-such-topic", 0), TopicPartition(topic, 4)):
+        with pytest.raises(SourceError) as caught:
+            hasty.end_offsets([place])
+        assert caught.value.code == "CS-602"
+        assert caught.value.where["topic"] == place.topic
+    hasty.close()
+
+
+def test_a_broker_that_comes_back_in_time_is_waited_for(log: KafkaLog, broker_info: BrokerInfo) -> None:
+    topic = new_topic(log)
+    with frozen(broker_info, seconds=1):
+        assert log.end_offsets([TopicPartition(topic, 0)]) == {TopicPartition(topic, 0): 0}
+
+
+def test_nobody_at_the_servers() -> None:
+    log = KafkaConnection("127.0.0.1:1", patience_seconds=1).log()
+    place = TopicPartition("any", 0)
+    for ask in (log.topics, lambda: log.end_offsets([place]), lambda: log.commit_offsets("g", {place: 1})):
+        with pytest.raises(SourceError) as caught:
+            ask()
+        assert caught.value.code == "CS-604"
+    log.close()
