@@ -170,9 +170,9 @@ def test_the_connection_is_a_value(
     assert pickle.loads(pickle.dumps(topics)) == topics
     monkeypatch.chdir(tmp_path)
     assert FileTopics("topics", durable=False) == topics
-    with pytest.raises(ConfigError, match="CS-261"):
+    with pytest.raises(ConfigError, match="CS-264"):
         FileTopics("topics", auto_create_partitions=0)
-    with pytest.raises(ConfigError, match="CS-262"):
+    with pytest.raises(ConfigError, match="CS-265"):
         FileTopics("topics", segment_bytes=0)
 
 

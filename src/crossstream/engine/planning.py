@@ -54,7 +54,7 @@ class SourcePlanner:
     _partitions: dict[str, list[TopicPartition]] = field(default_factory=dict)
 
     def refresh(self) -> None:
-        """Looks for topics and partitions that are new; `SourceError` CS-601 if a topic is missing."""
+        """Looks for topics and partitions that are new; `SourceError` CS-602 if a topic is missing."""
         topics = self.log.topics()
         for node in self._sources():
             found = self._topics_of(node, topics)
@@ -120,7 +120,7 @@ class SourcePlanner:
             if topic not in topics:
                 raise SourceError(
                     f"the topic {topic!r} does not exist",
-                    code="CS-601",
+                    code="CS-602",
                     where={"operator": node.name, "line": node.location},
                     next="create it, or correct the name; `crossstream topics list` shows what is there",
                 )
@@ -150,7 +150,7 @@ class SourcePlanner:
         if self.lost == "fail":
             raise SourceError(
                 f"records were deleted before they were read: offsets {position} to {begin - 1}",
-                code="CS-604",
+                code="CS-601",
                 where={"operator": node, "topic": tp.topic, "partition": tp.partition, "offset": position},
                 next="lengthen the topic's retention; on_lost_records='skip' goes on, and counts the gap",
             )
@@ -161,7 +161,7 @@ class SourcePlanner:
 def _rewound(node: str, tp: TopicPartition, start: int, end: int) -> SourceError:
     return SourceError(
         f"the topic ends at offset {end}, but offsets up to {start - 1} have been read: it was deleted and made anew",
-        code="CS-605",
+        code="CS-603",
         where={"operator": node, "topic": tp.topic, "partition": tp.partition, "offset": start},
         next="start with a new application_id, or an empty state_dir",
     )

@@ -37,13 +37,13 @@ class FileTopics:
         if self.auto_create_partitions is not None and self.auto_create_partitions < 1:
             raise ConfigError(
                 f"auto_create_partitions is {self.auto_create_partitions}.",
-                code="CS-261",
+                code="CS-264",
                 next="Set it to 1 or more, or to None so that topics are not made by writing to them.",
             )
         if self.segment_bytes < 1:
             raise ConfigError(
                 f"segment_bytes is {self.segment_bytes}.",
-                code="CS-262",
+                code="CS-265",
                 next="Set it to a number of bytes, for instance 64 << 20.",
             )
 

@@ -371,7 +371,7 @@ class _Engine:
             error = self._query.exception()
             raise SourceError(
                 f"the query of the DataFrame sources ended: {error or 'it was stopped'}",
-                code="CS-608",
+                code="CS-619",
                 next="see the message of Spark; start the application again",
             )
 
