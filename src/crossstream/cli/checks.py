@@ -100,7 +100,8 @@ def java() -> Check:
     """The Java that Spark will use: of ``JAVA_HOME``, else of ``PATH``."""
     home = os.environ.get("JAVA_HOME")
     command = shutil.which("java", path=os.path.join(home, "bin") if home else None)
-    how = f"install Java {JAVA} or later (apt-get install openjdk-{JAVA}-jre-headless, brew install openjdk@{JAVA})"
+    debian, mac = f"apt-get install openjdk-{JAVA}-jre-headless", f"brew install openjdk@{JAVA}"
+    how = f"install Java {JAVA} or later ({debian}; {mac})"
     if command is None and home:
         return Check(
             "Java", "problem", f"no java in JAVA_HOME={home}", f"correct or unset JAVA_HOME, or {how}"

@@ -55,10 +55,10 @@ def _join_on_spark(*, debug: bool) -> Check:
                 with output.inherited():
                     market.open()
                 outcome = market.apply(STEPS[0].changes)
-        except CrossStreamError as error:
-            return Check(
-                "a join on Spark", "problem", f"[{error.code}] {error.what}", _fix(error, folder.log)
-            )
+        except Exception as error:
+            if debug:
+                raise
+            return Check("a join on Spark", "problem", _what(error), _fix(error, folder.log))
     found = f"{outcome.records} records in, {len(outcome.after)} rows out, {outcome.seconds:.1f} s"
     return Check("a join on Spark", "ok" if len(outcome.after) == 4 else "problem", found, "report this")
 
@@ -67,10 +67,17 @@ def _ignore(line: str) -> None:
     """What workers print is of no interest here."""
 
 
-def _fix(error: CrossStreamError, log: Path) -> str:
+def _what(error: Exception) -> str:
+    if isinstance(error, CrossStreamError):
+        return f"[{error.code}] {error.what}"
+    return f"{type(error).__name__}: {error}"
+
+
+def _fix(error: Exception, log: Path) -> str:
     """The error's own advice, and the end of Spark's log."""
     last = log.read_text(encoding="utf-8").splitlines()[-5:] if log.is_file() else []
-    return "\n       ".join([error.next or "see the end of Spark's log", *last])
+    advice = getattr(error, "next", None) or "crossstream doctor --full --debug shows all that Spark says"
+    return "\n       ".join([advice, *last])
 
 
 def _show(checks: Iterable[Check]) -> None:
