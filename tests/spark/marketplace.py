@@ -1,4 +1,4 @@
-"""A small world of products that belong to merchants: the topology that most tests of running applications use."""
+"""Products that belong to merchants: the topology of most tests of running applications."""
 
 from __future__ import annotations
 

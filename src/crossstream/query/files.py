@@ -77,7 +77,7 @@ class _Committed:
         self._partitions = partitions
         self._as_of = as_of
         self._stores = FolderStores(log.root)
-        self._newest = -1
+        self._newest: int | None = None
         self._versions: Sequence[Version] = ()
 
     def __call__(self) -> Sequence[Version]:
