@@ -29,6 +29,37 @@ UNAVAILABLE = {"CS-620", "CS-621", "CS-622", "CS-623"}
 _topics = count()
 
 
+def guarded_listener(port: int) -> dict[str, str]:
+    """Settings of a broker with a second port, for users with passwords, who have no rights at all."""
+    guarded, controller = broker.free_port(), broker.free_port()
+    clients = f"PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{guarded}"
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    return {
+        "listeners": f"{clients},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": clients,
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "listener.security.protocol.map": ",".join(
+            ["CONTROLLER:PLAINTEXT", "PLAINTEXT:PLAINTEXT", "SASL_PLAINTEXT:SASL_PLAINTEXT"]
+        ),
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{login} required user_alice="right";',
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+
+
+def guarded(info: BrokerInfo, password: str) -> KafkaConnection:
+    """The broker as its user alice sees it."""
+    listeners = info.properties_file.read_text().partition("SASL_PLAINTEXT://")[2]
+    settings = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "alice",
+        "sasl.password": password,
+    }
+    return KafkaConnection(listeners.partition(",")[0], settings, patience_seconds=2)
+
+
 @contextmanager
 def quick_java() -> Iterator[None]:
     """Brokers that are started inside start sooner, and are slower afterwards."""
@@ -39,11 +70,12 @@ def quick_java() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def broker_info(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerInfo]:
-    """A broker on a free port that compacts eagerly."""
+    """A broker on a free port that compacts eagerly; see `guarded` for its other port."""
     directory: Path = tmp_path_factory.mktemp("broker")
+    port = broker.free_port()
     try:
         with quick_java():
-            info = broker.start(broker.free_port(), directory, {"log.cleaner.backoff.ms": "100"})
+            info = broker.start(port, directory, {"log.cleaner.backoff.ms": "100", **guarded_listener(port)})
     except SourceError as error:
         if error.code in UNAVAILABLE:
             pytest.skip(f"no broker can be started here: {error}")

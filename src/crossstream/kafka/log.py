@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, TypeVar
 
 from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec, TopicMetadata  # type: ignore[attr-defined]
 
 from crossstream.errors import SourceError
 from crossstream.kafka import faults
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-REQUEST_SECONDS = 10.0
-"""How long one request may take; several fit into the patience."""
+LOOK_SECONDS = 5.0
+CHANGE_SECONDS = 30.0
+"""How long one request may take, that asks or that changes something; then it is made again."""
 PAUSE_SECONDS = 0.2
 SETTLE_SECONDS = 5.0
 """How long brokers may not know a topic before it is taken for missing: they learn one after the other."""
@@ -85,9 +87,11 @@ class KafkaLog:
 
         Raises `SinkError`: CS-656 it exists already, CS-657 it cannot be created.
         """
+        if topic in self.topics():
+            raise faults.exists(topic)
         new = NewTopic(topic, partitions, config=dict(config or {}))
         try:
-            self._patiently(lambda timeout: self._create(new, timeout))
+            self._patiently(partial(self._create, new), CHANGE_SECONDS)
         except KafkaException as failed:
             error = failed.args[0]
             if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
@@ -104,7 +108,7 @@ class KafkaLog:
             return
         marks = [KafkaPartition(place.topic, place.partition, offset) for place, offset in offsets.items()]
         try:
-            self._patiently(lambda timeout: self._commit(ConsumerGroupTopicPartitions(group, marks), timeout))
+            self._patiently(partial(self._commit, ConsumerGroupTopicPartitions(group, marks)))
         except KafkaException as failed:
             raise faults.uncommitted(group, failed.args[0].str()) from failed
 
@@ -138,13 +142,18 @@ class KafkaLog:
 
     def _missing(self, partitions: Sequence[TopicPartition], failed: KafkaException) -> SourceError:
         """Which of the partitions a request failed for."""
-        known = self.topics()
         for place in partitions:
-            if place.topic not in known:
+            topic = self._patiently(partial(self._describe, place.topic))
+            if topic.error is not None and is_denial(topic.error):
+                return faults.refused(topic.error.str(), place.topic)
+            if topic.error is not None:
                 return faults.missing(place.topic)
-            if place.partition >= known[place.topic]:
+            if place.partition not in topic.partitions:
                 return faults.missing(place.topic, place.partition)
         return faults.away(self._connection.patience_seconds, failed.args[0].str())
+
+    def _describe(self, topic: str, timeout: float) -> TopicMetadata:
+        return self._admin().list_topics(topic, timeout=timeout).topics[topic]
 
     def _create(self, topic: NewTopic, timeout: float) -> None:
         self._admin().create_topics([topic], request_timeout=timeout)[topic.topic].result()
@@ -157,23 +166,24 @@ class KafkaLog:
 
     def _await_leaders(self, topic: str, partitions: int) -> None:
         def look(timeout: float) -> None:
-            found = self._admin().list_topics(topic, timeout=timeout).topics[topic]
-            led = [one for one in found.partitions.values() if one.leader != -1]
+            found = self._describe(topic, timeout).partitions.values()
+            led = [partition for partition in found if partition.leader != -1]
             if len(led) < partitions:
                 raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
 
         self._patiently(look)
 
-    def _patiently(self, ask: Callable[[float], T]) -> T:
+    def _patiently(self, ask: Callable[[float], T], seconds: float = LOOK_SECONDS) -> T:
         """The answer, however long brokers are away within the patience; other errors are raised at once."""
         patience = self._connection.patience_seconds
         began = monotonic()
         self._complaints.denied = None
         while True:
             try:
-                return ask(min(REQUEST_SECONDS, patience))
+                return ask(min(seconds, patience))
             except KafkaException as failed:
                 error = failed.args[0]
+                self._admin().poll(0)  # brings in complaints
                 waited = monotonic() - began
                 denial = error if is_denial(error) else self._complaints.denied
                 if denial is not None:

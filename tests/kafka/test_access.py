@@ -1,0 +1,67 @@
+"""Brokers that refuse us are told at once, not waited for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from crossstream.errors import CrossStreamError
+from crossstream.kafka import KafkaConnection
+from crossstream.kafka.broker import BrokerInfo
+from crossstream.kafka.log import KafkaLog
+from crossstream.topics import OffsetRange, TopicPartition
+from tests.kafka.conftest import guarded, new_topic, records
+
+pytestmark = pytest.mark.kafka
+
+
+def read(connection: KafkaConnection, topic: str) -> None:
+    reader = connection.reader()
+    try:
+        list(reader.read(OffsetRange(topic, 0, 0, 1), 10))
+    finally:
+        reader.close()
+
+
+def write(connection: KafkaConnection, topic: str) -> None:
+    writer = connection.writer()
+    try:
+        writer.write(topic, records((b"k", b"v")))
+        writer.flush()
+    finally:
+        writer.close()
+
+
+def ask(connection: KafkaConnection, topic: str) -> None:
+    connection.log().end_offsets([TopicPartition(topic, 0)])
+
+
+def commit(connection: KafkaConnection, topic: str) -> None:
+    connection.log().commit_offsets("app", {TopicPartition(topic, 0): 1})
+
+
+def create(connection: KafkaConnection, topic: str) -> None:
+    connection.log().create_topic(topic + "-new", 1)
+
+
+@pytest.mark.parametrize("password", ["wrong", "right"])
+@pytest.mark.parametrize(
+    ("act", "code"),
+    [(read, "CS-605"), (write, "CS-653"), (ask, "CS-605"), (commit, "CS-608"), (create, "CS-605")],
+)
+def test_refused(
+    log: KafkaLog,
+    broker_info: BrokerInfo,
+    act: Callable[[KafkaConnection, str], None],
+    code: str,
+    password: str,
+) -> None:
+    """With a wrong password nobody gets in; with the right one, alice has no right to anything."""
+    expected = "CS-605" if code == "CS-608" and password == "wrong" else code
+    topic, began = new_topic(log), time.monotonic()
+    with pytest.raises(CrossStreamError) as caught:
+        act(guarded(broker_info, password), topic)
+    assert caught.value.code == expected
+    assert time.monotonic() - began < 15
