@@ -81,7 +81,7 @@ class StreamsConfig:
     ``application_id``           names the state folder and Kafka's consumer group; Kafka's rule for names
     ``bootstrap_servers``        Kafka's brokers, ``"host:port,host:port"`` or a list of them
     ``topics_dir``               the folder of file topics, instead of Kafka; neither: only DataFrames
-    ``state_dir``                where state and progress live; a path or URI that all workers reach.
+    ``state_dir``                where state and progress live: a folder that all workers see.
                                  Default: ``./crossstream-state/<application_id>``
     ``partitions``               state partitions; None: the engine chooses, later runs keep their number
     ``trigger``                  duration from the start of a batch to the next; None: without pause
@@ -130,7 +130,7 @@ class StreamsConfig:
 
     @property
     def state_path(self) -> str:
-        """``state_dir`` as text: a path or a URI."""
+        """``state_dir`` as text."""
         return str(self.state_dir)
 
     @property
@@ -160,7 +160,9 @@ class StreamsConfig:
         for name in ("topics_dir", "state_dir"):
             path = getattr(self, name)
             if path is not None and (not isinstance(path, str | os.PathLike) or not str(path)):
-                raise _out_of_range(name, path, "a path, or the URI of a folder")
+                raise _out_of_range(name, path, "the path of a folder")
+            if path is not None and "://" in str(path):
+                raise _out_of_range(name, path, "the path of a folder that all workers see; URIs are not taken yet")
         if self.bootstrap_servers is not None and not _servers(self.bootstrap_servers):
             raise _out_of_range("bootstrap_servers", self.bootstrap_servers, '"host:port", or a list of them')
 

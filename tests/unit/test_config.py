@@ -48,6 +48,13 @@ def test_values_are_normalised():
     assert made.state_path == "/s"
 
 
+@pytest.mark.parametrize("setting", ["state_dir", "topics_dir"])
+def test_a_uri_is_no_folder(setting):
+    error = refused(**{setting: "s3://bucket/state"})
+    assert error.code == "CS-204"
+    assert "path of a folder" in error.next
+
+
 def test_it_is_a_value():
     made = config(kafka={"sasl.password": "secret"}, bootstrap_servers="a:1")
     assert dataclasses.replace(made, partitions=4).partitions == 4
