@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from crossstream.errors import CrossStreamError
@@ -25,9 +26,20 @@ def make_console(stream: TextIO) -> Console:
     return Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
+def own_stdout() -> TextIO:
+    """Standard output under a number of its own: Spark's processes may inherit another one meanwhile."""
+    return os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding=sys.stdout.encoding)
+
+
 def say(text: str = "") -> None:
     """A message to the person, beside the results: on standard error."""
     print(text, file=sys.stderr, flush=True)
+
+
+def shortest(path: str | Path) -> str:
+    """A path as short as it can be typed here."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative
 
 
 def show_error(error: CrossStreamError) -> None:

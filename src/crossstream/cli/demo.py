@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import sys
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from crossstream.cli.console import shortest
 from crossstream.cli.demo_view import DemoView
 from crossstream.cli.loading import load
 from crossstream.cli.sparklog import SparkOutput
@@ -137,6 +137,4 @@ def command() -> str:
 
 
 def _shown(path: Path) -> str:
-    """A path as short as it can be typed here."""
-    relative = os.path.relpath(path)
-    return shlex.quote(str(path) if relative.startswith("..") else relative)
+    return shlex.quote(shortest(path))

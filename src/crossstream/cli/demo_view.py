@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from crossstream.cli.console import aligned, is_terminal, make_console
+from crossstream.cli.console import aligned, is_terminal, make_console, own_stdout
 from crossstream.demo.market import Outcome, Table
 from crossstream.demo.story import Step
 
@@ -54,13 +54,14 @@ class DemoView:
 
     def __init__(self) -> None:
         self._terminal = is_terminal(sys.stdout)
-        self._console = make_console(sys.stdout)
+        self._out = own_stdout()
+        self._console = make_console(self._out)
 
     def say(self, text: str = "", style: str = "") -> None:
         if self._terminal:
             self._console.print(text, style=style or None)
         else:
-            print(text, flush=True)
+            print(text, file=self._out, flush=True)
 
     @contextmanager
     def waiting(self, text: str) -> Iterator[None]:
@@ -69,7 +70,7 @@ class DemoView:
             with self._console.status(text):
                 yield
         else:
-            print(f"{text}…", flush=True)
+            print(f"{text}…", file=self._out, flush=True)
             yield
 
     def announce(self, number: int, step: Step) -> None:

@@ -6,7 +6,7 @@ import threading
 from argparse import Namespace
 from pathlib import Path
 
-from crossstream.cli.console import say
+from crossstream.cli.console import say, shortest
 from crossstream.cli.interrupts import Interrupts
 from crossstream.cli.loading import load
 from crossstream.cli.settings import settled
@@ -85,7 +85,10 @@ def _wait(app: SparkStreams, asked: threading.Event, *, once: bool) -> None:
 
 
 def _title(config: StreamsConfig) -> str:
+    """The application, and on a second line where it works."""
     application = BatchLog(Path(config.state_path)).application()
-    partitions = "" if application is None else f", partitions: {application.partitions}"
-    place = config.topics_path or config.servers or "DataFrames"
-    return f"{config.application_id} (topics: {place}, state: {config.state_path}{partitions})"
+    topics = config.servers or (shortest(config.topics_path) if config.topics_path else "DataFrames")
+    places = [f"topics: {topics}", f"state: {shortest(config.state_path)}"]
+    if application is not None:
+        places.append(f"partitions: {application.partitions}")
+    return f"{config.application_id}\n{', '.join(places)}"

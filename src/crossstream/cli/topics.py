@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 import time
 from argparse import Namespace
@@ -42,7 +43,7 @@ def write(arguments: Namespace) -> int:
     finally:
         writer.close()
         log.close()
-        say(f"{written:,} records written to {arguments.topic}")
+        say(f"{written:,} record{'' if written == 1 else 's'} written to {arguments.topic}")
     return 0
 
 
@@ -98,7 +99,7 @@ def _numbered(path: str | None) -> Iterator[list[tuple[int, bytes]]]:
     number, rest = 0, b""
     file = sys.stdin.fileno() if path is None else _open(path)
     try:
-        while chunk := os.read(file, READ_BYTES):
+        while chunk := _what_is_there(file):
             *lines, rest = (rest + chunk).split(b"\n")
             yield [(number + place, line) for place, line in enumerate(lines, 1) if line.strip()]
             number += len(lines)
@@ -107,6 +108,18 @@ def _numbered(path: str | None) -> Iterator[list[tuple[int, bytes]]]:
     finally:
         if path is not None:
             os.close(file)
+
+
+def _what_is_there(file: int) -> bytes:
+    """Waits for something to read, and reads what there is, up to some bytes; empty at the end."""
+    chunk = os.read(file, READ_BYTES)
+    size = len(chunk)
+    parts = [chunk]
+    while chunk and size < READ_BYTES and select.select([file], [], [], 0)[0]:
+        chunk = os.read(file, READ_BYTES)
+        size += len(chunk)
+        parts.append(chunk)
+    return b"".join(parts)
 
 
 def _open(path: str) -> int:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from crossstream.cli.console import is_terminal, make_console, say
+from crossstream.cli.console import is_terminal, make_console, own_stdout, say
 from crossstream.cli.figures import Figures, as_line
 from crossstream.cli.texts import to_json
 
@@ -43,7 +42,7 @@ class View(Protocol):
 def make_view(form: str) -> View:
     """The view of ``--format``: auto, live or json."""
     live = form == "live" or (form == "auto" and is_terminal(sys.stdout))
-    return LiveView(_own_stdout()) if live else JsonView(_own_stdout())
+    return LiveView(own_stdout()) if live else JsonView(own_stdout())
 
 
 class JsonView:
@@ -56,7 +55,7 @@ class JsonView:
         say("starting Spark…")
 
     def started(self, title: str) -> None:
-        say(f"running {title}")
+        say("running " + ", ".join(title.splitlines()))
 
     def batch(self, progress: Progress) -> None:
         print(to_json(as_line(progress, time.time())), file=self._out, flush=True)
@@ -111,84 +110,78 @@ class LiveView:
 
 
 def render(figures: Figures, title: str, state: str, now: float) -> RenderableType:
-    """The live view at a moment."""
+    """The live view at a moment; ``title``: the application, and on further lines where it works."""
     from rich.console import Group
     from rich.text import Text
 
-    age = _clock(now - figures.started)
-    heading = Text.assemble((title, "bold"), f"  {state} ", (age, "cyan"), overflow="ellipsis")
-    last = figures.last
-    if last is None:
-        return Group(Text(), heading, Text("waiting for records", "dim"))
-    facts = _grid()
-    rate, milliseconds = figures.rows_per_second(now), 1000 * last.seconds
-    facts.add_row("rows/s", f"{rate:,.0f}", "rows", f"{figures.rows:,}", "lag", f"{last.lag:,}")
-    facts.add_row(
-        "last batch", f"{last.batch:,}", "rows", f"{last.rows:,}", "time", f"{milliseconds:,.0f} ms"
+    name, _, place = title.partition("\n")
+    heading = Text.assemble((name, "bold"), f"  {state}  ", (_clock(now - figures.started), "cyan"))
+    parts: list[RenderableType] = [Text(), heading, Text(place, "dim"), Text()]
+    if figures.last is None:
+        return Group(*parts, Text("waiting for records", "dim"))
+    return Group(*parts, _facts(figures, figures.last, now), Text(), _rows(figures, figures.last))
+
+
+def _facts(figures: Figures, last: Progress, now: float) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column(no_wrap=True, overflow="ellipsis")
+
+    def fact(name: str, *cells: tuple[str, str]) -> None:
+        facts.add_row(name, Text("   ").join(Text.assemble((value, "bold"), label) for value, label in cells))
+
+    rate = figures.rows_per_second(now)
+    fact(
+        "rows", (f"{rate:,.0f}", " a second"), (f"{figures.rows:,}", " so far"), (f"{last.lag:,}", " waiting")
     )
-    tables = [_operators(figures), _counts("store", last.state_rows)]
-    if last.total_dropped:
-        tables.append(_counts("dropped", last.total_dropped, "red"))
-    return Group(Text(), heading, facts, _phases(last), Text(), *tables)
-
-
-def _grid() -> Table:
-    from rich.table import Table
-
-    grid = Table.grid(padding=(0, 2))
-    for style, justify in (("dim", "left"), ("bold", "right")) * 3:
-        grid.add_column(style=style, justify=justify)  # type: ignore[arg-type]
-    return grid
-
-
-def _phases(last: Progress) -> RenderableType:
-    from rich.text import Text
-
-    wall = [f"{name} {last.phases[name]:,.0f}" for name in NAMED if name in last.phases]
-    work = [f"{name} {value:,.0f}" for name, value in last.phases.items() if name not in NAMED]
-    text = Text.assemble(("its time  ", "dim"), " · ".join(wall) + " ms")
+    fact(
+        "batch", (f"{last.batch:,}", ""), (f"{last.rows:,}", " rows"), (f"{1000 * last.seconds:,.0f}", " ms")
+    )
+    fact("phases", *((f"{last.phases[name]:,.0f}", f" ms {name}") for name in NAMED if name in last.phases))
+    work = [(f"{value:,.0f}", f" ms {name}") for name, value in last.phases.items() if name not in NAMED]
     if work:
-        text.append("   tasks together: " + " · ".join(work) + " ms", "dim")
-    text.overflow = "ellipsis"
-    text.no_wrap = True
-    return text
+        fact("tasks", *work)
+    return facts
 
 
-def _operators(figures: Figures) -> Table:
-    names = list(dict.fromkeys([*figures.rows_in, *figures.rows_out]))
-    rows = [(name, _number(figures.rows_in.get(name)), _number(figures.rows_out.get(name))) for name in names]
-    return _table(("operator", "rows in", "rows out"), rows)
-
-
-def _counts(what: str, rows: Mapping[str, int], style: str = "") -> Table:
-    return _table((what, "rows"), [(name, f"{number:,}") for name, number in rows.items()], style)
-
-
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], style: str = "") -> Table:
+def _rows(figures: Figures, last: Progress) -> Table:
+    """Operators with their rows since the start, stores, and what was dropped."""
     from rich.table import Table
-    from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    table.add_column(head[0], style=style, no_wrap=True, overflow="ellipsis", min_width=30)
-    for name in head[1:]:
-        table.add_column(name, justify="right", min_width=10)
-    for row in rows[:TABLE_ROWS]:
-        table.add_row(*map(Text, row))
-    if len(rows) > TABLE_ROWS:
-        table.add_row(Text(f"… and {len(rows) - TABLE_ROWS} more", "dim"))
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, overflow="ellipsis", min_width=30)
+    table.add_column(justify="right", min_width=10)
+    table.add_column(justify="right", min_width=10)
+    names = dict.fromkeys([*figures.rows_in, *figures.rows_out])
+    operators = {name: (figures.rows_in.get(name), figures.rows_out.get(name)) for name in names}
+    _section(table, ("operator", "rows in", "rows out"), operators)
+    _section(table, ("store", "rows", ""), {name: (rows, None) for name, rows in last.state_rows.items()})
+    dropped = {name: (rows, None) for name, rows in last.total_dropped.items()}
+    _section(table, ("dropped", "rows", ""), dropped, "red")
     return table
 
 
-def _number(value: int | None) -> str:
-    return "" if value is None else f"{value:,}"
+def _section(
+    table: Table,
+    head: tuple[str, str, str],
+    rows: Mapping[str, tuple[int | None, int | None]],
+    style: str = "",
+) -> None:
+    from rich.text import Text
+
+    if not rows:
+        return
+    table.add_row(*head, style="dim")
+    for name, numbers in list(rows.items())[:TABLE_ROWS]:
+        table.add_row(Text(name, style), *("" if number is None else f"{number:,}" for number in numbers))
+    if len(rows) > TABLE_ROWS:
+        table.add_row(Text(f"… and {len(rows) - TABLE_ROWS} more", "dim"))
 
 
 def _clock(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}"
-
-
-def _own_stdout() -> TextIO:
-    """Standard output under a number of its own: Spark's processes may inherit another one meanwhile."""
-    return os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding=sys.stdout.encoding)
