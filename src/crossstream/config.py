@@ -162,7 +162,9 @@ class StreamsConfig:
             if path is not None and (not isinstance(path, str | os.PathLike) or not str(path)):
                 raise _out_of_range(name, path, "the path of a folder")
             if path is not None and "://" in str(path):
-                raise _out_of_range(name, path, "the path of a folder that all workers see; URIs are not taken yet")
+                raise _out_of_range(
+                    name, path, "the path of a folder that all workers see; URIs are not taken yet"
+                )
         if self.bootstrap_servers is not None and not _servers(self.bootstrap_servers):
             raise _out_of_range("bootstrap_servers", self.bootstrap_servers, '"host:port", or a list of them')
 
