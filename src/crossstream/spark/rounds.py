@@ -129,7 +129,9 @@ class SparkRounds:
         return _opened([parcel for _, sent in parcels.collect() for parcel in sent])
 
     def close(self) -> None:
-        self._broadcast.destroy()
+        """Frees the workers' memory; nothing is left to free once the session has been stopped."""
+        if self.context._jsc is not None:
+            self._broadcast.destroy()
 
 
 def _opened(parcels: list[Parcel]) -> tuple[Report, dict[str, list[bytes]]]:

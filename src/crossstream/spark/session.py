@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyspark
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from crossstream.errors import ConfigError
@@ -29,6 +30,11 @@ DEFAULTS: Mapping[str, str] = {
     "spark.log.level": "ERROR",
 }
 """What the engine sets where the user does not."""
+
+
+def has_session() -> bool:
+    """Whether there is a session already: `make_session` then gives that one, and it is not ours to stop."""
+    return SparkContext._active_spark_context is not None
 
 
 def make_session(application_id: str, settings: Mapping[str, Any]) -> SparkSession:

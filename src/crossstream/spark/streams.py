@@ -18,14 +18,14 @@ from crossstream.engine.log import Application, BatchEntry, BatchLog, Commit, ch
 from crossstream.engine.planning import NoTopics, SourcePlanner
 from crossstream.engine.policies import settings_of
 from crossstream.engine.retirement import Retirement
-from crossstream.errors import ConfigError, CrossStreamError, SourceError
+from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, SourceError
 from crossstream.files import Staged
 from crossstream.query.files import describe_readers, open_store
 from crossstream.query.store import StoreReader
 from crossstream.spark.errors import unpacked
 from crossstream.spark.frames import deliver, start_query, united
 from crossstream.spark.rounds import SparkRounds
-from crossstream.spark.session import check_session, make_session
+from crossstream.spark.session import check_session, has_session, make_session
 from crossstream.spark.worker import Job
 from crossstream.topics import TopicConnection, TopicPartition
 from crossstream.topology.graph import FrameSource, Sink, Source, Topology
@@ -77,8 +77,10 @@ class SparkStreams:
         self._engine: _Engine | None = None
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
+        self._over = threading.Event()
         self._error: Exception | None = None
         self._status: Status = "created"
+        self._progress = Progress()
         self._turn = threading.Condition()
         self._listeners: list[Callable[[Progress], None]] = []
 
@@ -102,27 +104,35 @@ class SparkStreams:
     @property
     def progress(self) -> Progress:
         """What the last batch did."""
-        return Progress() if self._engine is None else self._engine.progress
+        return self._progress
 
     def on_progress(self, listener: Callable[[Progress], None]) -> None:
-        """Calls ``listener`` after every committed batch, from the application's thread."""
+        """Calls ``listener`` after every committed batch, in the thread that ran it.
+
+        An exception that it raises stops the application: `ProcessingError` CS-591.
+        """
         self._listeners.append(listener)
 
     def start(self) -> None:
         """Starts the application; returns when it is running (state opened, topics found)."""
         if self._status in ("running", "stopping"):
             return
-        if self._status == "failed":
-            raise ConfigError("this application has failed", code="CS-233", next="make a new SparkStreams to run it again")
+        self._refuse_failed()
         self._open()
         self._stop.clear()
+        self._over.clear()
         self._status = "running"
         self._thread = threading.Thread(target=self._loop, name=f"crossstream {self.config.application_id}", daemon=True)
         self._thread.start()
 
     def process_available(self) -> None:
-        """Processes and commits every record that is in the topics at this moment."""
+        """Processes and commits every record that is in the topics at this moment.
+
+        Raises what the application fails with; `ConfigError` CS-233 if it had failed before, CS-236 if it is
+        stopped meanwhile.
+        """
         self._raise_error()
+        self._refuse_failed()
         engine = self._open()
         if self._thread is None:
             try:
@@ -133,14 +143,21 @@ class SparkStreams:
             return
         ends = engine.end_offsets_from_outside()
         with self._turn:
-            self._turn.wait_for(lambda: engine.reached(ends) or self._status not in ("running", "stopping"))
+            self._turn.wait_for(lambda: engine.reached(ends) or self._over.is_set())
         self._raise_error()
+        if not engine.reached(ends):
+            raise ConfigError(
+                "the application was stopped before it had processed every record",
+                code="CS-236",
+                next="call process_available() before stop(); what is left is processed by the next run",
+            )
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Waits until the application has stopped (True) or ``timeout`` seconds have passed (False)."""
-        if self._thread is not None:
-            self._thread.join(timeout)
-            if self._thread.is_alive():
+        thread = self._thread
+        if thread is not None:
+            thread.join(timeout)
+            if thread.is_alive():
                 return False
         self._raise_error()
         return True
@@ -167,8 +184,9 @@ class SparkStreams:
     def _open(self) -> _Engine:
         if self._engine is None:
             if self._spark is None:
+                self._own_session = not has_session()
                 self._spark = make_session(self.config.application_id, self.config.spark)
-            self._engine = _Engine(self.topology, self.plan, self.config, self._state, self._spark, self._turn)
+            self._engine = _Engine(self.topology, self.plan, self.config, self._state, self._spark, self._tell)
             try:
                 self._engine.open()
             except BaseException:
@@ -186,23 +204,37 @@ class SparkStreams:
             while not self._stop.is_set():
                 started = time.monotonic()
                 worked = engine.run_next()
-                if worked:
-                    self._tell(engine)
                 rest = pause - (time.monotonic() - started) if pause else (0.0 if worked else IDLE_SECONDS)
                 if rest > 0:
                     self._stop.wait(rest)
         except Exception as error:
             self._fail(error)
         finally:
+            self._over.set()
             with self._turn:
                 self._turn.notify_all()
             engine.release()
 
-    def _tell(self, engine: _Engine) -> None:
+    def _tell(self, progress: Progress) -> None:
+        self._progress = progress
         with self._turn:
             self._turn.notify_all()
         for listener in self._listeners:
-            listener(engine.progress)
+            try:
+                listener(progress)
+            except Exception as error:
+                raise ProcessingError(
+                    f"a listener for progress raised {type(error).__name__}: {error}",
+                    code="CS-591",
+                    where={"batch": progress.batch},
+                    next="mend the listener; the batch itself is committed",
+                ) from error
+
+    def _refuse_failed(self) -> None:
+        if self._status == "failed":
+            raise ConfigError(
+                "this application has failed", code="CS-233", next="make a new SparkStreams to run it again"
+            )
 
     def _fail(self, error: Exception) -> None:
         self._error = unpacked(error)
@@ -234,7 +266,7 @@ class _Engine:
         config: StreamsConfig,
         state: Path,
         spark: SparkSession,
-        turn: threading.Condition,
+        tell: Callable[[Progress], None],
     ) -> None:
         self.plan = plan
         self.config = config
@@ -247,7 +279,7 @@ class _Engine:
         self.topics = None if self.connection is None else self.connection.log()
         self._publisher = publisher_of(self.connection)
         self.partitions = 1
-        self._turn = turn
+        self._tell = tell
         self._batch_lock = threading.RLock()
         self._query: Any = None
         self._failure: Exception | None = None
@@ -361,9 +393,6 @@ class _Engine:
         except Exception as error:
             self._failure = error
             raise
-        finally:
-            with self._turn:
-                self._turn.notify_all()
 
     def _check_query(self) -> None:
         if self._query is not None and not self._query.isActive:
@@ -500,21 +529,24 @@ class _Engine:
             {phase: 1000 * value for phase, value in phases.items()}, self.sources.lag(ends),
             self._total_rows, dict(self._total_dropped),
         )  # fmt: skip
+        self._tell(self.progress)
 
     def release(self) -> None:
         """Lets another process take the state."""
         self.log.unlock()
 
     def close(self) -> None:
-        if self._query is not None:
-            self._query.stop()
-            self._query = None
-        if self._rounds is not None:
-            self._rounds.close()
-            self._rounds = None
-        if self.topics is not None:
-            self.topics.close()
-        self.log.unlock()
+        try:
+            if self._query is not None:
+                self._query.stop()
+                self._query = None
+            if self._rounds is not None:
+                self._rounds.close()
+                self._rounds = None
+            if self.topics is not None:
+                self.topics.close()
+        finally:
+            self.log.unlock()
 
 
 def connection_of(config: StreamsConfig) -> TopicConnection | None:
