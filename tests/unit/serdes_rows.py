@@ -1,4 +1,4 @@
-"""Arrow arrays as they come out of slicing and computing, for tests of what reads them."""
+"""Arrow arrays as they come out of slicing and computing, and settings, for tests of the serdes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+from hypothesis import HealthCheck, settings
+
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+"""For laws whose examples are large: time is not what they are about."""
 
 GARBAGE = b"\xff{garbage"
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from crossstream import serdes
 from crossstream.errors import SerdeError
-from tests.unit.serdes_rows import awkward, plain
+from tests.unit.serdes_rows import awkward, plain, unhurried
 
 JSON = serdes.json()
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -37,6 +37,7 @@ def repeated(values: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
     )
 
 
+@unhurried
 @given(values=repeated(TREES))
 @example(values=[])
 @example(values=[{}, [], "", 0, False, None] * 10)
@@ -185,6 +186,7 @@ PIECES = st.sampled_from(
 TEXTS = st.lists(PIECES, max_size=7).map(b"".join)
 
 
+@unhurried
 @given(rows=st.lists(TEXTS, min_size=1, max_size=4))
 @example(rows=[b'{"a":[{}', b"{}]}", b"{}{}"])
 @example(rows=[b'{"a":"}', b'{"}', b"{}{}"])
@@ -206,6 +208,7 @@ def test_no_row_borrows_from_its_neighbour(rows: list[bytes]) -> None:
         assert JSON.decode_objects(data) == alone * 6
 
 
+@unhurried
 @given(values=repeated(st.none() | OBJECTS))
 @example(values=[{"": {"ç\0": False}}])
 def test_columns_and_objects_write_the_same(values: list[Any]) -> None:
@@ -260,6 +263,15 @@ def test_fields_are_exactly_those_asked_for() -> None:
     empty = JSON.decode_series(JSON.encode_objects(rows), ())
     assert empty.to_list() == [{}, None, {}]
     assert JSON.decode_series(plain([]), ["a"]).to_list() == []
+
+
+def test_fields_with_odd_names() -> None:
+    """msgspec has no fields of such names."""
+    data = JSON.encode_objects([{'a "b"': 1, "c": 2}, None, {"c": 3}] * 10)
+    expected = [{'a "b"': 1, "c": 2}, None, {'a "b"': None, "c": 3}] * 10
+    assert JSON.decode_series(data, ['a "b"', "c"]).to_list() == expected
+    with pytest.raises(SerdeError, match="CS-402"):
+        JSON.decode_series(plain([b"[]"]), ['"'])
 
 
 def test_fields_of_what_is_no_object() -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from crossstream import serdes
 from crossstream.errors import SerdeError
 from crossstream.serdes import Serde
-from tests.unit.serdes_rows import awkward, plain
+from tests.unit.serdes_rows import awkward, plain, unhurried
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
@@ -52,6 +52,7 @@ def many(values: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
 
 
 @ALL
+@unhurried
 @given(data=st.data())
 def test_every_way_gives_the_same(name: str, data: st.DataObject) -> None:
     serde, strategy = VALUES[name]

@@ -7,13 +7,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import cloudpickle
 import polars as pl
 import pyarrow as pa
 
-from crossstream.serdes import arrays, refusals
+from crossstream.serdes import arrays, refusals, shipping
 from crossstream.serdes.json_columns import spread
-from crossstream.serdes.json_inferred import infer, infer_fields
+from crossstream.serdes.json_inferred import has_fields, infer, infer_fields, records
 from crossstream.serdes.serde import Serde, Way, find_invalid
 
 _PROTOCOL = 5
@@ -55,12 +54,14 @@ class Pickled:
         return self.encode_objects(values.to_list())
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
-        """A column of the type the objects have; with ``fields`` and dicts, a struct of exactly these."""
+        """A column of the type the objects have; with ``fields`` and records, a struct of exactly these."""
         values = self.decode_objects(data)
         present = [value for value in values if value is not None]
-        if fields is None or not {dict}.issuperset(map(type, present)):
+        kinds = list(set(map(type, present)))
+        if fields is None or len(kinds) != 1 or not has_fields(kinds[0]):
             return infer(values, "pickled")
-        columns = {name: [value.get(name) for value in present] for name in sorted(fields)}
+        rows = records(present, kinds[0], "pickled")
+        columns = {name: [row.get(name) for row in rows] for name in sorted(fields)}
         dense = infer_fields(columns, len(present), "pickled")
         return dense if len(present) == len(values) else spread(dense, values)
 
@@ -73,10 +74,9 @@ class Pickled:
 def _with_its_class(value: Any) -> bytes:
     """A value whose class other processes cannot import, one of the application's main file for instance."""
     try:
-        written: bytes = cloudpickle.dumps(value, _PROTOCOL)
+        return shipping.dumps(value)
     except Exception as error:  # likewise
         raise refusals.unpicklable(value, str(error)) from error
-    return written
 
 
 def pickled() -> Serde:

@@ -6,10 +6,17 @@ A field whose values are of several types has no column type: that is an error, 
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from itertools import chain
 from typing import Any
+from uuid import UUID
 
+import msgspec
 import polars as pl
+import pyarrow as pa
 
 from crossstream.serdes import refusals
 from crossstream.serdes.json_columns import list_series, null_series, spread, struct_of
@@ -32,10 +39,14 @@ def infer(values: list[Any], serde: str, field: str = "") -> pl.Series:
         return _numbers(values, float in kinds, serde, field)
     if len(kinds) > 1:
         raise refusals.mixed_types(serde, field, (kind.__name__ for kind in kinds))
-    if not kinds & {dict, list, tuple}:
-        return _scalars(values, serde, field)
+    kind = kinds.pop()
+    if kind in _SCALARS:
+        return _scalars(values, _SCALARS[kind], serde, field)
     present = [value for value in values if value is not None] if nullable else values
-    dense = _structs(present, serde, field) if dict in kinds else _lists(present, serde, field)
+    if kind in (list, tuple):
+        dense = _lists(present, serde, field)
+    else:
+        dense = _structs(records(present, kind, serde, field), serde, field)
     return spread(dense, values) if nullable else dense
 
 
@@ -53,15 +64,55 @@ def _numbers(values: list[Any], floats: bool, serde: str, field: str) -> pl.Seri
         raise refusals.undecodable(serde, f"{place} has an integer of more than 64 bits") from error
 
 
-def _scalars(values: list[Any], serde: str, field: str) -> pl.Series:
+def _scalars(values: list[Any], make: Callable[[list[Any]], pl.Series], serde: str, field: str) -> pl.Series:
     try:
-        series = pl.Series(values)
-    except Exception as error:  # of whatever kind the type's conversion raises
-        raise refusals.no_column(serde, f"{field or 'value'}: {error}") from error
-    if series.dtype == pl.Object:
-        kind = next(type(value).__name__ for value in values if value is not None)
-        raise refusals.no_column(serde, f"{field or 'a value'} is of the Python type {kind}")
-    return series
+        return make(values)
+    except (TypeError, ValueError, OverflowError, pa.ArrowException, pl.exceptions.PolarsError) as error:
+        raise refusals.undecodable(serde, f"{field or 'a value'} fits no column: {error}") from error
+
+
+def has_fields(kind: type) -> bool:
+    """Whether objects of the class are records: dicts, dataclasses, msgspec structs."""
+    return kind is dict or issubclass(kind, msgspec.Struct) or dataclasses.is_dataclass(kind)
+
+
+def records(values: list[Any], kind: type, serde: str, field: str = "") -> list[dict[Any, Any]]:
+    """Objects of one class as dicts of their fields, not deeply. Raises CS-404 if it has none."""
+    if kind is dict:
+        return values
+    if issubclass(kind, msgspec.Struct):
+        return list(map(msgspec.structs.asdict, values))
+    if dataclasses.is_dataclass(kind):
+        names = [one.name for one in dataclasses.fields(kind)]
+        return [{name: getattr(value, name) for name in names} for value in values]
+    raise refusals.no_column(serde, f"{field or 'a value'} is of the Python type {kind.__name__}")
+
+
+def _datetimes(values: list[datetime | None]) -> pl.Series:
+    offsets = {value.tzinfo is not None for value in values if value is not None}
+    if len(offsets) > 1:
+        raise ValueError("some times have an offset, some have none")
+    return pl.Series(values, dtype=pl.Datetime("us", "UTC" if offsets.pop() else None))
+
+
+def _of_type(dtype: pl.DataType) -> Callable[[list[Any]], pl.Series]:
+    return lambda values: pl.Series(values, dtype=dtype)
+
+
+_SCALARS: dict[type, Callable[[list[Any]], pl.Series]] = {
+    str: _of_type(pl.String()),
+    bool: _of_type(pl.Boolean()),
+    bytes: _of_type(pl.Binary()),
+    date: _of_type(pl.Date()),
+    datetime: _datetimes,
+    time: _of_type(pl.Time()),
+    timedelta: _of_type(pl.Duration("us")),
+    Decimal: lambda values: pl.Series(pa.array(values)),
+    UUID: lambda values: pl.Series(
+        [None if value is None else str(value) for value in values], dtype=pl.String
+    ),
+}
+"""Types of one column each. Untyped JSON has the first two; the others are in pickled objects."""
 
 
 def _structs(values: list[dict[Any, Any]], serde: str, field: str) -> pl.Series:

@@ -11,7 +11,17 @@ import pyarrow as pa
 
 from crossstream.serdes import json_leaves as leaves
 from crossstream.serdes import refusals
-from crossstream.serdes.json_shapes import Field, Layout, Leaf, ListOf, NoColumn, Shape, StructOf, list_of
+from crossstream.serdes.json_shapes import (
+    Field,
+    Layout,
+    Leaf,
+    ListOf,
+    NoColumn,
+    Shape,
+    StructOf,
+    list_of,
+    nameable,
+)
 
 
 def struct_dtype(given: Any) -> pl.Struct | None:
@@ -25,6 +35,8 @@ def struct_dtype(given: Any) -> pl.Struct | None:
     if isinstance(given, pl.Struct):
         return given
     if isinstance(given, dict):
+        if not all(isinstance(name, str) for name in given):
+            raise refusals.unusable_type(given, "not all field names are text")
         try:
             return pl.Struct(dict(pl.Schema(given)))
         except Exception as error:
@@ -34,6 +46,11 @@ def struct_dtype(given: Any) -> pl.Struct | None:
 
 def read_schema(dtype: pl.Struct, strict: bool = False) -> Layout:
     """The fields of a schema. ``strict``: unknown ones are errors. Raises CS-407 for a type JSON has not."""
+    for one in dtype.fields:
+        if not nameable(one.name):
+            raise refusals.unusable_type(
+                dtype, f"{one.name!r} as a field name, with quotes or control characters"
+            )
     fields = tuple(
         Field(
             one.name, f"f{position}", _shape(_instance(one.dtype), strict), True, msgspec.field(default=None)

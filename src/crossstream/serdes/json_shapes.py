@@ -125,6 +125,11 @@ def optional(wire: Any, nullable: bool) -> Any:
     return wire | None if nullable else wire
 
 
+def nameable(name: str) -> bool:
+    """Whether a field of a msgspec struct can have this name in JSON."""
+    return not any(char in '"\\' or char < " " for char in name)
+
+
 def rows_of(wire: Any) -> Any:
     """The type of a list of rows, any of which may be null."""
     return list[optional(wire, True)]  # type: ignore[misc]

@@ -28,6 +28,7 @@ _CAST = (pl.Date, pl.Decimal, pl.Categorical, pl.Enum)
 
 def json_text(values: pl.Series, serde: str) -> pa.LargeBinaryArray:
     """The JSON of every row, null → null. Raises `SerdeError` (CS-403, CS-405)."""
+    values = _in_utc(values)
     if len(values) <= _FEW or not isinstance(values.dtype, pl.Struct) or not _columnar(values.dtype):
         return encode_rows(values.to_list(), serde)
     text = arrays.text_bytes(_writable(values).struct.json_encode())
@@ -44,6 +45,27 @@ def with_nulls_of(values: pl.Series, like: pl.Series) -> pl.Series:
         return null_series(len(like), values.dtype)
     missing = like.is_null().to_numpy()
     return values.gather(pl.Series(pa.array(np.arange(len(like)), mask=missing), dtype=pl.Int64))
+
+
+def _in_utc(values: pl.Series) -> pl.Series:
+    """Times with UTC as their zone: offsets of old times have seconds, which JSON's have not."""
+    dtype = values.dtype
+    wanted = _utc(dtype)
+    return values if wanted is dtype else values.cast(wanted)
+
+
+def _utc(dtype: Any) -> Any:
+    """The type with UTC for every zone; the very same object if there is nothing to change."""
+    if isinstance(dtype, pl.Datetime):
+        return pl.Datetime(dtype.time_unit, "UTC") if dtype.time_zone not in (None, "UTC") else dtype
+    if isinstance(dtype, pl.List):
+        inner = _utc(dtype.inner)
+        return dtype if inner is dtype.inner else pl.List(inner)
+    if isinstance(dtype, pl.Struct):
+        fields = {field.name: _utc(field.dtype) for field in dtype.fields}
+        same = all(fields[field.name] is field.dtype for field in dtype.fields)
+        return dtype if same else pl.Struct(fields)
+    return dtype
 
 
 def _columnar(dtype: Any) -> bool:
@@ -73,7 +95,7 @@ def _writable(values: pl.Series) -> pl.Series:
     if isinstance(dtype, pl.Datetime):
         if dtype.time_zone is None:
             return values.dt.to_string("%Y-%m-%dT%H:%M:%S%.f")
-        return values.dt.convert_time_zone("UTC").dt.to_string("%Y-%m-%dT%H:%M:%S%.fZ")
+        return values.dt.to_string("%Y-%m-%dT%H:%M:%S%.fZ")
     if dtype == pl.Binary:
         return values.bin.encode("base64")
     return values.cast(pl.String)

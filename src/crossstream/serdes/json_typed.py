@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.errors import SerdeError
-from crossstream.serdes import arrays, refusals
+from crossstream.serdes import arrays, refusals, shipping
 from crossstream.serdes.json_columns import to_series
 from crossstream.serdes.json_conform import conform
 from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows, encode_row, encode_rows, paused_gc
@@ -116,6 +117,9 @@ class TypedJson:
 
     type: Any
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _from_pickle, (shipping.dumps(self.type),)
+
     @property
     def name(self) -> str:
         return _reading(self.type).name
@@ -173,6 +177,10 @@ class TypedJson:
             return wires
         except (msgspec.MsgspecError, TypeError, ValueError) as error:
             raise refusals.undecodable(self.name, str(error)) from error
+
+
+def _from_pickle(kind: bytes) -> TypedJson:
+    return TypedJson(pickle.loads(kind))
 
 
 class _SchemaReading(NamedTuple):

@@ -12,11 +12,11 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 
-from crossstream.serdes import arrays
+from crossstream.serdes import arrays, refusals
 from crossstream.serdes.json_columns import spread
 from crossstream.serdes.json_inferred import infer, infer_fields
 from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows, encode_row, encode_rows
-from crossstream.serdes.json_shapes import optional
+from crossstream.serdes.json_shapes import nameable, optional
 from crossstream.serdes.json_text import json_text
 from crossstream.serdes.serde import Way, find_invalid
 
@@ -56,11 +56,21 @@ class UntypedJson:
         if fields is None:
             return infer(self.decode_objects(data), "json")
         names = tuple(sorted(fields))
+        if not all(map(nameable, names)):
+            return self._picked(self.decode_objects(data), names)
         values = decode_rows(data, _fields_decoder(names), "json")
         present = [value for value in values if value is not None]
         columns = {name: list(map(attrgetter(f"f{at}"), present)) for at, name in enumerate(names)}
         dense = infer_fields(columns, len(present), "json")
         return dense if len(present) == len(values) else spread(dense, values)
+
+    def _picked(self, values: list[Any], names: tuple[str, ...]) -> pl.Series:
+        """Fields of whole objects: for names that a msgspec struct cannot have."""
+        present = [value for value in values if value is not None]
+        if not {dict}.issuperset(map(type, present)):
+            raise refusals.undecodable("json", "not all records are objects")
+        columns = {name: [value.get(name) for value in present] for name in names}
+        return spread(infer_fields(columns, len(present), "json"), values)
 
     def find_invalid(
         self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None

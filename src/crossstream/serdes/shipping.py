@@ -1,0 +1,120 @@
+"""Pickles for other processes: with the classes that cannot be imported there, those of msgspec too.
+
+cloudpickle sends such classes (of the application's main file, of a notebook) along with their values, but
+
+- of a `msgspec.Struct` class only an empty shell arrives: fields are made where the class is made;
+- msgspec leaves a cache that cannot be pickled on every dataclass, Enum and TypedDict it has seen;
+- nor can its `Meta` be pickled;
+- a dataclass arrives with copies of the sentinel `dataclasses.MISSING`, which msgspec takes for defaults;
+- annotations kept as text (``from __future__ import annotations``) cannot be resolved on the other side.
+
+`dumps` amends that. What it makes is read by plain `pickle.loads`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import types
+import typing
+from typing import Any
+
+import msgspec
+from cloudpickle import cloudpickle
+
+_PROTOCOL = 5
+_CACHE = "__msgspec_cache__"
+_MADE_BY_MSGSPEC = ("__slots__", "__match_args__", _CACHE)
+_LIMITS = tuple(name for name in dir(msgspec.Meta) if not name.startswith("_"))
+_SENTINELS = {id(getattr(dataclasses, name)): name for name in ("MISSING", "KW_ONLY", "_HAS_DEFAULT_FACTORY")}
+_StructMeta: type = type(msgspec.Struct)
+
+
+def dumps(value: Any) -> bytes:
+    """The pickle of ``value`` (protocol 5). Raises what pickle raises."""
+    file = io.BytesIO()
+    _Pickler(file, _PROTOCOL).dump(value)
+    return file.getvalue()
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    def reducer_override(self, obj: Any) -> Any:
+        if id(obj) in _SENTINELS:
+            return _SENTINELS[id(obj)]
+        if isinstance(obj, msgspec.Meta):
+            return _make_meta, (
+                {name: limit for name in _LIMITS if (limit := getattr(obj, name)) is not None},
+            )
+        reduced = super().reducer_override(obj)
+        if reduced is NotImplemented or not isinstance(obj, type) or len(reduced) < 3:
+            return reduced  # found by name, a function, or one of Python's own such as the type of None
+        make, arguments, (namespace, slots), *rest = reduced
+        namespace = {name: entry for name, entry in namespace.items() if name != _CACHE}
+        if "__annotations__" in namespace:
+            namespace["__annotations__"] = _resolved(obj, namespace["__annotations__"])
+        if isinstance(obj, _StructMeta):
+            return _reduce_struct(obj, arguments, namespace)
+        return make, arguments, (namespace, slots), *rest
+
+
+def _resolved(cls: type, annotations: dict[str, Any]) -> dict[str, Any]:
+    try:
+        hints = typing.get_type_hints(cls, include_extras=True)
+    except Exception:  # names that exist nowhere: then they are not needed here either
+        return annotations
+    return {name: hints[name] for name in annotations}
+
+
+def _reduce_struct(cls: Any, arguments: tuple[Any, ...], namespace: dict[str, Any]) -> tuple[Any, ...]:
+    """Made from its fields first, and given methods and types after: they may refer to the class itself."""
+    name, bases, tracker = arguments[1], arguments[2], arguments[4]
+    own = [
+        field for field in msgspec.structs.fields(cls) if field.name in namespace.get("__annotations__", ())
+    ]
+    fields = [(field.name, field.encode_name, _default(field)) for field in own]
+    config = cls.__struct_config__
+    options = {name: getattr(config, name) for name in dir(config) if not name.startswith("_")}
+    options["kw_only"] = any(field.name not in cls.__match_args__ for field in own)
+    state = {name: entry for name, entry in namespace.items() if name not in _MADE_BY_MSGSPEC}
+    late = state.pop("__post_init__", None)
+    if late not in (None, _post_init):  # that of a class that was shipped here itself
+        state["_shipped_post_init"] = late
+    making = (_StructMeta, name, bases, fields, options, late is not None, tracker)
+    return _make_struct, making, (state, {}), None, None, cloudpickle._class_setstate
+
+
+def _make_meta(limits: dict[str, Any]) -> msgspec.Meta:
+    return msgspec.Meta(**limits)
+
+
+def _default(field: msgspec.structs.FieldInfo) -> tuple[str, Any] | None:
+    if field.default_factory is not msgspec.NODEFAULT:
+        return "default_factory", field.default_factory
+    return None if field.default is msgspec.NODEFAULT else ("default", field.default)
+
+
+def _make_struct(
+    meta: Any,
+    name: str,
+    bases: tuple[type, ...],
+    fields: list[tuple[str, str, tuple[str, Any] | None]],
+    options: dict[str, Any],
+    late: bool,
+    tracker: str,
+) -> Any:
+    """The class, or the one that was made here of the same original before."""
+    namespace: dict[str, Any] = {"__annotations__": {field: Any for field, _, _ in fields}}
+    for field, _, default in fields:
+        if default is not None:
+            kind, value = default
+            namespace[field] = msgspec.field(**{kind: value})
+    if late:
+        namespace["__post_init__"] = _post_init
+    options = {**options, "rename": {field: encoded for field, encoded, _ in fields}}
+    made = types.new_class(name, bases, {"metaclass": meta, **options}, lambda empty: empty.update(namespace))
+    return cloudpickle._lookup_class_or_track(tracker, made)
+
+
+def _post_init(self: Any) -> None:
+    """msgspec looks for the method while it makes the class, when the real one is not there yet."""
+    self._shipped_post_init()

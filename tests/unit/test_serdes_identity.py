@@ -1,0 +1,240 @@
+"""Serdes travel: pickled to other processes, compared and hashed by meaning, named the same everywhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Literal
+
+import cloudpickle
+import msgspec
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from crossstream import serdes
+from crossstream.errors import SerdeError
+from crossstream.serdes import Serde
+from crossstream.serdes.internal import pickled
+from tests.unit.serdes_rows import awkward
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    id: str
+    amount: float = 1.0
+
+
+class Event(msgspec.Struct):
+    id: str
+
+
+MAKERS = {
+    "string": lambda: serdes.string(),
+    "bytes": lambda: serdes.bytes(),
+    "int16": lambda: serdes.int16(),
+    "int32": lambda: serdes.int32(),
+    "int64": lambda: serdes.int64(),
+    "float32": lambda: serdes.float32(),
+    "float64": lambda: serdes.float64(),
+    "boolean": lambda: serdes.boolean(),
+    "uuid": lambda: serdes.uuid(),
+    "json": lambda: serdes.json(),
+    "json[Order]": lambda: serdes.json(Order),
+    "json[Event]": lambda: serdes.json(Event),
+    "json[list[Order]]": lambda: serdes.json(list[Order]),
+    "json[Order | None]": lambda: serdes.json(Order | None),
+    "json[dict[str, int]]": lambda: serdes.json(dict[str, int]),
+    "json[Literal['a', 'b']]": lambda: serdes.json(Literal["a", "b"]),
+    "json[int]": lambda: serdes.json(int),
+    "json[{a: Int64, b: [{c: String}]}]": lambda: serdes.json(
+        {"a": pl.Int64, "b": pl.List(pl.Struct({"c": pl.String}))}
+    ),
+    "pickled": pickled,
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_serdes_are_values(name: str) -> None:
+    serde = MAKERS[name]()
+    assert isinstance(serde, Serde)
+    assert serde.name == name
+    assert serde == MAKERS[name]()
+    assert hash(serde) == hash(MAKERS[name]())
+    assert [other for other in MAKERS if MAKERS[other]() == serde] == [name]
+    for copy in (pickle.loads(pickle.dumps(serde)), cloudpickle.loads(cloudpickle.dumps(serde))):
+        assert copy == serde
+        assert copy.name == name
+    with pytest.raises((AttributeError, TypeError)):
+        serde.name = "other"  # type: ignore[misc]
+
+
+SCRIPT = """
+from __future__ import annotations
+import dataclasses, enum, pickle, sys
+from typing import Annotated, ClassVar, Optional, TypedDict
+import cloudpickle, msgspec
+from crossstream import serdes
+from crossstream.serdes.internal import pickled
+from crossstream.serdes.shipping import dumps
+
+class Status(enum.Enum):
+    NEW = "new"
+
+@dataclasses.dataclass
+class Order:
+    id: str
+    status: Status = Status.NEW
+    tags: list[str] = dataclasses.field(default_factory=list)
+
+    def renamed(self) -> Order:
+        return Order("renamed", self.status)
+
+class Address(TypedDict):
+    street: str
+
+class Base(msgspec.Struct, rename="camel", tag=True):
+    event_id: int
+    at: Optional[Address] = None
+
+class Event(Base, kw_only=True, omit_defaults=True):
+    LIMIT: ClassVar[int] = 9
+    order: Order
+    previous: Optional[Event] = None
+    notes: Annotated[list[str], msgspec.Meta(max_length=2)] = msgspec.field(default_factory=list)
+
+    def __post_init__(self):
+        if self.event_id > Event.LIMIT:
+            raise ValueError("too large")
+
+    def same(self):
+        return isinstance(self, Event)
+
+def check(order, event, typed, events, anything, callback):
+    assert (typed.name, events.name) == ("json[Order]", "json[list[Event]]")
+    first = typed.deserialize(b'{"id":"a"}')
+    assert first == order and type(first) is type(order) and first.renamed().id == "renamed"
+    series = typed.decode_series(typed.encode_objects([first, None] * 30))
+    assert series[0] == {"id": "a", "status": "new", "tags": []}
+    text = b'[{"eventId":1,"order":{"id":"a"},"previous":{"eventId":2,"order":{"id":"b"}}}]'
+    read = events.deserialize(text)[0]
+    assert type(read) is type(event) and read.same() and read.previous.event_id == 2
+    assert read == callback(first, read.previous)
+    assert events.serialize([read]).startswith(b'[{"type":"Event","eventId":1,'), events.serialize([read])
+    assert b'"notes"' not in events.serialize([read])
+    assert events.deserialize(events.serialize([read])) == [read]
+    try:
+        typed.deserialize(b'{"tags":[]}')
+    except Exception as error:
+        assert "missing required field `id`" in str(error)
+    else:
+        raise AssertionError("a field is missing")
+    order = b'"order":{"id":"a"}'
+    for bad in (b'"eventId":1', b'"eventId":10,' + order, b'"eventId":1,"notes":["","",""],' + order):
+        try:
+            events.deserialize(b"[{%s}]" % bad)
+        except Exception as error:
+            assert "CS-402" in str(error)
+        else:
+            raise AssertionError(bad)
+    kept = anything.encode_objects([first, read]).to_pylist()
+    assert anything.decode_objects(anything.encode_objects([first, read])) == [first, read]
+    return kept
+
+if sys.argv[1] == "write":
+    values = (
+        Order("a"),
+        Event(1, order=Order("b")),
+        serdes.json(Order),
+        serdes.json(list[Event]),
+        pickled(),
+        lambda order, previous: Event(1, order=order, previous=previous),
+    )
+    check(*values)
+    cloudpickle.loads(cloudpickle.dumps(values[2:5]))
+    sys.stdout.buffer.write(dumps((check, *values)))
+else:
+    del Order, Event, Base, Status, Address
+    check, *values = pickle.loads(sys.stdin.buffer.read())
+    order, event = map(pickled().deserialize, check(*values))
+    print(type(order) is type(values[0]), type(event) is type(values[1]), order.renamed(), end="")
+"""
+
+
+def test_classes_of_the_main_file_reach_another_process(tmp_path: Path) -> None:
+    """A worker of Spark has another main file; the classes travel with serdes, values and callables."""
+    script = tmp_path / "app.py"
+    script.write_text(SCRIPT)
+
+    def run(step: str, given: bytes = b"") -> bytes:
+        command = [sys.executable, str(script), step]
+        environment = {"PYTHONPATH": ":".join(path for path in sys.path if path)}
+        done = subprocess.run(command, input=given, capture_output=True, env=environment)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout
+
+    expected = b"True True Order(id='renamed', status=<Status.NEW: 'new'>, tags=[])"
+    assert run("read", run("write")) == expected
+
+
+PICKLED = pickled()
+
+
+@pytest.mark.parametrize("copies", [1, 40])
+def test_any_object_can_be_pickled(copies: int) -> None:
+    values: list[Any] = [Order("a"), {1: (2, {3})}, None, "x", 2**70, [None]] * copies
+    data = PICKLED.encode_objects(values)
+    assert data.null_count == copies
+    assert PICKLED.decode_objects(awkward(data.to_pylist())) == values
+    assert PICKLED.serialize(None) is None
+    assert PICKLED.deserialize(None) is None
+    function = PICKLED.deserialize(PICKLED.serialize(lambda value: value + copies))
+    assert function(1) == 1 + copies
+
+
+def test_pickled_columns() -> None:
+    values = [{"a": 1, "b": ("x",)}, None, {"a": 2, "b": ()}]
+    data = PICKLED.encode_objects(values)
+    series = PICKLED.decode_series(data)
+    assert series.to_list() == [{"a": 1, "b": ["x"]}, None, {"a": 2, "b": []}]
+    assert PICKLED.decode_objects(PICKLED.encode_series(series)) == series.to_list()
+    assert PICKLED.decode_series(data, ["a", "z"]).to_list() == [
+        {"a": 1, "z": None},
+        None,
+        {"a": 2, "z": None},
+    ]
+    assert PICKLED.decode_series(PICKLED.encode_objects([1, 2]), ["a"]).to_list() == [1, 2]
+    orders = PICKLED.encode_objects([Order("a"), None])
+    assert PICKLED.decode_series(orders).to_list() == [{"id": "a", "amount": 1.0}, None]
+    assert PICKLED.decode_series(orders, ["id"]).to_list() == [{"id": "a"}, None]
+    for odd in ([object], [{1: 2}], [1, "x"], [Order("a"), {}]):
+        with pytest.raises(SerdeError, match=r"CS-40[46]"):
+            PICKLED.decode_series(PICKLED.encode_objects(odd))
+
+
+def test_what_cannot_be_pickled() -> None:
+    with pytest.raises(SerdeError, match="CS-410"):
+        PICKLED.serialize(threading.Lock())
+    data = pa.array([b"no pickle", PICKLED.serialize(1)], pa.large_binary())
+    with pytest.raises(SerdeError, match="CS-402"):
+        PICKLED.decode_objects(data)
+    assert [row for row, _ in PICKLED.find_invalid(data)] == [0]
+
+
+def test_public_names() -> None:
+    assert set(serdes.__all__) >= {
+        "Serde",
+        "string",
+        "bytes",
+        "int16",
+        "int32",
+        "int64",
+        "float32",
+        "float64",
+    }
+    assert set(serdes.__all__) >= {"boolean", "uuid", "json"}
+    assert not hasattr(serdes, "pickled")

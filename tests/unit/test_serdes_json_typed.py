@@ -1,0 +1,582 @@
+"""JSON of a Python type: objects and columns are the same values; what does not fit is told, never cast."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import enum
+import math
+from decimal import Decimal
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+from uuid import UUID
+
+import msgspec
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crossstream import serdes
+from crossstream.errors import SerdeError
+from tests.unit.serdes_rows import awkward, plain, unhurried
+
+
+class Status(enum.Enum):
+    NEW = "new"
+    PAID = "paid"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 9
+
+
+@dataclasses.dataclass
+class Item:
+    sku: str
+    price: float
+    gift: bool = False
+
+
+@dataclasses.dataclass
+class Order:
+    id: int
+    customer: str
+    amount: float
+    paid: bool
+    items: list[Item]
+    status: Status
+    level: Level
+    channel: Literal["web", "shop"]
+    at: dt.datetime
+    local: Annotated[dt.datetime, msgspec.Meta(tz=False)]
+    day: dt.date
+    hour: dt.time
+    took: dt.timedelta
+    token: UUID
+    raw: bytes
+    total: Decimal
+    first: Item
+    note: str | None = None
+    score: float | None = None
+    parent: Item | None = None
+    tags: list[str | None] = dataclasses.field(default_factory=lambda: ["none"])
+    grid: tuple[tuple[int, ...], ...] = ()
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+ITEMS = st.builds(Item, TEXT, FLOATS, st.booleans())
+# Date and time types of Python end in the year 9999, also after conversion to UTC.
+LOCAL = st.datetimes(dt.datetime(1, 1, 3), dt.datetime(9999, 12, 29))
+OFFSETS = st.sampled_from([dt.timezone.utc, dt.timezone(dt.timedelta(hours=-5, minutes=-30))])
+ORDERS = st.builds(
+    Order,
+    id=INT64,
+    customer=TEXT,
+    amount=FLOATS,
+    paid=st.booleans(),
+    items=st.lists(ITEMS, max_size=3),
+    status=st.sampled_from(Status),
+    level=st.sampled_from(Level),
+    channel=st.sampled_from(["web", "shop"]),
+    at=st.builds(lambda at, zone: at.replace(tzinfo=zone), LOCAL, OFFSETS),
+    local=LOCAL,
+    day=st.dates(),
+    hour=st.times(),
+    took=st.timedeltas(dt.timedelta(days=-100_000), dt.timedelta(days=100_000)),
+    token=st.uuids(),
+    raw=st.binary(max_size=5),
+    total=st.decimals(-(10**19), 10**19, places=18),
+    first=ITEMS,
+    note=st.none() | TEXT,
+    score=st.none() | FLOATS,
+    parent=st.none() | ITEMS,
+    tags=st.lists(st.none() | TEXT, max_size=3),
+    grid=st.lists(st.lists(INT64, max_size=2).map(tuple), max_size=2).map(tuple),
+)
+
+
+COPIES = st.sampled_from([1, 20])
+"""Few and many rows: the ways differ."""
+
+
+def cell(value: Any) -> Any:
+    """A value as a column holds it."""
+    if dataclasses.is_dataclass(value):
+        return {field.name: cell(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, list | tuple):
+        return [cell(inner) for inner in value]
+    if isinstance(value, enum.Enum):
+        return value.value
+    return str(value) if isinstance(value, UUID) else value
+
+
+@unhurried
+@given(values=st.lists(st.none() | ORDERS, max_size=5), copies=COPIES)
+def test_objects_and_columns_are_the_same_both_ways(values: list[Order | None], copies: int) -> None:
+    values = values * copies
+    serde = serdes.json(Order)
+    encoded = serde.encode_objects(values)
+    rows = encoded.to_pylist()
+    assert rows == [serde.serialize(value) for value in values]
+    assert [serde.deserialize(row) for row in rows] == values
+    for data in (encoded, awkward(rows)):
+        assert serde.decode_objects(data) == values
+        series = serde.decode_series(data)
+        assert series.dtype == serde.dtype
+        assert series.to_list() == [cell(value) for value in values]
+    written = serde.encode_series(series)
+    assert serde.decode_objects(written) == values
+    assert serde.decode_series(written).equals(series, null_equal=True)
+    assert serde.decode_objects(serde.encode_series(series[1:-1])) == values[1:-1]
+    assert serde.find_invalid(awkward(rows)) == []
+
+
+@unhurried
+@given(
+    values=st.lists(st.none() | ORDERS, max_size=5),
+    copies=COPIES,
+    names=st.sets(st.sampled_from([f.name for f in dataclasses.fields(Order)])),
+)
+def test_some_fields(values: list[Order | None], copies: int, names: set[str]) -> None:
+    values = values * copies
+    serde = serdes.json(Order)
+    series = serde.decode_series(serde.encode_objects(values), names)
+    assert isinstance(series.dtype, pl.Struct)
+    assert {field.name for field in series.dtype.fields} == names
+    whole = [cell(value) for value in values]
+    expected = [None if row is None else {name: row[name] for name in row if name in names} for row in whole]
+    assert series.to_list() == expected
+
+
+def test_column_types() -> None:
+    item = pl.Struct({"sku": pl.String, "price": pl.Float64, "gift": pl.Boolean})
+    assert serdes.json(Order).dtype == pl.Struct(
+        {
+            "id": pl.Int64,
+            "customer": pl.String,
+            "amount": pl.Float64,
+            "paid": pl.Boolean,
+            "items": pl.List(item),
+            "status": pl.String,
+            "level": pl.Int64,
+            "channel": pl.String,
+            "at": pl.Datetime("us", "UTC"),
+            "local": pl.Datetime("us"),
+            "day": pl.Date,
+            "hour": pl.Time,
+            "took": pl.Duration("us"),
+            "token": pl.String,
+            "raw": pl.Binary,
+            "total": pl.Decimal(38, 18),
+            "first": item,
+            "note": pl.String,
+            "score": pl.Float64,
+            "parent": item,
+            "tags": pl.List(pl.String),
+            "grid": pl.List(pl.List(pl.Int64)),
+        }
+    )
+
+
+@dataclasses.dataclass
+class Line:
+    sku: str
+    count: int
+    price: float = 1.0
+    tags: list[str] = dataclasses.field(default_factory=list)
+
+
+LINE = serdes.json(Line)
+
+
+def test_missing_fields_take_their_defaults_and_unknown_ones_are_ignored() -> None:
+    text = b'{"count":2,"sku":"a","more":{"x":[1]}}'
+    for rows in (1, 80):
+        data = plain([text, b"null", None] * rows)
+        assert LINE.decode_objects(data) == [Line("a", 2), None, None] * rows
+        series = LINE.decode_series(data)
+        assert series.to_list() == [{"sku": "a", "count": 2, "price": 1.0, "tags": []}, None, None] * rows
+        assert LINE.decode_series(data, ["price"]).to_list() == [{"price": 1.0}, None, None] * rows
+
+
+def test_integers_are_floats_too() -> None:
+    data = plain([b'{"sku":"a","count":2,"price":3}'] * 20)
+    assert LINE.decode_series(data).to_list() == [{"sku": "a", "count": 2, "price": 3.0, "tags": []}] * 20
+
+
+MISFITS = [
+    b'{"sku":"a"}',
+    b'{"sku":"a","count":null}',
+    b'{"sku":"a","count":1.5}',
+    b'{"sku":"a","count":1.0}',
+    b'{"sku":"a","count":true}',
+    b'{"sku":"a","count":"1"}',
+    b'{"sku":"a","count":[1]}',
+    b'{"sku":1,"count":1}',
+    b'{"sku":true,"count":1}',
+    b'{"sku":{},"count":1}',
+    b'{"sku":"a","count":1,"price":"1.5"}',
+    b'{"sku":"a","count":1,"price":true}',
+    b'{"sku":"a","count":1,"price":NaN}',
+    b'{"sku":"a","count":1,"tags":"x"}',
+    b'{"sku":"a","count":1,"tags":[null]}',
+    b'{"sku":"a","count":1}{"sku":"a","count":1}',
+    b'{"sku":"a","count":1},{"sku":"a","count":1}',
+    b'{"sku":"a","count":1',
+    b'{"sku":"\\ud800","count":1}',
+    b'{"sku":"\xff","count":1}',
+    b"[]",
+    b"1",
+    b'"a"',
+    b"",
+]
+
+
+@pytest.mark.parametrize("bad", MISFITS)
+def test_misfits_are_errors_in_both_ways(bad: bytes) -> None:
+    """Polars' own decoder casts, drops, or takes apart most of these without a word."""
+    for copies in (1, 30):
+        data = awkward([b'{"sku":"a","count":1}', None, bad, b"null"] * copies)
+        for decode in (LINE.decode_objects, LINE.decode_series):
+            with pytest.raises(SerdeError) as caught:
+                decode(data)
+            assert caught.value.code == "CS-402"
+            assert "json[Line]" in str(caught.value)
+        expected = [2 + 4 * copy for copy in range(copies)]
+        assert [row for row, _ in LINE.find_invalid(data)] == expected
+        assert [row for row, _ in LINE.find_invalid(data, way="objects")] == expected
+        assert [row for row, _ in LINE.find_invalid(data, way="series")] == expected
+
+
+def test_only_the_fields_asked_for_are_looked_at() -> None:
+    data = plain([b'{"sku":"a","count":"many"}', b'{"sku":"b","count":1}', b'{"sku":'])
+    assert LINE.decode_series(data[:2], ["sku"]).to_list() == [{"sku": "a"}, {"sku": "b"}]
+    assert [row for row, _ in LINE.find_invalid(data, ["sku"], way="series")] == [2]
+    assert [row for row, _ in LINE.find_invalid(data, ["sku"])] == [0, 2]
+    with pytest.raises(SerdeError, match="CS-408"):
+        LINE.decode_series(data, ["sku", "color"])
+
+
+class Wide(msgspec.Struct):
+    number: int = 0
+    at: dt.datetime | None = None
+    price: Decimal = Decimal(0)
+
+
+@pytest.mark.parametrize("copies", [1, 100])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (b'{"number":9223372036854775808}', Wide(number=2**63)),
+        (b'{"number":-99999999999999999999}', Wide(number=-99999999999999999999)),
+        (b'{"at":"2024-05-01T12:00:00"}', Wide(at=dt.datetime(2024, 5, 1, 12))),
+        (b'{"price":"1e-19"}', Wide(price=Decimal("1e-19"))),
+        (b'{"price":"1e30"}', Wide(price=Decimal("1e30"))),
+        (b'{"price":"NaN"}', None),
+    ],
+)
+def test_columns_refuse_what_only_objects_hold(text: bytes, value: Wide | None, copies: int) -> None:
+    serde = serdes.json(Wide)
+    data = plain([b"{}", text] * copies)
+    objects = serde.decode_objects(data)
+    assert value is None or objects == [Wide(), value] * copies
+    with pytest.raises(SerdeError, match="CS-402"):
+        serde.decode_series(data)
+    bad = [2 * copy + 1 for copy in range(copies)]
+    assert serde.find_invalid(data, way="objects") == []
+    assert [row for row, _ in serde.find_invalid(data, way="series")] == bad
+    assert [row for row, _ in serde.find_invalid(data)] == bad
+
+
+class Loose(msgspec.Struct):
+    id: str
+    labels: dict[str, str]
+    either: int | str
+    anything: Any = None
+
+
+def test_types_without_column_form_are_for_callables() -> None:
+    serde = serdes.json(Loose)
+    values = [Loose("a", {"x": "y"}, 1), Loose("b", {}, "two", [1, {}]), None]
+    data = serde.encode_objects(values)
+    assert serde.decode_objects(data) == values
+    assert serde.dtype is None
+    assert serde.decode_series(data, ["id"]).to_list() == [{"id": "a"}, {"id": "b"}, None]
+    for fields in (None, ["labels"], ["id", "either"], ["anything"]):
+        with pytest.raises(SerdeError) as caught:
+            serde.decode_series(data, fields)
+        assert caught.value.code == "CS-404"
+        assert "Loose" in str(caught.value)
+        with pytest.raises(SerdeError, match="CS-404"):
+            serde.find_invalid(data, fields, "series")
+    assert serde.find_invalid(data) == []
+    with pytest.raises(SerdeError, match="CS-404"):
+        serde.encode_series(pl.Series([{"id": "a"}]))
+
+
+@dataclasses.dataclass
+class Node:
+    name: str
+    children: list[Node]
+
+
+def test_a_type_inside_itself_has_no_column() -> None:
+    serde = serdes.json(Node)
+    tree = Node("a", [Node("b", []), Node("c", [Node("d", [])])])
+    assert serde.decode_objects(serde.encode_objects([tree])) == [tree]
+    assert serde.dtype is None
+    with pytest.raises(SerdeError, match="Node inside itself"):
+        serde.decode_series(serde.encode_objects([tree]))
+
+
+class Camel(msgspec.Struct, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
+    order_id: int
+    unit_price: float = 2.0
+    class_: str = msgspec.field(name="class", default="x")
+
+
+def test_names_in_json_are_those_of_columns() -> None:
+    serde = serdes.json(Camel)
+    values = [Camel(1), Camel(2, 3.5, "y")]
+    data = serde.encode_objects(values)
+    assert data.to_pylist() == [b'{"orderId":1}', b'{"orderId":2,"unitPrice":3.5,"class":"y"}']
+    series = serde.decode_series(data)
+    assert series.to_list() == [
+        {"orderId": 1, "unitPrice": 2.0, "class": "x"},
+        {"orderId": 2, "unitPrice": 3.5, "class": "y"},
+    ]
+    assert serde.decode_objects(serde.encode_series(series)) == values
+    assert serde.decode_series(data, ["class"]).to_list() == [{"class": "x"}, {"class": "y"}]
+    unknown = plain([b'{"orderId":1,"color":"red"}'])
+    for decode in (serde.decode_objects, serde.decode_series):
+        with pytest.raises(SerdeError, match="CS-402"):
+            decode(unknown)
+
+
+class Closed(msgspec.Struct, tag=True):
+    id: int
+
+
+class Opened(msgspec.Struct, tag=True):
+    id: int
+    items: list[Item]
+
+
+def test_tags_are_in_the_text_and_not_in_the_column() -> None:
+    serde = serdes.json(Opened)
+    values = [Opened(1, [Item("a", 1.0)]), None, Opened(2, [])] * 30
+    data = serde.encode_objects(values)
+    assert data[0].as_py() == b'{"type":"Opened","id":1,"items":[{"sku":"a","price":1.0,"gift":false}]}'
+    series = serde.decode_series(data)
+    assert series[0] == {"id": 1, "items": [{"sku": "a", "price": 1.0, "gift": False}]}
+    assert serde.encode_series(series).to_pylist() == data.to_pylist()
+    with pytest.raises(SerdeError, match="CS-402"):
+        serde.decode_series(plain([b'{"type":"Closed","id":1,"items":[]}']))
+
+
+def test_unions_of_structs_are_objects() -> None:
+    serde = serdes.json(Closed | Opened)
+    values = [Closed(1), Opened(2, []), None]
+    data = serde.encode_objects(values)
+    assert serde.decode_objects(data) == values
+    assert serde.dtype is None
+    assert serde.name == "json[Closed | Opened]"
+    with pytest.raises(SerdeError, match="CS-401"):
+        serde.serialize(Item("a", 1.0))
+    with pytest.raises(SerdeError, match="CS-402"):
+        serde.deserialize(b'{"type":"Lost","id":1}')
+
+
+@dataclasses.dataclass
+class Sum:
+    price: float
+    count: int
+    total: float = dataclasses.field(init=False, default=0.0)
+
+    def __post_init__(self) -> None:
+        if self.count < 0:
+            raise ValueError("count is negative")
+        self.price = round(self.price, 1)
+
+
+def test_columns_show_what_a_post_init_made() -> None:
+    serde = serdes.json(Sum)
+    for copies in (1, 80):
+        data = plain([b'{"price":1.26,"count":3}', None] * copies)
+        objects = serde.decode_objects(data)
+        assert objects[0].price == 1.3
+        assert serde.decode_series(data)[0]["price"] == 1.3
+        assert serde.decode_series(data, ["price"]).to_list() == [{"price": 1.3}, None] * copies
+        bad = plain([b'{"price":1.26,"count":-3}', None] * copies)
+        for decode in (serde.decode_objects, serde.decode_series):
+            with pytest.raises(SerdeError, match="count is negative"):
+                decode(bad)
+
+
+class Bounded(msgspec.Struct):
+    count: Annotated[int, msgspec.Meta(ge=1, le=5)]
+    code: Annotated[str, msgspec.Meta(pattern="^[A-Z]+$", max_length=3)] = "A"
+    pair: Annotated[list[int], msgspec.Meta(min_length=2, max_length=2)] = msgspec.field(
+        default_factory=lambda: [0, 0]
+    )
+
+
+@pytest.mark.parametrize(
+    "bad", [b'{"count":0}', b'{"count":6}', b'{"count":1,"code":"a"}', b'{"count":1,"pair":[1]}']
+)
+def test_constraints_hold_in_both_ways(bad: bytes) -> None:
+    serde = serdes.json(Bounded)
+    good = b'{"count":5,"code":"ABC","pair":[1,2]}'
+    assert serde.decode_series(plain([good])).to_list() == [{"count": 5, "code": "ABC", "pair": [1, 2]}]
+    for decode in (serde.decode_objects, serde.decode_series):
+        with pytest.raises(SerdeError, match="CS-402"):
+            decode(plain([good, bad] * 40))
+
+
+class Address(TypedDict):
+    street: str
+    number: int | None
+
+
+def test_typed_dicts_are_dicts() -> None:
+    serde = serdes.json(Address)
+    values: list[Any] = [{"street": "a", "number": 1}, {"street": "b", "number": None}, None]
+    data = serde.encode_objects(values)
+    assert serde.decode_objects(data) == values
+    assert serde.decode_series(data).to_list() == values
+    assert serde.decode_objects(serde.encode_series(serde.decode_series(data))) == values
+
+
+@pytest.mark.parametrize("copies", [1, 50])
+@pytest.mark.parametrize(
+    ("kind", "values", "dtype"),
+    [
+        (int, [1, None, -5], pl.Int64),
+        (float, [1.5, None, 2.0], pl.Float64),
+        (str, ["a", "", None, 'x"\n'], pl.String),
+        (bool, [True, False], pl.Boolean),
+        (list[str], [["a", "b"], [], None], pl.List(pl.String)),
+        (list[int | None], [[1, None], [], None], pl.List(pl.Int64)),
+        (list[list[float]], [[[1.0], []], None], pl.List(pl.List(pl.Float64))),
+        (int | None, [1, None], pl.Int64),
+        (dt.date, [dt.date(2024, 5, 1), None], pl.Date),
+        (Decimal, [Decimal("1.5"), None], pl.Decimal(38, 18)),
+        (Literal["a", "b"], ["a", None], pl.String),
+    ],
+)
+def test_types_that_are_no_structs(kind: Any, values: list[Any], dtype: Any, copies: int) -> None:
+    serde = serdes.json(kind)
+    data = serde.encode_objects(values * copies)
+    assert serde.dtype == dtype
+    assert serde.decode_objects(data) == values * copies
+    series = serde.decode_series(data)
+    assert series.dtype == dtype
+    assert series.to_list() == values * copies
+    assert serde.decode_series(data, ["ignored"]).to_list() == values * copies
+    assert serde.decode_objects(serde.encode_series(series)) == values * copies
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (int, "1"),
+        (int, True),
+        (int, 1.0),
+        (str, 1),
+        (list[str], ["a", 1]),
+        (float, math.nan),
+        (Item, Line("a", 1)),
+    ],
+)
+def test_values_of_another_type(kind: Any, value: Any) -> None:
+    serde = serdes.json(kind)
+    for values in ([value], [None, value] * 30):
+        with pytest.raises(SerdeError) as caught:
+            serde.encode_objects(values)
+        assert caught.value.code in {"CS-401", "CS-405"}
+        assert type(value).__name__ in str(caught.value)
+        assert caught.value.next
+
+
+def test_a_dict_that_fits_is_taken() -> None:
+    assert LINE.deserialize(LINE.serialize({"sku": "a", "count": 1})) == Line("a", 1)
+    assert (
+        LINE.encode_objects([{"sku": "a", "count": 1}, Line("b", 2)] * 20)[1]
+        .as_py()
+        .startswith(b'{"sku":"b"')
+    )
+    with pytest.raises(SerdeError, match="CS-401"):
+        LINE.serialize({"sku": "a", "count": "1"})
+
+
+def test_columns_of_other_types_are_fitted_where_nothing_is_lost() -> None:
+    for copies in (1, 80):
+        narrow = pl.DataFrame(
+            {"count": [1, 2], "sku": ["a", "b"], "price": [1, 2], "tags": [[], None]},
+            schema={"count": pl.Int8, "sku": pl.Categorical, "price": pl.Int32, "tags": pl.List(pl.Null)},
+        ).to_struct()
+        series = pl.concat([narrow[:1]] * copies)
+        assert LINE.decode_objects(LINE.encode_series(series)) == [Line("a", 1, 1.0, [])] * copies
+
+
+@pytest.mark.parametrize(
+    ("column", "code"),
+    [
+        (pl.Series([{"sku": "a", "count": 1.0, "price": 1.0, "tags": []}]), "CS-401"),
+        (pl.Series([{"sku": 1, "count": 1, "price": 1.0, "tags": []}]), "CS-401"),
+        (
+            pl.Series(
+                [{"sku": "a", "count": 2**63, "price": 1.0, "tags": []}],
+                dtype=pl.Struct(
+                    {"sku": pl.String, "count": pl.UInt64, "price": pl.Float64, "tags": pl.List(pl.String)}
+                ),
+            ),
+            "CS-403",
+        ),
+        (pl.Series([{"sku": "a", "count": 1, "price": 1.0, "tags": [], "color": "red"}]), "CS-408"),
+        (pl.Series([{"sku": "a", "count": None, "price": 1.0, "tags": []}]), "CS-409"),
+        (pl.Series([{"sku": "a", "price": 1.0, "tags": []}]), "CS-409"),
+        (pl.Series([{"sku": "a", "count": 1, "price": 1.0, "tags": ["x", None]}]), "CS-409"),
+        (pl.Series(["a"]), "CS-401"),
+    ],
+)
+def test_columns_that_could_not_be_read_again(column: pl.Series, code: str) -> None:
+    for copies in (1, 80):
+        with pytest.raises(SerdeError) as caught:
+            LINE.encode_series(pl.concat([column] * copies))
+        assert caught.value.code == code
+        assert caught.value.next
+
+
+def test_null_rows_are_no_null_fields() -> None:
+    series = pl.Series([None, {"sku": "a", "count": 1, "price": 1.0, "tags": []}] * 50)
+    assert LINE.encode_series(series).null_count == 50
+    assert LINE.encode_series(pl.Series([None, None])).null_count == 2
+
+
+class Pair(NamedTuple):
+    a: int
+    b: str
+
+
+class Flat(msgspec.Struct, array_like=True):
+    a: int
+
+
+@pytest.mark.parametrize("kind", [Pair, Flat, dict[str, int], Any, tuple[int, str], set[int], int | str])
+def test_other_types_are_objects_only(kind: Any) -> None:
+    serde = serdes.json(kind)
+    assert serde.dtype is None
+    with pytest.raises(SerdeError, match="CS-404"):
+        serde.decode_series(plain([b"[]"]))
+
+
+@pytest.mark.parametrize("kind", [42, "Order", pl.Int64(), pl.String(), [int], lambda: None])
+def test_what_is_no_type(kind: Any) -> None:
+    with pytest.raises(SerdeError) as caught:
+        serdes.json(kind)
+    assert caught.value.code == "CS-407"
+    assert caught.value.next
