@@ -93,6 +93,7 @@ class KafkaStreamsPeer:
             "window-ms": str(window_ms),
             "grace-ms": str(grace_ms),
             "threads": str(threads),
+            "until": "stdin-ends",
         }
         if warm_up is not None:
             warm = {"left": warm_up.orders, "right": warm_up.customers, "output": warm_up.results}
@@ -112,7 +113,9 @@ class KafkaStreamsPeer:
         self._log = self._folder / "peer.log"
         began = time.monotonic()
         with self._log.open("w") as log:
-            self._process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=log, text=True)
+            self._process = subprocess.Popen(
+                self.command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         try:
@@ -189,7 +192,9 @@ class KafkaStreamsPeer:
         self._process.kill()
         self._process.wait()
         self._reader.join()
+        assert self._process.stdin is not None
         assert self._process.stdout is not None
+        self._process.stdin.close()
         self._process.stdout.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 

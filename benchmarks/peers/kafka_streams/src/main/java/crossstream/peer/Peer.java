@@ -2,6 +2,8 @@ package crossstream.peer;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
+import java.io.OutputStream;
 import java.io.PrintStream;
 import java.time.Duration;
 import java.util.Properties;
@@ -13,7 +15,8 @@ import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThr
  * A join as a Kafka Streams application, for benchmarks.
  *
  * <p>Standard output is JSON lines: {"event": "state", "state": "RUNNING", "ms": …} at every change of state,
- * {"event": "error", …} when a thread dies, {"event": "stopped", "processed": …, "dropped": …} at the end. Ends on SIGTERM.
+ * {"event": "error", …} when a thread dies, {"event": "stopped", "processed": …, "dropped": …} at the end. Ends on
+ * SIGTERM, and with {@code --until stdin-ends} when its standard input does, so that it never outlives who started it.
  */
 public final class Peer {
     private static final Duration PATIENCE = Duration.ofSeconds(60);
@@ -35,9 +38,23 @@ public final class Peer {
             return StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
         });
         Runtime.getRuntime().addShutdownHook(new Thread(() -> stop(streams), "stop"));
+        if (arguments.text("until", "signal").equals("stdin-ends")) {
+            Thread watch = new Thread(Peer::exitWithInput, "watch-stdin");
+            watch.setDaemon(true);
+            watch.start();
+        }
         streams.start();
         over.await(); // a signal ends the process through the hook; only an error gets past here
         System.exit(1);
+    }
+
+    private static void exitWithInput() {
+        try {
+            System.in.transferTo(OutputStream.nullOutputStream());
+        } catch (IOException e) {
+            e.printStackTrace();
+        }
+        System.exit(0);
     }
 
     private static void stop(KafkaStreams streams) {
