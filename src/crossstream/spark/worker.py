@@ -6,6 +6,7 @@ run, open stores, open consumers and producers.
 
 from __future__ import annotations
 
+import gc
 import io
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -73,6 +74,7 @@ def held_for(run_id: str, load: Callable[[], bytes]) -> Held:
             _close(_held.pop(next(iter(_held))))
         job: Job = pickle.load(io.BytesIO(load()))  # noqa: S301 - the driver's own plan
         _held[run_id] = Held(job, FolderStores(Path(job.state_dir)))
+        gc.freeze()  # Spark collects garbage after every task: what stays need not be looked at again
     return _held[run_id]
 
 
