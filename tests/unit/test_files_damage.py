@@ -45,7 +45,7 @@ def end(topics: FileTopics) -> int:
     return topics.log().end_offsets([OWNER])[OWNER]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(written=st.integers(1, len(frame_bytes()) - 1))
 def test_a_torn_tail_is_ignored_and_then_cut_off(
     tmp_path_factory: pytest.TempPathFactory, written: int

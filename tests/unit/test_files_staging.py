@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crossstream.errors import SinkError
@@ -57,7 +57,6 @@ def test_publishing_again_changes_nothing(topics: FileTopics) -> None:
     assert read(topics) == numbered(6)
 
 
-@settings(deadline=None)
 @given(
     crashes=st.lists(st.integers(0, 12), max_size=4),
     before=st.integers(0, 3),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crossstream.errors import ConfigError, SinkError, SourceError
@@ -39,7 +39,6 @@ def by_partition(rows: list[Row], chosen: list[int]) -> dict[int, list[Row]]:
     return {p: [row for row, of in zip(rows, chosen, strict=True) if of == p] for p in range(3)}
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     writes=st.lists(st.tuples(ROWS, st.booleans()), max_size=6),
     segment_bytes=st.sampled_from([1, 2000, 64 << 20]),
