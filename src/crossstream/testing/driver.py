@@ -73,6 +73,7 @@ class TopologyTestDriver:
         self._batch = 0
         self._pending = 0
         self._clock = 0
+        self._failed = False
         self._totals = Report()
         self._topics: dict[str, MemoryTopic] = {}
         self._output = MemoryOutput(partitions)
@@ -117,7 +118,7 @@ class TopologyTestDriver:
         return TestOutputTopic(self._output, topic, key_serde, value_serde)
 
     def commit(self) -> None:
-        """Ends the batch in hand."""
+        """Ends the batch in hand. A batch that failed is run again, with the records that failed it."""
         while self._pending:
             self._run_batch()
 
@@ -154,8 +155,9 @@ class TopologyTestDriver:
         return set(self._output.written)
 
     def close(self) -> None:
-        """Processes what is waiting."""
-        self.commit()
+        """Processes what is waiting, unless a batch has failed: its error has been raised already."""
+        if not self._failed:
+            self.commit()
 
     # -- inside ----------------------------------------------------------------------------------------
 
@@ -183,6 +185,11 @@ class TopologyTestDriver:
                 self._run_batch()
 
     def _run_batch(self) -> None:
+        self._failed = True
+        self._process()
+        self._failed = False
+
+    def _process(self) -> None:
         spans = self._spans()
         batch = Batch(self._batch, tuple(spans), self._partitions, bits=self._bits)
         before = {name: [len(rows) for rows in topic.waiting] for name, topic in self._topics.items()}
