@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -13,6 +15,9 @@ from crossstream.engine.stores import store_folder
 from crossstream.errors import StateError
 from crossstream.state.manifest import read_manifest
 from crossstream.state.storage import Folder
+
+Files = dict[str, set[str]]
+"""Names of files by place, which is ``store/partition``."""
 
 
 @dataclass(slots=True)
@@ -42,27 +47,38 @@ class Retirement:
             if id_ < next_batch - 1 - self.retain:
                 self.log.forget(id_)
         shutil.rmtree(self.root / "staged", ignore_errors=True)
-        kept = self._in_use()
+        kept = self._kept()
+        for (_, older), (id_, newer) in pairwise(kept):
+            gone = {place: sorted(files - newer.get(place, set())) for place, files in older.items()}
+            self._waiting.append((id_, gone))
+        self._clear(kept)
+
+    def _clear(self, kept: Sequence[tuple[int, Files]]) -> None:
         stores = self.root / "stores"
         for store in stores.iterdir() if stores.is_dir() else ():
             for partition in store.iterdir():
-                used = kept.get((unquote(store.name), partition.name), set())
+                place = f"{unquote(store.name)}/{partition.name}"
+                used = set().union(*(files.get(place, set()) for _, files in kept))
                 folder = Folder(partition)
                 for name in folder.names():
                     if name not in used:
                         folder.delete(name)
 
-    def _in_use(self) -> dict[tuple[str, str], set[str]]:
-        kept: dict[tuple[str, str], set[str]] = {}
-        for id_ in self.log.commits():
-            for store, names in self.log.commit(id_).versions.items():
-                for partition, name in names.items():
-                    used = kept.setdefault((store, str(partition)), set())
-                    if name not in used:
-                        used.add(name)
-                        folder = Folder(store_folder(self.root, store) / str(partition))
-                        try:
-                            used |= read_manifest(folder, name).files()
-                        except StateError as error:
-                            raise error.at(store=store, partition=partition, batch=id_) from None
-        return kept
+    def _kept(self) -> list[tuple[int, Files]]:
+        """The kept commits in order, each with the files that it needs."""
+        opened: dict[tuple[str, str], set[str]] = {}
+        return [(id_, self._needed(id_, opened)) for id_ in self.log.commits()]
+
+    def _needed(self, id_: int, opened: dict[tuple[str, str], set[str]]) -> Files:
+        needed: Files = {}
+        for store, names in self.log.commit(id_).versions.items():
+            for partition, name in names.items():
+                place = f"{store}/{partition}"
+                if (place, name) not in opened:
+                    folder = Folder(store_folder(self.root, store) / str(partition))
+                    try:
+                        opened[place, name] = {name, *read_manifest(folder, name).files()}
+                    except StateError as error:
+                        raise error.at(store=store, partition=partition, batch=id_) from None
+                needed[place] = opened[place, name]
+        return needed
