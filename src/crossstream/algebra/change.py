@@ -22,8 +22,9 @@ from crossstream.state.columns import Column, concat, take, take_or_null
 class Changes:
     """Rows in arrival order. ``ts``: ms; ``headers``: packed (see `records.py`) or None where no row has any.
 
-    ``old``: for tables where somebody asked, the value before the change. ``extra``: columns that one
-    operator hands to the next.
+    ``old``: for tables where somebody asked, the value before the change; ``lost``: the rows for which it is not
+    known, because a function failed on it then and the record was let go. ``extra``: columns that one operator
+    hands to the next.
     """
 
     key: Values
@@ -34,6 +35,7 @@ class Changes:
     headers: pa.LargeBinaryArray | None = None
     old: Values | None = None
     extra: Mapping[str, Column] = field(default_factory=dict)
+    lost: np.ndarray | None = None
 
     @property
     def rows(self) -> int:
@@ -50,14 +52,21 @@ class Changes:
             None if self.headers is None else take_or_null(self.headers, rows),
             None if self.old is None else self.old.take(rows),
             {name: take(column, rows) for name, column in self.extra.items()},
+            None if self.lost is None else self.lost[rows],
         )
 
     def where(self, mask: np.ndarray) -> Changes:
         """The rows for which the mask holds."""
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
-    def with_value(self, value: Values, old: Values | None = None) -> Changes:
-        return replace(self, value=value, old=old)
+    def without(self, rows: Sequence[int]) -> Changes:
+        """The other rows."""
+        keep = np.ones(self.rows, bool)
+        keep[list(rows)] = False
+        return self.where(keep)
+
+    def with_value(self, value: Values, old: Values | None = None, lost: np.ndarray | None = None) -> Changes:
+        return replace(self, value=value, old=old, lost=lost)
 
     def hashes(self, bits: int = 64) -> np.ndarray:
         """Hashes of the serialised keys."""
@@ -77,7 +86,14 @@ def concat_changes(parts: Sequence[Changes]) -> Changes:
         concat_headers([(part.headers, part.rows) for part in parts]),
         None if parts[0].old is None else concat_values([part.old for part in parts if part.old is not None]),
         {name: concat([part.extra[name] for part in parts]) for name in parts[0].extra},
+        _concat_lost(parts),
     )
+
+
+def _concat_lost(parts: Sequence[Changes]) -> np.ndarray | None:
+    if all(part.lost is None for part in parts):
+        return None
+    return np.concatenate([np.zeros(part.rows, bool) if part.lost is None else part.lost for part in parts])
 
 
 def concat_headers(parts: Sequence[tuple[pa.LargeBinaryArray | None, int]]) -> pa.LargeBinaryArray | None:

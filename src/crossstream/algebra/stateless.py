@@ -2,6 +2,9 @@
 
 On a table a tombstone passes as a tombstone and no function is called for it; a filtered row that stops
 matching becomes a tombstone, and one that was not in the result yields nothing. Source: semantics 3.2, 3.3, 2.2.5.
+
+A row that a function failed on is left out of the result and told beside it. On a table the function also sees
+the old value; if it fails on that one, what the row was is lost, and a filter takes it for one that was there.
 """
 
 from __future__ import annotations
@@ -22,36 +25,62 @@ Result = tuple[Changes, list[Failure]]
 
 def filter_stream(changes: Changes, predicate: Function, negate: bool) -> Result:
     mask, failures = holds(predicate, changes.key, changes.value)
-    return changes.where(mask != negate), failures
+    keep = mask != negate
+    keep[rows_of(failures)] = False
+    return changes.where(keep), failures
 
 
 def filter_table(changes: Changes, predicate: Function, negate: bool) -> Result:
     now, failures = _row_holds(changes.key, changes.value, predicate, negate)
     value = changes.value.take(np.where(now, np.arange(changes.rows), -1))
     if changes.old is None:
-        return changes.with_value(value), failures
-    was, more = _row_holds(changes.key, changes.old, predicate, negate)
+        return _good(changes.with_value(value), failures)
+    was, unknown = _row_holds(changes.key, changes.old, predicate, negate)
     old = changes.old.take(np.where(was, np.arange(changes.rows), -1))
-    return changes.with_value(value, old).where(now | was), failures + more
+    lost = _lost(changes, unknown)
+    there = now | was if lost is None else now | was | lost
+    there[rows_of(failures)] = False
+    return changes.with_value(value, old, lost).where(there), failures
+
+
+def rows_of(failures: list[Failure]) -> list[int]:
+    return [failure.row for failure in failures]
+
+
+def _good(changes: Changes, failures: list[Failure]) -> Result:
+    return (changes.without(rows_of(failures)) if failures else changes), failures
+
+
+def _lost(changes: Changes, unknown: list[Failure]) -> np.ndarray | None:
+    """The rows whose old value is not known, ``unknown`` ones included."""
+    if not unknown:
+        return changes.lost
+    lost = np.zeros(changes.rows, bool) if changes.lost is None else changes.lost.copy()
+    lost[rows_of(unknown)] = True
+    return lost
 
 
 def _row_holds(key: Values, value: Values, predicate: Function, negate: bool) -> tuple[np.ndarray, list[Failure]]:
     rows = np.flatnonzero(~value.missing())
     mask, failures = holds(predicate, key.take(rows), value.take(rows))
+    keep = mask != negate
+    keep[rows_of(failures)] = False
     result = np.zeros(value.rows, bool)
-    result[rows] = mask != negate
+    result[rows] = keep
     return result, [Failure(int(rows[f.row]), f.error) for f in failures]
 
 
 def map_values_stream(changes: Changes, mapper: Function) -> Result:
     outcome = evaluate(mapper, changes.key, value=changes.value)
-    return changes.with_value(outcome.values), outcome.failures
+    return _good(changes.with_value(outcome.values), outcome.failures)
 
 
 def map_values_table(changes: Changes, mapper: Function) -> Result:
     value, failures = _map_rows(changes.key, changes.value, mapper)
-    old, more = (None, []) if changes.old is None else _map_rows(changes.key, changes.old, mapper)
-    return changes.with_value(value, old), failures + more
+    if changes.old is None:
+        return _good(changes.with_value(value), failures)
+    old, unknown = _map_rows(changes.key, changes.old, mapper)
+    return _good(changes.with_value(value, old, _lost(changes, unknown)), failures)
 
 
 def _map_rows(key: Values, value: Values, mapper: Function) -> tuple[Values, list[Failure]]:
@@ -70,7 +99,7 @@ def _map_rows(key: Values, value: Values, mapper: Function) -> tuple[Values, lis
 
 def select_key(changes: Changes, mapper: Function) -> Result:
     outcome = evaluate(mapper, changes.key, value=changes.value)
-    return replace(changes, key=outcome.values), outcome.failures
+    return _good(replace(changes, key=outcome.values), outcome.failures)
 
 
 def map_records(changes: Changes, mapper: Function) -> Result:
@@ -79,9 +108,9 @@ def map_records(changes: Changes, mapper: Function) -> Result:
     if outcome.values.expressed():
         pairs = outcome.values.series()
         key, value = Values(series=pairs.struct.field("key")), Values(series=pairs.struct.field("value"))
-        return replace(changes, key=key, value=value), outcome.failures
+        return _good(replace(changes, key=key, value=value), outcome.failures)
     keys, values, failures = _pairs(outcome.values.objects(), outcome.failures)
-    return replace(changes, key=Values(objects=keys), value=Values(objects=values)), failures
+    return _good(replace(changes, key=Values(objects=keys), value=Values(objects=values)), failures)
 
 
 def _pairs(objects: list[Any], failures: list[Failure]) -> tuple[list[Any], list[Any], list[Failure]]:
@@ -118,8 +147,13 @@ def flat_map(changes: Changes, mapper: Function) -> Result:
         return replace(changes.take(rows), key=key, value=value), outcome.failures
     rows, flat, failures = _flattened(outcome.values.objects(), outcome.failures)
     keys, values, bad = _pairs(flat, [])
-    failures = failures + [Failure(int(rows[f.row]), f.error) for f in bad]
-    return replace(changes.take(rows), key=Values(objects=keys), value=Values(objects=values)), failures
+    made = replace(changes.take(rows), key=Values(objects=keys), value=Values(objects=values))
+    if not bad:
+        return made, failures
+    # A record with one item that is no pair gives nothing at all, and fails once.
+    first = {int(rows[f.row]): f.error for f in reversed(bad)}
+    failures = failures + [Failure(row, error) for row, error in sorted(first.items())]
+    return made.where(~np.isin(rows, list(first))), failures
 
 
 def _exploded(lists: pl.Series) -> tuple[np.ndarray, pl.Series]:
@@ -145,7 +179,10 @@ def _flattened(objects: list[Any], failures: list[Failure]) -> tuple[np.ndarray,
 
 
 def peek(changes: Changes, action: Function) -> Result:
-    return changes, evaluate(action, changes.key, value=changes.value).failures
+    return _good(changes, evaluate(action, changes.key, value=changes.value).failures)
+
+
+_FAILED = -2
 
 
 def split(changes: Changes, predicates: tuple[Function | None, ...]) -> Result:
@@ -153,14 +190,15 @@ def split(changes: Changes, predicates: tuple[Function | None, ...]) -> Result:
     branch = np.full(changes.rows, -1, np.int64)
     failures: list[Failure] = []
     for index, predicate in enumerate(predicates):
-        rows = np.flatnonzero(branch < 0)
+        rows = np.flatnonzero(branch == -1)
         if predicate is None:
             branch[rows] = index
             continue
         mask, bad = holds(predicate, changes.key.take(rows), changes.value.take(rows))
         branch[rows[mask]] = index
+        branch[rows[rows_of(bad)]] = _FAILED
         failures.extend(Failure(int(rows[f.row]), f.error) for f in bad)
-    return replace(changes, extra={**changes.extra, "branch": branch}), failures
+    return _good(replace(changes, extra={**changes.extra, "branch": branch}), failures)
 
 
 def branch_of(changes: Changes, index: int) -> Changes:

@@ -108,9 +108,9 @@ def join_tables(
         None if headers is None else take_or_null(headers, event),
     )
     if want_old:
-        old, more = _old_results(kind, joiner, keys.take(event), l, r, group[kept])
-        changes = changes.with_value(value, old)
-        failures = failures + more
+        old, unknown = _old_results(kind, joiner, keys.take(event), l, r, group[kept])
+        lost = np.isin(np.arange(changes.rows), [f.row for f in unknown]) if unknown else None
+        changes = changes.with_value(value, old, lost)
     return Joined(changes, failures)
 
 

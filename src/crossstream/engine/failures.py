@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
 from crossstream.algebra.change import Changes
 from crossstream.algebra.evaluate import Failure
 from crossstream.algebra.order import place_of
+from crossstream.algebra.values import Values
 from crossstream.engine.batch import Batch, Report
 from crossstream.errors import CrossStreamError, ProcessingError, SerdeError
-from crossstream.records import encode_headers
+from crossstream.records import decode_headers, encode_headers
+from crossstream.serdes import Serde
+from crossstream.serdes.internal import pickled
 from crossstream.topology.graph import Node
 
 Write = Callable[[str, pa.RecordBatch], None]
@@ -52,19 +57,16 @@ class Failures:
         self.report.count_dropped(node.name, {"undecodable": len(rows)})
         if self.decoding.action == "dead-letter":
             self._bury(self.decoding, node, changes, [(r, f"undecodable {part}: {why}") for r, why in reasons])
-        return _without(changes, rows)
+        return _readable(changes.without(rows))
 
-    def failed(self, node: Node, changes: Changes, failures: Sequence[Failure]) -> Changes:
-        """The changes without the rows on which a function of the user raised."""
-        if not failures:
-            return changes
+    def failed(self, node: Node, changes: Changes, failures: Sequence[Failure]) -> None:
+        """Stops, or counts and buries the rows on which a function of the user raised."""
         if self.processing.action == "fail":
             raise self.error(node, changes, failures[0])
         self.report.count_dropped(node.name, {"failed": len(failures)})
         if self.processing.action == "dead-letter":
             reasons = [(f.row, f"{type(f.error).__name__}: {f.error}") for f in failures]
             self._bury(self.processing, node, changes, reasons)
-        return _without(changes, [failure.row for failure in failures])
 
     def error(self, node: Node, changes: Changes, failure: Failure) -> CrossStreamError:
         """The error of one failed row, with its place."""
@@ -79,6 +81,20 @@ class Failures:
         )
         error.__cause__ = failure.error
         return error
+
+    def unserializable(
+        self, node: Node, changes: Changes, part: str, serde: Serde | None, error: SerdeError
+    ) -> CrossStreamError:
+        """The error of the first row whose key or value (``part``) the serde refuses, with its place."""
+        values: Values = getattr(changes, part)
+        with suppress(SerdeError):  # the column itself cannot be read: no row is at fault
+            for row, item in enumerate(values.objects() if serde is not None else []):
+                try:
+                    serde.serialize(item)
+                except SerdeError as refusal:
+                    return refusal.at(**self.place(node, changes, row), part=part)
+        line = None if node.location is None else str(node.location)
+        return error.at(operator=node.name, line=line, part=part)
 
     def place(self, node: Node, changes: Changes, row: int) -> dict[str, object]:
         """Operator, the user's line, topic, partition, offset and key of a row."""
@@ -96,28 +112,44 @@ class Failures:
     def _bury(self, policy: Policy, node: Node, changes: Changes, reasons: Sequence[tuple[int, str]]) -> None:
         rows = np.array([row for row, _ in reasons])
         taken = changes.take(rows)
+        given = [None] * taken.rows if taken.headers is None else taken.headers.to_pylist()
         headers = [
-            encode_headers([(f"crossstream.{k}", str(v).encode()) for k, v in self._why(node, changes, row, why).items()])
-            for row, why in reasons
+            encode_headers([*decode_headers(own), *self._why(node, changes, row, why)])
+            for own, (row, why) in zip(given, reasons, strict=True)
         ]
         assert policy.topic is not None
         self.write(
             policy.topic,
             pa.RecordBatch.from_arrays(
-                [taken.key.wire(), taken.value.wire(), pa.array(taken.ts), pa.array(headers, pa.large_binary())],
+                [_public(taken.key), _public(taken.value), pa.array(taken.ts), pa.array(headers, pa.large_binary())],
                 names=["key", "value", "timestamp", "headers"],
             ),
         )
 
-    def _why(self, node: Node, changes: Changes, row: int, why: str) -> dict[str, object]:
+    def _why(self, node: Node, changes: Changes, row: int, why: str) -> list[tuple[str, bytes]]:
         place = self.place(node, changes, row)
-        return {"reason": why} | {name: place[name] for name in ("operator", "topic", "partition", "offset")}
+        told = {"reason": why} | {name: place[name] for name in ("operator", "topic", "partition", "offset")}
+        return [(f"crossstream.{name}", str(value).encode()) for name, value in told.items()]
 
 
-def _without(changes: Changes, rows: Sequence[int]) -> Changes:
-    keep = np.ones(changes.rows, bool)
-    keep[list(rows)] = False
-    return changes.take(np.flatnonzero(keep))
+def _readable(changes: Changes) -> Changes:
+    """The rows as columns of their own, so that nobody decodes the ones left out along with them."""
+    key, value = (Values(values.serde, wire=values.wire()) for values in (changes.key, changes.value))
+    return replace(changes, key=key, value=value)
+
+
+def _public(values: Values) -> pa.LargeBinaryArray:
+    """Bytes that others can read: JSON, or else text, for what only the engine has a form for."""
+    if values.serde is not None and values.serde != pickled():
+        return values.wire()
+    return pa.array([None if value is None else _text(value) for value in values.objects()], pa.large_binary())
+
+
+def _text(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except Exception:  # whatever the value's own conversion raises
+        return repr(value).encode()
 
 
 def _shown(changes: Changes, row: int) -> object:

@@ -18,7 +18,7 @@ from crossstream.algebra.values import Values
 from crossstream.errors import ProcessingError
 from crossstream.serdes import Serde
 from crossstream.state.columns import from_record_batch, to_record_batch
-from crossstream.topology.plan import Flow, Partitioner
+from crossstream.topology.plan import Exchange, Partitioner
 
 Parcel = tuple[int, int, int, int, bytes]
 REPORT = -1
@@ -71,34 +71,31 @@ def _changes(columns: dict[str, object], key: Serde | None, value: Serde | None)
     )
 
 
-def route(
-    changes: Changes, flow: Flow, partitioner: Partitioner | None, partitions: int, bits: int
-) -> Iterator[tuple[int, bytes]]:
+def route(changes: Changes, exchange: Exchange, partitions: int, bits: int) -> Iterator[tuple[int, bytes]]:
     """(state partition, blob) for every partition that gets rows."""
     if not changes.rows:
         return
-    keys = changes.key.wire(flow.key)
+    key, value, partitioner = exchange.key, exchange.value, exchange.partitioner
     changes = Changes(
-        Values(flow.key, wire=keys), changes.value, changes.ts, changes.major, changes.minor, changes.headers,
-        None, changes.extra,
+        Values(key, wire=changes.key.wire(key)), changes.value, changes.ts, changes.major, changes.minor,
+        changes.headers, None, changes.extra,
     )  # fmt: skip
     if partitions == 1:
-        yield 0, pack(changes, flow.value, flow.key)
+        yield 0, pack(changes, value, key)
         return
     if partitioner is None:
         pids = partition_of(changes.hashes(bits), partitions)
     else:
         pids = _custom(partitioner, changes.key, partitions)
     # Encode once, before the rows are spread over the partitions.
-    value = changes.value
-    wired = changes.with_value(Values(flow.value, wire=value.wire(flow.value)))
+    wired = changes.with_value(Values(value, wire=changes.value.wire(value)))
     order = np.argsort(pids.astype(np.uint16 if partitions <= 65535 else np.int64), kind="stable")
     spread = wired.take(order)
     bounds = np.searchsorted(pids[order], np.arange(partitions + 1))
     for pid in range(partitions):
         start, stop = int(bounds[pid]), int(bounds[pid + 1])
         if stop > start:
-            yield pid, pack(spread.take(np.arange(start, stop)), flow.value, flow.key)
+            yield pid, pack(spread.take(np.arange(start, stop)), value, key)
 
 
 def _custom(partitioner: Partitioner, key: Values, partitions: int) -> np.ndarray:

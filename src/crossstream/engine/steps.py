@@ -6,15 +6,17 @@ piece at once; steps with state collect theirs until all inputs of the round are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import index
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from crossstream.algebra.change import Changes, concat_changes
-from crossstream.algebra.evaluate import Failure, evaluate
+from crossstream.algebra.evaluate import Failure, call_rows, evaluate
 from crossstream.algebra.foreign_key import Serdes, resolve, subscribe
 from crossstream.algebra.order import by_arrival
 from crossstream.algebra.table import BEHIND, Rows, latest_versions, lookup, upsert, upsert_versions
@@ -26,6 +28,7 @@ from crossstream.engine.failures import Failures
 from crossstream.engine.parcels import pack
 from crossstream.engine.services import Output, Settings
 from crossstream.errors import SerdeError, SinkError
+from crossstream.serdes import Serde
 from crossstream.state.columns import Column
 from crossstream.state.view import View
 from crossstream.topology import graph
@@ -123,16 +126,13 @@ class Runner:
         assert self.step.output is not None
         return self.step.output
 
-    def serialized(self, make: Callable[[], Any], changes: Changes, part: str) -> Any:
-        """Encodes a column; where it fails, says which row it was."""
+    def serialized(self, changes: Changes, part: str, serde: Serde) -> pa.LargeBinaryArray:
+        """The key or value column (``part``) in wire form; where that fails, the error says which row it was."""
         try:
-            return make()
+            return getattr(changes, part).wire(serde)
         except SerdeError as error:
-            raise self._located(error, changes, part) from error
-
-    def _located(self, error: SerdeError, changes: Changes, part: str) -> SerdeError:
-        node = self.task.node(self.step.node)
-        return error.at(operator=node.name, line=None if node.location is None else str(node.location), part=part)
+            node = self.task.node(self.step.node)
+            raise self.task.failures.unserializable(node, changes, part, serde, error) from error
 
 
 class StatelessRunner(Runner):
@@ -141,28 +141,34 @@ class StatelessRunner(Runner):
     def accept(self, flow: str, changes: Changes) -> Emitted:
         node = self.task.node(self.step.node)
         if isinstance(node, graph.Repartition):
-            return super().accept(flow, changes)
+            return super().accept(flow, self._with_key(changes))
         self.task.report.count_in(node.name, changes.rows)
         result, failures = rowwise.apply(node, changes)
         if failures:
-            result = self._dropped(node, changes, failures)
+            self.task.failures.failed(node, changes, failures)
         if isinstance(node, graph.Peek) and node.terminal:
             return iter(())
         return iter([(self.out(), result)])
 
-    def _dropped(self, node: Any, changes: Changes, failures: list[Failure]) -> Changes:
-        good = self.task.failures.failed(node, changes, failures)
-        return rowwise.apply(node, good)[0]
+    def _with_key(self, changes: Changes) -> Changes:
+        """Without null keys, which have no partition (semantics 1.4, 8.19)."""
+        there = ~changes.key.missing()
+        self.task.report.count_dropped(self.step.node, {"null-key-repartition": int((~there).sum())})
+        return changes.where(there)
 
     def finish(self) -> Emitted:
         for flow in list(self.held):
             changes = self.arrived(flow)
-            if changes is not None:
+            if changes is not None and changes.rows:
                 yield self.out(), changes
 
 
 class ReferenceRunner(Runner):
-    """Takes the foreign key out of each row and serialises it with the right table's key serde."""
+    """Takes the foreign key out of each row and serialises it with the right table's key serde.
+
+    A row that has none because the extractor failed stays in the table, for other readers; it is marked, and the
+    join passes it over.
+    """
 
     step: ReferenceStep
 
@@ -171,35 +177,44 @@ class ReferenceRunner(Runner):
         rows = np.flatnonzero(~changes.value.missing())
         there = changes.take(rows)
         outcome = evaluate(node.foreign_key, there.key, value=there.value)
-        if outcome.failures:
-            failures = [Failure(int(rows[f.row]), f.error) for f in outcome.failures]
-            changes = self.task.failures.failed(node, changes, failures)
-            return self.accept(flow, changes)
-        references = self._serialize(node, there, outcome.values)
-        if isinstance(references, list):
-            changes = self.task.failures.failed(node, changes, [Failure(int(rows[f.row]), f.error) for f in references])
-            return self.accept(flow, changes)
+        references, wrong = self._serialize(node, outcome.values)
+        failures = [Failure(int(rows[f.row]), f.error) for f in (*outcome.failures, *wrong)]
+        if failures:
+            self.task.failures.failed(node, changes, failures)
         place = np.full(changes.rows, -1, np.int64)
         place[rows] = np.arange(len(rows))
         column = references.take(pa.array(place, mask=place < 0)) if len(rows) < changes.rows else references
-        return iter([(self.out(), replace(changes, extra={**changes.extra, self.step.column: column}))])
+        extra = {**changes.extra, self.step.column: column}
+        if self.task.settings.processing.action != "fail":
+            extra[failed_column(self.step.column)] = np.zeros(changes.rows, np.uint8)
+            extra[failed_column(self.step.column)][[failure.row for failure in failures]] = 1
+        return iter([(self.out(), replace(changes, extra=extra))])
 
-    def _serialize(self, node: graph.ForeignKeyJoin, changes: Changes, keys: Values) -> Any:
+    def _serialize(
+        self, node: graph.ForeignKeyJoin, keys: Values
+    ) -> tuple[pa.LargeBinaryArray, list[Failure]]:
         serde = self.task.node(node.parents[1]).key
         try:
-            return keys.wire(serde)
+            return keys.wire(serde), []
         except SerdeError:
-            failures = []
+            found: list[bytes | None] = []
+            wrong = []
             for row, key in enumerate(keys.objects()):
                 try:
-                    serde.serialize(key)
+                    found.append(serde.serialize(key))
                 except SerdeError as error:
                     what = f"the foreign key has the wrong type: {error.what}"
                     step = "let the extractor return what the right table's key serde takes"
-                    failures.append(Failure(row, SerdeError(what, code="CS-411", next=step)))
-            if not failures:
+                    wrong.append(Failure(row, SerdeError(what, code="CS-411", next=step)))
+                    found.append(None)
+            if not wrong:
                 raise
-            return failures
+            return pa.array(found, pa.large_binary()), wrong
+
+
+def failed_column(column: str) -> str:
+    """Beside the extra column of foreign keys: 1 where there is none because a function failed."""
+    return f"{column} failed"
 
 
 class MaterializeRunner(Runner):
@@ -211,7 +226,7 @@ class MaterializeRunner(Runner):
         if self.step.admit:
             there = ~changes.key.missing()
             if self.step.counts:
-                self.task.report.count_dropped(self.step.node, {"null-key": int((~there).sum())})
+                self.task.report.count_dropped(self.step.node, {self.step.admit: int((~there).sum())})
             changes = changes.where(there)
         return super().accept(flow, changes) if changes.rows else iter(())
 
@@ -223,7 +238,8 @@ class MaterializeRunner(Runner):
             self.task.report.count_in(self.step.node, changes.rows)
         store = self.task.stores(self.step.store)
         definition = store.definition
-        plain = replace(changes, old=None)
+        self.serialized(changes, "value", definition.value)
+        plain = replace(changes, old=None, lost=None)
         if definition.history is None:
             net = upsert(
                 store.view, plain, bits=self.task.batch.bits, serde=definition.value, want_old=self.step.old
@@ -274,7 +290,10 @@ class SubscribeRunner(Runner):
     def finish(self) -> Emitted:
         node: graph.ForeignKeyJoin = self.task.node(self.step.node)
         left = latest_only(self, self.arrived(self.step.inputs[0]))
-        if left is None:
+        mark = failed_column(self.step.column)
+        if left is not None and mark in left.extra:
+            left = left.where(left.extra[mark] == 0)
+        if left is None or not left.rows:
             return
         self.task.report.count_in(node.name, left.rows)
         store = self.task.stores(self.step.store)
@@ -330,46 +349,81 @@ class SinkRunner(Runner):
     def accept(self, flow: str, changes: Changes) -> Emitted:
         node: graph.Sink = self.task.node(self.step.node)
         if changes.rows:
-            key = self.serialized(lambda: changes.key.wire(node.key), changes, "key")
-            value = self.serialized(lambda: changes.value.wire(node.value), changes, "value")
+            key, value = (self.serialized(changes, part, getattr(node, part)) for part in ("key", "value"))
             headers = changes.headers if changes.headers is not None else pa.nulls(changes.rows, pa.large_binary())
             records = pa.RecordBatch.from_arrays(
                 [key, value, pa.array(changes.ts), headers], names=["key", "value", "timestamp", "headers"]
             )
-            for topic, rows in _topics(node, changes):
+            for topic, rows in self._topics(node, changes):
                 self._write(node, topic, records if rows is None else records.take(pa.array(rows)),
                             changes if rows is None else changes.take(rows))  # fmt: skip
-            self.task.report.count_out(node.name, changes.rows)
         return iter(())
+
+    def _topics(self, node: graph.Sink, changes: Changes) -> list[tuple[str, np.ndarray | None]]:
+        """The topics to write to, with the rows of each; None: all of them."""
+        if node.topic is not None:
+            return [(node.topic, None)]
+        topic_of = node.topic_of
+
+        def name_of(key: Any, value: Any) -> str:
+            name = topic_of(key, value)
+            if not isinstance(name, str):
+                raise TypeError(f"expected the name of a topic, got {type(name).__name__}")
+            return name
+
+        names, failures = call_rows(name_of, [changes.key.objects(), changes.value.objects()])
+        if failures:
+            self.task.failures.failed(node, changes, failures)
+        rows: dict[str, list[int]] = {}
+        for row, name in enumerate(names):
+            if name is not None:
+                rows.setdefault(name, []).append(row)
+        return [(name, np.array(found)) for name, found in rows.items()]
 
     def _write(self, node: graph.Sink, topic: str, records: pa.RecordBatch, changes: Changes) -> None:
         if node.partitioner is None:
-            self.task.output.write(topic, records)
+            self._send(node, topic, records, None)
             return
         count = self.task.output.partition_count(topic)
-        rows: list[int] = []
-        chosen: list[int] = []
-        default: list[int] = []
-        calls = zip(changes.key.objects(), changes.value.objects(), strict=True)
-        for row, (key, value) in enumerate(calls):
-            answer = node.partitioner(topic, key, value, count)
-            if answer is None:
-                default.append(row)
+        answers, failures = call_rows(
+            lambda key, value: _partitions(node, topic, key, value, count),
+            [changes.key.objects(), changes.value.objects()],
+        )
+        if failures:
+            self.task.failures.failed(node, changes, failures)
+            for failure in failures:
+                answers[failure.row] = ()
+        # Neighbours go together, so that records of one partition stay in order.
+        for default, group in groupby(enumerate(answers), key=lambda one: one[1] is None):
+            if default:
+                self._send(node, topic, records.take(pa.array([row for row, _ in group])), None)
                 continue
-            for partition in [answer] if isinstance(answer, int) else answer:
-                if not 0 <= partition < count:
-                    raise SinkError(
-                        f"the partitioner of {node.name} gave partition {partition}; {topic} has {count}",
-                        code="CS-655",
-                        where={"operator": node.name, "key": key},
-                        next="return a partition that exists, a list of them, or None for Kafka's default",
-                    )
-                rows.append(row)
-                chosen.append(partition)
-        if rows:
-            self.task.output.write(topic, records.take(pa.array(rows)), chosen)
-        if default:
-            self.task.output.write(topic, records.take(pa.array(default)))
+            placed = [(row, partition) for row, answer in group for partition in answer]
+            if placed:
+                rows, chosen = zip(*placed, strict=True)
+                self._send(node, topic, records.take(pa.array(rows)), chosen)
+
+    def _send(
+        self, node: graph.Sink, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None
+    ) -> None:
+        self.task.output.write(topic, records, partitions)
+        self.task.report.count_out(node.name, records.num_rows)
+
+
+def _partitions(node: graph.Sink, topic: str, key: Any, value: Any, count: int) -> tuple[int, ...] | None:
+    """Where a record goes by the user's partitioner; None: where Kafka's default puts it."""
+    answer = node.partitioner(topic, key, value, count)
+    if answer is None:
+        return None
+    chosen = tuple(map(index, answer if isinstance(answer, Iterable) else [answer]))
+    wrong = [partition for partition in chosen if not 0 <= partition < count]
+    if wrong:
+        raise SinkError(
+            f"the partitioner of {node.name} gave partition {wrong[0]}; {topic} has {count}",
+            code="CS-655",
+            next="return a partition that exists, a list of them, or None for Kafka's default",
+        )
+    return chosen
 
 
 class FrameSinkRunner(Runner):
@@ -382,16 +436,6 @@ class FrameSinkRunner(Runner):
             self.task.to_driver(node.name, pack(bare, node.value, node.key))
             self.task.report.count_out(node.name, changes.rows)
         return iter(())
-
-
-def _topics(node: graph.Sink, changes: Changes) -> list[tuple[str, np.ndarray | None]]:
-    if node.topic is not None:
-        return [(node.topic, None)]
-    assert node.topic_of is not None
-    names = np.array(
-        [node.topic_of(k, v) for k, v in zip(changes.key.objects(), changes.value.objects(), strict=True)], object
-    )
-    return [(str(name), np.flatnonzero(names == name)) for name in dict.fromkeys(names)]
 
 
 def latest_only(runner: Runner, changes: Changes | None) -> Changes | None:
@@ -410,7 +454,8 @@ def emit_joined(runner: Runner, joined: Joined) -> Emitted:
     node = runner.task.node(runner.step.node)
     changes = joined.changes
     if joined.failures:
-        changes = runner.task.failures.failed(node, changes, joined.failures)
+        runner.task.failures.failed(node, changes, joined.failures)
+        changes = changes.without([failure.row for failure in joined.failures])
     if changes.rows:
         runner.task.report.count_out(node.name, changes.rows)
         yield runner.out(), changes

@@ -13,6 +13,7 @@ from crossstream.engine.parcels import FRAME, REPORT, Parcel, in_order, route, u
 from crossstream.engine.read import Reader
 from crossstream.engine.services import Input, Output, Settings
 from crossstream.engine.steps import RUNNERS, OpenStore, Runner, Task
+from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.engine.stores import FolderStores, MemoryStores, grow
 from crossstream.state.store import Version
 from crossstream.topology.plan import Exchange, Plan, ReadStep
@@ -40,6 +41,7 @@ class RoundTask:
     _runners: list[Runner] = field(default_factory=list)
     _readers: dict[str, list[Runner]] = field(default_factory=dict)
     _leaving: dict[str, list[tuple[int, Exchange]]] = field(default_factory=dict)
+    _failures: Failures | None = None
 
     def read(self, spans: Sequence[SourceRange]) -> Iterator[Sent]:
         """Round 0: reads the ranges and sends what goes to later rounds."""
@@ -62,8 +64,7 @@ class RoundTask:
         blobs = in_order(self._addressed(parcels))
         for number, exchange in enumerate(self.plan.exchanges):
             if number in blobs:
-                flow = self.plan.flows[exchange.flow]
-                self._push(exchange.arrives, unpack(blobs.pop(number), flow.key, flow.value))
+                self._push(exchange.arrives, unpack(blobs.pop(number), exchange.key, exchange.value))
         yield from self._sent()
         yield from self._finish(started)
 
@@ -78,7 +79,7 @@ class RoundTask:
         return mine
 
     def _set_up(self) -> Task:
-        failures = Failures(
+        self._failures = failures = Failures(
             self.batch, self.report, self.settings.decoding, self.settings.processing, self.output.write
         )
         task = Task(self.plan, self.batch, self.report, failures, self.settings, self.output, self._store, self._to_driver)
@@ -108,12 +109,25 @@ class RoundTask:
             for out, result in runner.accept(flow, changes):
                 self._push(out, result)
         for number, exchange in self._leaving.get(flow, ()):
-            for pid, blob in route(
-                changes, self.plan.flows[flow], exchange.partitioner, self.batch.partitions, self.batch.bits
-            ):
+            for pid, blob in self._routed(changes, exchange):
                 parcel = (exchange.to_round, number, self.sender, self._sequence, blob)
                 self._outbox.setdefault(pid, []).append(parcel)
                 self._sequence += 1
+
+    def _routed(self, changes: Changes, exchange: Exchange) -> Iterator[tuple[int, bytes]]:
+        try:
+            yield from route(changes, exchange, self.batch.partitions, self.batch.bits)
+        except SerdeError as error:
+            raise self._unserializable(changes, exchange, error) from error
+
+    def _unserializable(self, changes: Changes, exchange: Exchange, error: SerdeError) -> CrossStreamError:
+        assert self._failures is not None
+        try:
+            changes.key.wire(exchange.key)
+            part, serde = "value", exchange.value
+        except SerdeError:
+            part, serde = "key", exchange.key
+        return self._failures.unserializable(self.plan.topology[exchange.node], changes, part, serde, error)
 
     def _to_driver(self, node: str, blob: bytes) -> None:
         """Records that the driver wants, named by the node that collects them."""

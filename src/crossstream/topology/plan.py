@@ -17,18 +17,22 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from crossstream.serdes import Serde
+from crossstream.serdes.internal import pickled
 from crossstream.state.run import Layout
 from crossstream.topology.graph import (
     Branch,
     Filter,
+    FlatMap,
     ForeignKeyJoin,
     FrameSink,
     FrameSource,
+    Map,
     MapValues,
     Merge,
     Node,
     Peek,
     Repartition,
+    SelectKey,
     Sink,
     Source,
     Split,
@@ -54,8 +58,8 @@ class StoreDef:
     name: str
     layout: Layout
     round: int
-    key: Serde | None
-    value: Serde | None
+    key: Serde
+    value: Serde
     public: str | None = None
     history: int | None = None
 
@@ -64,13 +68,14 @@ class StoreDef:
 class Flow:
     """Rows that steps hand on: the serdes of key and value, the round they are made in.
 
-    ``routed``: rows are already in the state partition of their key.
+    Keys or values that a function of the user made have the engine's own serde. ``routed``: rows are already
+    in the state partition of their key.
     """
 
     name: str
     round: int
-    key: Serde | None
-    value: Serde | None
+    key: Serde
+    value: Serde
     routed: bool = False
 
 
@@ -78,12 +83,16 @@ class Flow:
 class Exchange:
     """A flow that goes to the state partitions of ``to_round``, where it is called ``arrives``.
 
-    ``partitioner``: KIP-775, else the hash of the key decides.
+    Rows travel in the serdes that the operator ``node``, which wants them, keeps them in: the bytes of the key
+    decide the partition. ``partitioner``: KIP-775, else the hash of the key decides.
     """
 
     flow: str
     to_round: int
     arrives: str
+    node: str
+    key: Serde
+    value: Serde
     partitioner: Partitioner | None = None
 
 
@@ -121,12 +130,13 @@ class ReferenceStep(Step):
 class MaterializeStep(Step):
     """Keeps a table in a store and yields its net changes; ``old``: with the values before.
 
-    ``counts``: this is the store that counts refused rows, where a table has several.
+    ``counts``: this is the store that counts refused rows, where a table has several. ``admit``: null keys are
+    refused here, and counted under this reason.
     """
 
     store: str
     old: bool = False
-    admit: bool = False
+    admit: str | None = None
     counts: bool = True
 
 
@@ -198,7 +208,7 @@ class Plan:
     def fingerprint(self) -> dict[str, str]:
         """For each store what must stay the same for its state to be usable: kind, serdes, history."""
         return {
-            store.name: f"{store.layout.kind}/{_name(store.key)}/{_name(store.value)}/{store.history}"
+            store.name: f"{store.layout.kind}/{store.key.name}/{store.value.name}/{store.history}"
             for store in self.stores.values()
         }
 
@@ -224,10 +234,6 @@ class Plan:
         return "\n".join(lines) + "\n"
 
 
-def _name(serde: Serde | None) -> str:
-    return "-" if serde is None else serde.name
-
-
 def _tasks(partitions: int | None) -> str:
     return "one task for each state partition" if partitions is None else f"{partitions} tasks"
 
@@ -247,7 +253,7 @@ class _Planner:
     """The flow that readers of a node read."""
     raw: dict[str, Flow] = field(default_factory=dict)
     """The flow that a table is materialised from."""
-    exchanges: dict[tuple[str, int, Partitioner | None], Exchange] = field(default_factory=dict)
+    exchanges: dict[tuple[str, int, Partitioner | None, str, str], Exchange] = field(default_factory=dict)
     stores: dict[str, StoreDef] = field(default_factory=dict)
     tables: dict[tuple[str, int, Partitioner | None], MaterializeStep] = field(default_factory=dict)
     wants_old: set[str] = field(default_factory=set)
@@ -301,7 +307,7 @@ class _Planner:
     def _place_source(self, node: Source | FrameSource) -> None:
         is_table = node.shape == "table"
         raw = f"{node.name}.records" if is_table else node.name
-        flow = self._add(Flow(raw, 0, node.key, node.value))
+        flow = self._flow_of(node, raw, 0)
         self.steps.append(
             ReadStep(node=node.name, round=0, inputs=(), output=raw, table=is_table, form=self._form(node))
         )
@@ -365,9 +371,10 @@ class _Planner:
         """The step that keeps ``table`` in round ``number``; made when first asked for."""
         if (table.name, number, partitioner) in self.tables:
             return self.tables[table.name, number, partitioner]
-        source = self._source_of(table)
-        flow = self._arrive(source, number, partitioner)
         spec: StoreSpec = getattr(table, "store", None) or StoreSpec()
+        source = self._source_of(table)
+        key, value = spec.key or table.key or source.key, spec.value or table.value or source.value
+        flow = self._arrive(replace(source, key=key, value=value), number, table, partitioner)
         first = not any(name == table.name for name, _, _ in self.tables)
         public = spec.name if first else None
         name = public or _unique(f"{table.name}@{number}", self.stores)
@@ -376,8 +383,8 @@ class _Planner:
             name=name,
             layout=VERSIONED if versioned else KEY_VALUE,
             round=number,
-            key=spec.key or table.key,
-            value=spec.value or table.value,
+            key=key,
+            value=value,
             public=public,
             history=spec.history_retention,
         )
@@ -391,27 +398,49 @@ class _Planner:
             output=out.name,
             store=store.name,
             old=table.name in self.wants_old,
-            admit=isinstance(table, ToTable),
+            admit=self._refusal(table),
             counts=first,
         )
         self.tables[table.name, number, partitioner] = step
         self.steps.append(step)
         return step
 
-    def _arrive(self, flow: Flow, number: int, partitioner: Partitioner | None = None) -> str:
-        """Makes a flow available in a round, in the state partition of its key."""
+    def _refusal(self, table: Node) -> str | None:
+        """Under which reason a stream that becomes a table counts null keys (semantics 8.19)."""
+        if not isinstance(table, ToTable):
+            return None
+        return "null-key-repartition" if self._re_keyed(table.parents[0]) else "null-key"
+
+    def _re_keyed(self, name: str) -> bool:
+        """Whether the key of a stream may have changed since it was last moved to the partition of its key."""
+        node = self.topology[name]
+        if isinstance(node, Map | FlatMap | SelectKey) or (isinstance(node, ToStream) and node.mapper is not None):
+            return True
+        if isinstance(node, Repartition) or node.shape == "table":
+            return False
+        return any(self._re_keyed(parent) for parent in node.parents)
+
+    def _arrive(self, flow: Flow, number: int, node: Node, partitioner: Partitioner | None = None) -> str:
+        """Makes a flow available to ``node`` in a round, in the state partition of its key.
+
+        ``flow`` has the serdes that its rows are to arrive with.
+        """
         if flow.round == number and flow.routed and partitioner is None:
             return flow.name
-        arrives = f"{flow.name}>{number}" + ("" if partitioner is None else f" by {_name_of(partitioner)}")
-        exchange = Exchange(flow.name, number, arrives, partitioner)
-        self.exchanges.setdefault((flow.name, number, partitioner), exchange)
-        return arrives
+        place = (flow.name, number, partitioner, flow.key.name, flow.value.name)
+        if place not in self.exchanges:
+            arrives = f"{flow.name}>{number}" + ("" if partitioner is None else f" by {_name_of(partitioner)}")
+            arrives = _unique(arrives, {exchange.arrives: exchange for exchange in self.exchanges.values()})
+            self.exchanges[place] = Exchange(
+                flow.name, number, arrives, node.name, flow.key, flow.value, partitioner
+            )
+        return self.exchanges[place].arrives
 
     def _place_table_join(self, node: TableJoin) -> None:
         left, right = (self.topology[name] for name in node.parents)
         number = max(self._earliest(self._source_of(left)), self._earliest(self._source_of(right)))
         sides = [self._materialize(side, number, None) for side in (left, right)]
-        out = self._add(Flow(node.name, number, node.key, node.value, True))
+        out = self._flow_of(node, node.name, number, True)
         old = node.name in self.wants_old
         self.steps.append(
             TableJoinStep(
@@ -429,7 +458,7 @@ class _Planner:
         left, right = (self.topology[name] for name in node.parents)
         flow = self._left_of(node, left)
         first = self._earliest(flow) if node.partitioner is None else max(1, flow.round + 1)
-        arrived = self._arrive(flow, first, node.partitioner)
+        arrived = self._arrive(flow, first, node, node.partitioner)
         second = max(first + 1, self._earliest(self._source_of(right)))
         if node.other_partitioner is not None:
             second = max(second, self._source_of(right).round + 1)
@@ -437,12 +466,12 @@ class _Planner:
         column = f"fk {node.name}"
         references = StoreDef(
             name=_unique(f"{node.name}.references", self.stores),
-            layout=REFERENCES, round=first, key=left.key, value=right.key,
+            layout=REFERENCES, round=first, key=flow.key, value=right.key or pickled(),
         )
         self.stores[references.name] = references
         value = flow.value
-        subscriptions = self._add(Flow(f"{node.name}.subscriptions", first, right.key, value))
-        answers = self._add(Flow(f"{node.name}.answers", first, left.key, value))
+        subscriptions = self._add(Flow(f"{node.name}.subscriptions", first, references.value, value))
+        answers = self._add(Flow(f"{node.name}.answers", first, flow.key, value))
         self.steps.append(
             SubscribeStep(
                 node=node.name, round=first, inputs=(arrived,), output=subscriptions.name,
@@ -451,17 +480,17 @@ class _Planner:
         )
         store = StoreDef(
             name=_unique(f"{node.name}.subscriptions", self.stores),
-            layout=SUBSCRIPTIONS, round=second, key=right.key, value=value,
+            layout=SUBSCRIPTIONS, round=second, key=references.value, value=value,
         )
         self.stores[store.name] = store
-        out = self._add(Flow(node.name, second, node.key, node.value))
+        out = self._flow_of(node, node.name, second)
         self.steps.append(
             ResolveStep(
                 node=node.name,
                 round=second,
                 inputs=(
-                    self._arrive(subscriptions, second, node.other_partitioner),
-                    self._arrive(answers, second),
+                    self._arrive(subscriptions, second, node, node.other_partitioner),
+                    self._arrive(answers, second, node),
                     table.output or "",
                 ),
                 output=out.name,
@@ -495,16 +524,19 @@ class _Planner:
     def _place_repartition(self, node: Repartition) -> None:
         parent = self._flow(node.parents[0])
         number = parent.round + 1
-        arrived = self._arrive(replace(parent, routed=False), number, node.partitioner)
-        self._add(Flow(node.name, number, node.key, node.value, node.partitioner is None))
+        moved = replace(parent, key=node.key or parent.key, value=node.value or parent.value, routed=False)
+        arrived = self._arrive(moved, number, node, node.partitioner)
+        self._add(replace(moved, name=node.name, round=number, routed=node.partitioner is None))
         self.steps.append(StatelessStep(node=node.name, round=number, inputs=(arrived,), output=node.name))
 
     def _place_merge(self, node: Merge) -> None:
         flows = [self._flow(name) for name in node.parents]
         number = max(flow.round for flow in flows)
-        inputs = tuple(flow.name if flow.round == number else self._arrive(flow, number) for flow in flows)
+        inputs = tuple(
+            flow.name if flow.round == number else self._arrive(flow, number, node) for flow in flows
+        )
         routed = all(flow.routed for flow in flows)
-        self._add(Flow(node.name, number, node.key, node.value, routed))
+        self._flow_of(node, node.name, number, routed)
         self.steps.append(StatelessStep(node=node.name, round=number, inputs=inputs, output=node.name))
 
     def _place_stateless(self, node: Node) -> None:
@@ -517,13 +549,17 @@ class _Planner:
         same_key = isinstance(node, Filter | MapValues | Peek | Branch | ToStream) and not (
             isinstance(node, ToStream) and node.mapper is not None
         )
-        self._add(Flow(node.name, parent.round, node.key, node.value, parent.routed and same_key))
+        self._flow_of(node, node.name, parent.round, parent.routed and same_key)
         self.steps.append(StatelessStep(node=node.name, round=parent.round, inputs=(parent.name,), output=node.name))
         if isinstance(node, Filter | MapValues) and node.shape == "table":
             self._keep(node)
 
     def _flow(self, name: str) -> Flow:
         return self.changes.get(name) or self.flows[name]
+
+    def _flow_of(self, node: Node, name: str, number: int, routed: bool = False) -> Flow:
+        """A new flow with the serdes of a node's output."""
+        return self._add(Flow(name, number, node.key or pickled(), node.value or pickled(), routed))
 
     def _add(self, flow: Flow) -> Flow:
         self.flows[flow.name] = flow
