@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import stat
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -96,6 +97,25 @@ def test_jars_are_fetched_once_by_many(fake_java: Path) -> None:
     assert (fake_java / "calls").read_text() == "call\n"
     assert jars.find_kafka_jars() in folders
     assert not list((fake_java / "cache").glob(".fetching-*"))
+
+
+def test_a_lock_is_held_by_one_and_leaves_no_file(tmp_path: Path) -> None:
+    file, inside, most = tmp_path / "some.lock", 0, 0
+
+    def enter() -> None:
+        nonlocal inside, most
+        for _ in range(50):
+            with jars.locked(file):
+                inside += 1
+                most = max(most, inside)
+                time.sleep(0.0001)
+                inside -= 1
+
+    with ThreadPoolExecutor(4) as pool:
+        for entered in [pool.submit(enter) for _ in range(4)]:
+            entered.result()
+    assert most == 1
+    assert not file.exists()
 
 
 def test_jars_that_cannot_be_fetched_leave_nothing_behind(fake_java: Path) -> None:

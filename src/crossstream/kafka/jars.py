@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from crossstream.errors import SourceError
 
@@ -97,7 +98,7 @@ def fetch_kafka_jars() -> Path:
 
 @contextmanager
 def locked(file: Path) -> Iterator[None]:
-    """Holds a lock against other processes; a process that dies lets go of it."""
+    """Holds a lock against other processes, and leaves no file; a process that dies lets go of it."""
     try:
         import fcntl
     except ModuleNotFoundError as windows:
@@ -107,9 +108,23 @@ def locked(file: Path) -> Iterator[None]:
             next="run it in WSL, or pass the bootstrap_servers of another broker",
         ) from windows
     file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("a") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield
+    while True:
+        with file.open("a") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            if not _is_same(held, file):
+                continue  # whoever held it before has removed it
+            try:
+                yield
+            finally:
+                file.unlink(missing_ok=True)
+            return
+
+
+def _is_same(held: IO[str], file: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(held.fileno()), file.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _jars_folder() -> Path:
