@@ -48,7 +48,8 @@ class _Version(argparse.Action):
     def __call__(self, parser: ArgumentParser, *_: object) -> None:
         from crossstream import __version__
 
-        parser.exit(message=f"crossstream {__version__}\n")
+        print(f"crossstream {__version__}")
+        parser.exit()
 
 
 def _command(commands: Commands, name: str, runs: str, help: str, **more: Any) -> ArgumentParser:

@@ -208,7 +208,7 @@ def kafka_jars() -> Check:
     return Check("Kafka's jars", "note", "not there: `crossstream broker start` fetches them once (45 MB)")
 
 
-def broker(servers: str | None) -> Check:
+def broker(servers: str | None, patience: float = 10.0) -> Check:
     """Whether a Kafka answers: the one that was named, else the development broker."""
     from crossstream.kafka import KafkaConnection
     from crossstream.kafka import broker as development
@@ -222,7 +222,7 @@ def broker(servers: str | None) -> Check:
         )
         return Check("Kafka", "ok" if answers else "note", what)
     try:
-        log = KafkaConnection(servers, patience_seconds=10).log()
+        log = KafkaConnection(servers, patience_seconds=patience).log()
         topics = log.topics()
         log.close()
     except CrossStreamError as error:

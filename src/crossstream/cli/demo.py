@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from crossstream.cli.console import shortest
+from crossstream.cli.console import own_stdout, shortest
 from crossstream.cli.demo_view import DemoView
 from crossstream.cli.loading import load
 from crossstream.cli.sparklog import SparkOutput
@@ -35,13 +35,17 @@ def main(arguments: Namespace) -> int:
     """Runs the demo from beginning to end."""
     folder = DemoFolder(Path(arguments.dir).expanduser().absolute())
     folder.empty()
-    view = DemoView()
+    with own_stdout() as out:
+        _tell(folder, DemoView(out), arguments)
+    return 0
+
+
+def _tell(folder: DemoFolder, view: DemoView, arguments: Namespace) -> None:
     view.say("Products name their merchant: a foreign key. Both tables change; the join follows.", "bold")
     with _place(arguments, folder, view) as place:
         _play(folder, place, view, debug=arguments.debug)
     for line in farewell(folder, place, command()):
         view.say(line, "bold" if line and not line.startswith(" ") else "")
-    return 0
 
 
 def _play(folder: DemoFolder, place: Place, view: DemoView, *, debug: bool) -> None:
@@ -68,6 +72,7 @@ def _play(folder: DemoFolder, place: Place, view: DemoView, *, debug: bool) -> N
         view.say()
         with view.waiting("Stopping Spark"):
             app.stop()
+            output.close()
 
 
 @contextmanager

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
-from crossstream.cli.console import aligned, is_terminal, make_console, own_stdout
+from crossstream.cli.console import aligned, is_terminal, make_console
 from crossstream.demo.market import Outcome, Table
 from crossstream.demo.story import Step
 
@@ -50,12 +49,12 @@ def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
 
 
 class DemoView:
-    """Prints on standard output: with colours and pauses on a terminal, as plain text elsewhere."""
+    """Prints: with colours and pauses on a terminal, as plain text elsewhere."""
 
-    def __init__(self) -> None:
-        self._terminal = is_terminal(sys.stdout)
-        self._out = own_stdout()
-        self._console = make_console(self._out)
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._terminal = is_terminal(out)
+        self._console = make_console(out)
 
     def say(self, text: str = "", style: str = "") -> None:
         if self._terminal:

@@ -59,6 +59,8 @@ def _join_on_spark(*, debug: bool) -> Check:
             if debug:
                 raise
             return Check("a join on Spark", "problem", _what(error), _fix(error, folder.log))
+        finally:
+            output.close()
     found = f"{outcome.records} records in, {len(outcome.after)} rows out, {outcome.seconds:.1f} s"
     return Check("a join on Spark", "ok" if len(outcome.after) == 4 else "problem", found, "report this")
 

@@ -6,7 +6,7 @@ import threading
 from argparse import Namespace
 from pathlib import Path
 
-from crossstream.cli.console import say, shortest
+from crossstream.cli.console import own_stdout, say, shortest
 from crossstream.cli.interrupts import Interrupts
 from crossstream.cli.loading import load
 from crossstream.cli.settings import settled
@@ -25,16 +25,17 @@ def main(arguments: Namespace) -> int:
     """Runs the topology of a file; 0 when it was stopped or, with ``--once``, is through."""
     loaded = load(arguments.file)
     config = settled(loaded, arguments)
-    view = make_view(arguments.format)
-    output = SparkOutput(view.line, Path(config.state_path) / "spark.log", everything=arguments.debug)
     app = SparkStreams(loaded.topology, config)
-    app.on_progress(view.batch)
-    try:
-        _run(app, config, view, output, once=arguments.once)
-    except CrossStreamError as error:
-        if output.log is not None:
-            error.at(log=output.log)
-        raise
+    with own_stdout() as out:
+        view = make_view(arguments.format, out)
+        output = SparkOutput(view.line, Path(config.state_path) / "spark.log", everything=arguments.debug)
+        app.on_progress(view.batch)
+        try:
+            _run(app, config, view, output, once=arguments.once)
+        except CrossStreamError as error:
+            if output.log is not None:
+                error.at(log=output.log)
+            raise
     return 0
 
 
@@ -53,7 +54,7 @@ def _run(app: SparkStreams, config: StreamsConfig, view: View, output: SparkOutp
             try:
                 app.stop()
             finally:
-                output.drain()
+                output.close()
                 view.close()
 
 

@@ -42,13 +42,15 @@ class SparkOutput:
         self._log = log
         self._everything = everything
         self._file: IO[str] | None = None
+        self._logged = False
+        self._closed = False
         self._in_log = False
         self._last = 0.0
 
     @property
     def log(self) -> Path | None:
         """The file with Spark's log lines; None if there were none."""
-        return self._log if self._file is not None else None
+        return self._log if self._logged else None
 
     @contextmanager
     def inherited(self) -> Iterator[None]:
@@ -70,19 +72,22 @@ class SparkOutput:
                 os.close(kept)
             os.close(writing)
 
-    def drain(self, seconds: float = 1.0) -> None:
-        """Returns when nothing has come for a moment, or ``seconds`` have passed."""
+    def close(self, seconds: float = 1.0) -> None:
+        """Waits until nothing has come for a moment, at most ``seconds``; ignores what comes later."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             time.sleep(QUIET_SECONDS)
             if time.monotonic() - self._last > QUIET_SECONDS:
                 break
+        self._closed = True
         if self._file is not None:
-            self._file.flush()
+            self._file.close()
 
     def take(self, line: str) -> None:
         """Sorts one line."""
         self._last = time.monotonic()
+        if self._closed:
+            return
         if self.is_logged(line):
             self._keep(line)
         if self._everything or not self._in_log:
@@ -100,8 +105,9 @@ class SparkOutput:
         try:
             if self._file is None:
                 self._log.parent.mkdir(parents=True, exist_ok=True)
-                self._file = open(self._log, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - as long as Spark lives
+                self._file = open(self._log, "a", encoding="utf-8", buffering=1)  # noqa: SIM115
             self._file.write(line + "\n")
+            self._logged = True
         except OSError:
             self._everything = True  # a full or forbidden disk: show it rather than lose it
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from crossstream.cli.console import is_terminal, make_console, own_stdout, say
+from crossstream.cli.console import is_terminal, make_console, say
 from crossstream.cli.figures import Figures, as_line
 from crossstream.cli.texts import to_json
 
@@ -39,10 +38,10 @@ class View(Protocol):
     def close(self) -> None: ...
 
 
-def make_view(form: str) -> View:
-    """The view of ``--format``: auto, live or json."""
-    live = form == "live" or (form == "auto" and is_terminal(sys.stdout))
-    return LiveView(own_stdout()) if live else JsonView(own_stdout())
+def make_view(form: str, out: TextIO) -> View:
+    """The view of ``--format`` (auto, live or json), on standard output or another number of it."""
+    live = form == "live" or (form == "auto" and is_terminal(out))
+    return LiveView(out) if live else JsonView(out)
 
 
 class JsonView:

@@ -1,0 +1,135 @@
+"""Loading a user's file, and showing its topology."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import cloudpickle
+import pytest
+
+from crossstream.cli.loading import load
+from crossstream.errors import ConfigError, TopologyError
+from tests.unit.cli_cases import APP, ENVIRONMENT, app_file, call, start
+
+NAMED = APP.replace("builder = ", "shop = ").replace("builder.", "shop.")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (APP, ""),
+        (APP + "topology = builder.build()\n", ""),
+        (APP + "def topology():\n    return builder\n", ""),
+        (NAMED + "def build():\n    return shop.build()\n", ""),
+        (NAMED, ":shop"),
+        (NAMED + "def other():\n    return shop\n", ":other"),
+    ],
+    ids=["builder", "topology", "function topology", "build", "named builder", "named function"],
+)
+def test_a_topology_is_found(tmp_path, text, name):
+    loaded = load(f"{app_file(tmp_path, text)}{name}")
+    assert "products.join(merchants)" in loaded.topology.nodes
+    assert loaded.config is None
+
+
+def test_a_config_is_found(tmp_path):
+    loaded = load(str(app_file(tmp_path, APP + "config = cs.StreamsConfig(application_id='promo')\n")))
+    assert loaded.config is not None
+    assert loaded.config.application_id == "promo"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "code", "what", "next"),
+    [
+        ("x = 1\n", "", "CS-272", "has no topology or builder or build", "let it name"),
+        (NAMED, "", "CS-272", "has no topology", "app.py:shop"),
+        (APP, ":promo", "CS-272", "has no promo", "app.py:builder"),
+        (APP, ":products", "CS-272", "products in app.py is KTable", "is wanted"),
+        (
+            "def build():\n    return 1 / 0\n",
+            "",
+            "CS-273",
+            "build() in app.py raised ZeroDivisionError",
+            "without arg",
+        ),
+        ("def build(x):\n    return x\n", "", "CS-273", "raised TypeError", "without arguments"),
+        ("import nothing_of_the_kind\n", "", "CS-271", "ModuleNotFoundError", "mend the file"),
+        ("def (\n", "", "CS-271", "SyntaxError", "mend the file"),
+        ("import sys\nsys.exit(3)\n", "", "CS-271", "SystemExit: 3", "__main__"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(tmp_path, text, name, code, what, next):
+    file = app_file(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        load(f"{file}{name}")
+    error = caught.value
+    assert error.code == code
+    assert what in error.what
+    assert next in (error.next or "")
+    assert str(file) in str(error)
+
+
+def test_the_line_that_failed_is_named(tmp_path):
+    file = app_file(tmp_path, "\n\nimport nothing_of_the_kind\n")
+    with pytest.raises(ConfigError) as caught:
+        load(str(file))
+    assert caught.value.where["line"] == f"{file}:3"
+
+
+def test_there_must_be_a_file(tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        load(str(tmp_path / "nope.py:topology"))
+    assert caught.value.code == "CS-270"
+
+
+def test_errors_of_the_topology_pass_with_their_line(tmp_path):
+    file = app_file(tmp_path, APP + "products.join(merchants, None)\n")
+    with pytest.raises(TopologyError) as caught:
+        load(str(file))
+    assert str(caught.value.where["line"]).startswith(f"{file}:")
+
+
+def test_a_file_may_import_its_neighbours_and_leaves_no_module_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("PYTHONPATH", "")
+    app_file(tmp_path, APP, "neighbour_of_app.py")
+    file = app_file(tmp_path, "from neighbour_of_app import builder\n")
+    before = set(sys.modules)
+    load(str(file))
+    assert set(sys.modules) - before - {"neighbour_of_app"} == set()
+    monkeypatch.delitem(sys.modules, "neighbour_of_app")
+
+
+def test_functions_of_the_file_travel_by_value(tmp_path):
+    text = APP.replace("lambda product: product[", "lambda product: itself(product)[")
+    file = app_file(tmp_path, "def itself(value):\n    return value\n" + text, "far_away.py")
+    node = load(str(file)).topology["products.join(merchants)"]
+    packed = cloudpickle.dumps(node.foreign_key.call)
+    program = f"import pickle; print(pickle.loads({packed!r})({{'merchant': 'm1'}}))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("m1\n", "")
+
+
+@pytest.mark.parametrize(
+    ("option", "shown"),
+    [
+        ([], "Topologies:\n   Sub-topology: 0"),
+        (["--mermaid"], "flowchart TD\n"),
+        (["--dot"], "digraph topology {"),
+        (["--plan"], "Round 0:"),
+        (["--plan", "--partitions", "7"], "7 tasks"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_describe_prints(capsys, tmp_path, option, shown):
+    outcome = call(capsys, "describe", app_file(tmp_path), *option)
+    assert outcome.code == 0
+    assert shown in outcome.out
+
+
+def test_describe_starts_no_jvm(tmp_path):
+    with start("describe", app_file(tmp_path), env={"JAVA_HOME": "/nowhere"} | ENVIRONMENT) as process:
+        out, err = process.communicate()
+    assert (process.returncode, err) == (0, "")
+    assert "promotions" in out

@@ -1,0 +1,162 @@
+"""`crossstream query`: rows of a state folder as tables, JSON lines and CSV."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from uuid import UUID
+
+import msgspec
+import pytest
+
+import crossstream as cs
+from crossstream import serdes
+from crossstream.cli.rows import as_text, in_columns
+from crossstream.cli.texts import parse_key, parse_time, to_plain
+from tests.unit.cli_cases import call, saved_state
+
+BATCHES = [
+    [("apple", {"n": 1, "tags": ["red"]}), ("pear", {"n": 2}), ("plum", {"n": 3})],
+    [("plum", None), ("apple", {"n": 10, "tags": None}), ("quince", {"n": 4, "note": "tart"})],
+]
+
+
+@pytest.fixture
+def state(tmp_path):
+    saved_state(tmp_path, BATCHES)
+    return tmp_path
+
+
+def test_stores_are_listed(capsys, state):
+    outcome = call(capsys, "query", state)
+    assert outcome.code == 0
+    assert outcome.out.splitlines()[-1].split() == ["things", "key-value", "string", "json", "3"]
+    assert outcome.err == "application shop, partitions: 2, batch 1, 2023-11-14 22:13:21 UTC\n"
+    assert call(capsys, "query", state, "--format", "json").lines == [
+        {"store": "things", "kind": "key-value", "key": "string", "value": "json", "rows": 3}
+    ]
+
+
+def test_all_rows_as_a_table(capsys, state):
+    assert call(capsys, "query", state, "things").out == (
+        "key      n  tags  note\n"
+        "------  --  ----  ----\n"
+        "apple   10  null\n"
+        "pear     2\n"
+        "quince   4        tart\n"
+    )
+
+
+def test_rows_as_json_and_csv(capsys, state):
+    rows = call(capsys, "query", state, "things", "all", "--format", "json").lines
+    assert rows[0] == {"key": "apple", "value": {"n": 10, "tags": None}}
+    assert call(capsys, "query", state, "things", "get", "quince", "--format", "csv").out == (
+        "key,n,note\nquince,4,tart\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("operation", "keys"),
+    [
+        (["get", "pear"], ["pear"]),
+        (["range"], ["apple", "pear", "quince"]),
+        (["range", "b"], ["pear", "quince"]),
+        (["range", "apple", "pear"], ["apple", "pear"]),
+        (["range", "", "pear"], ["apple", "pear"]),
+        (["prefix", "q"], ["quince"]),
+        (["all", "--max", "2"], ["apple", "pear"]),
+        (["all", "--as-of", "0"], ["apple", "pear", "plum"]),
+    ],
+)
+def test_what_can_be_asked(capsys, state, operation, keys):
+    rows = call(capsys, "query", state, "things", *operation, "--format", "json").lines
+    assert [row["key"] for row in rows] == keys
+
+
+def test_a_missing_row_is_told_by_the_exit_code(capsys, state):
+    outcome = call(capsys, "query", state, "things", "get", "plum")
+    assert (outcome.code, outcome.out, outcome.err) == (1, "", "no row 'plum' in things\n")
+    outcome = call(capsys, "query", state, "things", "prefix", "x")
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", "no rows in things\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [
+        (["nothing"], "CS-710"),
+        (["things", "--as-of", "7"], "CS-714"),
+        (["things", "get"], "CS-281"),
+        (["things", "all", "x"], "CS-281"),
+        (["things", "dance"], "CS-281"),
+        (["things", "all", "--as-of-time", "0"], "CS-281"),
+        (["things", "get", "apple", "--as-of-time", "0"], "CS-712"),
+        (["things", "get", "apple", "--as-of-time", "soon"], "CS-279"),
+    ],
+)
+def test_what_cannot_be_asked(capsys, state, argv, code):
+    outcome = call(capsys, "query", state, *argv)
+    assert outcome.code == 1
+    assert f"[{code}]" in outcome.err
+
+
+def test_versions(capsys, tmp_path):
+    saved_state(tmp_path, BATCHES, history_retention="1 hour")
+    at = ["query", tmp_path, "things", "get", "apple", "--format", "json", "--as-of-time"]
+    assert call(capsys, *at, "500").lines[0]["value"] == {"n": 1, "tags": ["red"]}
+    assert call(capsys, *at, "1970-01-01T00:00:01Z").lines[0]["value"]["n"] == 10
+    assert call(capsys, "query", tmp_path).out.splitlines()[-1].split()[1] == "versioned"
+
+
+@pytest.mark.parametrize(
+    ("serde", "text", "key"),
+    [
+        (serdes.string(), "7", "7"),
+        (serdes.int64(), "-7", -7),
+        (serdes.float64(), "1e3", 1000.0),
+        (serdes.boolean(), "True", True),
+        (serdes.bytes(), "ab", b"ab"),
+        (serdes.uuid(), "123e4567-e89b-12d3-a456-426614174000", UUID("123e4567-e89b-12d3-a456-426614174000")),
+        (serdes.json(), '{"a": 1}', {"a": 1}),
+        (serdes.json(), "plain", "plain"),
+        (serdes.json(int), "7", 7),
+    ],
+)
+def test_keys_are_typed_as_their_serde_wants_them(serde, text, key):
+    assert parse_key(serde, text) == key
+
+
+@pytest.mark.parametrize(
+    ("serde", "text"),
+    [(serdes.int64(), "x"), (serdes.boolean(), "maybe"), (serdes.json(int), '"x"'), (None, "x")],
+)
+def test_what_is_no_key_is_refused(serde, text):
+    with pytest.raises(cs.ConfigError) as caught:
+        parse_key(serde, text)
+    assert caught.value.code == "CS-279"
+
+
+def test_times():
+    assert parse_time("1500") == 1500
+    assert parse_time("2026-01-31T12:00:00Z") == datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
+    assert parse_time("2026-01-31") == datetime(2026, 1, 31)
+
+
+class Point(msgspec.Struct):
+    x: int
+    y: bytes
+
+
+def test_values_of_any_kind_are_shown():
+    assert to_plain(Point(1, b"\x00")) == {"x": 1, "y": "AA=="}
+    assert to_plain(b"\xff") == {"base64": "/w=="}
+    assert to_plain(datetime(2026, 1, 1)) == "2026-01-01T00:00:00"
+    assert [as_text(value) for value in ("a", None, True, {"a": [1]})] == ["a", "null", "true", '{"a":[1]}']
+
+
+def test_columns_of_values():
+    assert in_columns([("a", {"x": 1, "key": 2}), ("b", {"y": 3})]) == {
+        "key": ["a", "b"],
+        "x": [1, ""],
+        "value.key": [2, ""],
+        "y": ["", 3],
+    }
+    assert in_columns([("a", {"x": 1}), ("b", 7)]) == {"key": ["a", "b"], "value": [{"x": 1}, 7]}

@@ -1,0 +1,93 @@
+"""The settings of `run`: a file's, with the options on top."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crossstream.cli.arguments import make_parser
+from crossstream.cli.loading import load
+from crossstream.cli.settings import ON_ERROR, PLAIN, settled
+from crossstream.config import DeadLetter, StreamsConfig
+from crossstream.errors import ConfigError
+from tests.unit.cli_cases import APP, app_file
+
+CONFIG = "config = cs.StreamsConfig(application_id='promo', topics_dir='topics', partitions=3{more})\n"
+
+
+def made(folder: Path, *options: str, config: str | None = None) -> StreamsConfig:
+    file = app_file(folder, APP + (config or ""), "my app.py")
+    return settled(load(str(file)), make_parser().parse_args(["run", str(file), *options]))
+
+
+def test_options_alone_will_do(tmp_path):
+    config = made(tmp_path, "--topics-dir", "t", "--trigger", "2 seconds", "--partitions", "2")
+    assert (config.application_id, config.topics_path, config.trigger_ms, config.partitions) == (
+        "my-app",
+        "t",
+        2000,
+        2,
+    )
+
+
+def test_a_config_alone_will_do(tmp_path):
+    config = made(tmp_path, config=CONFIG.format(more=""))
+    assert (config.application_id, config.topics_path, config.partitions) == ("promo", "topics", 3)
+
+
+def test_options_win(tmp_path):
+    config = made(tmp_path, "--partitions", "5", "--retain-batches", "2", config=CONFIG.format(more=""))
+    assert (config.application_id, config.partitions, config.retain_batches) == ("promo", 5, 2)
+
+
+def test_another_place_replaces_the_place(tmp_path):
+    config = made(tmp_path, "--bootstrap-servers", "host:1", config=CONFIG.format(more=""))
+    assert (config.servers, config.topics_path) == ("host:1", None)
+    kafka = (
+        "config = cs.StreamsConfig(application_id='a', bootstrap_servers='h:1', kafka={'client.id': 'x'})\n"
+    )
+    config = made(tmp_path, "--topics-dir", "t", config=kafka)
+    assert (config.servers, config.topics_path, dict(config.kafka)) == (None, "t", {})
+
+
+def test_another_name_takes_another_default_state(tmp_path):
+    assert made(tmp_path, "--application-id", "b", config=CONFIG.format(more="")).state_path.endswith("/b")
+    kept = made(tmp_path, "--application-id", "b", config=CONFIG.format(more=", state_dir='s'"))
+    assert kept.state_path == "s"
+
+
+def test_settings_of_clients_are_added(tmp_path):
+    config = made(
+        tmp_path,
+        "--spark", "spark.master=local[1]", "--spark", "spark.x=a=b",
+        config=CONFIG.format(more=", spark={'spark.y': '1'}"),
+    )  # fmt: skip
+    assert config.spark == {"spark.y": "1", "spark.master": "local[1]", "spark.x": "a=b"}
+
+
+def test_what_to_do_with_bad_records(tmp_path):
+    place = ("--topics-dir", "t")
+    config = made(
+        tmp_path, *place, "--deserialization-errors", "dead-letter:bad", "--processing-errors", "skip"
+    )
+    assert (config.deserialization_errors, config.processing_errors) == (DeadLetter("bad"), "skip")
+
+
+def test_there_must_be_a_place(tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        made(tmp_path)
+    assert caught.value.code == "CS-274"
+
+
+@pytest.mark.parametrize("config", [None, CONFIG.format(more="")])
+def test_a_wrong_option_is_refused_without_a_line_of_ours(tmp_path, config):
+    with pytest.raises(ConfigError) as caught:
+        made(tmp_path, "--topics-dir", "t", "--trigger", "soon", config=config)
+    assert caught.value.code == "CS-210"
+    assert "line" not in caught.value.where
+
+
+def test_every_setting_has_an_option():
+    names = {*PLAIN, *ON_ERROR, "kafka", "spark", "processing_guarantee"}
+    assert names == set(StreamsConfig.__dataclass_fields__)
