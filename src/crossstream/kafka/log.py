@@ -29,8 +29,12 @@ SETTLE_SECONDS = 5.0
 """How long brokers may not know a topic before it is taken for missing: they learn one after the other."""
 
 
+STALE = frozenset({KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH})
+"""The client and the broker know different elections of a leader, as after a broker that was away is back."""
+
 PASSING = frozenset(
     {
+        *STALE,
         *faults.MISSING,
         *faults.TIMED_OUT,
         KafkaError._ALL_BROKERS_DOWN,
@@ -188,6 +192,8 @@ class KafkaLog:
                 denial = error if is_denial(error) else self._complaints.denied
                 if denial is not None:
                     raise faults.refused(denial.str()) from failed
+                if error.code() in STALE:
+                    self._client = None  # what it knows of the leaders is of another time: ask anew
                 if not _may_pass(error) or (error.code() in faults.MISSING and waited > SETTLE_SECONDS):
                     raise
                 if waited >= patience:
