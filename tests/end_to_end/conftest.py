@@ -1,0 +1,6 @@
+from __future__ import annotations
+
+from tests.kafka.conftest import broker_connection, broker_info, log
+from tests.spark.fixtures import sessions, spark
+
+__all__ = ["broker_connection", "broker_info", "log", "sessions", "spark"]

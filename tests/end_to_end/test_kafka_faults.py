@@ -1,0 +1,94 @@
+"""A broker that goes away, records that retention deletes: recovered from, or told."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import crossstream as cs
+from crossstream import serdes
+from crossstream.kafka.broker import BrokerInfo
+from crossstream.kafka.log import KafkaLog
+from tests.end_to_end.clients import consume_table, produce
+from tests.kafka.conftest import frozen
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def copying(source: str, target: str) -> cs.Topology:
+    """A topology with state: the table of a topic, and its changes."""
+    builder = cs.StreamsBuilder()
+    consumed = cs.Consumed(key=serdes.string(), value=serdes.json())
+    table = builder.table(source, consumed, cs.Materialized(store="rows"))
+    table.to_stream().to(target, cs.Produced(key=serdes.string(), value=serdes.json()))
+    return builder.build()
+
+
+def rows(start: int, stop: int) -> list[tuple[str, dict[str, Any] | None]]:
+    return [(f"k{number}", {"n": number}) for number in range(start, stop)]
+
+
+def test_a_broker_away_for_twenty_seconds(spark: Any, broker_info: BrokerInfo, log: KafkaLog, tmp_path: Path):
+    servers = broker_info.bootstrap_servers
+    for topic in ("away-in", "away-out"):
+        log.create_topic(topic, 2)
+    produce(servers, "away-in", rows(0, 1_000))
+    config = cs.StreamsConfig(application_id="away", bootstrap_servers=servers, state_dir=tmp_path / "state")
+    with cs.SparkStreams(copying("away-in", "away-out"), config, spark) as app:
+        app.start()
+        app.process_available()
+        with frozen(broker_info, 20):
+            threading.Event().wait(20)
+        produce(servers, "away-in", rows(1_000, 2_000))
+        app.process_available()
+        assert app.status == "running"
+        assert app.store("rows").get("k1999") == {"n": 1999}
+    assert len(consume_table(servers, "away-out")) == 2_000
+
+
+def deleted_before(servers: str, topic: str, offset: int) -> None:
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": servers})
+    for future in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
+        future.result()
+
+
+def test_records_deleted_before_they_were_read_are_an_error(
+    spark: Any, broker_info: BrokerInfo, log: KafkaLog, tmp_path: Path
+):
+    servers = broker_info.bootstrap_servers
+    for topic in ("lost-in", "lost-out"):
+        log.create_topic(topic, 1)
+    produce(servers, "lost-in", rows(0, 10))
+    settings = {"application_id": "lost", "bootstrap_servers": servers, "state_dir": tmp_path / "state"}
+    with cs.SparkStreams(copying("lost-in", "lost-out"), cs.StreamsConfig(**settings), spark) as app:
+        app.process_available()
+    produce(servers, "lost-in", rows(10, 30))
+    deleted_before(servers, "lost-in", 20)
+    with pytest.raises(cs.SourceError) as error, cs.SparkStreams(
+        copying("lost-in", "lost-out"), cs.StreamsConfig(**settings), spark
+    ) as app:
+        app.process_available()
+    assert (error.value.code, error.value.where["topic"], error.value.where["offset"]) == ("CS-601", "lost-in", 10)
+    assert "on_lost_records" in (error.value.next or "")
+    skipping = cs.StreamsConfig(**settings, on_lost_records="skip")
+    with cs.SparkStreams(copying("lost-in", "lost-out"), skipping, spark) as app:
+        app.process_available()
+        assert app.progress.dropped == {"lost by retention": 10}
+        assert {key for key, _ in app.store("rows").all()} == {f"k{n}" for n in [*range(10), *range(20, 30)]}
+
+
+def test_a_missing_topic_is_told_at_the_start(spark: Any, broker_info: BrokerInfo, tmp_path: Path):
+    config = cs.StreamsConfig(
+        application_id="missing", bootstrap_servers=broker_info.bootstrap_servers, state_dir=tmp_path / "state"
+    )
+    with pytest.raises(cs.SourceError, match="does not exist") as error, cs.SparkStreams(
+        copying("no-such-topic", "anywhere"), config, spark
+    ) as app:
+        app.start()
+    assert error.value.code == "CS-602"

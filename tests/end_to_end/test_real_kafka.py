@@ -1,0 +1,174 @@
+"""A real broker, plain clients on both sides, and the batch join of the final tables as the judge."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import crossstream as cs
+from crossstream import serdes
+from crossstream.kafka.broker import BrokerInfo
+from crossstream.kafka.log import KafkaLog
+from crossstream.topics import TopicPartition
+from tests.end_to_end.clients import Row, batch_join, consume_table, fold, produce, produce_half_aborted
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+INNER = "select o.id, o.amount, c.name from orders o join customers c on o.customer = c.id"
+LEFT = "select o.id, o.amount, c.name from orders o left join customers c on o.customer = c.id"
+CUSTOMERS = 20_000
+
+
+def topology(orders: str, customers: str, inner: str, left: str) -> cs.Topology:
+    builder = cs.StreamsBuilder()
+    consumed = cs.Consumed(key=serdes.string(), value=serdes.json())
+    produced = cs.Produced(key=serdes.string(), value=serdes.json())
+    order_table = builder.table(orders, consumed)
+    customer_table = builder.table(customers, consumed)
+
+    def joiner(order: Any, customer: Any) -> Any:
+        return {"amount": order["amount"], "name": customer and customer["name"]}
+
+    def customer_of(order: Any) -> Any:
+        return order["customer"]
+
+    order_table.join(customer_table, joiner, foreign_key=customer_of).to_stream().to(inner, produced)
+    order_table.left_join(customer_table, joiner, foreign_key=customer_of).to_stream().to(left, produced)
+    return builder.build()
+
+
+def order(rng: random.Random) -> dict[str, Any]:
+    """An order whose customer is known, unknown or missing."""
+    kind = rng.random()
+    customer = None if kind < 0.03 else f"c{rng.randrange(CUSTOMERS + CUSTOMERS // 10)}"
+    return {"customer": customer, "amount": rng.randrange(10_000)}
+
+
+def order_changes(rng: random.Random, orders: int, changes: int) -> list[Row]:
+    """Inserts of all orders, then updates, moves and deletes of some."""
+    rows: list[Row] = [(f"o{number}", order(rng)) for number in range(orders)]
+    rng.shuffle(rows)
+    for _ in range(changes):
+        key = f"o{rng.randrange(orders)}"
+        rows.append((key, None if rng.random() < 0.2 else order(rng)))
+    return rows
+
+
+def customer_changes(rng: random.Random, changes: int) -> list[Row]:
+    rows: list[Row] = [(f"c{number}", {"name": f"name {number}"}) for number in range(CUSTOMERS)]
+    for number in range(changes):
+        key = f"c{rng.randrange(CUSTOMERS)}"
+        rows.append((key, None if rng.random() < 0.2 else {"name": f"renamed {number}"}))
+    return rows
+
+
+def check(info: BrokerInfo, inner: str, left: str, orders: list[Row], customers: list[Row]) -> None:
+    tables = {"orders": fold(orders), "customers": fold(customers)}
+    for topic, query in ((inner, INNER), (left, LEFT)):
+        found = sorted(
+            (key, row["amount"], row["name"]) for key, row in consume_table(info.bootstrap_servers, topic).items()
+        )
+        assert key_order(found) == key_order(batch_join(query, **tables))
+
+
+def key_order(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return sorted(rows, key=lambda row: row[0])
+
+
+def test_two_hundred_thousand_orders(spark: Any, broker_info: BrokerInfo, log: KafkaLog, tmp_path: Path):
+    rng = random.Random(7)
+    servers = broker_info.bootstrap_servers
+    for topic, partitions in (("e2e-orders", 4), ("e2e-customers", 3), ("e2e-inner", 2), ("e2e-left", 5)):
+        log.create_topic(topic, partitions)
+    orders, customers = order_changes(rng, 200_000, 40_000), customer_changes(rng, 4_000)
+    config = cs.StreamsConfig(
+        application_id="e2e", bootstrap_servers=servers, state_dir=tmp_path / "state", max_records_per_batch=100_000
+    )
+    graph = topology("e2e-orders", "e2e-customers", "e2e-inner", "e2e-left")
+    # Part of the records before the first start, part while it runs, part while it is down.
+    first, second = len(orders) // 2, len(orders) * 3 // 4
+    produce(servers, "e2e-customers", customers[:15_000])
+    produce(servers, "e2e-orders", orders[:first])
+    with cs.SparkStreams(graph, config, spark) as app:
+        app.start()
+        produce(servers, "e2e-customers", customers[15_000:22_000])
+        produce(servers, "e2e-orders", orders[first:second])
+        app.process_available()
+    produce(servers, "e2e-orders", orders[second:])
+    produce(servers, "e2e-customers", customers[22_000:])
+    with cs.SparkStreams(graph, config, spark) as app:
+        app.process_available()
+        assert app.progress.lag == 0
+    check(broker_info, "e2e-inner", "e2e-left", orders, customers)
+
+
+def test_aborted_transactions_and_compacted_gaps(
+    spark: Any, broker_info: BrokerInfo, log: KafkaLog, tmp_path: Path
+):
+    rng = random.Random(8)
+    servers = broker_info.bootstrap_servers
+    compacted = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
+    log.create_topic("gaps-orders", 2)
+    log.create_topic("gaps-customers", 3, compacted)
+    for topic in ("gaps-inner", "gaps-left"):
+        log.create_topic(topic, 2)
+    customers = customer_changes(rng, 0)[:3_000]
+    for number in range(6):
+        produce(servers, "gaps-customers", [(key, {"name": f"{key} {number}"}) for key, _ in customers])
+    last = [(key, {"name": f"{key} 5"}) for key, _ in customers]
+    orders = produce_half_aborted(servers, "gaps-orders", order_changes(rng, 8_000, 2_000))
+    config = cs.StreamsConfig(application_id="gaps", bootstrap_servers=servers, state_dir=tmp_path / "state")
+    with cs.SparkStreams(topology("gaps-orders", "gaps-customers", "gaps-inner", "gaps-left"), config, spark) as app:
+        app.process_available()
+    check(broker_info, "gaps-inner", "gaps-left", orders, last)
+
+
+def test_offsets_are_committed_to_the_application_s_group(
+    spark: Any, broker_info: BrokerInfo, log: KafkaLog, tmp_path: Path
+):
+    from confluent_kafka import Consumer
+    from confluent_kafka import TopicPartition as KafkaPartition
+
+    servers = broker_info.bootstrap_servers
+    log.create_topic("group-in", 2)
+    log.create_topic("group-out", 1)
+    produce(servers, "group-in", [(f"k{number}", {"n": number}) for number in range(100)])
+    builder = cs.StreamsBuilder()
+    stream = builder.stream("group-in", cs.Consumed(key=serdes.string(), value=serdes.json()))
+    stream.to("group-out")
+    config = cs.StreamsConfig(application_id="group-app", bootstrap_servers=servers, state_dir=tmp_path / "state")
+    with cs.SparkStreams(builder.build(), config, spark) as app:
+        app.process_available()
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "group-app"})
+    committed = consumer.committed([KafkaPartition("group-in", p) for p in range(2)], 10)
+    consumer.close()
+    ends = log.end_offsets([TopicPartition("group-in", p) for p in range(2)])
+    assert {place.partition: place.offset for place in committed} == {tp.partition: end for tp, end in ends.items()}
+
+
+def test_new_topics_of_a_pattern_and_new_partitions_are_picked_up(
+    spark: Any, broker_info: BrokerInfo, log: KafkaLog, tmp_path: Path
+):
+    from confluent_kafka.admin import AdminClient, NewPartitions
+
+    servers = broker_info.bootstrap_servers
+    log.create_topic("pattern-a", 1)
+    log.create_topic("out-pattern", 1)
+    produce(servers, "pattern-a", [("a", {"n": 1})])
+    builder = cs.StreamsBuilder()
+    stream = builder.stream(re.compile("pattern-.*"), cs.Consumed(key=serdes.string(), value=serdes.json()))
+    stream.to("out-pattern", cs.Produced(key=serdes.string(), value=serdes.json()))
+    config = cs.StreamsConfig(application_id="pattern", bootstrap_servers=servers, state_dir=tmp_path / "state")
+    with cs.SparkStreams(builder.build(), config, spark) as app:
+        app.process_available()
+        log.create_topic("pattern-b", 2)
+        AdminClient({"bootstrap.servers": servers}).create_partitions([NewPartitions("pattern-a", 3)])["pattern-a"].result()
+        produce(servers, "pattern-b", [("b", {"n": 2})])
+        produce(servers, "pattern-a", [(f"a{number}", {"n": number}) for number in range(20)])
+        app.process_available()
+    found = consume_table(servers, "out-pattern")
+    assert found.keys() == {"a", "b", *(f"a{number}" for number in range(20))}
