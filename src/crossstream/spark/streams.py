@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pyspark.sql import SparkSession
 
-from crossstream.config import StreamsConfig
+from crossstream.config import DeadLetter, StreamsConfig
 from crossstream.engine.batch import Batch, Report
 from crossstream.engine.log import Application, BatchEntry, BatchLog, Commit, check_application
 from crossstream.engine.planning import NoTopics, SourcePlanner
@@ -474,19 +474,25 @@ class _Engine:
         return lost
 
     def _sink_ends(self) -> dict[str, list[int]]:
-        """Where the file topics of the sinks end before the batch: a repeated publication looks from there on."""
+        """Where the file topics that are written end before the batch: publishing it again looks from there on."""
         if self._publisher is None or self.topics is None:
             return {}
         known = self.topics.topics()
-        wanted = [TopicPartition(t, p) for t in self._sink_topics() for p in range(known.get(t, 0))]
+        wanted = [TopicPartition(t, p) for t in self._written_topics(known) for p in range(known[t])]
         ends = self.topics.end_offsets(wanted)
         found: dict[str, list[int]] = {}
         for tp in wanted:
             found.setdefault(tp.topic, []).append(ends[tp])
         return found
 
-    def _sink_topics(self) -> list[str]:
-        return sorted({node.topic for node in self.topology if isinstance(node, Sink) and node.topic is not None})
+    def _written_topics(self, known: Mapping[str, int]) -> list[str]:
+        """The topics that sinks and dead letters may go to, those of them that are there."""
+        sinks = [node for node in self.topology if isinstance(node, Sink)]
+        if any(node.topic is None for node in sinks):
+            return sorted(known)
+        policies = (self.config.deserialization_errors, self.config.processing_errors)
+        letters = {policy.topic for policy in policies if isinstance(policy, DeadLetter)}
+        return sorted(known.keys() & (letters | {node.topic for node in sinks if node.topic is not None}))
 
     def _publish(self, entry: BatchEntry, report: Report) -> None:
         """Makes the records that waited in staged files visible in their topics, each once, in their order."""

@@ -1,0 +1,221 @@
+"""State that cannot be used: foreign, locked, of another topology, damaged; and how to go on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import crossstream as cs
+from crossstream import serdes
+from crossstream.engine.log import BatchLog
+from crossstream.errors import CrossStreamError
+from tests.spark.fixtures import importable_in_workers
+from tests.spark.marketplace import JSON, TEXT, joined, marketplace, merchants, products
+from tests.spark.world import World
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def stocked(spark: Any, world: World) -> World:
+    """Two batches have been committed, a third one waits."""
+    world.create(products=2, merchants=1, offers=1)
+    world.append("merchants", merchants(5), TEXT, JSON)
+    world.append("products", products(10, 5), TEXT, JSON)
+    process(spark, world)
+    world.append("products", products(5, 5, first=50), TEXT, JSON)
+    process(spark, world)
+    world.append("products", products(5, 5, first=100), TEXT, JSON)
+    return world
+
+
+def process(spark: Any, world: World, topology: Any = None, **settings: Any) -> None:
+    config = world.config(**{"partitions": 2, **settings})
+    with cs.SparkStreams(topology or marketplace(), config, spark) as app:
+        app.process_available()
+
+
+def failure(spark: Any, world: World, topology: Any = None, **settings: Any) -> CrossStreamError:
+    with pytest.raises(CrossStreamError) as caught:
+        process(spark, world, topology, **settings)
+    assert caught.value.next
+    return caught.value
+
+
+def check_goes_on(spark: Any, world: World) -> None:
+    """After the mending: the waiting batch is done, nothing is lost."""
+    process(spark, world)
+    wanted = joined(products(10, 5) + products(5, 5, first=50) + products(5, 5, first=100), merchants(5))
+    assert world.table("offers", TEXT, JSON) == wanted
+    assert dict(cs.open_store(world.state_dir, "offers").all()) == wanted
+
+
+# Holds the lock of the folder until it is killed.
+HOLDER = """
+import sys
+from pathlib import Path
+from crossstream.engine.log import BatchLog
+log = BatchLog(Path(sys.argv[1]))
+log.lock("app")
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+class TestOwner:
+    def test_the_folder_of_another_application(self, spark: Any, stocked: World) -> None:
+        error = failure(spark, stocked, application_id="other")
+        assert isinstance(error, cs.StateError)
+        assert error.code == "CS-721"
+        assert "'app'" in error.what
+        assert error.where == {"folder": str(stocked.state_dir), "application": "other"}
+        check_goes_on(spark, stocked)
+
+    def test_two_applications_in_one_process(self, spark: Any, stocked: World) -> None:
+        with cs.SparkStreams(marketplace(), stocked.config(), spark) as app:
+            app.start()
+            error = failure(spark, stocked)
+            assert isinstance(error, cs.StateError)
+            assert error.code == "CS-720"
+            assert error.where["folder"] == str(stocked.state_dir)
+            assert "app, process" in str(error.where["owner"])
+            app.process_available()
+        check_goes_on(spark, stocked)
+
+    def test_an_application_in_another_process(self, spark: Any, stocked: World) -> None:
+        importable_in_workers()
+        command = [sys.executable, "-c", HOLDER, str(stocked.state_dir)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+            assert other.stdout is not None
+            assert other.stdout.readline() == "locked\n"
+            error = failure(spark, stocked)
+            assert error.code == "CS-720"
+            assert f"process {other.pid}" in str(error.where["owner"])
+            other.kill()
+        check_goes_on(spark, stocked)
+
+
+class TestTopologyThatChanged:
+    def test_the_serde_of_a_store(self, spark: Any, stocked: World) -> None:
+        builder = cs.StreamsBuilder()
+        builder.table(
+            "products", cs.Consumed(key=TEXT, value=serdes.string()), cs.Materialized(store="offers")
+        )
+        error = failure(spark, stocked, builder.build())
+        assert isinstance(error, cs.IncompatibleStateError)
+        assert error.code == "CS-750"
+        assert "store offers: was key-value/string/json" in error.what
+        assert "string/string" in error.what
+        assert error.where["folder"] == str(stocked.state_dir)
+        check_goes_on(spark, stocked)
+
+    def test_another_join(self, spark: Any, stocked: World) -> None:
+        builder = cs.StreamsBuilder()
+        left = builder.table("products", cs.Consumed(key=TEXT, value=JSON))
+        right = builder.table("merchants", cs.Consumed(key=TEXT, value=JSON))
+        left.left_join(right, lambda a, b: a, materialized=cs.Materialized(store="offers"))
+        error = failure(spark, stocked, builder.build())
+        assert error.code == "CS-750"
+        assert "is new" in error.what
+        assert "is gone" in error.what
+        check_goes_on(spark, stocked)
+
+    def test_functions_may_change(self, spark: Any, stocked: World) -> None:
+        process(spark, stocked, marketplace(lambda product, merchant: {"only": product["name"]}))
+        table = stocked.table("offers", TEXT, JSON)
+        assert table["p100"] == {"only": "P100"}
+        assert table["p50"] == {"name": "P50", "shop": "shop0"}
+
+    def test_partitions(self, spark: Any, stocked: World) -> None:
+        error = failure(spark, stocked, partitions=3)
+        assert isinstance(error, cs.ConfigError)
+        assert error.code == "CS-234"
+        assert "2 partitions" in error.what
+        assert "3" in error.what
+        process(spark, stocked, partitions=None)
+        check_goes_on(spark, stocked)
+
+
+class TestDamage:
+    """Every kind of file, flipped, cut, emptied and gone; then put back."""
+
+    @pytest.mark.parametrize("damage", ["flipped", "cut", "empty", "gone"])
+    @pytest.mark.parametrize("kind", [".arrow", ".manifest"])
+    def test_state(self, spark: Any, stocked: World, kind: str, damage: str) -> None:
+        path = newest(stocked, kind)
+        whole = path.read_bytes()
+        harm(path, damage)
+        error = failure(spark, stocked)
+        assert isinstance(error, cs.StateError)
+        assert error.code == ("CS-702" if damage == "gone" else "CS-701")
+        assert error.where["store"] == "offers"
+        assert int(error.where["partition"]) == 1
+        assert path.name in str(error)
+        with pytest.raises(cs.StateError) as caught:
+            dict(cs.open_store(stocked.state_dir, "offers").all())
+        assert caught.value.code == error.code
+        path.write_bytes(whole)
+        check_goes_on(spark, stocked)
+
+    @pytest.mark.parametrize("damage", ["flipped", "cut", "empty"])
+    @pytest.mark.parametrize("name", ["application.json", "commits/000000000001.json"])
+    def test_log(self, spark: Any, stocked: World, name: str, damage: str) -> None:
+        path = stocked.state_dir / name
+        whole = path.read_bytes()
+        harm(path, damage)
+        error = failure(spark, stocked)
+        assert isinstance(error, cs.StateError)
+        assert error.code == "CS-701"
+        assert error.where["file"] == str(path)
+        path.write_bytes(whole)
+        check_goes_on(spark, stocked)
+
+    def test_state_of_a_later_version(self, spark: Any, stocked: World) -> None:
+        path = stocked.state_dir / "application.json"
+        whole = path.read_bytes()
+        path.write_bytes(whole.replace(b'"format":1', b'"format":99'))
+        error = failure(spark, stocked)
+        assert error.code == "CS-704"
+        path.write_bytes(whole)
+        check_goes_on(spark, stocked)
+
+    def test_a_segment_of_a_topic(self, spark: Any, stocked: World) -> None:
+        path = sorted((stocked.topics_dir / "products").glob("*/*.seg"))[-1]
+        whole = path.read_bytes()
+        flip(path, 40)  # in the header of the first frame: records read long ago do not matter
+        path.write_bytes(whole[:-64] + bytes(64))
+        error = failure(spark, stocked)
+        assert isinstance(error, cs.SourceError)
+        assert error.where["topic"] == "products"
+        assert error.where["file"] == str(path)
+        path.write_bytes(whole)
+        check_goes_on(spark, stocked)
+
+
+def newest(world: World, kind: str) -> Path:
+    """The newest file of a kind that the last commit needs, of partition 1 of the store "offers"."""
+    commit = BatchLog(world.state_dir).last_commit()
+    assert commit is not None
+    folder = world.state_dir / "stores" / "offers" / "1"
+    manifest = commit.versions["offers"][1]
+    return folder / manifest if kind == ".manifest" else sorted(folder.glob("*.arrow"))[-1]
+
+
+def harm(path: Path, damage: str) -> None:
+    whole = path.read_bytes()
+    if damage == "gone":
+        path.unlink()
+    elif damage == "flipped":
+        flip(path, len(whole) // 2)
+    else:
+        path.write_bytes(b"" if damage == "empty" else whole[: len(whole) // 2])
+
+
+def flip(path: Path, place: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 0xFF
+    path.write_bytes(bytes(content))

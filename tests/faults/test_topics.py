@@ -1,0 +1,153 @@
+"""Topics that are not there, or not what they were; settings that contradict each other."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pytest
+
+import crossstream as cs
+from crossstream.errors import CrossStreamError
+from tests.spark.marketplace import JSON, TEXT, joined, marketplace, merchants, products
+from tests.spark.world import World
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def stocked(world: World) -> World:
+    world.create(products=2, merchants=1, offers=1)
+    world.append("merchants", merchants(5), TEXT, JSON)
+    world.append("products", products(10, 5), TEXT, JSON)
+    return world
+
+
+def process(spark: Any, world: World, **settings: Any) -> Any:
+    with cs.SparkStreams(marketplace(), world.config(partitions=2, **settings), spark) as app:
+        app.process_available()
+        return app.progress
+
+
+def failure(spark: Any, world: World, **settings: Any) -> CrossStreamError:
+    with pytest.raises(CrossStreamError) as caught:
+        process(spark, world, **settings)
+    assert caught.value.next
+    return caught.value
+
+
+def test_a_missing_topic(spark: Any, world: World) -> None:
+    world.create(merchants=1)
+    world.append("merchants", merchants(5), TEXT, JSON)
+    app = cs.SparkStreams(marketplace(), world.config(), spark)
+    for begin in (app.start, app.process_available):
+        with pytest.raises(cs.SourceError, match="the topic 'products' does not exist") as caught:
+            begin()
+        assert caught.value.code == "CS-601"
+        assert caught.value.where["operator"] == "products"
+        assert "marketplace.py" in str(caught.value.where["line"])
+    # Once it is there the same application can go on.
+    world.create(products=1)
+    world.append("products", products(10, 5), TEXT, JSON)
+    app.process_available()
+    app.stop()
+    assert world.table("offers", TEXT, JSON) == joined(products(10, 5), merchants(5))
+
+
+def test_a_topic_that_goes_away_while_running(
+    spark: Any, stocked: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from crossstream.spark import streams
+
+    monkeypatch.setattr(streams, "REFRESH_SECONDS", 0.1)
+    aside = stocked.root / "aside"
+    app = cs.SparkStreams(marketplace(), stocked.config(), spark)
+    app.start()
+    app.process_available()
+    (stocked.topics_dir / "merchants").rename(aside)
+    with pytest.raises(cs.SourceError) as caught:
+        app.await_termination(60)
+    assert caught.value.code in ("CS-601", "CS-610")
+    app.stop()
+    aside.rename(stocked.topics_dir / "merchants")
+    stocked.append("products", products(10, 5, first=100), TEXT, JSON)
+    process(spark, stocked)
+    assert len(stocked.table("offers", TEXT, JSON)) == 20
+
+
+def test_a_topic_made_anew(spark: Any, stocked: World) -> None:
+    process(spark, stocked)
+    shutil.rmtree(stocked.topics_dir / "products")
+    stocked.create(products=2)
+    stocked.append("products", products(1, 5), TEXT, JSON)
+    error = failure(spark, stocked)
+    assert isinstance(error, cs.SourceError)
+    assert error.code == "CS-605"
+    assert error.where["topic"] == "products"
+    assert "state_dir" in (error.next or "")
+
+
+def test_records_deleted_before_they_were_read(spark: Any, stocked: World) -> None:
+    """Old segments of a file topic are deleted by hand, as Kafka's retention does."""
+    topics = stocked.topics
+    object.__setattr__(topics, "segment_bytes", 1)  # a segment for every frame
+    writer = topics.writer()
+    from tests.spark.world import record_batch
+
+    for number in range(3):
+        rows = [(TEXT.serialize(k), JSON.serialize(v), t) for k, v, t in products(4, 5, first=100 * number)]
+        writer.write("products", record_batch(rows), [1] * 4)
+        writer.flush()
+    segments = sorted((stocked.topics_dir / "products" / "1").glob("*.seg"))
+    segments[0].unlink()
+    begin = int(segments[1].stem)
+    error = failure(spark, stocked)
+    assert isinstance(error, cs.SourceError)
+    assert error.code == "CS-604"
+    assert f"offsets 0 to {begin - 1}" in error.what
+    assert (error.where["topic"], error.where["partition"]) == ("products", 1)
+    assert "on_lost_records" in (error.next or "")
+    progress = process(spark, stocked, on_lost_records="skip")
+    assert progress.dropped == {"lost by retention": begin}
+
+
+class TestSettings:
+    def test_no_topics_at_all(self, spark: Any, world: World) -> None:
+        config = cs.StreamsConfig(application_id="app", state_dir=world.state_dir)
+        with pytest.raises(cs.ConfigError) as caught:
+            cs.SparkStreams(marketplace(), config, spark).process_available()
+        assert caught.value.code == "CS-235"
+
+    def test_settings_that_cannot_be(self, world: World) -> None:
+        wrong: dict[str, dict[str, Any]] = {
+            "CS-203": {"bootstrap_servers": "localhost:9092"},
+            "CS-204": {"partitions": 0},
+            "CS-205": {"processing_errors": "ignore"},
+            "CS-206": {"processing_guarantee": "exactly_once"},
+            "CS-210": {"trigger": "soon"},
+            "CS-201": {"number_of_partitions": 3},
+        }
+        for code, settings in wrong.items():
+            with pytest.raises(cs.ConfigError) as caught:
+                world.config(**settings)
+            assert caught.value.code == code
+            assert caught.value.next
+
+    def test_a_session_that_is_none(self, world: World) -> None:
+        with pytest.raises(cs.ConfigError) as caught:
+            cs.SparkStreams(marketplace(), world.config(), object())  # type: ignore[arg-type]
+        assert caught.value.code == "CS-232"
+
+    def test_a_session_that_was_stopped(self, sessions: Any, world: World) -> None:
+        world.create(products=1, merchants=1)
+        session = sessions.running()
+        app = cs.SparkStreams(marketplace(), world.config(), session)
+        app.process_available()
+        session.stop()
+        world.append("products", products(1, 5), TEXT, JSON)
+        with pytest.raises(CrossStreamError):
+            app.process_available()
+        app.stop()
+        # The lock is gone with the application.
+        with cs.SparkStreams(marketplace(), world.config(), sessions.running()) as again:
+            again.process_available()
