@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from crossstream.errors import SinkError, SourceError
 from crossstream.files import FileTopics
 from crossstream.files import appending as appending_module
+from crossstream.files import chunks as chunking
 from crossstream.files.frames import HEADER, encode
 from crossstream.topics import OffsetRange, TopicPartition
 from tests.unit.file_topics import batch, numbered, read, segments, write
@@ -168,6 +169,26 @@ def test_a_full_disk_leaves_whole_frames_only(topics: FileTopics, monkeypatch: p
     writer.write("t", batch(numbered(1, 6)))
     writer.close()
     assert read(topics) == numbered(7)
+
+
+def test_a_write_that_fails_leaves_nothing_to_be_written_later(
+    topics: FileTopics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever writes again writes all of it: what had been collected of the failed attempt must not follow."""
+
+    def broken(file: int, content: memoryview) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(chunking, "MAX_ROWS", 3)
+    writer = topics.writer()
+    with monkeypatch.context() as patch:
+        patch.setattr(appending_module, "_write", broken)
+        writer.write("t", batch(numbered(2, 6)))
+        with pytest.raises(SinkError, match="CS-665"):
+            writer.write("t", batch(numbered(2, 8)))
+    writer.write("t", batch(numbered(4, 6)))
+    writer.close()
+    assert read(topics) == numbered(10)
 
 
 def test_a_description_that_cannot_be_read_is_told(topics: FileTopics) -> None:

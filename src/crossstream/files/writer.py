@@ -31,17 +31,21 @@ class Spreader:
         self._chunks: dict[TopicPartition, Chunks] = {}
 
     def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None) -> None:
-        """Takes ``records``; see `RecordWriter.write`."""
+        """Takes ``records``; see `RecordWriter.write`. After a failure to store, as after one of `flush`."""
         count = self._partition_count(topic)
         stored = _stored(topic, records)
         if partitions is None:
             chosen = default_partitions(stored.column("key"), count)
         else:
             chosen = _checked(topic, partitions, stored.num_rows, count)
-        for partition, part in split_by_partition(stored, chosen):
-            owner = TopicPartition(topic, partition)
-            for chunk in self._chunks.setdefault(owner, Chunks()).add(part):
-                self._store(owner, chunk)
+        try:
+            for partition, part in split_by_partition(stored, chosen):
+                owner = TopicPartition(topic, partition)
+                for chunk in self._chunks.setdefault(owner, Chunks()).add(part):
+                    self._store(owner, chunk)
+        except BaseException:
+            self._chunks = {}
+            raise
 
     def flush(self) -> None:
         """Hands on every chunk, full or not. After a failure nothing is left: it is to be written again."""
