@@ -7,16 +7,15 @@ by row, to find the rows at fault.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from crossstream.algebra.functions import Function
+from crossstream.algebra.uses import Use, fitted, uses_of
 from crossstream.algebra.values import Values
 from crossstream.errors import ProcessingError
 
@@ -115,87 +114,32 @@ def _select(expression: pl.Expr, frame: pl.DataFrame, rows: int) -> pl.Series:
 
 def _frame(function: Function, key: Values, arguments: dict[str, Values]) -> pl.DataFrame:
     columns: dict[str, pl.Series] = {}
-    wanted = function.columns
-    if "key" in wanted:
-        columns["key"] = key.series()
-    if "value" not in arguments:
-        fields = struct_fields(function)
-        for side in arguments.keys() & wanted:
-            columns[side] = _typed(arguments[side].series(fields.get(side)), fields.get(side))
-    else:
-        columns.update(_value_columns(arguments["value"], wanted - {"key"}))
+    uses = uses_of(function)
+    wanted = uses.keys()
+    for name, values in [("key", key), *arguments.items()]:
+        if name in wanted and name not in ("value", "left", "right"):
+            columns[name] = values.series()
+    if "value" in arguments:
+        names = wanted - columns.keys()
+        columns.update(_value_columns(arguments["value"], {name: uses[name] for name in names}))
+    for side in arguments.keys() & wanted & {"left", "right"}:
+        values, use = arguments[side], uses[side]
+        columns[side] = fitted(values.series(use.names), use, not values.declared())
     if not columns:
         columns["key"] = pl.Series(np.zeros(key.rows, np.int8))
     return pl.DataFrame(columns)
 
 
-def _value_columns(value: Values, wanted: Collection[str]) -> dict[str, pl.Series]:
-    names = set(wanted)
-    whole = "value" in names
-    if not names:
+def _value_columns(value: Values, uses: dict[str, Use]) -> dict[str, pl.Series]:
+    """A column for each field that is wanted, or "value" for a value as a whole."""
+    if not uses:
         return {}
-    series = value.series(None if whole else names)
-    if not isinstance(series.dtype, pl.Struct):
-        if series.dtype == pl.Null and not whole:
-            return {name: pl.Series(name, [None] * len(series)) for name in names}
-        return {"value": series}
-    present = {field.name for field in series.dtype.fields}
-    found = {name: series.struct.field(name) for name in names & present}
-    if whole and "value" not in found:
-        found["value"] = series
-    return found
-
-
-def _typed(series: pl.Series, fields: Collection[str] | None) -> pl.Series:
-    """A side that is missing in every row has no type yet: give it the fields that are asked for."""
-    if series.dtype != pl.Null or not fields:
-        return series
-    return pl.Series([None] * len(series), dtype=pl.Struct({name: pl.String for name in fields}))
-
-
-@lru_cache(maxsize=512)
-def _fields_of(serialized: str) -> dict[str, frozenset[str] | None]:
-    found: dict[str, set[str] | None] = {}
-    for column, name in _accesses(json.loads(serialized)):
-        if name is None:
-            found[column] = None
-        elif (names := found.setdefault(column, set())) is not None:
-            names.add(name)
-    return {column: None if names is None else frozenset(names) for column, names in found.items()}
-
-
-def struct_fields(function: Function) -> dict[str, frozenset[str] | None]:
-    """For each column of an expression the struct fields it reads; None where it reads the whole column."""
-    assert function.expression is not None
-    try:
-        return dict(_fields_of(function.expression.meta.serialize(format="json")))
-    except (pl.exceptions.PolarsError, ValueError):
-        return dict.fromkeys(function.columns)
-
-
-def _accesses(node: Any) -> Iterable[tuple[str, str | None]]:
-    """(column, field) for every access in a serialised expression; field None: the column as a whole."""
-    if isinstance(node, list):
-        for item in node:
-            yield from _accesses(item)
-    elif isinstance(node, dict):
-        call = node.get("Function")
-        if isinstance(call, dict) and (name := _field_name(call)) is not None:
-            yield call["input"][0]["Column"], name
-        elif isinstance(node.get("Column"), str):
-            yield node["Column"], None
-        else:
-            for item in node.values():
-                yield from _accesses(item)
-
-
-def _field_name(call: dict[str, Any]) -> str | None:
-    kind = call.get("function")
-    inputs = call.get("input")
-    if not isinstance(kind, dict) or not isinstance(inputs, list) or len(inputs) != 1:
-        return None
-    access = kind.get("StructExpr")
-    is_column = isinstance(inputs[0], dict) and isinstance(inputs[0].get("Column"), str)
-    if isinstance(access, dict) and is_column and isinstance(access.get("FieldByName"), str):
-        return str(access["FieldByName"])
-    return None
+    whole = "value" in uses
+    series = value.series(None if whole else uses.keys())
+    if isinstance(series.dtype, pl.Struct) or (series.dtype == pl.Null and not whole):
+        asked = Use(fields={name: use for name, use in uses.items() if name != "value"})
+        fields = fitted(series, asked, not value.declared()).struct
+        present = set(fields.schema)
+        found = {name: fields.field(name) for name in uses.keys() & present}
+        return found if "value" in found or not whole else {**found, "value": series}
+    return {"value": series}

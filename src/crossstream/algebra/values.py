@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.serdes import Serde
-from crossstream.serdes.internal import pickled
+from crossstream.serdes.internal import column_of, pickled
 from crossstream.state.columns import take_or_null, valid
 
 Bytes = pa.LargeBinaryArray
@@ -133,8 +133,12 @@ class Values:
         if self._wire is not None:
             self._series = self._wire_serde().decode_series(self._wire, fields)
         else:
-            self._series = _series_of(self.objects(), self.serde)
+            self._series = column_of(self.objects(), fields)
         return self._series
+
+    def declared(self) -> bool:
+        """Whether the fields of the values are fixed: by the type of their serde, or by an expression."""
+        return self.expressed() or (self.serde is not None and self.serde.dtype is not None)
 
     def expressed(self) -> bool:
         """Whether the values came out of an expression and exist as columns only."""
@@ -180,8 +184,3 @@ def _has_fields(series: pl.Series, fields: Collection[str]) -> bool:
     if not isinstance(series.dtype, pl.Struct):
         return True
     return {field.name for field in series.dtype.fields}.issuperset(fields)
-
-
-def _series_of(objects: list[Any], serde: Serde | None) -> pl.Series:
-    dtype = None if serde is None else serde.dtype
-    return pl.Series(objects, dtype=dtype, strict=False) if dtype is not None else pl.Series(objects)

@@ -55,20 +55,27 @@ class Pickled:
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         """A column of the type the objects have; with ``fields`` and records, a struct of exactly these."""
-        values = self.decode_objects(data)
-        present = [value for value in values if value is not None]
-        kinds = list(set(map(type, present)))
-        if fields is None or len(kinds) != 1 or not has_fields(kinds[0]):
-            return infer(values, "pickled")
-        rows = records(present, kinds[0], "pickled")
-        columns = {name: [row.get(name) for row in rows] for name in sorted(fields)}
-        dense = infer_fields(columns, len(present), "pickled")
-        return dense if len(present) == len(values) else spread(dense, values)
+        return column_of(self.decode_objects(data), fields)
 
     def find_invalid(
         self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
     ) -> list[tuple[int, str]]:
         return find_invalid(self, data, fields, way or "objects")
+
+
+def column_of(values: list[Any], fields: Collection[str] | None = None) -> pl.Series:
+    """Objects as a column of the type they have; with ``fields`` and records, a struct of exactly these.
+
+    Raises `SerdeError`: CS-406 for objects of several types, CS-404 for a type no column is of.
+    """
+    present = [value for value in values if value is not None]
+    kinds = list(set(map(type, present)))
+    if fields is None or len(kinds) != 1 or not has_fields(kinds[0]):
+        return infer(values, "pickled")
+    rows = records(present, kinds[0], "pickled")
+    columns = {name: [row.get(name) for row in rows] for name in sorted(fields)}
+    dense = infer_fields(columns, len(present), "pickled")
+    return dense if len(present) == len(values) else spread(dense, values)
 
 
 def _with_its_class(value: Any) -> bytes:

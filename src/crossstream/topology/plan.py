@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from crossstream.algebra.functions import Function
 from crossstream.serdes import Serde
 from crossstream.serdes.internal import pickled
 from crossstream.state.run import Layout
@@ -108,9 +109,13 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadStep(Step):
-    """Records of a source; ``form``: what the first reader wants them decoded to."""
+    """Records of a source; ``form``: what the first reader wants values decoded to.
+
+    ``fields``: of a struct without declared type, those that the readers' expressions name; None: all.
+    """
 
     form: str | None = None
+    fields: frozenset[str] | None = None
     table: bool = False
 
 
@@ -309,7 +314,10 @@ class _Planner:
         raw = f"{node.name}.records" if is_table else node.name
         flow = self._flow_of(node, raw, 0)
         self.steps.append(
-            ReadStep(node=node.name, round=0, inputs=(), output=raw, table=is_table, form=self._form(node))
+            ReadStep(
+                node=node.name, round=0, inputs=(), output=raw, table=is_table, form=self._form(node),
+                fields=self._fields(node),
+            )  # fmt: skip
         )
         if is_table:
             self._place_table(node, self._refer(node, flow))
@@ -340,12 +348,26 @@ class _Planner:
 
     def _form(self, node: Node) -> str | None:
         """How the first reader of a source's values wants them, so that checking them is the decoding."""
-        for child in self.topology.children(node.name):
-            function = getattr(child, "foreign_key", None) if child.parents[0] == node.name else None
-            function = function or getattr(child, "predicate", None) or getattr(child, "mapper", None)
-            if function is not None:
-                return "objects" if function.expression is None else "series"
+        for function in self._readers(node):
+            return "objects" if function.expression is None else "series"
         return None
+
+    def _fields(self, node: Node) -> frozenset[str] | None:
+        """The fields that the expressions over a source's values name; None: they want values whole."""
+        names = {name for function in self._readers(node) for name in function.columns} - {"key", "timestamp"}
+        return None if "value" in names or not names else frozenset(names)
+
+    def _readers(self, node: Node) -> list[Function]:
+        """The functions over single values that read a node directly, the first to run first."""
+        found: list[Function | None] = []
+        extractor = getattr(node, "timestamp_extractor", None)
+        if extractor is not None:
+            found.append(Function.of(extractor, arguments=3))
+        for child in self.topology.children(node.name):
+            if child.parents[0] == node.name:
+                found.append(getattr(child, "foreign_key", None))
+            found += [getattr(child, "predicate", None), getattr(child, "mapper", None)]
+        return [function for function in found if function is not None]
 
     def _place_table(self, node: Source | FrameSource | ToTable, raw: Flow) -> None:
         """A table from records: materialised now if its own changes are wanted, else where it is joined."""

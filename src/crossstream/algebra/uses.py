@@ -1,0 +1,154 @@
+"""What an expression reads: which columns, which fields of them, and as what.
+
+Fields that are not read are never decoded. Of values without declared type, a field that no row of a batch has
+is null in all of them, whatever the expression does with it: the use tells the type such a null must have.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import polars as pl
+
+from crossstream.algebra.functions import Function
+
+_TYPES: dict[str, pl.DataType] = {
+    "StringExpr": pl.String(),
+    "TemporalExpr": pl.Datetime("ms"),
+    "ListExpr": pl.List(pl.Null()),
+    "BinaryExpr": pl.Binary(),
+    "Boolean": pl.Null(),
+}
+"""The type that the functions of a namespace of Polars (``.str``, ``.dt``, …) want."""
+
+
+@dataclass(slots=True)
+class Use:
+    """How a column or field is read: as a ``whole``, of type ``dtype`` if that is known, or by its ``fields``."""
+
+    whole: bool = False
+    dtype: pl.DataType | None = None
+    fields: dict[str, Use] = field(default_factory=dict)
+
+    @property
+    def names(self) -> frozenset[str] | None:
+        """The fields that are read; None: all of them."""
+        return None if self.whole or not self.fields else frozenset(self.fields)
+
+    def null(self) -> pl.DataType:
+        """The type of a null that can be used like this."""
+        if self.fields:
+            return pl.Struct({name: use.null() for name, use in self.fields.items()})
+        return self.dtype or pl.Null()
+
+
+def uses_of(function: Function) -> dict[str, Use]:
+    """For each column that an expression reads how it is used."""
+    assert function.expression is not None
+    return _uses(_Same(function.expression))
+
+
+def fitted(series: pl.Series, use: Use, open_: bool) -> pl.Series:
+    """The column as the use wants it: nulls of a type, and in an ``open_`` struct a null for a missing field."""
+    if series.dtype == pl.Null:
+        return (
+            series
+            if use.null() == pl.Null
+            else pl.Series([None], dtype=use.null()).new_from_index(0, len(series))
+        )
+    if not isinstance(series.dtype, pl.Struct) or not use.fields:
+        return series
+    present = {field.name: series.struct.field(field.name) for field in series.dtype.fields}
+    blank = pl.Series([None], dtype=pl.Null()).new_from_index(0, len(series))
+    changed = {}
+    for name, inner in use.fields.items():
+        if name in present or open_:
+            before = present.get(name, blank)
+            after = fitted(before, inner, open_)
+            if after is not before or name not in present:
+                changed[name] = after.alias(name)
+    if not changed:
+        return series
+    struct = pl.DataFrame(list({**present, **changed}.values())).to_struct(series.name)
+    if not series.null_count():
+        return struct
+    return pl.select(pl.when(series.is_not_null()).then(struct).alias(series.name)).to_series()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Same:
+    """An expression, equal to itself only: it cannot be hashed, and == on it makes another expression."""
+
+    expression: pl.Expr
+
+    def __hash__(self) -> int:
+        return id(self.expression)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.expression is self.expression
+
+
+@lru_cache(maxsize=512)
+def _uses(same: _Same) -> dict[str, Use]:
+    meta = same.expression.meta
+    try:
+        serialized = json.loads(meta.serialize(format="json"))
+    except (pl.exceptions.PolarsError, ValueError):
+        return {name: Use(whole=True) for name in meta.root_names()}
+    root = Use()
+    for path, dtype in _reads(serialized):
+        use = root
+        for name in path:
+            use = use.fields.setdefault(name, Use())
+        use.whole = True
+        use.dtype = use.dtype or dtype
+    return root.fields
+
+
+def _reads(node: Any) -> Iterator[tuple[tuple[str, ...], pl.DataType | None]]:
+    """(column, field, field of it, …) for everything a serialised expression reads, and its type if known."""
+    if isinstance(node, list):
+        for item in node:
+            yield from _reads(item)
+    elif isinstance(node, dict):
+        path = _path(node)
+        if path is not None:
+            yield path, None
+            return
+        dtype, first = _wanted(node.get("Function"))
+        if first is not None:
+            yield first, dtype
+        for item in node.values():
+            yield from _reads(item)
+
+
+def _wanted(call: Any) -> tuple[pl.DataType | None, tuple[str, ...] | None]:
+    """What a function reads as its first argument, where its namespace tells the type."""
+    if not isinstance(call, dict) or not isinstance(call.get("function"), dict) or not call.get("input"):
+        return None, None
+    dtype = next((_TYPES[kind] for kind in call["function"] if kind in _TYPES), None)
+    return dtype, None if dtype is None else _path(call["input"][0])
+
+
+def _path(node: Any) -> tuple[str, ...] | None:
+    """The column and field that a node stands for; None if it is something else."""
+    if not isinstance(node, dict):
+        return None
+    if isinstance(node.get("Column"), str):
+        return (node["Column"],)
+    call = node.get("Function")
+    if not isinstance(call, dict) or not isinstance(call.get("function"), dict):
+        return None
+    access, inputs = call["function"].get("StructExpr"), call.get("input")
+    if (
+        not isinstance(access, dict)
+        or not isinstance(access.get("FieldByName"), str)
+        or len(inputs or ()) != 1
+    ):
+        return None
+    outer = _path(inputs[0])
+    return None if outer is None else (*outer, access["FieldByName"])
