@@ -87,6 +87,13 @@ def bytes_text(data: pa.LargeBinaryArray) -> pl.Series:
     return pl.Series(data.cast(pa.large_string()))
 
 
+def series_of(array: pa.Array) -> pl.Series:
+    """A series of any Arrow array. Polars 1.30 mistakes what is in a list that is not itself in a struct."""
+    if not pa.types.is_large_list(array.type):
+        return pl.Series(array)
+    return pl.Series(pa.StructArray.from_arrays([array], names=[""])).struct.unnest().to_series()
+
+
 def numeric_series(values: npt.NDArray[Any], valid: Mask | None) -> pl.Series:
     """A series of numbers; ``valid``: which rows of it ``values`` are (the others null), None: all."""
     if valid is None:

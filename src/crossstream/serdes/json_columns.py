@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crossstream.serdes import refusals
+from crossstream.serdes import arrays, refusals
 from crossstream.serdes.json_shapes import KEPT, Leaf, ListOf, Shape, column
 
 _FEW = 64
@@ -36,12 +36,12 @@ def null_series(rows: int, dtype: pl.DataType) -> pl.Series:
 
 
 def _at_once(values: list[Any], shape: Shape) -> pl.Series:
-    return pl.Series(pa.array(msgspec.to_builtins(values, builtin_types=KEPT), _arrow_type(shape)))
+    return arrays.series_of(pa.array(msgspec.to_builtins(values, builtin_types=KEPT), _arrow_type(shape)))
 
 
 @lru_cache(maxsize=512)
 def _arrow_type(shape: Shape) -> pa.DataType:
-    return to_arrow(pl.Series([], dtype=shape.dtype)).type
+    return pl.Series([], dtype=shape.dtype).to_arrow().type
 
 
 def _series(values: list[Any], shape: Shape) -> pl.Series:
@@ -86,12 +86,7 @@ def struct_of(parts: dict[str, pl.Series], rows: int) -> pl.Series:
 def list_series(items: pl.Series, values: Sequence[Sequence[Any]]) -> pl.Series:
     """A list series of all items, cut to the lengths of ``values``."""
     ends = np.cumsum([0, *map(len, values)], dtype=np.int64)
-    return pl.Series(pa.LargeListArray.from_arrays(pa.array(ends), to_arrow(items)))
-
-
-def to_arrow(values: pl.Series) -> pa.Array:
-    """The series as Arrow with text as views: Polars 1.30 takes no other text in structs in lists."""
-    return values.to_arrow(compat_level=pl.CompatLevel.newest())
+    return arrays.series_of(pa.LargeListArray.from_arrays(pa.array(ends), items.to_arrow()))
 
 
 def spread(dense: pl.Series, values: list[Any]) -> pl.Series:

@@ -51,7 +51,12 @@ def _in_utc(values: pl.Series) -> pl.Series:
     """Times with UTC as their zone: offsets of old times have seconds, which JSON's have not."""
     dtype = values.dtype
     wanted = _utc(dtype)
-    return values if wanted is dtype else values.cast(wanted)
+    if wanted is dtype:
+        return values
+    if not isinstance(dtype, pl.Struct):
+        return values.cast(wanted)
+    parts = {part.name: _in_utc(part) for part in values.struct.unnest().get_columns()}
+    return with_nulls_of(struct_of(parts, len(values)), values)
 
 
 def _utc(dtype: Any) -> Any:

@@ -79,7 +79,7 @@ def _reduce_struct(cls: Any, arguments: tuple[Any, ...], namespace: dict[str, An
     late = state.pop("__post_init__", None)
     if late not in (None, _post_init):  # that of a class that was shipped here itself
         state["_shipped_post_init"] = late
-    making = (_StructMeta, name, bases, fields, options, late is not None, tracker)
+    making = (name, bases, fields, options, late is not None, tracker)
     return _make_struct, making, (state, {}), None, None, cloudpickle._class_setstate
 
 
@@ -94,7 +94,6 @@ def _default(field: msgspec.structs.FieldInfo) -> tuple[str, Any] | None:
 
 
 def _make_struct(
-    meta: Any,
     name: str,
     bases: tuple[type, ...],
     fields: list[tuple[str, str, tuple[str, Any] | None]],
@@ -111,7 +110,9 @@ def _make_struct(
     if late:
         namespace["__post_init__"] = _post_init
     options = {**options, "rename": {field: encoded for field, encoded, _ in fields}}
-    made = types.new_class(name, bases, {"metaclass": meta, **options}, lambda empty: empty.update(namespace))
+    made = types.new_class(
+        name, bases, {"metaclass": _StructMeta, **options}, lambda empty: empty.update(namespace)
+    )
     return cloudpickle._lookup_class_or_track(tracker, made)
 
 
