@@ -74,7 +74,13 @@ class Bench:
     def side(self, name: str, prefix: str, warm: Topics) -> AbstractContextManager[Any]:
         topics = Topics.of(prefix)
         if name == "kafka-streams":
-            return peer.KafkaStreamsPeer(self.servers, prefix, topics, warm_up=warm)
+            return peer.KafkaStreamsPeer(
+                self.servers,
+                prefix,
+                topics,
+                warm_up=warm,
+                settings={"consumer.isolation.level": "read_committed"},
+            )
         return Ours(self.servers, prefix, topics, functions=name.removeprefix("crossstream-"), warm_up=warm)
 
     def broker_cpu(self) -> float:

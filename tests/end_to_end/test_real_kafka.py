@@ -166,7 +166,8 @@ def test_new_topics_of_a_pattern_and_new_partitions_are_picked_up(
     with cs.SparkStreams(builder.build(), config, spark) as app:
         app.process_available()
         log.create_topic("pattern-b", 2)
-        AdminClient({"bootstrap.servers": servers}).create_partitions([NewPartitions("pattern-a", 3)])["pattern-a"].result()
+        admin = AdminClient({"bootstrap.servers": servers})
+        admin.create_partitions([NewPartitions("pattern-a", 3)])["pattern-a"].result()
         produce(servers, "pattern-b", [("b", {"n": 2})])
         produce(servers, "pattern-a", [(f"a{number}", {"n": number}) for number in range(20)])
         app.process_available()
