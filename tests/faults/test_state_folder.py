@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 import crossstream as cs
 from crossstream import serdes
@@ -29,7 +30,7 @@ def stocked(spark: Any, world: World) -> World:
     process(spark, world)
     world.append("products", products(5, 5, first=50), TEXT, JSON)
     process(spark, world)
-    world.append("products", products(5, 5, first=100), TEXT, JSON)
+    world.append("products", products(30, 5, first=100), TEXT, JSON)
     return world
 
 
@@ -49,7 +50,8 @@ def failure(spark: Any, world: World, topology: Any = None, **settings: Any) -> 
 def check_goes_on(spark: Any, world: World) -> None:
     """After the mending: the waiting batch is done, nothing is lost."""
     process(spark, world)
-    wanted = joined(products(10, 5) + products(5, 5, first=50) + products(5, 5, first=100), merchants(5))
+    stored = products(10, 5) + products(5, 5, first=50)
+    wanted = joined(stored + products(30, 5, first=100), merchants(5))
     assert world.table("offers", TEXT, JSON) == wanted
     assert dict(cs.open_store(world.state_dir, "offers").all()) == wanted
 
@@ -175,22 +177,24 @@ class TestDamage:
         check_goes_on(spark, stocked)
 
     def test_state_of_a_later_version(self, spark: Any, stocked: World) -> None:
-        path = stocked.state_dir / "application.json"
-        whole = path.read_bytes()
-        path.write_bytes(whole.replace(b'"format":1', b'"format":99'))
+        log = BatchLog(stocked.state_dir)
+        found = log.application()
+        assert found is not None
+        log.write_application(structs.replace(found, format=99))
         error = failure(spark, stocked)
         assert error.code == "CS-704"
-        path.write_bytes(whole)
+        assert "format 99" in error.what
+        log.write_application(found)
         check_goes_on(spark, stocked)
 
     def test_a_segment_of_a_topic(self, spark: Any, stocked: World) -> None:
-        path = sorted((stocked.topics_dir / "products").glob("*/*.seg"))[-1]
+        path = stocked.topics_dir / "products" / "1" / f"{0:020}.seg"
         whole = path.read_bytes()
-        flip(path, 40)  # in the header of the first frame: records read long ago do not matter
-        path.write_bytes(whole[:-64] + bytes(64))
+        flip(path, len(whole) - 500)  # in the records of the last frame, which have not been read yet
         error = failure(spark, stocked)
         assert isinstance(error, cs.SourceError)
-        assert error.where["topic"] == "products"
+        assert error.code == "CS-613"
+        assert (error.where["topic"], error.where["partition"]) == ("products", 1)
         assert error.where["file"] == str(path)
         path.write_bytes(whole)
         check_goes_on(spark, stocked)

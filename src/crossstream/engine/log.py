@@ -4,14 +4,14 @@
     batches/N.json       the input ranges of batch N, written before it runs
     commits/N.json       after batch N: positions in the topics, and the manifest of every store partition
 
-A batch without a commit is run again with the same ranges from the same state, and gives the same bytes. Every
-file is written beside its place and renamed into it.
+A batch without a commit is run again with the same ranges from the same state, and gives the same bytes.
+Every file is written beside its place and renamed into it, and holds ``{"checksum": …, "content": …}``: the
+xxh3_64 of the bytes of its content, in hexadecimal.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import socket
 from dataclasses import dataclass, field
@@ -19,12 +19,20 @@ from pathlib import Path
 from typing import IO, Any
 
 import msgspec
+import xxhash
 
 from crossstream.engine.batch import SourceRange
 from crossstream.errors import IncompatibleStateError, StateError
 from crossstream.state.storage import Folder
 
 FORMAT = 1
+
+
+class Sealed(msgspec.Struct, frozen=True):
+    """What a file of the log holds."""
+
+    checksum: str
+    content: msgspec.Raw
 
 
 class Application(msgspec.Struct, frozen=True):
@@ -155,12 +163,19 @@ class BatchLog:
         return sorted(int(name[:-5]) for name in os.listdir(path) if name.endswith(".json"))
 
     def _write(self, name: str, value: Any) -> None:
-        Folder(self.root).write(name, msgspec.json.encode(value))
+        content = msgspec.json.encode(value)
+        sealed = Sealed(xxhash.xxh3_64_hexdigest(content), msgspec.Raw(content))
+        Folder(self.root).write(name, msgspec.json.encode(sealed))
 
     def _decode(self, path: Path, kind: type[Any]) -> object:
+        data = path.read_bytes()
         try:
-            return msgspec.json.decode(path.read_bytes(), type=kind)
-        except (msgspec.DecodeError, json.JSONDecodeError) as error:
+            sealed = msgspec.json.decode(data, type=Sealed)
+            content = bytes(sealed.content)
+            if xxhash.xxh3_64_hexdigest(content) != sealed.checksum:
+                raise ValueError("its checksum does not match")
+            return msgspec.json.decode(content, type=kind)
+        except ValueError as error:  # msgspec's errors among them
             raise StateError(
                 f"{path.name} in the batch log cannot be read: {error}",
                 code="CS-701",
