@@ -1,0 +1,41 @@
+"""The examples in docstrings: each runs by itself, as a reader of the docstring would type it."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+SOURCE = ROOT / "src"
+WITH_EXAMPLES = [path for path in sorted(SOURCE.rglob("*.py")) if ">>> " in path.read_text(encoding="utf-8")]
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@pytest.mark.parametrize("name", [module_of(path) for path in WITH_EXAMPLES])
+def test_docstring_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    module = importlib.import_module(name)
+    outcome = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
+    assert outcome.attempted > 0
+    assert outcome.failed == 0
+
+
+NEED_SPARK = {"stream_from", "table_from"}
+"""Methods whose examples are in docs/dataframes.md."""
+
+
+@pytest.mark.parametrize("name", ["builder.StreamsBuilder", "kstream.KStream", "ktable.KTable"])
+def test_every_method_of_the_dsl_has_an_example(name: str) -> None:
+    module, _, owner = name.partition(".")
+    kind = getattr(importlib.import_module(f"crossstream.dsl.{module}"), owner)
+    methods = {name: method for name, method in vars(kind).items() if not name.startswith("_")}
+    without = {name for name, method in methods.items() if ">>> " not in (method.__doc__ or "")}
+    assert without == NEED_SPARK & methods.keys()
