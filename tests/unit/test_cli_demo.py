@@ -25,6 +25,9 @@ from crossstream.demo.story import STEPS, Change, Step
 from crossstream.errors import ConfigError
 from tests.unit.cli_cases import ENVIRONMENT, start
 
+ADVICE = re.compile(r"(\S*python\S* -m )?\S*crossstream(?= (query|topics|run|describe) )")
+"""How the demo tells to call the command line: as it is installed."""
+
 
 def expected(changes: list[Change]) -> dict[str, Any]:
     """The join of the tables that all changes so far give."""
@@ -173,12 +176,9 @@ def test_the_demo_runs_and_what_it_advises_works(tmp_path):
         )
     print(f"{time.monotonic() - began:.0f} s")
 
-    commands = [line.strip() for line in out.splitlines() if line.startswith("  ") and "crossstream" in line]
     told = {}
-    for command in (line.partition(": ")[0] for line in commands if not line.startswith("  demo/")):
-        command = re.sub(
-            r"\S*python\S* -m crossstream", f"{shlex.quote(sys.executable)} -m crossstream", command
-        )
+    for line in filter(ADVICE.search, out.splitlines()):
+        command = ADVICE.sub(f"{shlex.quote(sys.executable)} -m crossstream", line)
         done = subprocess.run(
             ["bash", "-c", command],
             cwd=tmp_path,

@@ -127,7 +127,7 @@ def farewell(folder: DemoFolder, place: Place, run: str) -> list[str]:
         "",
         "Read next:",
         f"  {application}: the application, thirty lines",
-        f"  {run} describe {application} --plan: how it runs on Spark",
+        f"  {run} describe {application} --plan   # how it runs on Spark",
         "  docs/quickstart.md: from here to an application of your own; docs/command-line.md: all commands",
     ]
 
