@@ -38,7 +38,10 @@ class Batch(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Report:
-    """What a task did: new manifests, rows in and out by operator, dropped rows by operator and reason."""
+    """What a task did: new manifests, rows in and out by operator, dropped rows by operator and reason.
+
+    ``retired``, ``state``: files no longer needed, and (rows, bytes) held, by ``store/partition``.
+    """
 
     manifests: dict[str, dict[int, str]] = field(default_factory=dict)
     retired: dict[str, list[str]] = field(default_factory=dict)
@@ -46,8 +49,7 @@ class Report:
     rows_out: dict[str, int] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
-    state_rows: dict[str, int] = field(default_factory=dict)
-    state_bytes: dict[str, int] = field(default_factory=dict)
+    state: dict[str, tuple[int, int]] = field(default_factory=dict)
     staged: list[tuple[str, str, int, int, bytes]] = field(default_factory=list)
 
     def count_in(self, operator: str, rows: int) -> None:
@@ -72,13 +74,12 @@ class Report:
             (self.rows_in, other.rows_in),
             (self.rows_out, other.rows_out),
             (self.dropped, other.dropped),
-            (self.state_rows, other.state_rows),
-            (self.state_bytes, other.state_bytes),
         ):
             for key, number in theirs.items():
                 mine[key] = mine.get(key, 0) + number
         for phase, seconds in other.seconds.items():
             self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+        self.state.update(other.state)
         self.staged.extend(other.staged)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
 from crossstream.errors import StateError
+from crossstream.state.manifest import read_manifest
 from crossstream.state.run import Run
 from crossstream.state.storage import Folder
 from crossstream.state.store import Piece, Version, advance, load_version, saver, store_version
@@ -18,6 +19,16 @@ from crossstream.topology.plan import StoreDef
 def store_folder(root: Path, store: str) -> Path:
     """The folder of a store under the state folder; any name is possible."""
     return root / "stores" / quote(store, safe="")
+
+
+def measure(root: Path, versions: Mapping[str, Mapping[int, str]]) -> dict[str, tuple[int, int]]:
+    """(rows, bytes) of each store partition, by ``store/partition``; ``versions``: names of their manifests."""
+    measured = {}
+    for store, names in versions.items():
+        for partition, name in names.items():
+            manifest = read_manifest(Folder(store_folder(root, store) / str(partition)), name)
+            measured[f"{store}/{partition}"] = (manifest.rows, manifest.size)
+    return measured
 
 
 def grow(

@@ -160,8 +160,7 @@ class RoundTask:
             )
             if after is not version:
                 self._saved(name, version, after)
-            if store.definition.public is not None or after is not version:
-                self.report.state_rows[name] = self.report.state_rows.get(name, 0) + after.rows
+            self.report.state[f"{name}/{self.sender}"] = (after.rows, after.size)
 
     def _saved(self, name: str, version: Version, after: Version) -> None:
         if after.name is not None:

@@ -18,6 +18,7 @@ from crossstream.engine.log import Application, BatchEntry, BatchLog, Commit, ch
 from crossstream.engine.planning import NoTopics, SourcePlanner
 from crossstream.engine.policies import settings_of
 from crossstream.engine.retirement import Retirement
+from crossstream.engine.stores import measure
 from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, SourceError
 from crossstream.files import Staged
 from crossstream.query.files import describe_readers, open_store
@@ -41,7 +42,11 @@ REFRESH_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The last batch: rows by operator, dropped rows by operator and reason, state, milliseconds by phase."""
+    """The last batch: rows by operator, dropped rows by operator and reason, milliseconds by phase.
+
+    ``state_rows``, ``state_bytes``: what each store holds on disk, rows that wait to be merged away among them.
+    ``lag``: records that were there when the batch was planned and are left. Totals: since the start.
+    """
 
     batch: int = -1
     rows: int = 0
@@ -50,6 +55,7 @@ class Progress:
     rows_out: dict[str, int] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
     state_rows: dict[str, int] = field(default_factory=dict)
+    state_bytes: dict[str, int] = field(default_factory=dict)
     phases: dict[str, float] = field(default_factory=dict)
     lag: int = 0
     total_rows: int = 0
@@ -289,6 +295,7 @@ class _Engine:
         self._versions: dict[str, dict[int, str]] = {}
         self._rounds: SparkRounds | None = None
         self._refreshed = 0.0
+        self._state: dict[str, tuple[int, int]] = {}
         self._total_rows = 0
         self._total_dropped: dict[str, int] = {}
 
@@ -319,6 +326,7 @@ class _Engine:
         self._repeat = last if last is not None and last.id == self._next else None
         self.retirement = Retirement(self.state, self.log, self.config.retain_batches)
         self.retirement.sweep(self._next)
+        self._state = measure(self.state, self._versions)
         self._find_topics(commit)
         job = Job(self.config.application_id, self.plan.shipped(), str(self.state), settings_of(self.config), self.connection)
         self._rounds = SparkRounds(context, job, self.config.application_id)
@@ -529,12 +537,21 @@ class _Engine:
         self._total_rows += rows
         for key, number in report.dropped.items():
             self._total_dropped[key] = self._total_dropped.get(key, 0) + number
-        state = {**self.progress.state_rows, **report.state_rows}
+        self._state.update(report.state)
         self.progress = Progress(
-            entry.id, rows, seconds, report.rows_in, report.rows_out, report.dropped, state,
-            {phase: 1000 * value for phase, value in phases.items()}, self.sources.lag(ends),
-            self._total_rows, dict(self._total_dropped),
-        )  # fmt: skip
+            batch=entry.id,
+            rows=rows,
+            seconds=seconds,
+            rows_in=report.rows_in,
+            rows_out=report.rows_out,
+            dropped=report.dropped,
+            state_rows=_by_store({place: rows for place, (rows, _) in self._state.items()}),
+            state_bytes=_by_store({place: size for place, (_, size) in self._state.items()}),
+            phases={phase: 1000 * value for phase, value in phases.items()},
+            lag=self.sources.lag(ends),
+            total_rows=self._total_rows,
+            total_dropped=dict(self._total_dropped),
+        )
         self._tell(self.progress)
 
     def release(self) -> None:
@@ -553,6 +570,15 @@ class _Engine:
                 self.topics.close()
         finally:
             self.log.unlock()
+
+
+def _by_store(places: Mapping[str, int]) -> dict[str, int]:
+    """Sums over the partitions; ``places``: numbers by ``store/partition``."""
+    found: dict[str, int] = {}
+    for place, number in places.items():
+        store = place.rpartition("/")[0]
+        found[store] = found.get(store, 0) + number
+    return found
 
 
 def connection_of(config: StreamsConfig) -> TopicConnection | None:

@@ -51,6 +51,15 @@ class Manifest(msgspec.Struct, frozen=True):
     def files(self) -> set[str]:
         return {piece.file for slot in self.slots for piece in slot.pieces}
 
+    @property
+    def rows(self) -> int:
+        return sum(piece.stop - piece.start for slot in self.slots for piece in slot.pieces)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the run files in use."""
+        return sum({piece.file: piece.size for slot in self.slots for piece in slot.pieces}.values())
+
 
 def write_manifest(storage: Storage, name: str, manifest: Manifest) -> None:
     body = msgspec.json.encode(manifest)

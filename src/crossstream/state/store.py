@@ -69,8 +69,9 @@ class Version:
 
     @property
     def size(self) -> int:
-        """Bytes of the pieces in use."""
-        return sum(piece.run.size for part in self.parts for piece in part.pieces)
+        """Bytes of the run files in use."""
+        refs = (piece.ref for part in self.parts for piece in part.pieces if piece.ref is not None)
+        return sum({ref.file: ref.size for ref in refs}.values())
 
     def files(self) -> set[str]:
         return {p.ref.file for part in self.parts for p in part.pieces if p.ref is not None}
