@@ -174,7 +174,7 @@ def test_a_full_disk_leaves_whole_frames_only(topics: FileTopics, monkeypatch: p
 def test_a_write_that_fails_leaves_nothing_to_be_written_later(
     topics: FileTopics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever writes again writes all of it: what had been collected of the failed attempt must not follow."""
+    """Whoever writes again writes all of it: what was collected of the failed attempt must not follow."""
 
     def broken(file: int, content: memoryview) -> None:
         raise OSError(5, "Input/output error")

@@ -31,7 +31,7 @@ class Spreader:
         self._chunks: dict[TopicPartition, Chunks] = {}
 
     def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None) -> None:
-        """Takes ``records``; see `RecordWriter.write`. After a failure to store, as after one of `flush`."""
+        """Takes ``records``; see `RecordWriter.write`. After a failure, nothing collected is left."""
         count = self._partition_count(topic)
         stored = _stored(topic, records)
         if partitions is None:
