@@ -80,7 +80,7 @@ def struct_of(parts: dict[str, pl.Series], rows: int) -> pl.Series:
     """A struct series of those columns; with none, rows of a struct without fields."""
     if not parts:
         return pl.Series([{}] * rows, dtype=pl.Struct({}))
-    return pl.DataFrame(parts).to_struct()
+    return pl.DataFrame([part.alias(name) for name, part in parts.items()]).to_struct()
 
 
 def list_series(items: pl.Series, values: Sequence[Sequence[Any]]) -> pl.Series:

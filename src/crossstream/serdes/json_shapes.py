@@ -41,11 +41,8 @@ class ListOf:
 
     item: Shape
     nullable: bool
+    dtype: pl.DataType
     wire: Any
-
-    @property
-    def dtype(self) -> pl.DataType:
-        return pl.List(self.item.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +68,9 @@ class StructOf:
 
     title: str
     fields: tuple[Field, ...]
+    dtype: pl.DataType
     wire: Any
     tagged: bool
-
-    @property
-    def dtype(self) -> pl.DataType:
-        return pl.Struct({field.name: column(field).dtype for field in self.fields})
 
 
 Shape = Leaf | ListOf | StructOf
@@ -100,7 +94,8 @@ class Layout:
         if names is not None:
             options.pop("forbid_unknown_fields", None)
         tagged = bool(options.get("tag")) or any(is_tagged(field.shape) for field in fields)
-        return StructOf(self.title, fields, _wire_struct(self.title, fields, options), tagged)
+        dtype = pl.Struct({field.name: column(field).dtype for field in fields})
+        return StructOf(self.title, fields, dtype, _wire_struct(self.title, fields, options), tagged)
 
 
 def column(field: Field) -> Shape:
@@ -118,7 +113,7 @@ def is_tagged(shape: Shape | NoColumn) -> bool:
 def list_of(item: Shape, nullable: bool, **limits: Any) -> ListOf:
     """A list; ``limits``: those of msgspec's `Meta`."""
     wire: Any = list[optional(item.wire, nullable)]  # type: ignore[misc]
-    return ListOf(item, nullable, limited(wire, **limits))
+    return ListOf(item, nullable, pl.List(item.dtype), limited(wire, **limits))
 
 
 def optional(wire: Any, nullable: bool) -> Any:

@@ -7,6 +7,7 @@ remains, and few rows, go through Python objects and msgspec. NaN and infinities
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -50,27 +51,30 @@ def with_nulls_of(values: pl.Series, like: pl.Series) -> pl.Series:
 def _in_utc(values: pl.Series) -> pl.Series:
     """Times with UTC as their zone: offsets of old times have seconds, which JSON's have not."""
     dtype = values.dtype
-    wanted = _utc(dtype)
-    if wanted is dtype:
+    if not _zoned(dtype):
         return values
     if not isinstance(dtype, pl.Struct):
-        return values.cast(wanted)
+        return values.cast(_utc(dtype))
     parts = {part.name: _in_utc(part) for part in values.struct.unnest().get_columns()}
     return with_nulls_of(struct_of(parts, len(values)), values)
 
 
-def _utc(dtype: Any) -> Any:
-    """The type with UTC for every zone; the very same object if there is nothing to change."""
-    if isinstance(dtype, pl.Datetime):
-        return pl.Datetime(dtype.time_unit, "UTC") if dtype.time_zone not in (None, "UTC") else dtype
-    if isinstance(dtype, pl.List):
-        inner = _utc(dtype.inner)
-        return dtype if inner is dtype.inner else pl.List(inner)
+@lru_cache(maxsize=512)
+def _zoned(dtype: Any) -> bool:
+    """Whether there are times of another zone than UTC."""
     if isinstance(dtype, pl.Struct):
-        fields = {field.name: _utc(field.dtype) for field in dtype.fields}
-        same = all(fields[field.name] is field.dtype for field in dtype.fields)
-        return dtype if same else pl.Struct(fields)
-    return dtype
+        return any(_zoned(field.dtype) for field in dtype.fields)
+    if isinstance(dtype, pl.List):
+        return bool(_zoned(dtype.inner))
+    return isinstance(dtype, pl.Datetime) and dtype.time_zone not in (None, "UTC")
+
+
+def _utc(dtype: Any) -> Any:
+    if isinstance(dtype, pl.List):
+        return pl.List(_utc(dtype.inner))
+    if isinstance(dtype, pl.Struct):
+        return pl.Struct({field.name: _utc(field.dtype) for field in dtype.fields})
+    return pl.Datetime(dtype.time_unit, "UTC") if _zoned(dtype) else dtype
 
 
 def _columnar(dtype: Any) -> bool:
