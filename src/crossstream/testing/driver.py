@@ -6,14 +6,16 @@ partitions and any batch size. A batch of one record is record-at-a-time process
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any
 
+import pyarrow as pa
+
 from crossstream.durations import Duration, to_milliseconds
 from crossstream.engine.batch import Batch, Report, SourceRange, unpack_report
-from crossstream.engine.policies import policy_of
 from crossstream.engine.parcels import REPORT, Parcel
+from crossstream.engine.policies import policy_of
 from crossstream.engine.services import Settings
 from crossstream.engine.stores import MemoryStores
 from crossstream.engine.task import RoundTask, Sent
@@ -21,7 +23,7 @@ from crossstream.errors import ConfigError, StateError
 from crossstream.query.store import StoreReader
 from crossstream.serdes import Serde
 from crossstream.state.store import Version
-from crossstream.testing.memory import MemoryInput, MemoryOutput, MemoryTopic, Row
+from crossstream.testing.memory import MemoryInput, MemoryOutput, MemoryTopic
 from crossstream.testing.topics import TestInputTopic, TestOutputTopic, TestRecord
 from crossstream.topology.graph import Source, Topology
 from crossstream.topology.plan import Plan
@@ -35,8 +37,8 @@ class TopologyTestDriver:
     """Runs a topology on records that a test pipes in. A context manager.
 
     ``partitions``: state partitions, and partitions of the topics. ``commit_every``: records per batch; 1 is
-    record-at-a-time; with more, `commit` ends a batch early. ``deserialization_errors``, ``processing_errors``:
-    as in `StreamsConfig`. Raises `ConfigError` CS-240 on numbers below 1.
+    record-at-a-time; with more, `commit` ends a batch early. ``deserialization_errors``,
+    ``processing_errors``: as in `StreamsConfig`. Raises `ConfigError` CS-240 on numbers below 1.
 
     >>> import crossstream as cs
     >>> from crossstream import serdes
@@ -108,8 +110,8 @@ class TopologyTestDriver:
             )
         self._topic(topic)
 
-        def pipe(rows: list[tuple[Row, int | None]]) -> None:
-            self._pipe(topic, rows)
+        def pipe(records: pa.RecordBatch, partition: int | None) -> None:
+            self._pipe(topic, records, partition)
 
         return TestInputTopic(pipe, key_serde, value_serde, start_timestamp, to_milliseconds(auto_advance))
 
@@ -123,7 +125,7 @@ class TopologyTestDriver:
             self._run_batch()
 
     def advance_wall_clock_time(self, duration: Duration) -> None:
-        """Moves the clock of the driver, and ends the batch in hand. No operator here depends on the clock."""
+        """Moves the clock of the driver, and ends the batch in hand. No operator depends on the clock."""
         self._clock += to_milliseconds(duration)
         self.commit()
 
@@ -176,71 +178,75 @@ class TopologyTestDriver:
             and (topic in node.topics or (node.pattern is not None and node.pattern.fullmatch(topic)))
         ]
 
-    def _pipe(self, topic: str, rows: list[tuple[Row, int | None]]) -> None:
-        held = self._topic(topic)
-        for row, partition in rows:
-            held.append(row, partition)
-            self._pending += 1
-            if self._pending >= self._every:
+    def _pipe(self, topic: str, records: pa.RecordBatch, partition: int | None) -> None:
+        held, start = self._topic(topic), 0
+        while start < records.num_rows:
+            taken = records.slice(start, max(1, self._every - self._pending))
+            held.append(taken, None if partition is None else [partition] * taken.num_rows)
+            start += taken.num_rows
+            self._pending += taken.num_rows
+            # A batch may write records for the next one: to a topic that the topology reads.
+            while self._pending >= self._every:
                 self._run_batch()
 
     def _run_batch(self) -> None:
+        """One batch; if it fails, everything is as it was before, and the records wait as before."""
         self._failed = True
-        self._process()
-        self._failed = False
-
-    def _process(self) -> None:
         spans = self._spans()
         batch = Batch(self._batch, tuple(spans), self._partitions, bits=self._bits)
-        before = {name: [len(rows) for rows in topic.waiting] for name, topic in self._topics.items()}
-        inboxes = self._read(batch, spans)
-        self._forget(before)
-        for number in range(1, self.plan.rounds):
-            sent = [s for pid, inbox in enumerate(inboxes) for s in self._run(batch, number, pid, inbox)]
-            inboxes = self._deliver(sent)
+        before = {name: topic.counts() for name, topic in self._topics.items()}
+        mark, versions = self._output.mark(), dict(self._stores.versions)
+        try:
+            report = self._process(batch)
+        except BaseException:
+            self._output.rewind(mark)
+            self._stores.versions = versions
+            for name, counts in before.items():
+                self._topics[name].keep(counts)
+            raise
+        for name, counts in before.items():
+            self._topics[name].drop(counts)
         self._batch += 1
-        for inbox in inboxes:
-            for parcel in inbox:
-                if parcel[1] == REPORT:
-                    self._totals.add(unpack_report(parcel[4]))
-        self._pending = sum(len(rows) for name in self._topics for rows in self._topics[name].waiting)
+        self._totals.add(report)
+        self._pending = sum(sum(topic.counts()) for topic in self._topics.values())
+        self._failed = False
+
+    def _process(self, batch: Batch) -> Report:
+        """Round by round; a state partition that nothing was sent to has nothing to do."""
+        report = Report()
+        waiting: dict[tuple[int, int], list[Parcel]] = {}
+
+        def deliver(sent: Iterable[Sent]) -> None:
+            for pid, parcels in sent:
+                for parcel in parcels:
+                    if parcel[1] == REPORT:
+                        report.add(unpack_report(parcel[4]))
+                    else:
+                        waiting.setdefault((parcel[0], pid), []).append(parcel)
+
+        deliver(self._task(batch, 0, 0).read(batch.ranges))
+        for number in range(1, self.plan.rounds):
+            for pid in range(self._partitions):
+                if parcels := waiting.pop((number, pid), None):
+                    deliver(self._task(batch, number, pid).run(parcels))
+        return report
+
+    def _task(self, batch: Batch, number: int, pid: int) -> RoundTask:
+        source = MemoryInput(self._topics)
+        return RoundTask(self.plan, batch, number, pid, self._stores, self._output, self._settings, source)
 
     def _spans(self) -> list[SourceRange]:
         spans = []
         for name, topic in sorted(self._topics.items()):
             for node in self._readers(name):
-                for partition, rows in enumerate(topic.waiting):
-                    if rows:
+                for partition, count in enumerate(topic.counts()):
+                    if count:
                         start = topic.base[partition]
-                        spans.append((node, name, partition, start, start + len(rows)))
+                        spans.append((node, name, partition, start, start + count))
         return [SourceRange(*span, rank) for rank, span in enumerate(sorted(spans, key=self._rank))]
 
     def _rank(self, span: tuple[str, str, int, int, int]) -> tuple[int, str, int]:
         return (list(self.plan.topology.nodes).index(span[0]), span[1], span[2])
-
-    def _read(self, batch: Batch, spans: Sequence[SourceRange]) -> list[list[Parcel]]:
-        task = RoundTask(
-            self.plan, batch, 0, 0, self._stores, self._output, self._settings, MemoryInput(self._topics)
-        )
-        return self._deliver(list(task.read(spans)))
-
-    def _forget(self, before: dict[str, list[int]]) -> None:
-        """Drops the records that were read; what a sink of round 0 fed back stays."""
-        for name, waiting in before.items():
-            topic = self._topics[name]
-            for partition, count in enumerate(waiting):
-                topic.base[partition] += count
-                topic.waiting[partition] = topic.waiting[partition][count:]
-
-    def _run(self, batch: Batch, number: int, pid: int, inbox: list[Parcel]) -> list[Sent]:
-        task = RoundTask(self.plan, batch, number, pid, self._stores, self._output, self._settings)
-        return list(task.run(inbox))
-
-    def _deliver(self, sent: list[Sent]) -> list[list[Parcel]]:
-        inboxes: list[list[Parcel]] = [[] for _ in range(self._partitions)]
-        for pid, parcels in sent:
-            inboxes[pid].extend(parcels)
-        return inboxes
 
     def _store(self, name: str, *, versioned: bool) -> StoreReader:
         found = [store for store in self.plan.stores.values() if store.public == name]
@@ -258,4 +264,3 @@ class TopologyTestDriver:
             return [self._stores.open(store, pid, None) for pid in range(self._partitions)]
 
         return StoreReader(name, store.key, store.value, versions, store.history, self._bits)
-

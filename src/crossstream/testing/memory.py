@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from crossstream.engine.batch import SourceRange
+from crossstream.partitioning import default_partitions, split_by_partition
 from crossstream.records import RECORDS
 from crossstream.topics import murmur2_partitions
 
-Row = tuple[bytes | None, bytes | None, int, bytes | None]
-"""Key, value, timestamp (ms), packed headers."""
+ROWS = pa.schema([RECORDS.field(name) for name in ("key", "value", "timestamp", "headers")])
+"""Records without a place: those that wait, and those that were written."""
 
 
 @dataclass(slots=True)
@@ -21,22 +22,45 @@ class MemoryTopic:
     """Records that wait to be processed, by partition; ``base``: offset of the first one waiting."""
 
     partitions: int
-    waiting: list[list[Row]] = field(default_factory=list)
+    waiting: list[list[pa.RecordBatch]] = field(default_factory=list)
     base: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.waiting = [[] for _ in range(self.partitions)]
         self.base = [0] * self.partitions
 
-    def append(self, row: Row, partition: int | None) -> None:
-        place = partition if partition is not None else murmur2_partitions([row[0]], self.partitions)[0]
-        self.waiting[place].append(row)
+    def append(self, records: pa.RecordBatch, partitions: Sequence[int] | None) -> None:
+        """Puts records into the partitions given, one for each; None: by key, as Kafka's producer does."""
+        if self.partitions == 1:
+            self.waiting[0].append(records)
+        elif records.num_rows == 1:
+            key = records.column(0)[0].as_py()
+            place = murmur2_partitions([key], self.partitions) if partitions is None else partitions
+            self.waiting[place[0]].append(records)
+        else:
+            keys = records.column(0)
+            chosen = default_partitions(keys, self.partitions) if partitions is None else np.array(partitions)
+            for partition, rows in split_by_partition(records, chosen):
+                self.waiting[partition].append(rows)
 
-    def taken(self) -> None:
-        """Forgets what has been processed."""
-        for partition, rows in enumerate(self.waiting):
-            self.base[partition] += len(rows)
-            self.waiting[partition] = []
+    def counts(self) -> list[int]:
+        """Records waiting in each partition."""
+        return [sum(records.num_rows for records in waiting) for waiting in self.waiting]
+
+    def keep(self, counts: Sequence[int]) -> None:
+        """Forgets what came after the first ``counts`` records of each partition."""
+        for partition, count in enumerate(counts):
+            whole = _joined(self.waiting[partition])
+            self.waiting[partition] = [] if whole is None else [whole.slice(0, count)]
+
+    def drop(self, counts: Sequence[int]) -> None:
+        """Forgets the first ``counts`` records of each partition: they have been processed."""
+        for partition, count in enumerate(counts):
+            if count:
+                whole = _joined(self.waiting[partition])
+                assert whole is not None
+                self.base[partition] += count
+                self.waiting[partition] = [whole.slice(count)] if count < whole.num_rows else []
 
 
 @dataclass(slots=True)
@@ -50,25 +74,22 @@ class MemoryInput:
     ) -> Iterator[tuple[SourceRange, pa.RecordBatch]]:
         for span in spans:
             topic = self.topics[span.topic]
+            waiting = _joined(topic.waiting[span.partition])
+            assert waiting is not None
             first = span.start - topic.base[span.partition]
-            rows = topic.waiting[span.partition][first : first + span.end - span.start]
-            for start in range(0, len(rows), max_rows):
-                yield span, _batch(rows[start : start + max_rows], span.start + start)
+            for start in range(0, span.end - span.start, max_rows):
+                rows = waiting.slice(first + start, min(max_rows, span.end - span.start - start))
+                yield span, _placed(rows, span.start + start)
 
 
-def _batch(rows: Sequence[Row], first: int) -> pa.RecordBatch:
-    keys, values, times, headers = zip(*rows, strict=True)
-    binary = pa.large_binary()
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(keys, binary),
-            pa.array(values, binary),
-            pa.array(times, pa.int64()),
-            pa.array(np.arange(first, first + len(rows))),
-            pa.array(headers, binary),
-        ],
-        schema=RECORDS,
-    )
+def _joined(parts: list[pa.RecordBatch]) -> pa.RecordBatch | None:
+    return pa.concat_batches(parts) if len(parts) > 1 else parts[0] if parts else None
+
+
+def _placed(rows: pa.RecordBatch, first: int) -> pa.RecordBatch:
+    key, value, timestamp, headers = rows.columns
+    offsets = pa.array(np.arange(first, first + rows.num_rows))
+    return pa.RecordBatch.from_arrays([key, value, timestamp, offsets, headers], schema=RECORDS)
 
 
 @dataclass(slots=True)
@@ -76,15 +97,13 @@ class MemoryOutput:
     """Collects what sinks write; ``fed_back``: topics that the topology itself reads."""
 
     partitions: int
-    written: dict[str, list[Row]] = field(default_factory=dict)
+    written: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
     fed_back: dict[str, MemoryTopic] = field(default_factory=dict)
 
     def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
-        rows = list(zip(*(column.to_pylist() for column in records.columns), strict=True))
-        self.written.setdefault(topic, []).extend(rows)
+        self.written.setdefault(topic, []).append(records)
         if topic in self.fed_back:
-            for place, row in enumerate(rows):
-                self.fed_back[topic].append(row, None if partitions is None else partitions[place])
+            self.fed_back[topic].append(records, partitions)
 
     def partition_count(self, topic: str) -> int:
         return self.partitions
@@ -92,4 +111,10 @@ class MemoryOutput:
     def finish(self) -> None:
         """Everything written is there already."""
 
+    def mark(self) -> dict[str, int]:
+        """What has been written so far, for `rewind`."""
+        return {topic: len(parts) for topic, parts in self.written.items()}
 
+    def rewind(self, mark: dict[str, int]) -> None:
+        """Takes back what was written since."""
+        self.written = {topic: self.written[topic][:count] for topic, count in mark.items()}

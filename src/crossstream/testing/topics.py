@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import pyarrow as pa
+
 from crossstream.durations import Duration, to_milliseconds, to_timestamp
+from crossstream.errors import SerdeError
 from crossstream.records import decode_headers, encode_headers
 from crossstream.serdes import Serde
-from crossstream.testing.memory import MemoryOutput, Row
+from crossstream.testing.memory import ROWS, MemoryOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class TestInputTopic:
 
     def __init__(
         self,
-        pipe: Callable[[list[tuple[Row, int | None]]], None],
+        pipe: Callable[[pa.RecordBatch, int | None], None],
         key: Serde,
         value: Serde,
         start: int,
@@ -61,7 +64,15 @@ class TestInputTopic:
         partition: int | None = None,
     ) -> None:
         """Pipes one record. ``partition``: of the topic; None: by the key, as Kafka's producer does."""
-        self._pipe([(self._row(key, value, timestamp, headers), partition)])
+        self._pipe(
+            self._records(
+                [self._key.serialize(key)],
+                [self._value.serialize(value)],
+                [self._time(timestamp)],
+                [encode_headers(headers) if headers else None],
+            ),
+            partition,
+        )
 
     def pipe_record(self, record: TestRecord, partition: int | None = None) -> None:
         """Pipes one record."""
@@ -69,30 +80,55 @@ class TestInputTopic:
 
     def pipe_records(self, records: Iterable[TestRecord | tuple[Any, ...]]) -> None:
         """Pipes many records (`TestRecord`, or tuples in the order of its fields), faster than one by one."""
-        rows = []
-        for record in records:
-            r = record if isinstance(record, TestRecord) else TestRecord(*record)
-            rows.append((self._row(r.key, r.value, r.timestamp, r.headers), None))
-        self._pipe(rows)
+        rows = [_fields(record) for record in records]
+        if not rows:
+            return
+        keys, values, timestamps, headers = zip(*rows, strict=True)
+        self._pipe(
+            self._records(
+                _encoded(self._key, keys),
+                _encoded(self._value, values),
+                [self._time(timestamp) for timestamp in timestamps],
+                [encode_headers(given) if given else None for given in headers],
+            ),
+            None,
+        )
 
     def advance_time(self, duration: Duration) -> None:
         """Moves the topic's clock."""
         self._clock += to_milliseconds(duration)
 
-    def _row(
-        self,
-        key: Any,
-        value: Any,
-        timestamp: int | datetime | None,
-        headers: Iterable[tuple[str, bytes | None]] | None,
-    ) -> Row:
+    def _time(self, timestamp: int | datetime | None) -> int:
         if timestamp is None:
             timestamp = self._clock
             self._clock += self._advance
-        elif isinstance(timestamp, datetime):
-            timestamp = to_timestamp(timestamp)
-        packed = encode_headers(headers) if headers else None
-        return self._key.serialize(key), self._value.serialize(value), timestamp, packed
+        return timestamp if isinstance(timestamp, int) else to_timestamp(timestamp)
+
+    def _records(
+        self, keys: Any, values: Any, timestamps: list[int], headers: list[bytes | None]
+    ) -> pa.RecordBatch:
+        columns = zip((keys, values, timestamps, headers), ROWS.types, strict=True)
+        return pa.RecordBatch.from_arrays([pa.array(column, kind) for column, kind in columns], schema=ROWS)
+
+
+def _fields(record: TestRecord | tuple[Any, ...]) -> tuple[Any, Any, Any, Any]:
+    """Key, value, timestamp and headers of a record, or of a tuple that may end early."""
+    if isinstance(record, TestRecord):
+        return record.key, record.value, record.timestamp, record.headers
+    return (*record, *_REST[len(record) :]) if 2 <= len(record) <= 4 else _fields(TestRecord(*record))
+
+
+_REST = (None, None, None, ())
+"""What a tuple leaves out."""
+
+
+def _encoded(serde: Serde, values: Sequence[Any]) -> pa.LargeBinaryArray:
+    try:
+        return serde.encode_objects(values)
+    except SerdeError:
+        for value in values:
+            serde.serialize(value)  # raises the error of the value at fault
+        raise
 
 
 class TestOutputTopic:
@@ -105,12 +141,13 @@ class TestOutputTopic:
         self._topic = topic
         self._key = key
         self._value = value
+        self._read = 0
         self._next = 0
 
     @property
     def queue_size(self) -> int:
         """Records that have not been read."""
-        return len(self._rows()) - self._next
+        return sum(records.num_rows for records in self._unread()) - self._next
 
     @property
     def is_empty(self) -> bool:
@@ -121,15 +158,20 @@ class TestOutputTopic:
         """The next record; `IndexError` if there is none."""
         if self.is_empty:
             raise IndexError(f"no more records in {self._topic}")
-        row = self._rows()[self._next]
+        while (first := self._unread()[0]).num_rows == self._next:
+            self._read, self._next = self._read + 1, 0
         self._next += 1
-        return self._record(row)
+        return self._decoded(first.slice(self._next - 1, 1))[0]
 
     def read_records(self) -> list[TestRecord]:
         """All records not read yet."""
-        rows = self._rows()[self._next :]
-        self._next += len(rows)
-        return [self._record(row) for row in rows]
+        unread, first = self._unread(), self._next
+        self._read, self._next = self._read + len(unread), 0
+        found = []
+        for records in unread:
+            found += self._decoded(records.slice(first))
+            first = 0
+        return found
 
     def read_values(self) -> list[Any]:
         """The values of all records not read yet."""
@@ -143,11 +185,16 @@ class TestOutputTopic:
         """The last value of each key among the records not read yet; deleted keys map to None."""
         return dict(self.read_key_values())
 
-    def _rows(self) -> list[Row]:
-        return self._output.written.get(self._topic, [])
+    def _unread(self) -> list[pa.RecordBatch]:
+        """What was written since; of the first one, ``_next`` records have been read."""
+        return self._output.written.get(self._topic, [])[self._read :]
 
-    def _record(self, row: Row) -> TestRecord:
-        key, value, timestamp, headers = row
-        return TestRecord(
-            self._key.deserialize(key), self._value.deserialize(value), timestamp, decode_headers(headers)
+    def _decoded(self, records: pa.RecordBatch) -> list[TestRecord]:
+        keys, values, timestamps, headers = records.columns
+        columns = (
+            self._key.decode_objects(keys),
+            self._value.decode_objects(values),
+            timestamps.to_pylist(),
+            map(decode_headers, headers.to_pylist()),
         )
+        return list(map(TestRecord, *columns))

@@ -1,0 +1,145 @@
+"""The test driver's own doing: topics in and out, batches, what a failed batch leaves behind."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from itertools import pairwise
+
+import pytest
+
+import crossstream as cs
+from crossstream import serdes
+
+TEXT = serdes.string()
+CONSUMED, PRODUCED = cs.Consumed(key=TEXT, value=TEXT), cs.Produced(key=TEXT, value=TEXT)
+
+
+def relay(*topics: str) -> cs.Topology:
+    """Hands records on from topic to topic, adding an exclamation mark at each."""
+    builder = cs.StreamsBuilder()
+    for source, target in pairwise(topics):
+        builder.stream(source, CONSUMED).map_values(lambda value: value + "!").to(target, PRODUCED)
+    return builder.build()
+
+
+def test_records_come_out_as_they_went_in() -> None:
+    with cs.TopologyTestDriver(relay("in", "out")) as driver:
+        topic = driver.create_input_topic("in", TEXT, TEXT, start_timestamp=100, auto_advance="1 second")
+        out = driver.create_output_topic("out", TEXT, TEXT)
+        assert out.is_empty
+        topic.pipe_input("a", "1")
+        topic.pipe_input(None, "2", headers=[("h", b"x"), ("h", None)])
+        topic.pipe_record(cs.TestRecord("c", "3", 7))
+        topic.pipe_records([("d", "4"), ("e", "5", 9), cs.TestRecord("f", "6", 8, (("g", b""),))])
+        topic.advance_time(5)
+        topic.pipe_input("h", "7", datetime(1970, 1, 1, 0, 0, 1, tzinfo=timezone.utc))
+        topic.pipe_input("i", "8")
+        assert out.queue_size == 8
+        assert out.read_record() == cs.TestRecord("a", "1!", 100)
+        assert out.read_record() == cs.TestRecord(None, "2!", 1100, (("h", b"x"), ("h", None)))
+        assert out.queue_size == 6
+        assert out.read_records() == [
+            cs.TestRecord("c", "3!", 7),
+            cs.TestRecord("d", "4!", 2100),
+            cs.TestRecord("e", "5!", 9),
+            cs.TestRecord("f", "6!", 8, (("g", b""),)),
+            cs.TestRecord("h", "7!", 1000),
+            cs.TestRecord("i", "8!", 3105),
+        ]
+        assert out.is_empty
+        with pytest.raises(IndexError, match="out"):
+            out.read_record()
+
+
+def test_reading_goes_on_in_the_middle_of_a_batch() -> None:
+    with cs.TopologyTestDriver(relay("in", "out"), commit_every=100) as driver:
+        topic, out = (
+            driver.create_input_topic("in", TEXT, TEXT),
+            driver.create_output_topic("out", TEXT, TEXT),
+        )
+        topic.pipe_records((f"k{n}", str(n), n) for n in range(5))
+        assert out.is_empty
+        driver.commit()
+        assert [out.read_record().value, out.read_record().value] == ["0!", "1!"]
+        assert out.queue_size == 3
+        topic.pipe_input("k5", "5", 5)
+        driver.commit()
+        assert out.read_values() == ["2!", "3!", "4!", "5!"]
+        topic.pipe_input("k6", "6", 6)
+        driver.commit()
+        assert out.read_key_values_to_map() == {"k6": "6!"}
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("size", [1, 2, 7, 100])
+def test_pipe_records_fills_batches_like_single_records(size: int, partitions: int) -> None:
+    batches = []
+    for whole in (True, False):
+        with cs.TopologyTestDriver(relay("in", "out"), partitions, size) as driver:
+            topic = driver.create_input_topic("in", TEXT, TEXT)
+            records = [(f"k{n}", str(n), n) for n in range(20)]
+            if whole:
+                topic.pipe_records(records)
+            else:
+                for record in records:
+                    topic.pipe_input(*record)
+            batches.append(driver.metrics()["batches"])
+            driver.commit()
+            read = driver.create_output_topic("out", TEXT, TEXT).read_records()
+            assert sorted(record.timestamp or 0 for record in read) == list(range(20))
+    assert batches == [20 // size] * 2
+
+
+def test_a_value_of_the_wrong_type_is_told_where_it_is_piped() -> None:
+    with cs.TopologyTestDriver(relay("in", "out")) as driver:
+        topic = driver.create_input_topic("in", TEXT, TEXT)
+        with pytest.raises(cs.SerdeError, match="takes str, not int: 5"):
+            topic.pipe_records([("a", "1"), ("b", 5)])
+        topic.pipe_records([])
+        assert driver.metrics()["batches"] == 0
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_what_goes_to_a_topic_of_the_topology_is_read_at_once(partitions: int) -> None:
+    with cs.TopologyTestDriver(relay("in", "second", "third", "out"), partitions) as driver:
+        topic = driver.create_input_topic("in", TEXT, TEXT)
+        topic.pipe_input("a", "1", 1)
+        assert driver.create_output_topic("out", TEXT, TEXT).read_values() == ["1!!!"]
+        assert driver.create_output_topic("second", TEXT, TEXT).read_values() == ["1!"]
+
+
+def test_in_batches_it_is_read_by_the_next_one() -> None:
+    with cs.TopologyTestDriver(relay("in", "second", "out"), commit_every=3) as driver:
+        topic, out = (
+            driver.create_input_topic("in", TEXT, TEXT),
+            driver.create_output_topic("out", TEXT, TEXT),
+        )
+        topic.pipe_records([("a", "1", 1), ("b", "2", 2)])
+        driver.commit()
+        assert out.read_values() == ["1!!", "2!!"]
+
+
+def test_a_batch_that_fails_leaves_everything_as_it_was() -> None:
+    """The join fails in its second round, when the left table and a topic have been written already."""
+    builder = cs.StreamsBuilder()
+    left = builder.table("left", CONSUMED, cs.Materialized(store="left"))
+    right = builder.table("right", CONSUMED)
+    seen = builder.stream("seen", CONSUMED)
+    left.to_stream().to("seen", PRODUCED)
+    seen.to("log", PRODUCED)
+    joined = left.join(right, lambda _, row: str(1 // int(row)), foreign_key=lambda value: value)
+    joined.to_stream().to("out", PRODUCED)
+    with cs.TopologyTestDriver(builder.build()) as driver:
+        lefts, rights = (driver.create_input_topic(name, TEXT, TEXT) for name in ("left", "right"))
+        out, log = (driver.create_output_topic(name, TEXT, TEXT) for name in ("out", "log"))
+        rights.pipe_input("x", "0", 1)
+        rights.pipe_input("y", "1", 1)
+        lefts.pipe_input("a", "y", 2)
+        before = driver.metrics()
+        for _ in range(2):
+            with pytest.raises(cs.ProcessingError, match="CS-501"):
+                lefts.pipe_input("b", "x", 3)
+            assert list(driver.get_key_value_store("left").all()) == [("a", "y")]
+            assert driver.metrics() == before
+            assert log.queue_size == 1
+        assert out.read_key_values() == [("a", "1")]
