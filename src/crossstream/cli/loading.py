@@ -38,7 +38,7 @@ def load(target: str) -> Loaded:
     function that should make it raised; and whatever of ours the file raises itself.
     """
     file, name = split_target(target)
-    module = _execute(file)
+    module = execute(file)
     config = getattr(module, "config", None)
     return Loaded(file, _topology(module, name, file), config if isinstance(config, StreamsConfig) else None)
 
@@ -59,7 +59,7 @@ def split_target(target: str) -> tuple[Path, str | None]:
     return file, name or None
 
 
-def _execute(file: Path) -> ModuleType:
+def execute(file: Path) -> ModuleType:
     """Runs the file under a name of its own, with its folder on the path.
 
     The module is not kept in `sys.modules`: what is not found there is sent to Spark's workers, and noted in
