@@ -243,6 +243,9 @@ class Uuid:
 
 
 def _first_not_uuid(text: pa.LargeStringArray) -> str | None:
+    if len(text) <= arrays.FEW:
+        misfits = (one for one in text.to_pylist() if one is not None and not _UUID_BYTES.match(one.encode()))
+        return next(misfits, None)
     fits = pc.match_substring_regex(text, _UUID_TEXT)
     wrong = None if fits.false_count == 0 else text.filter(pc.invert(fits))
     return None if wrong is None else wrong[0].as_py()
