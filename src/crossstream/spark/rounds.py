@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 from pyspark import SparkContext
-from pyspark.cloudpickle import dumps
 from pyspark.core.broadcast import Broadcast
 from pyspark.sql import DataFrame
 
 from crossstream.engine.batch import Batch, Report, unpack_report
 from crossstream.engine.parcels import FRAME, REPORT, Parcel
+from crossstream.serdes.shipping import dumps
 from crossstream.spark.errors import carried
 from crossstream.spark.frames import unpacked_row
 from crossstream.spark.worker import BATCH_PROPERTY, Job
