@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +95,7 @@ def model() -> Model:
 
 
 @pytest.fixture(scope="module")
-def folder(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StateFolder]:
+def folder(model: Model, tmp_path_factory: pytest.TempPathFactory) -> StateFolder:
     """State with merges under way: their steps are made small."""
     root = tmp_path_factory.mktemp("state")
     chance = random.Random(7)
@@ -106,7 +105,7 @@ def folder(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         for _ in range(BATCHES):
             writer.run(model.records(chance))
         writer.close()
-    yield StateFolder(root)
+    return StateFolder(root)
 
 
 def decoded(table: dict[bytes, bytes]) -> dict[str, Any]:
