@@ -16,13 +16,15 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.cli.demo import Place, farewell
+from crossstream.cli.demo import Place, _stop_broker_of, farewell
 from crossstream.cli.demo_view import DemoView, compared
 from crossstream.cli.loading import load
 from crossstream.demo.folder import MADE, MARK, DemoFolder
 from crossstream.demo.market import Outcome
 from crossstream.demo.story import STEPS, Change, Step
 from crossstream.errors import ConfigError
+from crossstream.kafka import broker
+from crossstream.kafka.broker import BrokerInfo
 from tests.unit.cli_cases import ENVIRONMENT, start
 
 ADVICE = re.compile(r"(\S*python\S* -m )?\S*crossstream(?= (query|topics|run|describe) )")
@@ -51,6 +53,23 @@ def test_the_folder_is_made_and_emptied_of_what_the_demo_made(tmp_path):
     (folder.path / "state" / "x").mkdir(parents=True)
     folder.empty()
     assert sorted(entry.name for entry in folder.path.iterdir()) == [MARK, "mine.txt"]
+
+
+def test_a_broker_that_still_works_in_the_folder_is_stopped_first(tmp_path, monkeypatch):
+    folder = DemoFolder(tmp_path)
+    folder.empty()
+    stopped: list[int] = []
+    directory = str(folder.kafka)
+    monkeypatch.setattr(broker, "status", lambda port: BrokerInfo(port, 7, directory))
+    monkeypatch.setattr(broker, "stop", stopped.append)
+    _stop_broker_of(folder)
+    assert (folder.port, stopped) == (None, [])
+    folder.note_port(9099)
+    _stop_broker_of(folder)
+    assert stopped == [9099]
+    directory = "/elsewhere"
+    _stop_broker_of(folder)
+    assert stopped == [9099]
 
 
 @pytest.mark.parametrize("kind", ["a folder with something in it", "a file"])

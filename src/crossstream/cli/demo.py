@@ -34,10 +34,18 @@ class Place:
 def main(arguments: Namespace) -> int:
     """Runs the demo from beginning to end."""
     folder = DemoFolder(Path(arguments.dir).expanduser().absolute())
+    _stop_broker_of(folder)
     folder.empty()
     with own_stdout() as out:
         _tell(folder, DemoView(out), arguments)
     return 0
+
+
+def _stop_broker_of(folder: DemoFolder) -> None:
+    """Stops a broker that works in a folder which is about to be emptied."""
+    running = None if folder.port is None else broker.status(folder.port)
+    if running is not None and Path(running.directory) == folder.kafka:
+        broker.stop(running.port)
 
 
 def _tell(folder: DemoFolder, view: DemoView, arguments: Namespace) -> None:
@@ -96,6 +104,7 @@ def _place(arguments: Namespace, folder: DemoFolder, view: DemoView) -> Iterator
         return
     with view.waiting("Starting a Kafka broker (the first time its jars are fetched, about 45 MB)"):
         info = broker.start(arguments.port, folder.kafka)
+        folder.note_port(info.port)
     try:
         folder.write_application(info.bootstrap_servers)
         restart = f"broker start --port {info.port} --dir {_shown(folder.kafka)}"

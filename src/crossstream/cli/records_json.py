@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,8 +29,12 @@ class Lines:
     value: Serde
 
     def written(self, lines: Sequence[tuple[int, bytes]]) -> tuple[pa.RecordBatch, list[int | None]]:
-        """Records and the partitions asked for, from numbered lines. `SerdeError` CS-420: a line is wrong."""
-        rows = [self._row(number, line) for number, line in lines]
+        """Records and the partitions asked for, from numbered lines. `SerdeError` CS-420: a line is wrong.
+
+        A record without a timestamp gets the time of this moment.
+        """
+        now = time.time_ns() // 1_000_000
+        rows = [self._row(number, line, now) for number, line in lines]
         columns = [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(_WRITTEN)]
         return pa.RecordBatch.from_arrays(columns, schema=_WRITTEN), [row[4] for row in rows]
 
@@ -50,14 +55,14 @@ class Lines:
                 line["headers"] = _shown_headers(decode_headers(cell))
             yield to_json(line)
 
-    def _row(self, number: int, line: bytes) -> tuple[Any, ...]:
+    def _row(self, number: int, line: bytes, now: int) -> tuple[Any, ...]:
         try:
             record = json.loads(line)
             _check(record)
             return (
                 self.key.serialize(from_plain(self.key, record.get("key"))),
                 self.value.serialize(from_plain(self.value, record.get("value"))),
-                record.get("timestamp"),
+                now if record.get("timestamp") is None else record["timestamp"],
                 encode_headers(_headers(record.get("headers"))),
                 record.get("partition"),
             )

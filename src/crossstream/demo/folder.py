@@ -46,8 +46,7 @@ class DemoFolder:
 
     def empty(self) -> None:
         """Makes the folder, or removes what an earlier demo made; `ConfigError` CS-276 if it is not ours."""
-        mark = self.path / MARK
-        if not mark.is_file() and self._is_taken():
+        if not self._mark.is_file() and self._is_taken():
             raise ConfigError(
                 "the folder of the demo exists and was not made by it",
                 code="CS-276",
@@ -57,7 +56,26 @@ class DemoFolder:
         for name in MADE:
             _remove(self.path / name)
         self.path.mkdir(parents=True, exist_ok=True)
-        mark.write_text(json.dumps({"made by": "crossstream demo"}) + "\n")
+        self.note_port(None)
+
+    def note_port(self, port: int | None) -> None:
+        """Remembers at which port a broker was started on this folder."""
+        self._mark.write_text(
+            json.dumps({"made by": "crossstream demo", "port": port}) + "\n", encoding="utf-8"
+        )
+
+    @property
+    def port(self) -> int | None:
+        """The port of the last broker that was started on this folder."""
+        try:
+            port = json.loads(self._mark.read_text(encoding="utf-8"))["port"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return port if isinstance(port, int) else None
+
+    @property
+    def _mark(self) -> Path:
+        return self.path / MARK
 
     def _is_taken(self) -> bool:
         return self.path.exists() and not (self.path.is_dir() and not any(self.path.iterdir()))
