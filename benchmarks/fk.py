@@ -166,7 +166,9 @@ class Bench:
         with leaving(manager):
             time.sleep(2)
             took = self.timed(running, change, Topics.of(prefix).results)
-        self.note("results per second, fan-out", side, sizes.wide * sizes.subscribers / took["seconds"], **took)
+        self.note(
+            "results per second, fan-out", side, sizes.wide * sizes.subscribers / took["seconds"], **took
+        )
 
     def latency(self) -> None:
         """Seconds from the timestamp of an update until its result is read, at a fixed rate."""
@@ -260,9 +262,14 @@ class Watch:
 
 def reading_from_end(servers: str, topic: str) -> Consumer:
     consumer = Consumer(
-        {"bootstrap.servers": servers, "group.id": "bench", "enable.auto.commit": False, "fetch.wait.max.ms": 5,
-         "check.crcs": False}
-    )  # fmt: skip
+        {
+            "bootstrap.servers": servers,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 5,
+            "check.crcs": False,
+        }
+    )
     places = []
     for partition in range(PARTITIONS):
         _, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)

@@ -262,7 +262,7 @@ def main() -> None:
                 lag=p.lag,
                 time=time.time(),
                 since_start=time.monotonic() - started,
-            )  # fmt: skip
+            )
         )
         app.start()
         say("running", seconds=time.monotonic() - started)

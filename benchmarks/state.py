@@ -1,8 +1,8 @@
 """`crossstream bench state`: what a batch costs besides its records, and what the size of the state changes.
 
-    fixed     seconds of a batch of 100 records, two shuffles
-    restart   seconds from a ready session to the first committed batch, with the state of 500,000 orders
-    growth    seconds of a batch of 20,000 updates over a large state, and over one a twentieth of its size
+fixed     seconds of a batch of 100 records, two shuffles
+restart   seconds from a ready session to the first committed batch, with the state of 500,000 orders
+growth    seconds of a batch of 20,000 updates over a large state, and over one a twentieth of its size
 
 """
 
@@ -75,18 +75,26 @@ def growth(bench: Bench, large: int, updates: int = 20_000, batches: int = 12) -
         customers = 100_000
         append(folder, topics.customers, customer_columns(customers))
         append(folder, topics.orders, order_columns(np.arange(orders), customers, 1))
-        with Ours("", "growth", topics, topics_dir=folder / "topics", state_dir=folder / "state", patience=600) as running:
+        with Ours(
+            "", "growth", topics, topics_dir=folder / "topics", state_dir=folder / "state", patience=600
+        ) as running:
             wait_for_rows(running, orders + customers)
             before = len(running.batches)
             rng = np.random.default_rng(7)
             for number in range(batches):
-                append(folder, topics.orders, order_columns(rng.integers(0, orders, updates), customers, 2 + number))
+                append(
+                    folder,
+                    topics.orders,
+                    order_columns(rng.integers(0, orders, updates), customers, 2 + number),
+                )
                 wait_for_rows(running, orders + customers + (number + 1) * updates)
             took = [b["seconds"] for b in running.batches[before:] if b["rows"] == updates]
         shutil.rmtree(folder, ignore_errors=True)
         medians[orders] = statistics.median(took[2:])
         bench.note(f"seconds of a batch of {updates} updates over {orders} orders", SIDE, medians[orders])
-    bench.note("cost of an update, large state against a twentieth", SIDE, medians[large] / medians[large // 20])
+    bench.note(
+        "cost of an update, large state against a twentieth", SIDE, medians[large] / medians[large // 20]
+    )
 
 
 def filled(bench: Bench, prefix: str) -> Sent:
@@ -97,7 +105,9 @@ def filled(bench: Bench, prefix: str) -> Sent:
 def send_updates(bench: Bench, prefix: str, records: int, seed: int) -> None:
     sizes = bench.sizes
     with Sending(bench.servers, prefix, settings={"linger.ms": 0}) as sending:
-        sending.orders(updates_of(sizes.orders, records, sizes.customers, seed).messages(START_MS + 10_000_000))
+        sending.orders(
+            updates_of(sizes.orders, records, sizes.customers, seed).messages(START_MS + 10_000_000)
+        )
 
 
 def wait_for_rows(running: Ours, rows: int) -> None:
@@ -120,7 +130,9 @@ def append(folder: Path, topic: str, chunks: Iterator[pa.RecordBatch]) -> None:
     results.close()
 
 
-def order_columns(orders: np.ndarray, customers: int, seed: int, chunk: int = 100_000) -> Iterator[pa.RecordBatch]:
+def order_columns(
+    orders: np.ndarray, customers: int, seed: int, chunk: int = 100_000
+) -> Iterator[pa.RecordBatch]:
     rng = np.random.default_rng(seed)
     for start in range(0, len(orders), chunk):
         part = orders[start : start + chunk].tolist()

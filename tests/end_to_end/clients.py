@@ -15,7 +15,9 @@ Row = tuple[str, "dict[str, Any] | None"]
 
 def produce(servers: str, topic: str, rows: Iterable[Row], **settings: Any) -> None:
     """JSON rows with string keys, through a producer that knows nothing of crossstream."""
-    producer = Producer({"bootstrap.servers": servers, "partitioner": "murmur2_random", "linger.ms": 20, **settings})
+    producer = Producer(
+        {"bootstrap.servers": servers, "partitioner": "murmur2_random", "linger.ms": 20, **settings}
+    )
     for number, (key, value) in enumerate(rows):
         if number % 5_000 == 0:
             producer.poll(0)
@@ -51,12 +53,17 @@ def produce_half_aborted(servers: str, topic: str, rows: list[Row], size: int = 
 
 def consume_table(servers: str, topic: str) -> dict[str, Any]:
     """The last value of each key in a topic; deleted keys are left out."""
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "reader", "isolation.level": "read_committed"})
+    consumer = Consumer(
+        {"bootstrap.servers": servers, "group.id": "reader", "isolation.level": "read_committed"}
+    )
     count = len(consumer.list_topics(topic, 10).topics[topic].partitions)
     ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), 10)[1] for p in range(count)}
     consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(count)])
     table: dict[str, Any] = {}
-    while any(p.offset < ends[p.partition] for p in consumer.position([TopicPartition(topic, q) for q in ends if ends[q]])):
+    while any(
+        p.offset < ends[p.partition]
+        for p in consumer.position([TopicPartition(topic, q) for q in ends if ends[q]])
+    ):
         for message in consumer.consume(10_000, 0.5):
             key, value = message.key().decode(), message.value()
             table.pop(key, None)

@@ -70,11 +70,16 @@ def test_records_deleted_before_they_were_read_are_an_error(
         app.process_available()
     produce(servers, "lost-in", rows(10, 30))
     deleted_before(servers, "lost-in", 20)
-    with pytest.raises(cs.SourceError) as error, cs.SparkStreams(
-        copying("lost-in", "lost-out"), cs.StreamsConfig(**settings), spark
-    ) as app:
+    with (
+        pytest.raises(cs.SourceError) as error,
+        cs.SparkStreams(copying("lost-in", "lost-out"), cs.StreamsConfig(**settings), spark) as app,
+    ):
         app.process_available()
-    assert (error.value.code, error.value.where["topic"], error.value.where["offset"]) == ("CS-601", "lost-in", 10)
+    assert (error.value.code, error.value.where["topic"], error.value.where["offset"]) == (
+        "CS-601",
+        "lost-in",
+        10,
+    )
     assert "on_lost_records" in (error.value.next or "")
     skipping = cs.StreamsConfig(**settings, on_lost_records="skip")
     with cs.SparkStreams(copying("lost-in", "lost-out"), skipping, spark) as app:
@@ -85,10 +90,13 @@ def test_records_deleted_before_they_were_read_are_an_error(
 
 def test_a_missing_topic_is_told_at_the_start(spark: Any, broker_info: BrokerInfo, tmp_path: Path):
     config = cs.StreamsConfig(
-        application_id="missing", bootstrap_servers=broker_info.bootstrap_servers, state_dir=tmp_path / "state"
+        application_id="missing",
+        bootstrap_servers=broker_info.bootstrap_servers,
+        state_dir=tmp_path / "state",
     )
-    with pytest.raises(cs.SourceError, match="does not exist") as error, cs.SparkStreams(
-        copying("no-such-topic", "anywhere"), config, spark
-    ) as app:
+    with (
+        pytest.raises(cs.SourceError, match="does not exist") as error,
+        cs.SparkStreams(copying("no-such-topic", "anywhere"), config, spark) as app,
+    ):
         app.start()
     assert error.value.code == "CS-602"

@@ -70,7 +70,8 @@ def check(info: BrokerInfo, inner: str, left: str, orders: list[Row], customers:
     tables = {"orders": fold(orders), "customers": fold(customers)}
     for topic, query in ((inner, INNER), (left, LEFT)):
         found = sorted(
-            (key, row["amount"], row["name"]) for key, row in consume_table(info.bootstrap_servers, topic).items()
+            (key, row["amount"], row["name"])
+            for key, row in consume_table(info.bootstrap_servers, topic).items()
         )
         assert key_order(found) == key_order(batch_join(query, **tables))
 
@@ -86,7 +87,10 @@ def test_two_hundred_thousand_orders(spark: Any, broker_info: BrokerInfo, log: K
         log.create_topic(topic, partitions)
     orders, customers = order_changes(rng, 200_000, 40_000), customer_changes(rng, 4_000)
     config = cs.StreamsConfig(
-        application_id="e2e", bootstrap_servers=servers, state_dir=tmp_path / "state", max_records_per_batch=100_000
+        application_id="e2e",
+        bootstrap_servers=servers,
+        state_dir=tmp_path / "state",
+        max_records_per_batch=100_000,
     )
     graph = topology("e2e-orders", "e2e-customers", "e2e-inner", "e2e-left")
     # Part of the records before the first start, part while it runs, part while it is down.
@@ -122,7 +126,9 @@ def test_aborted_transactions_and_compacted_gaps(
     last = [(key, {"name": f"{key} 5"}) for key, _ in customers]
     orders = produce_half_aborted(servers, "gaps-orders", order_changes(rng, 8_000, 2_000))
     config = cs.StreamsConfig(application_id="gaps", bootstrap_servers=servers, state_dir=tmp_path / "state")
-    with cs.SparkStreams(topology("gaps-orders", "gaps-customers", "gaps-inner", "gaps-left"), config, spark) as app:
+    with cs.SparkStreams(
+        topology("gaps-orders", "gaps-customers", "gaps-inner", "gaps-left"), config, spark
+    ) as app:
         app.process_available()
     check(broker_info, "gaps-inner", "gaps-left", orders, last)
 
@@ -140,14 +146,18 @@ def test_offsets_are_committed_to_the_application_s_group(
     builder = cs.StreamsBuilder()
     stream = builder.stream("group-in", cs.Consumed(key=serdes.string(), value=serdes.json()))
     stream.to("group-out")
-    config = cs.StreamsConfig(application_id="group-app", bootstrap_servers=servers, state_dir=tmp_path / "state")
+    config = cs.StreamsConfig(
+        application_id="group-app", bootstrap_servers=servers, state_dir=tmp_path / "state"
+    )
     with cs.SparkStreams(builder.build(), config, spark) as app:
         app.process_available()
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "group-app"})
     committed = consumer.committed([KafkaPartition("group-in", p) for p in range(2)], 10)
     consumer.close()
     ends = log.end_offsets([TopicPartition("group-in", p) for p in range(2)])
-    assert {place.partition: place.offset for place in committed} == {tp.partition: end for tp, end in ends.items()}
+    assert {place.partition: place.offset for place in committed} == {
+        tp.partition: end for tp, end in ends.items()
+    }
 
 
 def test_new_topics_of_a_pattern_and_new_partitions_are_picked_up(
@@ -162,7 +172,9 @@ def test_new_topics_of_a_pattern_and_new_partitions_are_picked_up(
     builder = cs.StreamsBuilder()
     stream = builder.stream(re.compile("pattern-.*"), cs.Consumed(key=serdes.string(), value=serdes.json()))
     stream.to("out-pattern", cs.Produced(key=serdes.string(), value=serdes.json()))
-    config = cs.StreamsConfig(application_id="pattern", bootstrap_servers=servers, state_dir=tmp_path / "state")
+    config = cs.StreamsConfig(
+        application_id="pattern", bootstrap_servers=servers, state_dir=tmp_path / "state"
+    )
     with cs.SparkStreams(builder.build(), config, spark) as app:
         app.process_available()
         log.create_topic("pattern-b", 2)

@@ -86,10 +86,13 @@ def _express(function: Function, key: Values, arguments: dict[str, Values]) -> O
     except pl.exceptions.PolarsError as error:
         if rows == 1:
             return Outcome(Values(objects=[None]), [Failure(0, error)])
-    parts, failures = [], []
+    parts: list[pl.Series | None] = []
+    failures: list[Failure] = []
     for row in range(rows):
         one = np.array([row])
-        outcome = _express(function, key.take(one), {name: values.take(one) for name, values in arguments.items()})
+        outcome = _express(
+            function, key.take(one), {name: values.take(one) for name, values in arguments.items()}
+        )
         parts.append(outcome.values.series() if not outcome.failures else None)
         failures.extend(Failure(row, failure.error) for failure in outcome.failures)
     good = [part for part in parts if part is not None]

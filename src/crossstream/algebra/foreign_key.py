@@ -106,7 +106,10 @@ def _null_references(left: Changes, references: pa.LargeBinaryArray) -> int:
 
 
 def _subscriptions(
-    net: Changes, keys: Column, serde: Serde | None, *groups: tuple[np.ndarray, pa.LargeBinaryArray, np.ndarray]
+    net: Changes,
+    keys: Column,
+    serde: Serde | None,
+    *groups: tuple[np.ndarray, pa.LargeBinaryArray, np.ndarray],
 ) -> Changes:
     rows = np.concatenate([rows for rows, _, _ in groups])
     references = pa.concat_arrays([take(references, rows) for rows, references, _ in groups])
@@ -153,7 +156,9 @@ def resolve(
 
 def _without_partner(joiner: Function, answers: Changes) -> Joined:
     """Left rows without a foreign key: the row alone, or a tombstone if it is gone. Their own timestamp."""
-    value, failures = call_joiner(joiner, answers.key, answers.value, nulls(answers.rows), ~answers.value.missing())
+    value, failures = call_joiner(
+        joiner, answers.key, answers.value, nulls(answers.rows), ~answers.value.missing()
+    )
     return Joined(replace(answers, value=value, old=None, extra={}), failures)
 
 
@@ -217,9 +222,13 @@ def _right_was_later(result: Changes, changed: np.ndarray, told: np.ndarray, rig
     if not right.rows:
         return result
     r = np.maximum(changed, 0)
-    later = (changed >= 0) & (told >= ANSWER) & (
-        (right.major[r] > result.major)
-        | ((right.major[r] == result.major) & (right.minor[r] > result.minor))
+    later = (
+        (changed >= 0)
+        & (told >= ANSWER)
+        & (
+            (right.major[r] > result.major)
+            | ((right.major[r] == result.major) & (right.minor[r] > result.minor))
+        )
     )
     if not later.any():
         return result
@@ -232,9 +241,13 @@ def _right_was_later(result: Changes, changed: np.ndarray, told: np.ndarray, rig
     )
 
 
-def _choose_headers(later: np.ndarray, right: Changes, r: np.ndarray, result: Changes) -> pa.LargeBinaryArray | None:
+def _choose_headers(
+    later: np.ndarray, right: Changes, r: np.ndarray, result: Changes
+) -> pa.LargeBinaryArray | None:
     both = concat_headers([(result.headers, result.rows), (right.headers, right.rows)])
-    return None if both is None else take_or_null(both, np.where(later, result.rows + r, np.arange(result.rows)))
+    return (
+        None if both is None else take_or_null(both, np.where(later, result.rows + r, np.arange(result.rows)))
+    )
 
 
 def _from_right(
@@ -264,7 +277,13 @@ def _from_right(
 
 
 def _answer(
-    kind: Kind, joiner: Function, keys: Values, lefts: Values, right: Changes, queries: np.ndarray, gone: np.ndarray
+    kind: Kind,
+    joiner: Function,
+    keys: Values,
+    lefts: Values,
+    right: Changes,
+    queries: np.ndarray,
+    gone: np.ndarray,
 ) -> Joined:
     exists = ~gone | (kind == "left")
     partners = right.value.take(np.where(gone, -1, queries))
@@ -286,5 +305,3 @@ def _in_fresh(fresh: Run | None, columns: dict[str, Column]) -> np.ndarray:
     same = equal(take(fresh["key2"], rows), take(columns["key2"], order[queries]))
     hit[order[queries[same]]] = True
     return hit
-
-

@@ -11,7 +11,7 @@ import polars as pl
 
 
 @dataclass(frozen=True, slots=True)
-class keyed:  # noqa: N801 - a verb of the public vocabulary, used like a function
+class keyed:
     """Marks a callable that also wants the key: ``keyed(lambda key, value: …)``.
 
     In a joiner ``keyed(lambda key, left, right: …)``. Source: Kafka's ``…WithKey`` variants.

@@ -6,6 +6,8 @@ two keys are equal. It is the hash that Spark's `xxhash64` gives for the same by
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import xxhash
@@ -54,7 +56,9 @@ def _hash_column(keys: pa.LargeBinaryArray) -> np.ndarray:
         data[:end] = np.frombuffer(keys.buffers()[2], np.uint8, end)
     hashes = np.empty(len(keys), np.uint64)
     for length in np.unique(lengths):
-        rows = slice(None) if len(lengths) and (lengths == length).all() else np.flatnonzero(lengths == length)
+        rows = (
+            slice(None) if len(lengths) and (lengths == length).all() else np.flatnonzero(lengths == length)
+        )
         hashes[rows] = _hash_equal_length(data, starts[rows], int(length))
     return hashes
 
@@ -80,7 +84,7 @@ def _hash_equal_length(data: np.ndarray, starts: np.ndarray, length: int) -> np.
             at += 1
         h = (h ^ (h >> np.uint64(33))) * _P2
         h = (h ^ (h >> np.uint64(29))) * _P3
-        return h ^ (h >> np.uint64(32))
+        return np.asarray(h ^ (h >> np.uint64(32)))
 
 
 def _stripes(words: np.ndarray, starts: np.ndarray, length: int) -> tuple[np.ndarray, int]:
@@ -92,12 +96,12 @@ def _stripes(words: np.ndarray, starts: np.ndarray, length: int) -> tuple[np.nda
             lanes[lane] = _round(lanes[lane], words[starts + at + 8 * lane])
         at += 32
     h = _rotate(lanes[0], 1) + _rotate(lanes[1], 7) + _rotate(lanes[2], 12) + _rotate(lanes[3], 18)
-    for lane in lanes:
-        h = (h ^ _round(np.uint64(0), lane)) * _P1 + _P4
+    for accumulator in lanes:
+        h = (h ^ _round(np.uint64(0), accumulator)) * _P1 + _P4
     return h, at
 
 
-def _round(accumulator: np.ndarray | np.uint64, lane: np.ndarray) -> np.ndarray:
+def _round(accumulator: np.ndarray | np.uint64, lane: Any) -> np.ndarray:
     return _rotate(accumulator + lane * _P2, 31) * _P1
 
 

@@ -19,6 +19,7 @@ from crossstream.algebra.change import Changes
 from crossstream.algebra.evaluate import Failure, evaluate, holds
 from crossstream.algebra.functions import Function
 from crossstream.algebra.values import Values
+from crossstream.errors import ProcessingError
 
 Result = tuple[Changes, list[Failure]]
 
@@ -60,7 +61,9 @@ def _lost(changes: Changes, unknown: list[Failure]) -> np.ndarray | None:
     return lost
 
 
-def _row_holds(key: Values, value: Values, predicate: Function, negate: bool) -> tuple[np.ndarray, list[Failure]]:
+def _row_holds(
+    key: Values, value: Values, predicate: Function, negate: bool
+) -> tuple[np.ndarray, list[Failure]]:
     rows = np.flatnonzero(~value.missing())
     mask, failures = holds(predicate, key.take(rows), value.take(rows))
     keep = mask != negate
@@ -157,6 +160,15 @@ def flat_map(changes: Changes, mapper: Function) -> Result:
 
 
 def _exploded(lists: pl.Series) -> tuple[np.ndarray, pl.Series]:
+    """The row that each item of the lists belongs to, and the items."""
+    if lists.dtype == pl.Null:
+        return np.empty(0, np.int64), lists.clear()
+    if not isinstance(lists.dtype, pl.List):
+        raise ProcessingError(
+            f"a flat_map_values expression gave {lists.dtype}, not lists",
+            code="CS-506",
+            next="let it give a list for each record, for instance pl.col('items') or pl.concat_list('a', 'b')",
+        )
     counts = lists.list.len().fill_null(0).to_numpy()
     rows = np.repeat(np.arange(len(lists)), counts)
     return rows, lists.filter(pl.Series(counts > 0)).explode()

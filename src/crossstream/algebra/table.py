@@ -74,7 +74,9 @@ def _rows(net: Changes, hashes: np.ndarray, serde: Serde | None) -> dict[str, Co
 
 def _wired(value: Values, serde: Serde | None) -> Values:
     """The values as the store holds them, so that what is handed on equals what is looked up later."""
-    return value if value.serde is not None and value.serde == serde else Values(serde, wire=value.wire(serde))
+    return (
+        value if value.serde is not None and value.serde == serde else Values(serde, wire=value.wire(serde))
+    )
 
 
 def upsert_versions(
@@ -147,7 +149,7 @@ def _running_maximum_before(ts: np.ndarray, begins: np.ndarray, latest: Rows) ->
     own, start = ranks[: len(ts)], ranks[len(ts) :]
     previous = np.where(begins, start, np.maximum(np.roll(own, 1), start))
     best = np.maximum.accumulate(previous + group * span) - group * span
-    return np.sort(values, kind="stable")[best]
+    return np.asarray(np.sort(values, kind="stable")[best])
 
 
 def _last_latest(behind: np.ndarray, begins: np.ndarray) -> np.ndarray:
@@ -160,7 +162,9 @@ def _last_latest(behind: np.ndarray, begins: np.ndarray) -> np.ndarray:
     return result
 
 
-def _version_rows(sorted_: Changes, hashes: np.ndarray, begins: np.ndarray, serde: Serde | None) -> dict[str, Column]:
+def _version_rows(
+    sorted_: Changes, hashes: np.ndarray, begins: np.ndarray, serde: Serde | None
+) -> dict[str, Column]:
     """One row for each key and timestamp: of equal ones the last."""
     group = np.cumsum(begins)
     order = np.lexsort((np.arange(len(group)), sorted_.ts, group))

@@ -49,10 +49,10 @@ class _Side:
     before: np.ndarray
 
     def is_now(self) -> np.ndarray:
-        return self.present[self.now]
+        return np.asarray(self.present[self.now])
 
     def was(self) -> np.ndarray:
-        return self.present[self.before]
+        return np.asarray(self.present[self.before])
 
     def time(self) -> np.ndarray:
         """Timestamp of the row there is now; where there is none, before all times."""
@@ -88,34 +88,40 @@ def join_tables(
     first = order[begins]
     key_hashes, key_bytes = hashes[first], keys.take(first).wire()
     start = np.flatnonzero(begins)[group]
-    l = _side(left, left_rows(key_hashes, key_bytes), order, ~is_right, group, start, 0)
-    r = _side(right, right_rows(key_hashes, key_bytes), order, is_right, group, start, left.rows)
+    lefts = _side(left, left_rows(key_hashes, key_bytes), order, ~is_right, group, start, 0)
+    rights = _side(right, right_rows(key_hashes, key_bytes), order, is_right, group, start, left.rows)
 
     merged = _same_trigger(group, major[order], minor[order], is_right)
-    l, r = _merge_triggers(l, merged), _merge_triggers(r, merged)
+    lefts, rights = _merge_triggers(lefts, merged), _merge_triggers(rights, merged)
     from_left, from_right = ~is_right | merged, is_right
-    emit = _emits(kind, l, r, from_left, from_right) & ~np.append(merged[1:], False)
+    emit = _emits(kind, lefts, rights, from_left, from_right) & ~np.append(merged[1:], False)
     kept = _last_of_group(emit, group)
 
     event = order[kept]
-    value, failures = _results(kind, joiner, keys.take(event), l, r, kept)
+    value, failures = _results(kind, joiner, keys.take(event), lefts, rights, kept)
     changes = Changes(
         keys.take(event),
         value,
-        _timestamps(ts[order], l, r, merged, is_right)[kept],
+        _timestamps(ts[order], lefts, rights, merged, is_right)[kept],
         major[event],
         minor[event],
         None if headers is None else take_or_null(headers, event),
     )
     if want_old:
-        old, unknown = _old_results(kind, joiner, keys.take(event), l, r, group[kept])
+        old, unknown = _old_results(kind, joiner, keys.take(event), lefts, rights, group[kept])
         lost = np.isin(np.arange(changes.rows), [f.row for f in unknown]) if unknown else None
         changes = changes.with_value(value, old, lost)
     return Joined(changes, failures)
 
 
 def _side(
-    changes: Changes, state: Rows, order: np.ndarray, own: np.ndarray, group: np.ndarray, start: np.ndarray, offset: int
+    changes: Changes,
+    state: Rows,
+    order: np.ndarray,
+    own: np.ndarray,
+    group: np.ndarray,
+    start: np.ndarray,
+    offset: int,
 ) -> _Side:
     keys = len(state.present)
     places = np.maximum.accumulate(np.where(own, np.arange(len(order)), -1)) if len(order) else order
@@ -138,7 +144,9 @@ def _as_stored(values: Values, state: Values) -> Values:
     return Values(state.serde, wire=values.wire(state.serde))
 
 
-def _same_trigger(group: np.ndarray, major: np.ndarray, minor: np.ndarray, is_right: np.ndarray) -> np.ndarray:
+def _same_trigger(
+    group: np.ndarray, major: np.ndarray, minor: np.ndarray, is_right: np.ndarray
+) -> np.ndarray:
     """Right events that belong to the same input record as the left event before them (semantics 2.2.7)."""
     merged = np.zeros(len(group), bool)
     merged[1:] = (
@@ -156,16 +164,18 @@ def _merge_triggers(side: _Side, merged: np.ndarray) -> _Side:
     return _Side(side.present, side.values, side.ts, side.now, before)
 
 
-def _emits(kind: Kind, l: _Side, r: _Side, from_left: np.ndarray, from_right: np.ndarray) -> np.ndarray:
+def _emits(
+    kind: Kind, lefts: _Side, rights: _Side, from_left: np.ndarray, from_right: np.ndarray
+) -> np.ndarray:
     """Whether an event gives a result: the cells of semantics 2.2.4, redundant tombstones included."""
-    left_now, right_now, left_was, right_was = l.is_now(), r.is_now(), l.was(), r.was()
+    left_now, right_now, left_was, right_was = lefts.is_now(), rights.is_now(), lefts.was(), rights.was()
     if kind == "inner":
         had = from_left & from_right & left_was & right_was
-        return (from_left & right_now) | (from_right & left_now) | had
+        return np.asarray((from_left & right_now) | (from_right & left_now) | had)
     any_left = from_left & (right_now | left_now | left_was)
     if kind == "left":
-        return any_left | (from_right & left_now)
-    return any_left | (from_right & (left_now | right_now | right_was))
+        return np.asarray(any_left | (from_right & left_now))
+    return np.asarray(any_left | (from_right & (left_now | right_now | right_was)))
 
 
 def _last_of_group(emit: np.ndarray, group: np.ndarray) -> np.ndarray:
@@ -178,25 +188,29 @@ def _exists(kind: Kind, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return left & right if kind == "inner" else left if kind == "left" else left | right
 
 
-def _timestamps(ts: np.ndarray, l: _Side, r: _Side, merged: np.ndarray, is_right: np.ndarray) -> np.ndarray:
+def _timestamps(
+    ts: np.ndarray, lefts: _Side, rights: _Side, merged: np.ndarray, is_right: np.ndarray
+) -> np.ndarray:
     """The later of the triggering timestamp and that of the other side's row; tombstones too (semantics 1.3)."""
-    other = np.where(is_right, l.time(), r.time())
+    other = np.where(is_right, lefts.time(), rights.time())
     own = np.where(merged, np.maximum(ts, np.roll(ts, 1)), ts)
-    return np.maximum(own, np.where(merged, np.maximum(l.time(), r.time()), other))
+    return np.maximum(own, np.where(merged, np.maximum(lefts.time(), rights.time()), other))
 
 
 def _results(
-    kind: Kind, joiner: Function, keys: Values, l: _Side, r: _Side, kept: np.ndarray
+    kind: Kind, joiner: Function, keys: Values, lefts: _Side, rights: _Side, kept: np.ndarray
 ) -> tuple[Values, list[Failure]]:
-    there = _exists(kind, l.is_now()[kept], r.is_now()[kept])
-    return call_joiner(joiner, keys, _picked(l, l.now[kept]), _picked(r, r.now[kept]), there)
+    there = _exists(kind, lefts.is_now()[kept], rights.is_now()[kept])
+    return call_joiner(
+        joiner, keys, _picked(lefts, lefts.now[kept]), _picked(rights, rights.now[kept]), there
+    )
 
 
 def _old_results(
-    kind: Kind, joiner: Function, keys: Values, l: _Side, r: _Side, groups: np.ndarray
+    kind: Kind, joiner: Function, keys: Values, lefts: _Side, rights: _Side, groups: np.ndarray
 ) -> tuple[Values, list[Failure]]:
-    there = _exists(kind, l.present[groups], r.present[groups])
-    return call_joiner(joiner, keys, _picked(l, groups), _picked(r, groups), there)
+    there = _exists(kind, lefts.present[groups], rights.present[groups])
+    return call_joiner(joiner, keys, _picked(lefts, groups), _picked(rights, groups), there)
 
 
 def _picked(side: _Side, rows: np.ndarray) -> Values:

@@ -147,7 +147,8 @@ def _path(node: Any) -> tuple[str, ...] | None:
     if (
         not isinstance(access, dict)
         or not isinstance(access.get("FieldByName"), str)
-        or len(inputs or ()) != 1
+        or not isinstance(inputs, list)
+        or len(inputs) != 1
     ):
         return None
     outer = _path(inputs[0])

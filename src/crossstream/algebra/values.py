@@ -8,7 +8,7 @@ rows is lazy: rows picked many times over (the right side of a fan-out) are deco
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -18,7 +18,8 @@ from crossstream.serdes import Serde
 from crossstream.serdes.internal import column_of, pickled
 from crossstream.state.columns import take_or_null, valid
 
-Bytes = pa.LargeBinaryArray
+Bytes: TypeAlias = Any
+"""`pyarrow.LargeBinaryArray`."""
 
 
 class Values:

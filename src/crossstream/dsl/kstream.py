@@ -301,9 +301,16 @@ class KStream:
         key, value = sink_serdes("for_each_batch", (self._node.key, self._node.value), (None, None))
         name = given_name("for_each_batch", named)
         child(
-            self._draft, FrameSink, "for_each_batch", self._node, name,
-            key=key, value=value, shape="none", function=function,
-        )  # fmt: skip
+            self._draft,
+            FrameSink,
+            "for_each_batch",
+            self._node,
+            name,
+            key=key,
+            value=value,
+            shape="none",
+            function=function,
+        )
 
     def _child(self, kind: type[Node], path: str, named: Named | None, **attributes: Any) -> KStream:
         name = given_name(path.partition("(")[0], named)

@@ -43,7 +43,9 @@ class Failures:
     processing: Policy
     write: Write
 
-    def undecodable(self, node: Node, changes: Changes, reasons: Sequence[tuple[int, str]], part: str) -> Changes:
+    def undecodable(
+        self, node: Node, changes: Changes, reasons: Sequence[tuple[int, str]], part: str
+    ) -> Changes:
         """The changes without the rows that could not be decoded; ``part``: key or value."""
         rows = [row for row, _ in reasons]
         if self.decoding.action == "fail":
@@ -56,7 +58,9 @@ class Failures:
             )
         self.report.count_dropped(node.name, {"undecodable": len(rows)})
         if self.decoding.action == "dead-letter":
-            self._bury(self.decoding, node, changes, [(r, f"undecodable {part}: {why}") for r, why in reasons])
+            self._bury(
+                self.decoding, node, changes, [(r, f"undecodable {part}: {why}") for r, why in reasons]
+            )
         return _readable(changes.without(rows))
 
     def failed(self, node: Node, changes: Changes, failures: Sequence[Failure]) -> None:
@@ -88,9 +92,10 @@ class Failures:
         """The error of the first row whose key or value (``part``) the serde refuses, with its place."""
         values: Values = getattr(changes, part)
         with suppress(SerdeError):  # the column itself cannot be read: no row is at fault
-            for row, item in enumerate(values.objects() if serde is not None else []):
+            for row, item in enumerate(values.objects()):
                 try:
-                    serde.serialize(item)
+                    if serde is not None:
+                        serde.serialize(item)
                 except SerdeError as refusal:
                     return refusal.at(**self.place(node, changes, row), part=part)
         line = None if node.location is None else str(node.location)
@@ -121,7 +126,12 @@ class Failures:
         self.write(
             policy.topic,
             pa.RecordBatch.from_arrays(
-                [_public(taken.key), _public(taken.value), pa.array(taken.ts), pa.array(headers, pa.large_binary())],
+                [
+                    _public(taken.key),
+                    _public(taken.value),
+                    pa.array(taken.ts),
+                    pa.array(headers, pa.large_binary()),
+                ],
                 names=["key", "value", "timestamp", "headers"],
             ),
         )
@@ -142,7 +152,9 @@ def _public(values: Values) -> pa.LargeBinaryArray:
     """Bytes that others can read: JSON, or else text, for what only the engine has a form for."""
     if values.serde is not None and values.serde != pickled():
         return values.wire()
-    return pa.array([None if value is None else _text(value) for value in values.objects()], pa.large_binary())
+    return pa.array(
+        [None if value is None else _text(value) for value in values.objects()], pa.large_binary()
+    )
 
 
 def _text(value: Any) -> bytes:

@@ -8,6 +8,7 @@ delivers them changes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +46,7 @@ def pack(changes: Changes, value_serde: Serde | None, key_serde: Serde | None) -
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue().to_pybytes())
 
 
 def unpack(blobs: Sequence[bytes], key: Serde | None, value: Serde | None) -> Changes:
@@ -57,15 +58,15 @@ def unpack(blobs: Sequence[bytes], key: Serde | None, value: Serde | None) -> Ch
     return concat_changes(parts)
 
 
-def _changes(columns: dict[str, object], key: Serde | None, value: Serde | None) -> Changes:
+def _changes(columns: dict[str, Any], key: Serde | None, value: Serde | None) -> Changes:
     wire = {name: columns[name] for name in _HEAD}
     return Changes(
-        Values(key, wire=wire["key"]),  # type: ignore[arg-type]
-        Values(value, wire=wire["value"]),  # type: ignore[arg-type]
-        wire["ts"],  # type: ignore[arg-type]
-        wire["major"],  # type: ignore[arg-type]
-        wire["minor"],  # type: ignore[arg-type]
-        columns.get("headers"),  # type: ignore[arg-type]
+        Values(key, wire=wire["key"]),
+        Values(value, wire=wire["value"]),
+        wire["ts"],
+        wire["major"],
+        wire["minor"],
+        columns.get("headers"),
         None,
         {name[1:]: column for name, column in columns.items() if name.startswith("+")},
     )
@@ -77,9 +78,15 @@ def route(changes: Changes, exchange: Exchange, partitions: int, bits: int) -> I
         return
     key, value, partitioner = exchange.key, exchange.value, exchange.partitioner
     changes = Changes(
-        Values(key, wire=changes.key.wire(key)), changes.value, changes.ts, changes.major, changes.minor,
-        changes.headers, None, changes.extra,
-    )  # fmt: skip
+        Values(key, wire=changes.key.wire(key)),
+        changes.value,
+        changes.ts,
+        changes.major,
+        changes.minor,
+        changes.headers,
+        None,
+        changes.extra,
+    )
     if partitions == 1:
         yield 0, pack(changes, value, key)
         return
@@ -104,10 +111,12 @@ def _custom(partitioner: Partitioner, key: Values, partitions: int) -> np.ndarra
         pids = [0 if k is None else partitioner(k, partitions) for k in keys]
     except Exception as error:
         raise ProcessingError(
-            f"a partitioner raised {type(error).__name__}: {error}", code="CS-505",
+            f"a partitioner raised {type(error).__name__}: {error}",
+            code="CS-505",
             next="a partitioner takes (key, number of partitions) and returns an int",
-        ) from error  # fmt: skip
-    for k, pid in zip(keys, pids, strict=True):
+        ) from error
+    answers: list[Any] = pids
+    for k, pid in zip(keys, answers, strict=True):
         if not isinstance(pid, int) or not 0 <= pid < partitions:
             raise ProcessingError(
                 f"a partitioner gave {pid!r} for the key {k!r}; there are {partitions} partitions",

@@ -124,7 +124,8 @@ class Reader:
         if int(nothing.sum()) == wire.null_count:
             return changes
         nulled = pc.if_else(pa.array(nothing), pa.scalar(None, wire.type), wire)
-        return replace(changes, **{part: Values(values.serde, wire=nulled)})
+        plain = Values(values.serde, wire=nulled)
+        return replace(changes, key=plain) if part == "key" else replace(changes, value=plain)
 
     def _fields(self, values: Values) -> frozenset[str] | None:
         """The fields to look at: all of a declared type, so that a bad one is found; else those that are read."""

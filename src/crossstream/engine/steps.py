@@ -33,8 +33,8 @@ from crossstream.state.columns import Column
 from crossstream.state.view import View
 from crossstream.topology import graph
 from crossstream.topology.plan import (
-    FrameSinkStep,
     Flow,
+    FrameSinkStep,
     MaterializeStep,
     Plan,
     ReferenceStep,
@@ -246,9 +246,13 @@ class MaterializeRunner(Runner):
             )
         else:
             net, store.stream_time = upsert_versions(
-                store.view, plain, bits=self.task.batch.bits, serde=definition.value, history=definition.history,
+                store.view,
+                plain,
+                bits=self.task.batch.bits,
+                serde=definition.value,
+                history=definition.history,
                 stream_time=store.stream_time,
-            )  # fmt: skip
+            )
         if self.step.counts:
             self.task.report.count_dropped(self.step.node, net.dropped)
         if net.changes.rows:
@@ -299,9 +303,13 @@ class SubscribeRunner(Runner):
         store = self.task.stores(self.step.store)
         column = left.extra[self.step.column]
         told = subscribe(
-            node.kind, store.view, replace(left, old=None, extra={}), column, store.definition.value,
+            node.kind,
+            store.view,
+            replace(left, old=None, extra={}),
+            column,
+            store.definition.value,
             bits=self.task.batch.bits,
-        )  # fmt: skip
+        )
         self.task.report.count_dropped(node.name, told.dropped)
         if told.subscriptions.rows:
             yield self.out(), told.subscriptions
@@ -350,13 +358,19 @@ class SinkRunner(Runner):
         node: graph.Sink = self.task.node(self.step.node)
         if changes.rows:
             key, value = (self.serialized(changes, part, getattr(node, part)) for part in ("key", "value"))
-            headers = changes.headers if changes.headers is not None else pa.nulls(changes.rows, pa.large_binary())
+            headers = (
+                changes.headers if changes.headers is not None else pa.nulls(changes.rows, pa.large_binary())
+            )
             records = pa.RecordBatch.from_arrays(
                 [key, value, pa.array(changes.ts), headers], names=["key", "value", "timestamp", "headers"]
             )
             for topic, rows in self._topics(node, changes):
-                self._write(node, topic, records if rows is None else records.take(pa.array(rows)),
-                            changes if rows is None else changes.take(rows))  # fmt: skip
+                self._write(
+                    node,
+                    topic,
+                    records if rows is None else records.take(pa.array(rows)),
+                    changes if rows is None else changes.take(rows),
+                )
         return iter(())
 
     def _topics(self, node: graph.Sink, changes: Changes) -> list[tuple[str, np.ndarray | None]]:
@@ -364,6 +378,7 @@ class SinkRunner(Runner):
         if node.topic is not None:
             return [(node.topic, None)]
         topic_of = node.topic_of
+        assert topic_of is not None
 
         def name_of(key: Any, value: Any) -> str:
             name = topic_of(key, value)
@@ -412,6 +427,7 @@ class SinkRunner(Runner):
 
 def _partitions(node: graph.Sink, topic: str, key: Any, value: Any, count: int) -> tuple[int, ...] | None:
     """Where a record goes by the user's partitioner; None: where Kafka's default puts it."""
+    assert node.partitioner is not None
     answer = node.partitioner(topic, key, value, count)
     if answer is None:
         return None
@@ -470,7 +486,9 @@ def no_changes(key: Any, value: Any) -> Changes:
 
 def no_subscriptions(flow: Flow) -> Changes:
     empty = no_changes(flow.key, flow.value)
-    return replace(empty, extra={"primary key": pa.array([], pa.large_binary()), "instruction": np.empty(0, np.uint8)})
+    return replace(
+        empty, extra={"primary key": pa.array([], pa.large_binary()), "instruction": np.empty(0, np.uint8)}
+    )
 
 
 RUNNERS: dict[type[Step], type[Runner]] = {
@@ -483,4 +501,3 @@ RUNNERS: dict[type[Step], type[Runner]] = {
     SinkStep: SinkRunner,
     FrameSinkStep: FrameSinkRunner,
 }
-

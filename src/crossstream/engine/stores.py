@@ -1,4 +1,7 @@
-"""Versions of store partitions kept open between the batches of a process."""
+"""Versions of store partitions kept open between the batches of a process.
+
+Every attempt of a task writes files of its own; the commit names those that count (decision 0003).
+"""
 
 from __future__ import annotations
 
@@ -32,9 +35,14 @@ def measure(root: Path, versions: Mapping[str, Mapping[int, str]]) -> dict[str, 
 
 
 def grow(
-    stores: MemoryStores | FolderStores, store: StoreDef, partition: int, version: Version, fresh: Run | None,
-    stream_time: int, batch: int,
-) -> Version:  # fmt: skip
+    stores: MemoryStores | FolderStores,
+    store: StoreDef,
+    partition: int,
+    version: Version,
+    fresh: Run | None,
+    stream_time: int,
+    batch: int,
+) -> Version:
     """The version after a batch, saved; the same object if nothing changed."""
     after = advance(version, fresh, stream_time, batch, stores.saver(store, partition, batch))
     return version if after is version else stores.save(store, partition, after)

@@ -13,8 +13,8 @@ from crossstream.engine.parcels import FRAME, REPORT, Parcel, in_order, route, u
 from crossstream.engine.read import Reader
 from crossstream.engine.services import Input, Output, Settings
 from crossstream.engine.steps import RUNNERS, OpenStore, Runner, Task
-from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.engine.stores import FolderStores, MemoryStores, grow
+from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.state.store import Version
 from crossstream.topology.plan import Exchange, Plan, ReadStep
 
@@ -82,7 +82,16 @@ class RoundTask:
         self._failures = failures = Failures(
             self.batch, self.report, self.settings.decoding, self.settings.processing, self.output.write
         )
-        task = Task(self.plan, self.batch, self.report, failures, self.settings, self.output, self._store, self._to_driver)
+        task = Task(
+            self.plan,
+            self.batch,
+            self.report,
+            failures,
+            self.settings,
+            self.output,
+            self._store,
+            self._to_driver,
+        )
         for step in self.plan.in_round(self.number):
             if isinstance(step, ReadStep):
                 continue
@@ -156,7 +165,13 @@ class RoundTask:
     def _save(self) -> None:
         for name, (store, version) in self._opened.items():
             after = grow(
-                self.stores, store.definition, self.sender, version, store.view.fresh, store.stream_time, self.batch.id
+                self.stores,
+                store.definition,
+                self.sender,
+                version,
+                store.view.fresh,
+                store.stream_time,
+                self.batch.id,
             )
             if after is not version:
                 self._saved(name, version, after)
@@ -165,7 +180,7 @@ class RoundTask:
     def _saved(self, name: str, version: Version, after: Version) -> None:
         if after.name is not None:
             self.report.manifests.setdefault(name, {})[self.sender] = after.name
-            retired = [file for file in version.files() - after.files()]
+            retired = list(version.files() - after.files())
             if version.name is not None:
                 retired.append(version.name)
             self.report.retired.setdefault(f"{name}/{self.sender}", []).extend(retired)

@@ -5,7 +5,7 @@
     checksum(payload) tag checksum(header so far)             message, uncompressed           multiple of 64
 
 A header never crosses a disk sector, so after a crash it is either there, or absent, or all zeros; anything
-else is damage. The layout is described for other readers in ``docs/spec/file-topics.md``.
+else is damage. The layout is described for other readers in ``docs/spec/file-topics.md``. Decision 0001.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A worker writes its records to staged files, which no reader of the topic sees; the driver, when the batch is
 decided, appends them to the topics as frames that carry a tag. A publication that was cut short is simply
-repeated: a frame whose tag is there already is not appended a second time.
+repeated: a frame whose tag is there already is not appended a second time. Decision 0007.
 """
 
 from __future__ import annotations

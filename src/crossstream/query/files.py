@@ -63,7 +63,7 @@ def _definition(application: Application, name: str, root: Path) -> StoreDef:
             where={"folder": str(root)},
             next=f"its queryable stores are: {', '.join(sorted(application.readers)) or 'none'}",
         )
-    definition: Any = pickle.loads(base64.b64decode(application.readers[name]["store"]))  # noqa: S301
+    definition: Any = pickle.loads(base64.b64decode(application.readers[name]["store"]))
     assert isinstance(definition, StoreDef)
     return definition
 
@@ -94,7 +94,9 @@ class _Committed:
         commit = self._commit()
         if commit.id != self._newest:
             names = commit.versions.get(self._store.name, {})
-            self._versions = [self._stores.open(self._store, pid, names.get(pid)) for pid in range(self._partitions)]
+            self._versions = [
+                self._stores.open(self._store, pid, names.get(pid)) for pid in range(self._partitions)
+            ]
             self._newest = commit.id
         return self._versions
 
@@ -108,6 +110,8 @@ class _Committed:
                 f"batch {self._as_of} is not kept",
                 code="CS-714",
                 where={"folder": str(self._log.root)},
-                next=f"kept are batches {kept[0]} to {kept[-1]}" if kept else "no batch has been committed yet",
+                next=f"kept are batches {kept[0]} to {kept[-1]}"
+                if kept
+                else "no batch has been committed yet",
             )
         return self._log.commit(self._as_of)

@@ -119,7 +119,9 @@ class StoreReader:
                     found[place] = value if value is not None else found[place]
         return found
 
-    def _lookup(self, version: Version, hashes: np.ndarray, keys: Any, at: int | datetime | None) -> list[Any]:
+    def _lookup(
+        self, version: Version, hashes: np.ndarray, keys: Any, at: int | datetime | None
+    ) -> list[Any]:
         view, serde = version.view(), self.value or pickled()
         if self.history is None:
             return lookup(view, hashes, keys, serde).values.objects()
@@ -167,5 +169,4 @@ def _arrow(values: Values) -> pa.Array:
             return pa.array(values.objects())
         except (pa.ArrowInvalid, pa.ArrowTypeError):
             return values.wire()
-    array = values.series().to_arrow()
-    return array
+    return values.series().to_arrow()

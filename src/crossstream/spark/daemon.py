@@ -13,14 +13,14 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
-from crossstream.spark.archives import keep_unchanged_archives  # noqa: E402
+from crossstream.spark.archives import keep_unchanged_archives
 
 keep_unchanged_archives()
 
 import polars  # noqa: E402, F401
 import pyarrow.compute  # noqa: E402, F401
 import pyspark.daemon  # noqa: E402
-import pyspark.worker  # noqa: E402, F401
+import pyspark.worker  # noqa: E402
 
 import crossstream.spark.worker  # noqa: E402, F401
 

@@ -34,7 +34,7 @@ def unpacked(error: Exception) -> Exception:
     text = str(error)
     found = _FOUND.search(text)
     if found is not None:
-        ours = pickle.loads(base64.b64decode(found.group(1)))  # noqa: S301 - our own error
+        ours = pickle.loads(base64.b64decode(found.group(1)))
         assert isinstance(ours, CrossStreamError)
         return ours
     return ProcessingError(

@@ -49,7 +49,7 @@ def united(topology: Topology) -> DataFrame | None:
     ]
     if not frames:
         return None
-    whole = frames[0]
+    whole: DataFrame = frames[0]
     for frame in frames[1:]:
         whole = whole.unionByName(frame)
     return whole
@@ -96,7 +96,9 @@ def _headers(batch: pa.RecordBatch) -> pa.Array:
     if "headers" not in batch.schema.names:
         return pa.nulls(batch.num_rows, pa.binary())
     cells = batch.column("headers").to_pylist()
-    packed = [None if cell is None else encode_headers((h["key"], h["value"]) for h in cell) for cell in cells]
+    packed = [
+        None if cell is None else encode_headers((h["key"], h["value"]) for h in cell) for cell in cells
+    ]
     return pa.array(packed, pa.binary())
 
 
@@ -142,12 +144,13 @@ def packed_parcels(sent: Iterable[tuple[int, list[Any]]]) -> Iterator[pa.RecordB
     """What a task sends, as rows of Spark SQL: (pid, pickled parcels)."""
     for pid, parcels in sent:
         yield pa.RecordBatch.from_arrays(
-            [pa.array([pid], pa.int32()), pa.array([pickle.dumps(parcels)], pa.binary())], names=["pid", "parcels"]
+            [pa.array([pid], pa.int32()), pa.array([pickle.dumps(parcels)], pa.binary())],
+            names=["pid", "parcels"],
         )
 
 
 def unpacked_row(row: Any) -> tuple[int, list[Any]]:
-    return row.pid, pickle.loads(row.parcels)  # noqa: S301 - written by a task of this job
+    return row.pid, pickle.loads(row.parcels)
 
 
 def start_query(
@@ -169,7 +172,9 @@ def deliver(spark: SparkSession, topology: Topology, blobs: Mapping[str, list[by
 
 def _frame(spark: SparkSession, node: FrameSink, blobs: list[bytes]) -> DataFrame:
     changes = unpack(blobs, node.key, node.value)
-    table = pa.table({"key": _column(changes.key), "value": _column(changes.value), "ms": pa.array(changes.ts)})
+    table = pa.table(
+        {"key": _column(changes.key), "value": _column(changes.value), "ms": pa.array(changes.ts)}
+    )
     return spark.createDataFrame(table).withColumn("timestamp", F.timestamp_millis("ms")).drop("ms")
 
 

@@ -34,7 +34,7 @@ DEFAULTS: Mapping[str, str] = {
 """What the engine sets where the user does not.
 
 The JVM moves blobs and schedules; it runs no code of ours that the optimising compiler could pay back. Without
-that compiler it needs less than half of the core time of a batch (`docs/decisions`).
+that compiler it needs less than half of the core time of a batch (decision 0009).
 """
 
 

@@ -128,7 +128,9 @@ class SparkStreams:
         self._stop.clear()
         self._over.clear()
         self._status = "running"
-        self._thread = threading.Thread(target=self._loop, name=f"crossstream {self.config.application_id}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._loop, name=f"crossstream {self.config.application_id}", daemon=True
+        )
         self._thread.start()
 
     def process_available(self) -> None:
@@ -192,7 +194,9 @@ class SparkStreams:
             if self._spark is None:
                 self._own_session = not has_session()
                 self._spark = make_session(self.config.application_id, self.config.spark)
-            self._engine = _Engine(self.topology, self.plan, self.config, self._state, self._spark, self._tell)
+            self._engine = _Engine(
+                self.topology, self.plan, self.config, self._state, self._spark, self._tell
+            )
             try:
                 self._engine.open()
             except BaseException:
@@ -304,7 +308,9 @@ class _Engine:
         self.log.lock(self.config.application_id)
         found = self.log.application()
         context = self.spark.sparkContext
-        self.partitions = self.config.partitions or (found.partitions if found else context.defaultParallelism)
+        self.partitions = self.config.partitions or (
+            found.partitions if found else context.defaultParallelism
+        )
         wanted = Application(
             self.config.application_id, self.partitions, self.plan.fingerprint(), describe_readers(self.plan)
         )
@@ -328,7 +334,13 @@ class _Engine:
         self.retirement.sweep(self._next)
         self._state = measure(self.state, self._versions)
         self._find_topics(commit)
-        job = Job(self.config.application_id, self.plan.shipped(), str(self.state), settings_of(self.config), self.connection)
+        job = Job(
+            self.config.application_id,
+            self.plan.shipped(),
+            str(self.state),
+            settings_of(self.config),
+            self.connection,
+        )
         self._rounds = SparkRounds(context, job, self.config.application_id)
 
     def _find_topics(self, commit: Commit) -> None:
@@ -597,5 +609,3 @@ def connection_of(config: StreamsConfig) -> TopicConnection | None:
 def publisher_of(connection: TopicConnection | None) -> Any:
     """What publishes staged records; None where sinks write directly."""
     return connection.publisher() if connection is not None and hasattr(connection, "publisher") else None
-
-

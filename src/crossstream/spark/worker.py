@@ -72,7 +72,7 @@ def held_for(run_id: str, load: Callable[[], bytes]) -> Held:
     if run_id not in _held:
         while len(_held) >= _LIMIT:
             _close(_held.pop(next(iter(_held))))
-        job: Job = pickle.load(io.BytesIO(load()))  # noqa: S301 - the driver's own plan
+        job: Job = pickle.load(io.BytesIO(load()))
         _held[run_id] = Held(job, FolderStores(Path(job.state_dir)))
         gc.freeze()  # Spark collects garbage after every task: what stays need not be looked at again
     return _held[run_id]
@@ -155,7 +155,14 @@ def read_round(held: Held, batch: Batch, share: int, shares: int) -> Iterator[Se
     spans = [span for place, span in enumerate(batch.ranges) if place % shares == share]
     output = held.output(batch, 0, share)
     task = RoundTask(
-        held.job.plan, batch, 0, share, held.stores, output, held.job.settings, held.input() if spans else None
+        held.job.plan,
+        batch,
+        0,
+        share,
+        held.stores,
+        output,
+        held.job.settings,
+        held.input() if spans else None,
     )
     if spans or share == 0:
         task.report.staged = output.staged
@@ -198,5 +205,3 @@ def current_batch() -> Batch:
     text = context.getLocalProperty(BATCH_PROPERTY)
     assert text is not None
     return _batches.decode(text)
-
-

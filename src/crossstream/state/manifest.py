@@ -87,7 +87,9 @@ def read_manifest(storage: Storage, name: str, kind: str | None = None) -> Manif
             next="run the version of crossstream that wrote it",
         )
     if kind is not None and manifest.kind != kind:
-        raise StateError(f"the manifest {name} is of a {manifest.kind} store, not of a {kind} store", code="CS-705")
+        raise StateError(
+            f"the manifest {name} is of a {manifest.kind} store, not of a {kind} store", code="CS-705"
+        )
     return manifest
 
 

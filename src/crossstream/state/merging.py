@@ -3,7 +3,7 @@
 Runs are ordered by age. Neighbours of about the same size are merged into one (size-tiered), so a store of n
 rows has about log n runs. A merge of large runs is done in steps: a step
 takes the lowest hashes of all inputs, writes one piece of the output and cuts that range off the inputs.
-Between the steps the store is complete: for every hash either the inputs or the output hold its rows.
+Between the steps the store is complete: for every hash either the inputs or the output hold its rows. Decision 0006.
 """
 
 from __future__ import annotations

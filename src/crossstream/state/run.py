@@ -53,7 +53,9 @@ class Run:
         return size_of(self.columns)
 
     def slice(self, start: int, stop: int) -> Run:
-        return self if (start, stop) == (0, self.rows) else Run(cut_all(self.columns, start, stop), stop - start)
+        return (
+            self if (start, stop) == (0, self.rows) else Run(cut_all(self.columns, start, stop), stop - start)
+        )
 
     def match(self, hashes: np.ndarray, keys: Column) -> tuple[np.ndarray, np.ndarray]:
         """Pairs (query, row) with equal keys, in order of the queries, then of the rows.
@@ -100,7 +102,9 @@ def expand(first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return queries, first[queries] + within
 
 
-def bisect(s: np.ndarray, first: np.ndarray, last: np.ndarray, bound: np.ndarray, *, right: bool) -> np.ndarray:
+def bisect(
+    s: np.ndarray, first: np.ndarray, last: np.ndarray, bound: np.ndarray, *, right: bool
+) -> np.ndarray:
     """For each i the first position in ``[first, last)`` of the sorted ``s`` that is not below the bound.
 
     ``right``: that is above the bound. All searches advance together, one halving at a time.

@@ -38,10 +38,10 @@ class Folder:
         target = self.path / name
         beside = f"{target}.{os.getpid()}.tmp"
         try:
-            handle = open(beside, "wb", buffering=0)
+            handle = open(beside, "wb", buffering=0)  # noqa: SIM115 - closed below
         except FileNotFoundError:
             target.parent.mkdir(parents=True, exist_ok=True)
-            handle = open(beside, "wb", buffering=0)
+            handle = open(beside, "wb", buffering=0)  # noqa: SIM115 - closed below
         with handle:
             rest = memoryview(data).cast("B")
             while len(rest):

@@ -93,10 +93,14 @@ def advance(
     while (job := next_job(parts)) is not None:
         parts = job
     parts, credit = _work(parts, credit, save)
-    return replace(version, parts=tuple(parts), batch=batch, stream_time=stream_time, credit=credit, name=None)
+    return replace(
+        version, parts=tuple(parts), batch=batch, stream_time=stream_time, credit=credit, name=None
+    )
 
 
-def _work(parts: list[Part[Piece]], credit: int, save: Callable[[Run], Piece]) -> tuple[list[Part[Piece]], int]:
+def _work(
+    parts: list[Part[Piece]], credit: int, save: Callable[[Run], Piece]
+) -> tuple[list[Part[Piece]], int]:
     for job in sorted({part.job for part in parts if part.job}):
         while any(part.job == job for part in parts):
             rows = sum(p.rows for part in parts if part.job == job and not part.output for p in part.pieces)
@@ -111,10 +115,13 @@ def _work(parts: list[Part[Piece]], credit: int, save: Callable[[Run], Piece]) -
 def store_version(version: Version, storage: Storage, name: str) -> Version:
     """Writes the manifest of a version whose pieces are all stored."""
     slots = tuple(
-        SlotRef(tuple(_stored(piece) for piece in part.pieces), part.job, part.output) for part in version.parts
+        SlotRef(tuple(_stored(piece) for piece in part.pieces), part.job, part.output)
+        for part in version.parts
     )
     write_manifest(
-        storage, name, Manifest(version.layout.kind, version.batch, slots, version.stream_time, version.credit)
+        storage,
+        name,
+        Manifest(version.layout.kind, version.batch, slots, version.stream_time, version.credit),
     )
     return replace(version, name=name)
 
@@ -131,7 +138,9 @@ def load_version(
             runs[ref.file] = read_run(storage, ref)
         whole = runs[ref.file]
         if tuple(whole.columns) != layout.names:
-            raise StateError(f"the run file {ref.file} has other columns than a {layout.kind} store", code="CS-705")
+            raise StateError(
+                f"the run file {ref.file} has other columns than a {layout.kind} store", code="CS-705"
+            )
         return Piece(whole.slice(ref.start, ref.stop), ref)
 
     parts = tuple(Part(tuple(map(piece, slot.pieces)), slot.job, slot.output) for slot in manifest.slots)

@@ -98,25 +98,30 @@ class View:
         run = sort_rows({name: columns[name] for name in self.layout.names})
         self.fresh = run if self.fresh is None else merge([run, self.fresh], drop_gone=False)
 
-    def scan(self, hashes: np.ndarray, keys: Column, chunk: int) -> Iterator[tuple[np.ndarray, dict[str, Column]]]:
+    def scan(
+        self, hashes: np.ndarray, keys: Column, chunk: int
+    ) -> Iterator[tuple[np.ndarray, dict[str, Column]]]:
         """All live rows under each key (layouts with ``s``): (query of each row, columns), chunk by chunk.
 
         ``hashes`` sorted, keys unique. A key with more rows than ``chunk`` is cut by ranges of ``s``,
         so that memory is bounded by the chunk and not by the fan-out.
         """
         pieces = [run for run in self.pieces() if run.rows]
-        bounds = [(np.searchsorted(r["h"], hashes, "left"), np.searchsorted(r["h"], hashes, "right")) for r in pieces]
+        bounds = [
+            (np.searchsorted(r["h"], hashes, "left"), np.searchsorted(r["h"], hashes, "right"))
+            for r in pieces
+        ]
         if not pieces or not len(hashes):
             return
         counts = np.sum([last - first for first, last in bounds], axis=0)
         for start, stop in _groups(counts, chunk):
-            part = [(run, first[start:stop], last[start:stop]) for run, (first, last) in zip(pieces, bounds, strict=True)]
+            part = [
+                (run, first[start:stop], last[start:stop])
+                for run, (first, last) in zip(pieces, bounds, strict=True)
+            ]
             keys_here = keys.slice(start, stop - start)
-            if counts[start:stop].sum() <= chunk or stop - start > 1:
-                windows = [part]
-            else:
-                windows = _cut_fan_out(part, chunk)
-            for window in windows:
+            whole = bool(counts[start:stop].sum() <= chunk) or stop - start > 1
+            for window in [part] if whole else _cut_fan_out(part, chunk):
                 queries, columns = _collect(window, keys_here)
                 if len(queries):
                     yield queries + start, columns
@@ -135,7 +140,9 @@ def _empty(layout: Layout, name: str) -> Column:
     numbers = {"h": np.uint64, "gone": np.uint8, "s": np.dtype(layout.sort or "int64")}
     if name in numbers:
         return np.empty(0, numbers[name])
-    return np.empty(0, np.int64) if dict(layout.values).get(name) == "int64" else pa.array([], pa.large_binary())
+    return (
+        np.empty(0, np.int64) if dict(layout.values).get(name) == "int64" else pa.array([], pa.large_binary())
+    )
 
 
 def _missing(pieces: Sequence[Run], name: str, rows: int) -> Column:
@@ -175,10 +182,15 @@ def _cut_fan_out(part: _Part, chunk: int) -> Iterator[_Part]:
     while any(cursor < last for cursor, last in zip(cursors, lasts, strict=True)):
         left = sum(last - cursor for cursor, last in zip(cursors, lasts, strict=True))
         share = min(1.0, chunk / left)
-        steps = [min(last, cursor + max(1, int((last - cursor) * share))) for cursor, last in zip(cursors, lasts, strict=True)]
+        steps = [
+            min(last, cursor + max(1, int((last - cursor) * share)))
+            for cursor, last in zip(cursors, lasts, strict=True)
+        ]
         # The least upper bound among the runs: below it every run has been read completely.
         bound = min(
-            run["s"][step - 1] for (run, _, _), cursor, step, last in zip(part, cursors, steps, lasts, strict=True) if cursor < last
+            run["s"][step - 1]
+            for (run, _, _), cursor, step, last in zip(part, cursors, steps, lasts, strict=True)
+            if cursor < last
         )
         stops = [
             cursor + int(np.searchsorted(run["s"][cursor:last], bound, "right"))

@@ -147,7 +147,7 @@ class TestOutputTopic:
     @property
     def queue_size(self) -> int:
         """Records that have not been read."""
-        return sum(records.num_rows for records in self._unread()) - self._next
+        return int(sum(records.num_rows for records in self._unread())) - self._next
 
     @property
     def is_empty(self) -> bool:

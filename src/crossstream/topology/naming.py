@@ -4,7 +4,7 @@ A path names a node by where it stands: the source is called after its topic, ev
 ``<parent>.<kind>``, a join ``<left>.join(<right>)``. Only a sibling of the same kind under the same
 parent adds ``-2``, ``-3``, …; nothing counts globally, so code added elsewhere renames nothing and a
 checkpoint outlives the code that wrote it. As in Kafka a named sibling counts too: naming one operator
-does not rename the next.
+does not rename the next. Decision 0004.
 """
 
 from __future__ import annotations

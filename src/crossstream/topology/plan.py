@@ -203,7 +203,8 @@ class Plan:
     def shipped(self) -> Plan:
         """The plan as workers get it: without what belongs to the driver alone."""
         nodes = {
-            node.name: replace(node, function=None) if isinstance(node, FrameSink) else node for node in self.topology
+            node.name: replace(node, function=None) if isinstance(node, FrameSink) else node
+            for node in self.topology
         }
         return replace(self, topology=Topology(nodes))
 
@@ -218,7 +219,9 @@ class Plan:
         }
 
     def digest(self) -> str:
-        text = repr(sorted(self.fingerprint().items())) + repr([(s.node, s.round, s.inputs) for s in self.steps])
+        text = repr(sorted(self.fingerprint().items())) + repr(
+            [(s.node, s.round, s.inputs) for s in self.steps]
+        )
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def text(self, partitions: int | None = None) -> str:
@@ -231,7 +234,9 @@ class Plan:
                 kind = type(step).__name__.removesuffix("Step").lower()
                 read = f" <- {', '.join(step.inputs)}" if step.inputs else ""
                 lines.append(f"  {kind} {step.node}{read}")
-                lines.extend(f"    store {name} ({self.stores[name].layout.kind})" for name in _stores_of(step))
+                lines.extend(
+                    f"    store {name} ({self.stores[name].layout.kind})" for name in _stores_of(step)
+                )
             for exchange in self.exchanges:
                 if self.flows[exchange.flow].round == number:
                     by = "partitioner" if exchange.partitioner else "hash of its key"
@@ -315,15 +320,20 @@ class _Planner:
         flow = self._flow_of(node, raw, 0)
         self.steps.append(
             ReadStep(
-                node=node.name, round=0, inputs=(), output=raw, table=is_table, form=self._form(node),
+                node=node.name,
+                round=0,
+                inputs=(),
+                output=raw,
+                table=is_table,
+                form=self._form(node),
                 fields=self._fields(node),
-            )  # fmt: skip
+            )
         )
         if is_table:
             self._place_table(node, self._refer(node, flow))
 
     def _refer(self, node: Node, flow: Flow) -> Flow:
-        """Foreign keys of unversioned source tables are taken while reading, decoded once."""
+        """Foreign keys of unversioned source tables are taken while reading, decoded once (decision 0008)."""
         if self._versioned(node):
             return flow
         for child in self._foreign_key_children(node):
@@ -334,7 +344,11 @@ class _Planner:
         out = self._add(replace(flow, name=f"{flow.name}+{join.name}"))
         self.steps.append(
             ReferenceStep(
-                node=join.name, round=flow.round, inputs=(flow.name,), output=out.name, column=f"fk {join.name}"
+                node=join.name,
+                round=flow.round,
+                inputs=(flow.name,),
+                output=out.name,
+                column=f"fk {join.name}",
             )
         )
         return out
@@ -436,7 +450,9 @@ class _Planner:
     def _re_keyed(self, name: str) -> bool:
         """Whether the key of a stream may have changed since it was last moved to the partition of its key."""
         node = self.topology[name]
-        if isinstance(node, Map | FlatMap | SelectKey) or (isinstance(node, ToStream) and node.mapper is not None):
+        if isinstance(node, Map | FlatMap | SelectKey) or (
+            isinstance(node, ToStream) and node.mapper is not None
+        ):
             return True
         if isinstance(node, Repartition) or node.shape == "table":
             return False
@@ -451,7 +467,9 @@ class _Planner:
             return flow.name
         place = (flow.name, number, partitioner, flow.key.name, flow.value.name)
         if place not in self.exchanges:
-            arrives = f"{flow.name}>{number}" + ("" if partitioner is None else f" by {_name_of(partitioner)}")
+            arrives = f"{flow.name}>{number}" + (
+                "" if partitioner is None else f" by {_name_of(partitioner)}"
+            )
             arrives = _unique(arrives, {exchange.arrives: exchange for exchange in self.exchanges.values()})
             self.exchanges[place] = Exchange(
                 flow.name, number, arrives, node.name, flow.key, flow.value, partitioner
@@ -488,7 +506,10 @@ class _Planner:
         column = f"fk {node.name}"
         references = StoreDef(
             name=_unique(f"{node.name}.references", self.stores),
-            layout=REFERENCES, round=first, key=flow.key, value=right.key or pickled(),
+            layout=REFERENCES,
+            round=first,
+            key=flow.key,
+            value=right.key or pickled(),
         )
         self.stores[references.name] = references
         value = flow.value
@@ -496,13 +517,21 @@ class _Planner:
         answers = self._add(Flow(f"{node.name}.answers", first, flow.key, value))
         self.steps.append(
             SubscribeStep(
-                node=node.name, round=first, inputs=(arrived,), output=subscriptions.name,
-                store=references.name, column=column, answers=answers.name,
+                node=node.name,
+                round=first,
+                inputs=(arrived,),
+                output=subscriptions.name,
+                store=references.name,
+                column=column,
+                answers=answers.name,
             )
         )
         store = StoreDef(
             name=_unique(f"{node.name}.subscriptions", self.stores),
-            layout=SUBSCRIPTIONS, round=second, key=references.value, value=value,
+            layout=SUBSCRIPTIONS,
+            round=second,
+            key=references.value,
+            value=value,
         )
         self.stores[store.name] = store
         out = self._flow_of(node, node.name, second)
@@ -537,7 +566,12 @@ class _Planner:
         asked = isinstance(node, ForeignKeyJoin) and node.name in self.wants_old
         if node.store is None and not asked:
             return
-        if node.store is not None and node.store.name is None and node.store.history_retention is None and not asked:
+        if (
+            node.store is not None
+            and node.store.name is None
+            and node.store.history_retention is None
+            and not asked
+        ):
             return
         step = self._materialize(node, self._earliest(self.flows[node.name]), None)
         self.raw[node.name] = self.flows[node.name]
@@ -565,14 +599,18 @@ class _Planner:
         if isinstance(node, Split):
             parent = self._flow(node.parents[0])
             self._add(replace(parent, name=node.name))
-            self.steps.append(StatelessStep(node=node.name, round=parent.round, inputs=(parent.name,), output=node.name))
+            self.steps.append(
+                StatelessStep(node=node.name, round=parent.round, inputs=(parent.name,), output=node.name)
+            )
             return
         parent = self._flow(node.parents[0])
         same_key = isinstance(node, Filter | MapValues | Peek | Branch | ToStream) and not (
             isinstance(node, ToStream) and node.mapper is not None
         )
         self._flow_of(node, node.name, parent.round, parent.routed and same_key)
-        self.steps.append(StatelessStep(node=node.name, round=parent.round, inputs=(parent.name,), output=node.name))
+        self.steps.append(
+            StatelessStep(node=node.name, round=parent.round, inputs=(parent.name,), output=node.name)
+        )
         if isinstance(node, Filter | MapValues) and node.shape == "table":
             self._keep(node)
 
