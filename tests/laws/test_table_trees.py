@@ -1,0 +1,57 @@
+"""Any composition of table operators gives the table that the composition of relations gives."""
+
+from __future__ import annotations
+
+from hypothesis import given
+
+import crossstream as cs
+from tests.conformance.compare import assert_same_table, by_key
+from tests.conformance.runner import read
+from tests.laws.engine import Way, as_taken, ways
+from tests.laws.strategies import Inputs
+from tests.laws.trees import TEXT, Builder, Tree, inputs_of_trees, meaning, trees
+from tests.reference import Output, fold
+from tests.reference.chain import SIDES
+
+
+@given(trees, inputs_of_trees(), ways(by_record=True))
+def test_after_every_record(tree: Tree, inputs: Inputs, way: Way) -> None:
+    check(tree, inputs, way)
+
+
+@given(trees, inputs_of_trees(), ways())
+def test_after_every_batch(tree: Tree, inputs: Inputs, way: Way) -> None:
+    check(tree, inputs, way)
+
+
+def check(tree: Tree, inputs: Inputs, way: Way) -> None:
+    taken = as_taken({"inputs": inputs}, way)["inputs"]
+    emitted: list[Output] = []
+    topology = Builder().topology(tree)
+    with cs.TopologyTestDriver(
+        topology, partitions=way.partitions, commit_every=way.every, hash_bits=way.bits
+    ) as driver:
+        topics = {side: driver.create_input_topic(side, TEXT, TEXT) for side in SIDES}
+        results = driver.create_output_topic("results", TEXT, TEXT)
+        for number, item in enumerate(inputs):
+            topics[item["side"]].pipe_input(
+                item["key"], item["value"], item["ts"], partition=way.place(number)
+            )
+            if number + 1 in way.ends(len(inputs)):
+                driver.commit()
+                batch = read(results)
+                if tree.what != "table":  # a source that nobody looks up is no store: its records go by
+                    assert all(len(changes) == 1 for changes in by_key(batch).values()), batch
+                emitted += batch
+                rows = meaning(tree, taken[: number + 1])
+                assert_same_table(emitted, rows)
+        rows = meaning(tree, taken)
+        for store in stores(topology) if tree.stored else []:
+            assert dict(driver.get_key_value_store(store).all()) == rows
+    assert {key: value for key, (value, _) in fold(emitted).items()} == rows
+
+
+def stores(topology: cs.Topology) -> list[str]:
+    """The store of the tree itself: the last one that was named."""
+    found = [node.store.name for node in topology if getattr(node, "store", None) is not None]
+    return [name for name in found if name is not None][-1:]
