@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import PAGES, ROOT, anchors, links, name_of
+from tests.docs.pages import PAGES, ROOT, anchors, headings, links, name_of
 
 
 def is_elsewhere(target: str) -> bool:
@@ -37,3 +37,15 @@ def test_every_page_can_be_reached() -> None:
         local = (target.partition("#")[0] for target in links(page) if not is_elsewhere(target))
         waiting.extend((page.parent / path).resolve() for path in local if path)
     assert [name_of(page) for page in PAGES if page not in seen] == []
+
+
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.stem)
+def test_decisions_have_their_parts_and_are_cited_in_the_code(page: Path) -> None:
+    number = page.name[:4]
+    assert headings(page)[0].startswith(f"{number}: ")
+    assert headings(page)[1:] == ["Question", "Choice", "Evidence"]
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    assert f"ecision {number}" in source

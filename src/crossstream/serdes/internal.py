@@ -1,4 +1,4 @@
-"""The serde of tables nobody named: any Python object, as long as it stays inside the engine (decision 0005)."""
+"""The serde of tables nobody named: any Python object that stays inside the engine (decision 0005)."""
 
 from __future__ import annotations
 

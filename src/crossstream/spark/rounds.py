@@ -1,7 +1,7 @@
 """A batch on Spark: parcels through RDDs, one shuffle for each round.
 
-The functions shipped to the workers are the same for every batch; what differs, the batch itself, travels in a
-local property of the job. Decision 0002.
+The functions shipped to the workers are the same for every batch; what differs, the batch itself, travels
+in a local property of the job (decision 0002).
 """
 
 from __future__ import annotations
