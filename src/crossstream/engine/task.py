@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from crossstream.algebra.change import Changes
 from crossstream.engine.batch import Batch, Report, SourceRange, pack_report
@@ -12,7 +13,7 @@ from crossstream.engine.failures import Failures
 from crossstream.engine.parcels import FRAME, REPORT, Parcel, in_order, route, unpack
 from crossstream.engine.read import Reader
 from crossstream.engine.services import Input, Output, Settings
-from crossstream.engine.steps import RUNNERS, OpenStore, Runner, Task
+from crossstream.engine.steps import RUNNERS, Emitted, OpenStore, Runner, Task
 from crossstream.engine.stores import FolderStores, MemoryStores, grow
 from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.state.store import Version
@@ -115,7 +116,7 @@ class RoundTask:
     def _push(self, flow: str, changes: Changes) -> None:
         """Hands a piece of a flow to everything that reads it in this round, and to the shuffle."""
         for runner in self._readers.get(flow, ()):
-            for out, result in runner.accept(flow, changes):
+            for out, result in self._located(runner, partial(runner.accept, flow, changes)):
                 self._push(out, result)
         for number, exchange in self._leaving.get(flow, ()):
             for pid, blob in self._routed(changes, exchange):
@@ -123,11 +124,24 @@ class RoundTask:
                 self._outbox.setdefault(pid, []).append(parcel)
                 self._sequence += 1
 
+    def _located(self, runner: Runner, work: Callable[[], Emitted]) -> Emitted:
+        """What a runner gives; its errors say which operator it is."""
+        try:
+            yield from work()
+        except CrossStreamError as error:
+            raise self._at(runner.step.node, error) from error.__cause__
+
+    def _at(self, name: str, error: CrossStreamError) -> CrossStreamError:
+        node = self.plan.topology[name]
+        return error.at(operator=node.name, line=None if node.location is None else str(node.location))
+
     def _routed(self, changes: Changes, exchange: Exchange) -> Iterator[tuple[int, bytes]]:
         try:
             yield from route(changes, exchange, self.batch.partitions, self.batch.bits)
         except SerdeError as error:
             raise self._unserializable(changes, exchange, error) from error
+        except CrossStreamError as error:
+            raise self._at(exchange.node, error) from error.__cause__
 
     def _unserializable(self, changes: Changes, exchange: Exchange, error: SerdeError) -> CrossStreamError:
         assert self._failures is not None
@@ -148,7 +162,7 @@ class RoundTask:
 
     def _finish(self, started: float) -> Iterator[Sent]:
         for runner in self._runners:
-            for out, changes in runner.finish():
+            for out, changes in self._located(runner, runner.finish):
                 self._push(out, changes)
                 yield from self._sent()
         yield from self._sent()

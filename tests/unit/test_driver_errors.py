@@ -1,0 +1,468 @@
+"""Records that cannot be read or processed: the error says which one, or the record is let go and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import polars as pl
+import pytest
+
+import crossstream as cs
+from crossstream import serdes
+from crossstream.errors import CrossStreamError
+
+TEXT, JSON, INT = serdes.string(), serdes.json(), serdes.int64()
+Build = Callable[[cs.StreamsBuilder], None]
+Records = list[tuple[Any, Any]]
+
+
+def source(builder: cs.StreamsBuilder, topic: str = "in", value: Any = TEXT, kind: str = "stream") -> Any:
+    return getattr(builder, kind)(topic, cs.Consumed(key=TEXT, value=value))
+
+
+def sink(stream: Any, value: Any = TEXT, **options: Any) -> None:
+    stream.to("out", cs.Produced(key=TEXT, value=value, **options))
+
+
+def table(builder: cs.StreamsBuilder, topic: str = "in") -> Any:
+    return source(builder, topic, TEXT, "table")
+
+
+def reciprocal(value: str) -> str:
+    return str(1 // int(value))
+
+
+def run(build: Build, records: list[tuple[Any, ...]], **settings: Any) -> cs.TopologyTestDriver:
+    """The driver after the records (topic, key, value); a fourth is the serde of the value."""
+    builder = cs.StreamsBuilder()
+    build(builder)
+    driver = cs.TopologyTestDriver(builder.build(), partitions=2, **settings)
+    for number, (topic, key, value, *serde) in enumerate(records):
+        pipe = driver.create_input_topic(topic, TEXT, *serde or [TEXT])
+        pipe.pipe_input(key, value, number, [("n", b"%d" % number)], partition=1)
+    driver.commit()
+    return driver
+
+
+def out(driver: cs.TopologyTestDriver, topic: str = "out", value: Any = TEXT) -> Records:
+    return driver.create_output_topic(topic, TEXT, value).read_key_values()
+
+
+def map_values(builder: cs.StreamsBuilder) -> None:
+    sink(source(builder).map_values(reciprocal))
+
+
+def filtered(builder: cs.StreamsBuilder) -> None:
+    sink(source(builder).filter(lambda value: int(reciprocal(value)) < 2))
+
+
+def not_filtered(builder: cs.StreamsBuilder) -> None:
+    sink(source(builder).filter_not(lambda value: int(reciprocal(value)) > 2))
+
+
+def flat_mapped(builder: cs.StreamsBuilder) -> None:
+    sink(source(builder).flat_map_values(lambda value: [reciprocal(value)]))
+
+
+def flat_mapped_late(builder: cs.StreamsBuilder) -> None:
+    def items(value: str) -> Any:
+        yield "first"
+        yield reciprocal(value)
+
+    sink(source(builder).flat_map_values(items))
+
+
+def peeked(builder: cs.StreamsBuilder) -> None:
+    sink(source(builder).peek(lambda key, value: reciprocal(value)))
+
+
+def re_keyed(builder: cs.StreamsBuilder) -> None:
+    sink(source(builder).select_key(lambda value: reciprocal(value)))
+
+
+def mapped(builder: cs.StreamsBuilder) -> None:
+    sink(source(builder).map(lambda key, value: (key, reciprocal(value))))
+
+
+def split(builder: cs.StreamsBuilder) -> None:
+    branches = source(builder).split().branch(lambda value: int(reciprocal(value)) > 1).default_branch("rest")
+    sink(branches["rest"])
+
+
+def expressed(builder: cs.StreamsBuilder) -> None:
+    sink(source(builder).map_values(pl.lit(1).floordiv(pl.col("value").cast(pl.Int64)).cast(pl.String)))
+
+
+def by_topic(builder: cs.StreamsBuilder) -> None:
+    source(builder).to(lambda key, value: "out" if reciprocal(value) else "none", produced())
+
+
+def by_partitioner(builder: cs.StreamsBuilder) -> None:
+    sink(source(builder), partitioner=lambda topic, key, value, count: int(reciprocal(value)) - 1)
+
+
+def by_time(builder: cs.StreamsBuilder) -> None:
+    stamps = cs.Consumed(key=TEXT, value=TEXT, timestamp_extractor=lambda k, v, t: int(reciprocal(v)))
+    sink(builder.stream("in", stamps))
+
+
+def by_time_expression(builder: cs.StreamsBuilder) -> None:
+    number = pl.col("value").cast(pl.Int64)
+    consumed = cs.Consumed(key=TEXT, value=TEXT, timestamp_extractor=pl.when(number > 0).then(number))
+    sink(builder.stream("in", consumed))
+
+
+def table_filtered(builder: cs.StreamsBuilder) -> None:
+    sink(table(builder).filter(lambda value: int(reciprocal(value)) < 2).to_stream())
+
+
+def table_mapped(builder: cs.StreamsBuilder) -> None:
+    sink(table(builder).map_values(reciprocal).to_stream())
+
+
+def produced() -> cs.Produced:
+    return cs.Produced(key=TEXT, value=TEXT)
+
+
+RAISING = [
+    map_values, filtered, not_filtered, flat_mapped, flat_mapped_late, peeked, re_keyed, mapped, split, by_topic,
+    by_partitioner, by_time, by_time_expression, table_filtered, table_mapped,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [1, 100])
+@pytest.mark.parametrize("build", RAISING, ids=lambda build: build.__name__)
+class TestFunctionThatRaises:
+    """The record "b" is at fault, in partition 1 of its topic, at offset 1."""
+
+    records: ClassVar = [("in", "a", "1"), ("in", "b", "0"), ("in", "c", "1")]
+
+    def test_stops_with_the_place_of_the_record(self, build: Build, size: int) -> None:
+        with pytest.raises(cs.ProcessingError) as caught:
+            run(build, self.records, commit_every=size)
+        assert caught.value.code == "CS-501"
+        assert {
+            name: caught.value.where[name] for name in ("topic", "partition", "offset", "key")
+        } == {"topic": "in", "partition": 1, "offset": 1, "key": "b"}  # fmt: skip
+        assert caught.value.where["operator"]
+        assert "test_driver_errors.py:" in str(caught.value.where["line"])
+
+    def test_is_let_go_and_counted(self, build: Build, size: int) -> None:
+        driver = run(build, self.records, commit_every=size, processing_errors="skip")
+        found = out(driver)
+        assert [key for key, _ in found] in (["a", "c"], ["1", "1"], ["a", "a", "c", "c"])
+        assert driver.metrics()["dropped-records-total"] == 1
+        assert list(driver.metrics()["dropped"].values()) == [1]
+
+    def test_goes_to_the_dead_letters(self, build: Build, size: int) -> None:
+        driver = run(build, self.records, commit_every=size, processing_errors=cs.DeadLetter("bad"))
+        (letter,) = driver.create_output_topic("bad", TEXT, TEXT).read_records()
+        told = dict(letter.headers)
+        assert (letter.key, letter.value, letter.timestamp) == ("b", "0", 1)
+        assert told["n"] == b"1"
+        assert told["crossstream.topic"] == b"in"
+        assert told["crossstream.partition"] == told["crossstream.offset"] == b"1"
+        assert b"Error" in (told["crossstream.reason"] or b"")
+        assert driver.metrics()["dropped-records-total"] == 1
+        assert len(out(driver)) in (2, 4)
+
+
+def test_an_expression_that_fails_on_a_row_lets_the_others_through() -> None:
+    driver = run(expressed, [("in", "a", "1"), ("in", "b", "x")], commit_every=9, processing_errors="skip")
+    assert out(driver) == [("a", "1")]
+
+
+def test_a_function_is_called_once_for_each_record() -> None:
+    seen: list[str] = []
+
+    def build(builder: cs.StreamsBuilder) -> None:
+        sink(source(builder).peek(lambda key, value: seen.append(value) or reciprocal(value)))
+
+    run(
+        build,
+        [("in", "a", "1"), ("in", "b", "0"), ("in", "c", "1")],
+        commit_every=3,
+        processing_errors="skip",
+    )
+    assert seen == ["1", "0", "1"]
+
+
+# Joins
+
+
+def join(builder: cs.StreamsBuilder) -> None:
+    sink(
+        table(builder, "left")
+        .join(table(builder, "right"), lambda left, right: left + reciprocal(right))
+        .to_stream()
+    )
+
+
+def reference_join(builder: cs.StreamsBuilder) -> None:
+    joined = table(builder, "left").join(
+        table(builder, "right"), lambda left, right: left + reciprocal(right), foreign_key=lambda value: value
+    )
+    sink(joined.to_stream())
+
+
+@pytest.mark.parametrize(("build", "key"), [(join, "x"), (reference_join, "a")], ids=["primary", "foreign"])
+def test_a_joiner_that_raises_names_the_record_that_triggered_it(build: Build, key: str) -> None:
+    records = [("right", "x", "0"), ("left", key, "x")]
+    for trigger in (records, records[::-1]):
+        with pytest.raises(cs.ProcessingError) as caught:
+            run(build, trigger)
+        where = caught.value.where
+        assert (caught.value.code, where["topic"], where["offset"], where["key"]) == (
+            "CS-501",
+            trigger[1][0],
+            0,
+            key,
+        )
+        assert where["operator"] == "left.join(right)"
+
+
+@pytest.mark.parametrize("build", [join, reference_join], ids=["primary", "foreign"])
+def test_a_result_that_cannot_be_made_stays_as_it_was(build: Build) -> None:
+    key = "x" if build is join else "a"
+    records = [("right", "x", "1"), ("left", key, "x"), ("right", "x", "0"), ("right", "x", "-1")]
+    driver = run(build, records, processing_errors="skip")
+    assert out(driver) == [(key, "x1"), (key, "x-1")]
+    assert driver.metrics()["dropped"] == {"left.join(right): failed": 1}
+
+
+def extractor(value: str) -> Any:
+    return {"bad": 1, "none": None}[value[:4]] if value[:4] in ("none", "bad") else reciprocal(value)
+
+
+def raising_extractor(builder: cs.StreamsBuilder) -> None:
+    left = table(builder, "left")
+    left.to_stream().to("lefts", produced())
+    sink(
+        left.left_join(
+            table(builder, "right"), lambda row, other: f"{row},{other}", foreign_key=extractor
+        ).to_stream()
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "code"), [("0", cs.ProcessingError, "CS-501"), ("bad", cs.SerdeError, "CS-411")]
+)
+@pytest.mark.parametrize("size", [1, 9])
+def test_a_foreign_key_that_cannot_be_had(
+    size: int, value: str, kind: type[CrossStreamError], code: str
+) -> None:
+    records = [("left", "a", "1"), ("left", "b", value)]
+    with pytest.raises(kind) as caught:
+        run(raising_extractor, records, commit_every=size)
+    where = caught.value.where
+    assert (caught.value.code, where["topic"], where["partition"], where["offset"], where["key"]) == (
+        code, "left", 1, 1, "b",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [1, 9])
+def test_a_row_without_a_foreign_key_stays_in_its_table_and_the_result_as_it_was(size: int) -> None:
+    records = [("right", "1", "R"), ("left", "a", "1"), ("left", "a", "0"), ("left", "b", "bad")]
+    driver = run(raising_extractor, records, commit_every=size, processing_errors="skip")
+    assert out(driver) == [("a", "1,R")]
+    assert out(driver, "lefts") == [("a", "1"), ("a", "0"), ("b", "bad")]
+    assert driver.metrics()["dropped"] == {"left.left_join(right): failed": 2}
+    driver.create_input_topic("right", TEXT, TEXT).pipe_input("1", "S", 9)
+    driver.create_input_topic("left", TEXT, TEXT).pipe_input("a", "none", 9)
+    driver.commit()
+    assert dict(out(driver)) == {"a": "none,None"}
+
+
+def test_rows_after_one_that_failed_are_right_again() -> None:
+    """A filter also asks what a row was; that the function fails on that must not cost the row that is."""
+
+    def build(builder: cs.StreamsBuilder) -> None:
+        joined = table(builder, "left").join(table(builder, "right"), lambda left, _: reciprocal(left))
+        sink(joined.filter(lambda value: value == "1").to_stream())
+
+    lefts = ["1", "0", "1", "0", "5", "0", None]
+    records = [("right", "x", "R"), *(("left", "x", value) for value in lefts)]
+    driver = run(build, records, processing_errors="skip")
+    assert out(driver) == [("x", "1"), ("x", "1"), ("x", None), ("x", None)]
+    assert driver.metrics()["dropped-records-total"] == 3
+
+
+# Undecodable records, and values that fit no serde
+
+
+@pytest.mark.parametrize("reader", ["callable", "expression", "nobody"])
+@pytest.mark.parametrize("kind", ["stream", "table"])
+@pytest.mark.parametrize("size", [1, 9])
+def test_an_undecodable_value(size: int, kind: str, reader: str) -> None:
+    def build(builder: cs.StreamsBuilder) -> None:
+        read = source(builder, "in", JSON, kind)
+        if reader != "nobody":
+            read = read.filter((lambda value: value["n"] > 0) if reader == "callable" else pl.col("n") > 0)
+        sink(read.to_stream() if kind == "table" else read, JSON)
+
+    records = [("in", "a", '{"n":1}'), ("in", "b", '{"n":'), ("in", "c", '{"n":2}')]
+    with pytest.raises(cs.SerdeError) as caught:
+        run(build, records, commit_every=size)
+    assert caught.value.code == "CS-402"
+    assert [caught.value.where[name] for name in ("operator", "topic", "partition", "offset", "key")] == [
+        "in", "in", 1, 1, "b",
+    ]  # fmt: skip
+    driver = run(build, records, commit_every=size, deserialization_errors="skip")
+    assert out(driver, value=JSON) == [("a", {"n": 1}), ("c", {"n": 2})]
+    assert driver.metrics()["dropped"] == {"in: undecodable": 1}
+    driver = run(build, records, commit_every=size, deserialization_errors=cs.DeadLetter("bad"))
+    (letter,) = driver.create_output_topic("bad", TEXT, TEXT).read_records()
+    assert (letter.key, letter.value, dict(letter.headers)["n"]) == ("b", '{"n":', b"1")
+
+
+def test_an_undecodable_key_harms_no_other() -> None:
+    """Its neighbours are multiplied, so that their column is longer than the one that was read."""
+    builder = cs.StreamsBuilder()
+    numbers = builder.stream("in", cs.Consumed(key=INT, value=TEXT)).flat_map_values(list)
+    numbers.filter(lambda key, value: key > 0).to("out", cs.Produced(key=INT, value=TEXT))
+    topology = builder.build()
+    with cs.TopologyTestDriver(topology, commit_every=9, deserialization_errors="skip") as driver:
+        driver.create_input_topic("in", TEXT, TEXT).pipe_input("bad", "x")
+        driver.create_input_topic("in", INT, TEXT).pipe_input(7, "abc")
+        driver.commit()
+        read = driver.create_output_topic("out", INT, TEXT).read_key_values()
+        assert read == [(7, "a"), (7, "b"), (7, "c")]
+    with pytest.raises(cs.SerdeError, match="CS-402"), cs.TopologyTestDriver(topology) as driver:
+        driver.create_input_topic("in", TEXT, TEXT).pipe_input("bad", "x")
+
+
+@pytest.mark.parametrize("reader", ["callable", "expression", "nobody"])
+@pytest.mark.parametrize("serde", [JSON, serdes.json(dict[str, int])], ids=["untyped", "typed"])
+def test_the_text_null_deletes_a_row(reader: str, serde: Any) -> None:
+    def build(builder: cs.StreamsBuilder) -> None:
+        rows = builder.table("in", cs.Consumed(key=TEXT, value=serde), cs.Materialized(store="rows"))
+        if reader == "expression" and serde is JSON:
+            rows = rows.filter(pl.col("n") > 0)
+        elif reader != "nobody":
+            rows = rows.filter(lambda value: value["n"] > 0)
+        sink(rows.to_stream(), serde)
+
+    driver = run(build, [("in", "a", '{"n":1}'), ("in", "a", "null")])
+    assert out(driver) == [("a", '{"n":1}'), ("a", None)]
+    assert list(driver.get_key_value_store("rows").all()) == []
+
+
+def five(builder: cs.StreamsBuilder) -> None:
+    sink(source(builder).map_values(lambda value: 5))
+
+
+def five_stored(builder: cs.StreamsBuilder) -> None:
+    stored = cs.Materialized(store="fives", value=TEXT)
+    sink(table(builder).map_values(lambda value: 5, materialized=stored).to_stream())
+
+
+def five_as_key(builder: cs.StreamsBuilder) -> None:
+    sink(
+        source(builder)
+        .select_key(lambda value: 5)
+        .to_table(materialized=cs.Materialized(key=TEXT))
+        .to_stream()
+    )
+
+
+@pytest.mark.parametrize(
+    ("build", "part", "operator"),
+    [
+        (five, "value", "in.map_values.to(out)"),
+        (five_stored, "value", "in.map_values"),
+        (five_as_key, "key", "in.select_key.to_table"),
+    ],
+)
+def test_a_value_that_its_serde_refuses(build: Build, part: str, operator: str) -> None:
+    with pytest.raises(cs.SerdeError, match="takes str, not int: 5") as caught:
+        run(build, [("in", "a", "1")])
+    where = caught.value.where
+    assert (where["operator"], where["topic"], where["partition"], where["offset"], where["part"]) == (
+        operator, "in", 1, 0, part,
+    )  # fmt: skip
+
+
+def test_dead_letters_of_what_a_function_made_are_json() -> None:
+    def build(builder: cs.StreamsBuilder) -> None:
+        sink(
+            source(builder).map_values(lambda value: {"n": int(value)}).map_values(lambda row: 1 // row["n"]),
+            INT,
+        )
+
+    driver = run(build, [("in", "a", "0")], processing_errors=cs.DeadLetter("bad"))
+    assert out(driver, "bad", JSON) == [("a", {"n": 0})]
+
+
+# What functions must give
+
+
+@pytest.mark.parametrize(
+    ("build", "code"),
+    [
+        (lambda b: sink(source(b).filter(pl.col("value"))), "CS-503"),
+        (lambda b: sink(source(b).map_values(pl.col("value").filter(pl.lit(False)))), "CS-504"),
+        (lambda b: sink(source(b).flat_map_values(pl.col("value"))), "CS-506"),
+    ],
+)
+def test_an_expression_of_the_wrong_form(build: Build, code: str) -> None:
+    with pytest.raises(cs.ProcessingError) as caught:
+        run(build, [("in", "a", "1"), ("in", "b", "2")], commit_every=2)
+    assert caught.value.code == code
+    assert caught.value.where["operator"]
+
+
+def test_a_negative_timestamp() -> None:
+    with pytest.raises(cs.ProcessingError) as caught, cs.TopologyTestDriver(_plain()) as driver:
+        driver.create_input_topic("in", TEXT, TEXT).pipe_input("a", "1", -1)
+    assert (caught.value.code, caught.value.where["offset"]) == ("CS-507", 0)
+
+
+def _plain() -> cs.Topology:
+    builder = cs.StreamsBuilder()
+    sink(source(builder))
+    return builder.build()
+
+
+@pytest.mark.parametrize("extract", [lambda k, v, t: int(v), pl.col("value").cast(pl.Int64)])
+def test_a_negative_time_from_an_extractor_drops_the_record(extract: Any) -> None:
+    def build(builder: cs.StreamsBuilder) -> None:
+        sink(builder.stream("in", cs.Consumed(key=TEXT, value=TEXT, timestamp_extractor=extract)))
+
+    driver = run(build, [("in", "a", "7"), ("in", "b", "-1"), ("in", "c", "8")], commit_every=3)
+    read = driver.create_output_topic("out", TEXT, TEXT).read_records()
+    assert [(record.key, record.timestamp) for record in read] == [("a", 7), ("c", 8)]
+    assert driver.metrics()["dropped"] == {"in: negative-timestamp": 1}
+
+
+def outside(topic: str, key: Any, value: Any, count: int) -> int:
+    return count
+
+
+@pytest.mark.parametrize(
+    ("build", "code"),
+    [
+        (lambda b: sink(source(b), partitioner=outside), "CS-655"),
+        (
+            lambda b: sink(source(b).repartition(cs.Repartitioned(partitioner=lambda key, count: count))),
+            "CS-505",
+        ),
+        (
+            lambda b: sink(source(b).repartition(cs.Repartitioned(partitioner=lambda key, count: 1 // 0))),
+            "CS-505",
+        ),
+    ],
+)
+def test_a_partitioner_that_gives_no_partition(build: Build, code: str) -> None:
+    with pytest.raises(CrossStreamError) as caught:
+        run(build, [("in", "a", "1")])
+    assert caught.value.code == code
+    assert caught.value.where["operator"]
+
+
+def test_a_topic_selector_that_gives_no_name() -> None:
+    def build(builder: cs.StreamsBuilder) -> None:
+        source(builder).to(lambda key, value: None, produced())
+
+    with pytest.raises(cs.ProcessingError, match="expected the name of a topic, got NoneType"):
+        run(build, [("in", "a", "1")])
