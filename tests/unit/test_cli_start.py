@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.cli.arguments import SERDES
-from tests.unit.cli_cases import ENVIRONMENT, app_file, call, start
+from crossstream.cli.arguments import SERDES, make_parser
+from tests.unit.cli_cases import ENVIRONMENT, ROOT, app_file, call, start
 
 HEAVY = ("polars", "pyarrow", "numpy", "pandas", "pyspark", "confluent_kafka", "grpc", "rich", "msgspec")
 COMMANDS = ("demo", "run", "describe", "topics", "query", "broker", "doctor", "bench")
@@ -116,3 +118,18 @@ def test_every_serde_without_a_type_can_be_named():
         if name != "Serde" and not name.startswith(("avro", "confluent", "debezium", "windowed"))
     }
     assert set(SERDES) == plain
+
+
+def options_of(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Every long option, of every command below."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from options_of(below)
+        else:
+            yield from (option for option in action.option_strings if option.startswith("--"))
+
+
+def test_every_option_is_on_the_page():
+    page = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    assert {option for option in options_of(make_parser()) if option not in page} <= {"--version"}
