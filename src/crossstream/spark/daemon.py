@@ -26,7 +26,7 @@ import crossstream.spark.worker  # noqa: E402, F401
 
 if __name__ == "__main__":
     # Spark's worker loop collects garbage after every task: with all these modules loaded that takes 50 ms
-    # of core time, unless what is here by now is put aside for good.
+    # of core time, unless what is here by now is put aside for good (decision 0010).
     gc.collect()
     gc.freeze()
     pyspark.daemon.manager()
