@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import signal
 import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +35,7 @@ class Place:
 def main(arguments: Namespace) -> int:
     """Runs the demo from beginning to end."""
     folder = DemoFolder(Path(arguments.dir).expanduser().absolute())
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds: a broker of the demo is stopped
     _stop_broker_of(folder)
     folder.empty()
     with own_stdout() as out:
@@ -49,7 +51,7 @@ def _stop_broker_of(folder: DemoFolder) -> None:
 
 
 def _tell(folder: DemoFolder, view: DemoView, arguments: Namespace) -> None:
-    view.say("Products name their merchant: a foreign key. Both tables change; the join follows.", "bold")
+    view.say("Products name their merchant. Both tables change, and their join follows.", "bold")
     with _place(arguments, folder, view) as place:
         _play(folder, place, view, debug=arguments.debug)
     for line in farewell(folder, place, command()):
@@ -66,26 +68,29 @@ def _play(folder: DemoFolder, place: Place, view: DemoView, *, debug: bool) -> N
     connection = connection_of(loaded.config)
     assert connection is not None
     output = SparkOutput(view.say, folder.log, everything=debug)
-    with SparkStreams(loaded.topology, loaded.config) as app:
-        market = Market(connection, app, place.suffix)
-        with view.waiting("Starting Spark on this machine"), output.inherited():
-            market.open()
-        for number, step in enumerate(STEPS, 1):
-            view.announce(number, step)
-            with view.waiting("Waiting for the batch") if number == 1 else _nothing():
-                outcome = market.apply(step.changes)
-            view.show(step, outcome)
-        if market.topic_table() != outcome.after:
-            raise AssertionError("the output topic and the store differ")
-        view.say()
+    app = SparkStreams(loaded.topology, loaded.config)
+    try:
+        _perform(Market(connection, app, place.suffix), view, output)
         with view.waiting("Stopping Spark"):
             app.stop()
-            output.close()
+    finally:
+        with suppress(Exception):  # what went wrong before is what is told
+            app.stop()
+        output.close()
 
 
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
+def _perform(market: Market, view: DemoView, output: SparkOutput) -> None:
+    """Every step of the story; in the end the output topic must hold what the store does."""
+    with view.waiting("Starting Spark on this machine"), output.inherited():
+        market.open()
+    for number, step in enumerate(STEPS, 1):
+        view.announce(number, step)
+        with view.waiting("Waiting for the batch") if number == 1 else nullcontext():
+            outcome = market.apply(step.changes)
+        view.show(step, outcome)
+    if market.topic_table() != outcome.after:
+        raise AssertionError("the output topic and the store differ")
+    view.say()
 
 
 @contextmanager
@@ -121,7 +126,7 @@ def farewell(folder: DemoFolder, place: Place, run: str) -> list[str]:
     again = [f"  {run} {place.restart}   # the demo has stopped its broker"] if place.restart else []
     return [
         "",
-        "Topics and state are still there. Ask for the result, also while an application runs:",
+        "Topics and state stay. Ask for the result, also while an application runs:",
         f"  {run} query {state}",
         f"  {run} query {state} promotions",
         f"  {run} query {state} promotions get sweater",
@@ -137,7 +142,8 @@ def farewell(folder: DemoFolder, place: Place, run: str) -> list[str]:
         "Read next:",
         f"  {application}: the application, thirty lines",
         f"  {run} describe {application} --plan   # how it runs on Spark",
-        "  docs/quickstart.md: from here to an application of your own; docs/command-line.md: all commands",
+        "  docs/quickstart.md: from here to an application of your own",
+        "  docs/command-line.md: every command",
     ]
 
 
