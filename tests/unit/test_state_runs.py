@@ -1,0 +1,212 @@
+"""Runs and views against plain dicts: look-ups, scans in chunks, collisions, newest row wins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crossstream.algebra.hashing import hash_keys
+from crossstream.state.columns import equal, take_or_null
+from crossstream.state.run import (
+    Layout,
+    Run,
+    bisect,
+    expand,
+    identities,
+    merge,
+    newest,
+    sort_rows,
+    stable_order,
+)
+from crossstream.state.view import Slot, View
+from crossstream.topology.plan import KEY_VALUE, SUBSCRIPTIONS, VERSIONED
+from tests.unit.state_rows import KEYS, binary, key_value_rows, keys_of, subscription_rows, version_rows
+
+bits = st.sampled_from([64, 4, 1])
+keys = st.sampled_from(KEYS)
+batches = st.lists(st.dictionaries(keys, st.none() | st.binary(max_size=3), min_size=1), max_size=6)
+law = settings(max_examples=100, deadline=None)
+
+
+def view_of(layout: Layout, runs: list[Run], cut: int = 1) -> View:
+    """A view of runs, oldest first, each cut into pieces of about so many rows at changes of the hash."""
+    slots = []
+    for run in reversed(runs):
+        places = [0, *(n for n in range(cut, run.rows, cut) if run["h"][n] != run["h"][n - 1]), run.rows]
+        slots.append(Slot(tuple(run.slice(a, b) for a, b in pairwise(places))))
+    return View(layout, tuple(slots))
+
+
+@law
+@given(batches, bits, st.integers(1, 5), st.booleans())
+def test_a_look_up_finds_the_newest_row(
+    batches: list[dict[bytes, Any]], bits: int, cut: int, fresh: bool
+) -> None:
+    runs = [sort_rows(key_value_rows(batch, bits)) for batch in batches]
+    view = view_of(KEY_VALUE, runs, cut)
+    rows = {key: value for batch in batches for key, value in batch.items()}
+    if fresh:
+        view.put(key_value_rows({KEYS[0]: b"fresh", KEYS[1]: None}, bits))
+        view.put(key_value_rows({KEYS[1]: b"again"}, bits))
+        rows |= {KEYS[0]: b"fresh", KEYS[1]: b"again"}
+    wanted = sorted([*KEYS, b"never"], key=lambda key: hash_keys(binary([key]), bits)[0])
+    match = view.lookup(hash_keys(binary(wanted), bits), binary(wanted))
+    assert match.gather("value").to_pylist() == [rows.get(key) for key in wanted]
+    assert match.found.tolist() == [rows.get(key) is not None for key in wanted]
+    assert match.gather("ts").tolist() == [7 if rows.get(key) is not None else 0 for key in wanted]
+    live = view.live()
+    assert dict(zip(keys_of(live), live["value"].to_pylist(), strict=True)) == {
+        key: value for key, value in rows.items() if value is not None
+    }
+
+
+@law
+@given(
+    st.lists(
+        st.dictionaries(st.tuples(keys, keys), st.none() | st.binary(max_size=2), min_size=1), max_size=5
+    ),
+    bits,
+    st.integers(1, 6),
+    st.integers(1, 5),
+    st.sets(keys, min_size=1),
+)
+def test_a_scan_gives_every_row_of_a_key_once(
+    batches: list[dict[tuple[bytes, bytes], Any]], bits: int, chunk: int, cut: int, wanted: set[bytes]
+) -> None:
+    runs = [sort_rows(subscription_rows(batch, bits)) for batch in batches]
+    view = view_of(SUBSCRIPTIONS, runs, cut)
+    rows = {pair: value for batch in batches for pair, value in batch.items()}
+    expected = {pair: value for pair, value in rows.items() if value is not None and pair[0] in wanted}
+    asked = sorted(wanted, key=lambda key: hash_keys(binary([key]), bits)[0])
+    found = {}
+    for queries, columns in view.scan(hash_keys(binary(asked), bits), binary(asked), chunk):
+        second, value = columns["key2"].to_pylist(), columns["value"].to_pylist()
+        for query, key, key2, one in zip(
+            queries.tolist(), columns["key"].to_pylist(), second, value, strict=True
+        ):
+            assert asked[query] == key
+            assert (key, key2) not in found, "a row came twice"
+            found[key, key2] = one
+    assert found == expected
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 100, 10_000])
+def test_a_large_fan_out_comes_in_chunks(chunk: int) -> None:
+    """Ten runs, each with a thousand subscribers of one key; every second one is gone again."""
+    pairs = [(b"popular", b"%d" % n) for n in range(10_000)]
+    runs = [sort_rows(subscription_rows(dict.fromkeys(pairs[n::10], b"x"), 64)) for n in range(10)]
+    runs.append(sort_rows(subscription_rows(dict.fromkeys(pairs[::2]), 64)))
+    view = view_of(SUBSCRIPTIONS, runs, 100_000)
+    wanted = binary([b"popular"])
+    sizes, found = [], set()
+    for queries, columns in view.scan(hash_keys(wanted), wanted, chunk):
+        sizes.append(len(queries))
+        found.update(columns["key2"].to_pylist())
+    assert found == {key2 for _, key2 in pairs[1::2]}
+    assert sum(sizes) == 5_000
+    assert max(sizes) <= chunk + len(runs)
+
+
+@law
+@given(
+    st.lists(
+        st.dictionaries(st.tuples(keys, st.integers(0, 9)), st.none() | st.binary(max_size=2)), max_size=5
+    ),
+    bits,
+)
+def test_versions_are_found_by_range_of_time(batches: list[dict[tuple[bytes, int], Any]], bits: int) -> None:
+    batches = [batch for batch in batches if batch]
+    runs = [sort_rows(version_rows(batch, bits)) for batch in batches]
+    rows = {version: value for batch in batches for version, value in batch.items()}
+    merged = merge(runs[::-1], drop_gone=True) if runs else None
+    if merged is not None:
+        held = zip(keys_of(merged), merged["s"].tolist(), merged["value"].to_pylist(), strict=True)
+        assert {(key, ts): value for key, ts, value in held} == rows
+        asked = binary(sorted(KEYS, key=lambda key: hash_keys(binary([key]), bits)[0]))
+        low, high = np.full(len(KEYS), 2), np.full(len(KEYS), 5)
+        queries, places = merged.match_range(hash_keys(asked, bits), asked, low, high)
+        found = [(asked[q].as_py(), int(merged["s"][row])) for q, row in zip(queries, places, strict=True)]
+        assert sorted(found) == sorted(version for version in rows if 2 <= version[1] <= 5)
+
+
+def test_an_empty_store_answers() -> None:
+    for layout in (KEY_VALUE, SUBSCRIPTIONS, VERSIONED):
+        view = View(layout)
+        wanted = binary([b"a"])
+        assert view.live().rows == 0
+        assert list(view.scan(hash_keys(wanted), wanted, 5)) == []
+    assert not View(KEY_VALUE).lookup(hash_keys(wanted), wanted).found.any()
+    assert View(KEY_VALUE).lookup(hash_keys(wanted), wanted).gather("value").to_pylist() == [None]
+
+
+# The parts
+
+
+@law
+@given(st.lists(st.integers(0, 5)))
+def test_stable_order(values: list[int]) -> None:
+    h = np.array(values, np.uint64)
+    assert stable_order(h).tolist() == sorted(range(len(values)), key=lambda row: values[row])
+
+
+@law
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(-1, 10))), st.booleans())
+def test_bisect(ranges: list[tuple[int, int, int]], right: bool) -> None:
+    s = np.array([0, 2, 2, 3, 5, 5, 5, 8, 9, 9])
+    first, last, bound = (np.array([r[n] for r in ranges], np.int64) for n in range(3))
+    side = "right" if right else "left"
+    wanted = [a + int(np.searchsorted(s[a:b], x, side)) if a < b else a for a, b, x in ranges]
+    assert bisect(s, first, last, bound, right=right).tolist() == wanted
+
+
+@law
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6))))
+def test_expand(ranges: list[tuple[int, int]]) -> None:
+    first, last = (np.array([r[n] for r in ranges], np.int64) for n in (0, 1))
+    queries, rows = expand(first, last)
+    wanted = [(i, row) for i, (a, b) in enumerate(ranges) for row in range(a, b)]
+    assert list(zip(queries.tolist(), rows.tolist(), strict=True)) == wanted
+
+
+@law
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.sampled_from([b"", b"a", b"b"]), st.sampled_from([b"a", b"c"])))
+)
+def test_identities_are_exact(rows: list[tuple[int, bytes, bytes]]) -> None:
+    columns: list[Any] = [np.array([row[0] for row in rows], np.uint64)]
+    columns += [binary([row[n] for row in rows]) for n in (1, 2)]
+    numbers = identities(columns).tolist()
+    assert all((numbers[i] == numbers[j]) == (rows[i] == rows[j]) for i in range(len(rows)) for j in range(i))
+
+
+@law
+@given(st.lists(st.tuples(st.integers(0, 1), keys), max_size=8))
+def test_newest_keeps_the_first_of_each_identity(rows: list[tuple[int, bytes]]) -> None:
+    rows.sort(key=lambda row: row[0])
+    columns = {"h": np.array([h for h, _ in rows], np.uint64), "key": binary([key for _, key in rows])}
+    seen: set[tuple[int, bytes]] = set()
+    wanted = [row not in seen and not seen.add(row) for row in rows]  # type: ignore[func-returns-value]
+    assert newest(columns).tolist() == wanted
+
+
+def slices() -> Iterator[pa.Array]:
+    whole = binary([b"x", None, b"", b"yy", b"z" * 100, b"y"])
+    yield whole
+    yield whole.slice(1, 4)
+    yield whole.slice(3)
+
+
+@pytest.mark.parametrize("column", list(slices()), ids=len)
+def test_columns_of_slices(column: pa.Array) -> None:
+    rows = np.array([2, -1, 0, 2, 1])
+    cells = column.to_pylist()
+    assert take_or_null(column, rows).to_pylist() == [None if row < 0 else cells[row] for row in rows]
+    filled = column.fill_null(b"-")
+    assert equal(filled, filled.take(pa.array(np.arange(len(filled))))).all()
