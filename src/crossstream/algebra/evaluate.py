@@ -1,8 +1,8 @@
 """Calling what the user passed, on columns: callables over objects, expressions over series.
 
 A row on which a callable raises is a *failure*, a value like any other: the engine decides whether the
-application stops or the record goes to the dead letters. An expression that fails is evaluated again row
-by row, to find the rows at fault.
+application stops or the record goes to the dead letters. An expression that fails is evaluated again on
+halves of the rows, and so on, to find the rows at fault.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import polars as pl
 
 from crossstream.algebra.functions import Function
 from crossstream.algebra.uses import Use, fitted, uses_of
-from crossstream.algebra.values import Values
+from crossstream.algebra.values import Values, concat_values
 from crossstream.errors import ProcessingError
 
 
@@ -67,13 +67,13 @@ def holds(function: Function, key: Values, value: Values) -> tuple[np.ndarray, l
     outcome = evaluate(function, key, value=value)
     if outcome.values.expressed():
         series = outcome.values.series()
-        if series.dtype != pl.Boolean:
+        if series.dtype not in (pl.Boolean, pl.Null):
             raise ProcessingError(
                 f"a predicate expression gave {series.dtype}, not Boolean",
                 code="CS-503",
                 next="compare or cast inside the expression, for instance pl.col('price') > 10",
             )
-        return series.fill_null(False).to_numpy(), outcome.failures
+        return series.cast(pl.Boolean).fill_null(False).to_numpy(), outcome.failures
     return np.fromiter(map(bool, outcome.values.objects()), bool, value.rows), outcome.failures
 
 
@@ -85,21 +85,20 @@ def _express(function: Function, key: Values, arguments: dict[str, Values]) -> O
         return Outcome(Values(series=_select(expression, _frame(function, key, arguments), rows)))
     except pl.exceptions.PolarsError as error:
         if rows == 1:
-            return Outcome(Values(objects=[None]), [Failure(0, error)])
-    parts: list[pl.Series | None] = []
-    failures: list[Failure] = []
-    for row in range(rows):
-        one = np.array([row])
-        outcome = _express(
-            function, key.take(one), {name: values.take(one) for name, values in arguments.items()}
-        )
-        parts.append(outcome.values.series() if not outcome.failures else None)
-        failures.extend(Failure(row, failure.error) for failure in outcome.failures)
-    good = [part for part in parts if part is not None]
-    if not good:
-        return Outcome(Values(objects=[None] * rows), failures)
-    blank = pl.Series([None], dtype=good[0].dtype)
-    return Outcome(Values(series=pl.concat([blank if part is None else part for part in parts])), failures)
+            return Outcome(Values(series=pl.Series([None])), [Failure(0, error)])
+    halves = [np.arange(rows // 2), np.arange(rows // 2, rows)]
+    outcomes = [
+        _express(function, key.take(half), {name: values.take(half) for name, values in arguments.items()})
+        for half in halves
+    ]
+    return Outcome(
+        concat_values([outcome.values for outcome in outcomes]),
+        [
+            Failure(int(half[failure.row]), failure.error)
+            for half, outcome in zip(halves, outcomes, strict=True)
+            for failure in outcome.failures
+        ],
+    )
 
 
 def _select(expression: pl.Expr, frame: pl.DataFrame, rows: int) -> pl.Series:

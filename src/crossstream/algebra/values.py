@@ -49,10 +49,10 @@ class Values:
 
     def take(self, rows: np.ndarray) -> Values:
         """The rows asked for; a negative number gives a null."""
-        base, picked = self, rows
+        base, picked = self, np.maximum(rows, -1)
         if self._picked is not None:
             base, inner = self._picked
-            picked = np.where(rows < 0, -1, inner[rows]) if len(inner) else rows
+            picked = np.where(picked < 0, -1, inner[picked]) if len(inner) else picked
         view = Values.__new__(Values)
         view.serde, view.rows = base.serde, len(picked)
         view._wire = view._objects = view._series = view._nulls = None
@@ -177,7 +177,10 @@ def concat_values(parts: Sequence[Values]) -> Values:
     if len(serdes) == 1 and None not in serdes:
         return Values(parts[0].serde, wire=pa.concat_arrays([part.wire() for part in parts]))
     if all(part.expressed() for part in parts):
-        return Values(series=pl.concat([part.series() for part in parts], how="vertical_relaxed"))
+        series = [part.series() for part in parts]
+        dtypes = {one.dtype for one in series} - {pl.Null()}
+        if len(dtypes) <= 1:
+            return Values(series=pl.concat([one.cast(dtype) for one in series for dtype in dtypes] or series))
     return Values(objects=[value for part in parts for value in part.objects()])
 
 

@@ -1,0 +1,160 @@
+"""Expressions on columns: which rows are at fault, what is read, and what a null is where nothing is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crossstream import serdes
+from crossstream.algebra.evaluate import evaluate, holds
+from crossstream.algebra.functions import Function
+from crossstream.algebra.uses import fitted, uses_of
+from crossstream.algebra.values import Values, nulls
+from crossstream.errors import SerdeError
+
+TEXT, JSON = serdes.string(), serdes.json()
+
+
+@dataclass
+class Point:
+    x: int
+    y: int
+
+
+law = settings(max_examples=60, deadline=None)
+
+
+def texts(values: list[str | None]) -> Values:
+    return Values(TEXT, wire=TEXT.encode_objects(values))
+
+
+def rows(values: list[Any]) -> Values:
+    return Values(JSON, wire=JSON.encode_objects(values))
+
+
+@law
+@given(st.lists(st.sampled_from(["1", "22", "x", None]), min_size=1, max_size=20))
+def test_the_rows_at_fault_are_found(items: list[str | None]) -> None:
+    values = texts(items)
+    for function in (pl.col("value").cast(pl.Int64), lambda value: None if value is None else int(value)):
+        outcome = evaluate(Function.of(function), values, value=values)
+        assert [failure.row for failure in outcome.failures] == [
+            n for n, item in enumerate(items) if item == "x"
+        ]
+        assert outcome.values.objects() == [None if item in (None, "x") else int(item) for item in items]
+
+
+@law
+@given(st.lists(st.sampled_from(["1", "2", "x", None]), min_size=1, max_size=20))
+def test_a_predicate_that_fails_or_gives_null_is_false(items: list[str | None]) -> None:
+    values = texts(items)
+    mask, failures = holds(Function.of(pl.col("value").cast(pl.Int64) > 1), values, values)
+    assert mask.tolist() == [item == "2" for item in items]
+    assert [failure.row for failure in failures] == [n for n, item in enumerate(items) if item == "x"]
+
+
+def test_one_row_at_fault_among_many_costs_little() -> None:
+    calls = 0
+
+    def count(series: pl.Series) -> pl.Series:
+        nonlocal calls
+        calls += 1
+        return series.cast(pl.Int64)
+
+    values = texts(["1"] * 5000 + ["x"] + ["2"] * 5000)
+    expression = pl.col("value").map_batches(count, return_dtype=pl.Int64, is_elementwise=True)
+    outcome = evaluate(Function.of(expression), values, value=values)
+    assert [failure.row for failure in outcome.failures] == [5000]
+    assert calls < 60
+
+
+def test_results_of_several_types_stay_what_they_are() -> None:
+    """Where parts of a batch are evaluated alone, the types of what they give may differ."""
+    values = rows([{"n": 1}, {"n": "text"}, {"n": None}])
+    outcome = evaluate(
+        Function.of(pl.col("value").struct.field("n")), texts(["a"] * 2), value=values.take(np.array([0, 2]))
+    )
+    assert outcome.values.objects() == [1, None]
+    for one in range(3):
+        alone = evaluate(Function.of(pl.col("n")), texts(["a"]), value=values.take(np.array([one])))
+        assert alone.values.objects() == [[1, "text", None][one]]
+
+
+READS = [
+    (pl.col("a") > 1, {"a": None}),
+    (pl.col("left").struct.field("x") + pl.col("right").struct.field("y"), {"left": {"x"}, "right": {"y"}}),
+    (pl.col("right").is_null(), {"right": None}),
+    (pl.col("right").struct.field("y").is_null() & pl.col("right").is_null(), {"right": None}),
+    (pl.struct("key", n=pl.col("left").struct.field("n").struct.field("m")), {"key": None, "left": {"n"}}),
+    (pl.when(pl.col("a") == "x").then(pl.col("b")).otherwise(pl.lit(1)), {"a": None, "b": None}),
+    (pl.lit(7), {}),
+]
+
+
+@pytest.mark.parametrize(("expression", "reads"), READS, ids=str)
+def test_what_an_expression_reads(expression: pl.Expr, reads: dict[str, Any]) -> None:
+    found = uses_of(Function.of(expression))
+    assert {name: use.names for name, use in found.items()} == {
+        name: None if fields is None else frozenset(fields) for name, fields in reads.items()
+    }
+
+
+NULLS: list[tuple[pl.Expr, Any]] = [
+    (pl.col("x").str.to_uppercase(), None),
+    (pl.col("x").str.split(",").list.first(), None),
+    (pl.col("x").list.len(), None),
+    (pl.col("x").dt.year(), None),
+    (pl.col("x").struct.field("y"), None),
+    (pl.col("x").struct.field("y").str.len_chars(), None),
+    (pl.col("x") * 2 + 1, None),
+    (pl.col("x").fill_null("?").str.len_chars(), 1),
+    (pl.col("x").is_null(), True),
+    (pl.coalesce("x", "n"), 5),
+]
+
+
+@pytest.mark.parametrize(("expression", "result"), NULLS, ids=str)
+@pytest.mark.parametrize("value", [{"n": 5}, {"n": 5, "x": None}], ids=["missing", "null"])
+@pytest.mark.parametrize("made", [False, True], ids=["read", "made"])
+def test_a_field_that_no_row_has_is_null(made: bool, value: Any, expression: pl.Expr, result: Any) -> None:
+    """Whether it comes from JSON or from a callable, and whatever the expression does with it."""
+    values = Values(objects=[value, value]) if made else rows([value, value])
+    outcome = evaluate(Function.of(expression), texts(["k", "k"]), value=values)
+    assert (outcome.values.objects(), outcome.failures) == ([result, result], [])
+
+
+@pytest.mark.parametrize("missing", [nulls(2), rows([None, None]), Values(objects=[None, None])])
+def test_a_side_that_no_row_has_is_null(missing: Values) -> None:
+    left = rows([{"q": 2}, {"q": 3}])
+    expression = pl.struct(
+        product=pl.col("left").struct.field("q") * pl.col("right").struct.field("p"),
+        loud=pl.col("right").struct.field("name").str.to_uppercase(),
+        alone=pl.col("right").is_null(),
+    )
+    outcome = evaluate(Function.of(expression), texts(["a", "b"]), left=left, right=missing)
+    assert outcome.values.objects() == [{"product": None, "loud": None, "alone": True}] * 2
+
+
+def test_a_field_that_a_type_does_not_have_is_an_error() -> None:
+    typed = serdes.json(Point)
+    values = Values(typed, wire=typed.encode_objects([Point(1, 2)]))
+    assert evaluate(Function.of(pl.col("x")), texts(["k"]), value=values).values.objects() == [1]
+    with pytest.raises(SerdeError, match="CS-408"):
+        evaluate(Function.of(pl.col("z")), texts(["k"]), value=values)
+
+
+def test_nulls_of_a_struct_stay_nulls() -> None:
+    series = pl.Series([{"a": None}, None, {"a": None}])
+    use = uses_of(Function.of(pl.col("s").struct.field("a").str.len_chars() + pl.col("s").struct.field("b")))[
+        "s"
+    ]
+    found = fitted(series, use, True)
+    assert found.to_list() == [{"a": None, "b": None}, None, {"a": None, "b": None}]
+    assert found.struct.field("a").dtype == pl.String
+    assert fitted(series, use, False).struct.fields == ["a"]

@@ -1,0 +1,136 @@
+"""Columns of values: every form gives the same values, rows are picked lazily, nulls stay nulls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crossstream import serdes
+from crossstream.algebra.values import Values, concat_values, nulls
+from crossstream.errors import SerdeError
+from tests.unit.state_rows import binary
+
+law = settings(max_examples=80, deadline=None)
+TEXT, INT, JSON = serdes.string(), serdes.int64(), serdes.json()
+
+MAKERS: dict[str, Callable[[list[str | None]], Values]] = {
+    "wire": lambda items: Values(TEXT, wire=TEXT.encode_objects(items)),
+    "objects": lambda items: Values(objects=list(items)),
+    "series": lambda items: Values(series=pl.Series(items, dtype=pl.String)),
+}
+items = st.lists(st.none() | st.sampled_from(["", "a", "bc"]), min_size=1, max_size=6)
+forms = st.sampled_from(["missing", "objects", "series", "wire"])
+picks = st.lists(st.integers(-2, 5), max_size=12)
+
+
+def picked(values: list[Any], rows: list[int]) -> list[Any]:
+    return [None if row < 0 else values[row] for row in rows]
+
+
+def check(values: Values, expected: list[Any], form: str) -> None:
+    """The values in one form first, then in all."""
+    forms: dict[str, Callable[[], Any]] = {
+        "missing": lambda: values.missing().tolist() == [item is None for item in expected],
+        "objects": lambda: values.objects() == expected,
+        "series": lambda: values.series().to_list() == expected,
+        "wire": lambda: values.wire(TEXT).to_pylist() == TEXT.encode_objects(expected).to_pylist(),
+    }
+    assert forms[form]()
+    assert values.rows == len(expected)
+    for one in forms.values():
+        assert one()
+
+
+@law
+@given(st.sampled_from(sorted(MAKERS)), items, st.lists(picks, max_size=3), forms)
+def test_rows_of_rows(maker: str, base: list[str | None], steps: list[list[int]], form: str) -> None:
+    values, expected = MAKERS[maker](base), base
+    for step in steps:
+        rows = [row for row in step if row < len(expected)]
+        values = values.take(np.array(rows, np.int64))
+        expected = picked(expected, rows)
+    check(values, expected, form)
+
+
+@law
+@given(st.lists(st.tuples(st.sampled_from(sorted(MAKERS)), items, picks), min_size=1, max_size=4))
+def test_concatenation(parts: list[tuple[str, list[str | None], list[int]]]) -> None:
+    values, expected = [], []
+    for maker, base, rows in parts:
+        rows = [row for row in rows if row < len(base)]
+        values.append(MAKERS[maker](base).take(np.array(rows, np.int64)))
+        expected += picked(base, rows)
+    check(concat_values(values), expected, "objects")
+
+
+def test_concatenation_of_other_serdes_and_of_nulls() -> None:
+    numbers, words = Values(INT, wire=INT.encode_objects([1, None])), MAKERS["wire"](["a"])
+    assert concat_values([numbers, words]).objects() == [1, None, "a"]
+    assert concat_values([numbers, nulls(2)]).objects() == [1, None, None, None]
+    assert concat_values([nulls(1), nulls(1)]).missing().tolist() == [True, True]
+
+
+def test_no_rows_of_nothing_and_nulls_of_nothing() -> None:
+    for make in MAKERS.values():
+        empty = make([])
+        assert empty.take(np.empty(0, np.int64)).objects() == []
+        blank = empty.take(np.array([-1, -1]))
+        assert blank.missing().tolist() == [True, True]
+        assert blank.objects() == [None, None]
+        assert blank.wire(TEXT).to_pylist() == [None, None]
+        assert blank.series().to_list() == [None, None]
+
+
+class Counting:
+    """A serde that counts what it decodes."""
+
+    def __init__(self) -> None:
+        self.decoded = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(TEXT, name)
+
+    def decode_objects(self, data: Any) -> list[Any]:
+        self.decoded += len(data)
+        return TEXT.decode_objects(data)
+
+
+def test_rows_picked_many_times_are_decoded_once() -> None:
+    serde: Any = Counting()
+    values = Values(serde, wire=binary([b"a", b"b", b"c"]))
+    assert values.take(np.array([0, 1] * 50)).objects() == ["a", "b"] * 50
+    assert values.take(np.array([2] * 50)).objects() == ["c"] * 50
+    assert serde.decoded == 3
+
+
+def test_few_rows_of_many_are_decoded_alone() -> None:
+    serde: Any = Counting()
+    values = Values(serde, wire=binary([b"%d" % n for n in range(1000)]))
+    assert values.take(np.array([5, -1])).objects() == ["5", None]
+    assert serde.decoded == 2
+
+
+def test_only_the_fields_that_are_wanted() -> None:
+    wire = JSON.encode_objects([{"a": 1, "b": "x"}, {"a": 2, "b": 3}])
+    values = Values(JSON, wire=wire)
+    assert values.series({"a"}).to_list() == [{"a": 1}, {"a": 2}]
+    assert values.series({"a"}) is values.series({"a"})
+    with pytest.raises(SerdeError, match="CS-406"):
+        values.series({"a", "b"})
+    made = Values(objects=[{"a": 1, "b": "x"}, {"b": 3}, None])
+    assert made.series({"a"}).to_list() == [{"a": 1}, {"a": None}, None]
+
+
+def test_wire_of_another_serde() -> None:
+    numbers = Values(INT, wire=INT.encode_objects([1, None]))
+    assert numbers.wire(JSON).to_pylist() == [b"1", None]
+    assert numbers.wire().to_pylist() == INT.encode_objects([1, None]).to_pylist()
+    made = Values(objects=[{"a": 1}, None])
+    assert made.wire(JSON).to_pylist() == [b'{"a":1}', None]
+    assert made.wire() is made.wire(JSON)
