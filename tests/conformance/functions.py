@@ -25,10 +25,12 @@ def user_joiner(spec: Spec, style: Style) -> Callable[..., Any] | pl.Expr:
 
 
 def user_extractor(spec: Spec, style: Style) -> Callable[..., Any] | pl.Expr:
-    """Called with the left value."""
+    """Called with the left value, or with the key first where it is the key."""
     if style == "expressions":
         return selector_expression(spec)
     extract = selector(spec)
+    if spec["kind"] == "key":
+        return lambda key, value: extract(key, value)
     return lambda value: extract(None, value)
 
 
