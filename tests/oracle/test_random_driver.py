@@ -12,6 +12,7 @@ from tests.laws.engine import Way, run_engine
 from tests.oracle.cases import JOINS, Agreement, agreement, random_case
 from tests.oracle.compare import disagreement
 from tests.oracle.oracle import Oracle
+from tests.reference.chain import histories
 
 pytestmark = pytest.mark.oracle
 
@@ -52,8 +53,12 @@ def compare(oracle: Oracle, operator: str, join_type: str, eager: bool, seeds: r
 
 
 def run_ours(case: Any, seed: int) -> Ran:
-    """Tables on one to three partitions, every join stored or none; hashes of four bits now and then."""
+    """Tables on one to three partitions, every join stored or none; hashes of four bits now and then.
+
+    What a versioned table still accepts depends on the time of a partition, and Kafka's driver has one.
+    """
     if not is_table(case):
         return run_driver(case)
+    versioned = any(history is not None for history in histories(case).values())
     stored = EVERY_JOIN if seed % 2 else frozenset[int]()
-    return run_engine(case, Way(1 + seed % 3, bits=64 if seed % 5 else 4, stored=stored))
+    return run_engine(case, Way(1 if versioned else 1 + seed % 3, bits=64 if seed % 5 else 4, stored=stored))
