@@ -27,7 +27,7 @@ from crossstream.algebra.order import by_key, last_per_key
 from crossstream.algebra.table_table import Joined, Lookup, call_joiner
 from crossstream.algebra.values import Values, nulls
 from crossstream.serdes import Serde
-from crossstream.state.columns import Column, equal, take, take_or_null
+from crossstream.state.columns import Column, equal, take, take_or_null, valid
 from crossstream.state.run import Run
 from crossstream.state.view import View
 
@@ -78,7 +78,7 @@ def subscribe(
     match = view.lookup(h, keys)
     old = match.gather("reference")
     is_row, was_row = ~net.value.missing(), match.found
-    has, had = np.asarray(new.is_valid()) & is_row, np.asarray(old.is_valid()) & was_row
+    has, had = valid(new) & is_row, valid(old) & was_row
     same = has & had
     same[same] = equal(take(new, np.flatnonzero(same)), take(old, np.flatnonzero(same)))
     view.put({"h": h, "key": keys, "reference": new, "ts": net.ts, "gone": (~is_row).astype(np.uint8)})
@@ -102,7 +102,7 @@ def subscribe(
 def _null_references(left: Changes, references: pa.LargeBinaryArray) -> int:
     """Left rows with a null foreign key, which an inner join drops and counts (semantics 2.5.3, rows 2, 5, 7)."""
     is_row = ~left.value.missing()
-    return int((is_row & np.asarray(references.is_null())).sum())
+    return int((is_row & ~valid(references)).sum())
 
 
 def _subscriptions(

@@ -51,6 +51,8 @@ def by_key(changes: Changes, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray
     Two keys with one hash stay apart: the serialised bytes decide.
     """
     order = stable_order(hashes)
+    if len(hashes) == 1:
+        return order, np.ones(1, bool)
     h = hashes[order]
     tied = np.flatnonzero(h[1:] == h[:-1])
     begins = np.ones(len(h), bool)
@@ -69,6 +71,8 @@ def by_key(changes: Changes, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray
 def last_per_key(changes: Changes, hashes: np.ndarray) -> np.ndarray:
     """The last row of each key, in order of the hash. ``changes`` in arrival order."""
     order, begins = by_key(changes, hashes)
+    if len(order) == 1:
+        return order
     ends = np.append(begins[1:], True)
     return order if ends.all() else order[ends]
 

@@ -127,7 +127,7 @@ def _side(
     places = np.maximum.accumulate(np.where(own, np.arange(len(order)), -1)) if len(order) else order
     known = places >= start
     now = np.where(known, keys + order[np.maximum(places, 0)] - offset, group)
-    before = np.where(np.arange(len(order)) == start, group, np.roll(now, 1))
+    before = np.where(np.arange(len(order)) == start, group, _previous(now))
     return _Side(
         np.concatenate([state.present, ~changes.value.missing()]),
         concat_values([state.values, _as_stored(changes.value, state.values)]),
@@ -160,8 +160,15 @@ def _same_trigger(
 
 
 def _merge_triggers(side: _Side, merged: np.ndarray) -> _Side:
-    before = np.where(merged, np.roll(side.before, 1), side.before)
+    before = np.where(merged, _previous(side.before), side.before)
     return _Side(side.present, side.values, side.ts, side.now, before)
+
+
+def _previous(values: np.ndarray) -> np.ndarray:
+    """For each row the value of the row before."""
+    shifted = np.empty_like(values)
+    shifted[1:], shifted[:1] = values[:-1], values[-1:]
+    return shifted
 
 
 def _emits(
@@ -193,7 +200,7 @@ def _timestamps(
 ) -> np.ndarray:
     """The later of the triggering timestamp and that of the other side's row; tombstones too (semantics 1.3)."""
     other = np.where(is_right, lefts.time(), rights.time())
-    own = np.where(merged, np.maximum(ts, np.roll(ts, 1)), ts)
+    own = np.where(merged, np.maximum(ts, _previous(ts)), ts)
     return np.maximum(own, np.where(merged, np.maximum(lefts.time(), rights.time()), other))
 
 

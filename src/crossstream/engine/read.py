@@ -19,8 +19,12 @@ from crossstream.durations import to_timestamp
 from crossstream.engine.batch import SourceRange
 from crossstream.engine.steps import Task
 from crossstream.errors import CrossStreamError, ProcessingError, SerdeError
+from crossstream.serdes import Serde
 from crossstream.topology.graph import Node
 from crossstream.topology.plan import ReadStep
+
+_FEW = 64
+"""Rows up to which decoding one by one is cheaper than as a column."""
 
 
 @dataclass(slots=True)
@@ -103,7 +107,7 @@ class Reader:
             serde = getattr(changes, part).serde
             if serde is None or not changes.rows:
                 continue
-            series = serde.dtype is not None if part == "key" else self.step.form == "series"
+            series = self._as_series(serde, changes.rows) if part == "key" else self.step.form == "series"
             try:
                 changes = self._decoded_part(changes, part, series)
             except SerdeError as error:
@@ -112,6 +116,10 @@ class Reader:
                     raise self._at(node, error) from None
                 changes = self.task.failures.undecodable(node, changes, reasons, part)
         return changes
+
+    def _as_series(self, serde: Serde, rows: int) -> bool:
+        """Whether keys are cheaper to decode, and so to check, as a column."""
+        return serde.dtype is not None and rows > _FEW
 
     def _decoded_part(self, changes: Changes, part: str, series: bool) -> Changes:
         """With nulls on the wire where bytes stand for null, as the text ``null`` does in JSON."""

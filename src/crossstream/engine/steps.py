@@ -29,7 +29,7 @@ from crossstream.engine.parcels import pack
 from crossstream.engine.services import Output, Settings
 from crossstream.errors import SerdeError, SinkError
 from crossstream.serdes import Serde
-from crossstream.state.columns import Column
+from crossstream.state.columns import EMPTY_BYTES, Column
 from crossstream.state.view import View
 from crossstream.topology import graph
 from crossstream.topology.plan import (
@@ -480,15 +480,12 @@ def emit_joined(runner: Runner, joined: Joined) -> Emitted:
 def no_changes(key: Any, value: Any) -> Changes:
     """A side of a join that nothing happened to."""
     none = np.empty(0, np.int64)
-    empty = pa.array([], pa.large_binary())
-    return Changes(Values(key, wire=empty), Values(value, wire=empty), none, none, none)
+    return Changes(Values(key, wire=EMPTY_BYTES), Values(value, wire=EMPTY_BYTES), none, none, none)
 
 
 def no_subscriptions(flow: Flow) -> Changes:
     empty = no_changes(flow.key, flow.value)
-    return replace(
-        empty, extra={"primary key": pa.array([], pa.large_binary()), "instruction": np.empty(0, np.uint8)}
-    )
+    return replace(empty, extra={"primary key": EMPTY_BYTES, "instruction": np.empty(0, np.uint8)})
 
 
 RUNNERS: dict[type[Step], type[Runner]] = {

@@ -18,6 +18,9 @@ Column = Any
 
 Columns = Mapping[str, Column]
 
+_FEW = 64
+"""Columns of up to so many rows are shared by single rows of them, instead of copied."""
+
 EMPTY_BYTES = pa.array([], pa.large_binary())
 
 
@@ -25,11 +28,15 @@ def take(column: Column, rows: np.ndarray) -> Column:
     """The rows of a column, in the order asked for."""
     if isinstance(column, np.ndarray):
         return column[rows]
+    if len(rows) == 1 and len(column) <= _FEW:
+        return column.slice(int(rows[0]), 1)
     return column.take(pa.array(rows))
 
 
 def take_or_null(column: pa.Array, rows: np.ndarray) -> pa.Array:
     """The rows of an Arrow column; a negative row number gives null."""
+    if len(rows) == 1:
+        return take(column, rows) if rows[0] >= 0 else pa.nulls(1, column.type)
     missing = rows < 0
     if not missing.any():
         return column.take(pa.array(rows))
@@ -53,6 +60,8 @@ def concat(parts: Sequence[Column]) -> Column:
 
 
 def take_all(columns: Columns, rows: np.ndarray) -> dict[str, Column]:
+    if len(rows) == 1:
+        return {name: take(column, rows) for name, column in columns.items()}
     indices = pa.array(rows)
     return {
         name: column[rows] if isinstance(column, np.ndarray) else column.take(indices)
@@ -71,6 +80,8 @@ def concat_all(parts: Sequence[Columns]) -> dict[str, Column]:
 
 def equal(left: pa.Array, right: pa.Array) -> np.ndarray:
     """Row by row, whether two byte columns without nulls hold the same bytes."""
+    if len(left) == 1:
+        return np.array([left[0].as_py() == right[0].as_py()])
     return np.asarray(pc.equal(left, right))
 
 

@@ -72,17 +72,14 @@ class Run:
     def candidates(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Pairs (query, row) with equal hashes."""
         h = self["h"]
-        first = np.searchsorted(h, hashes, "left")
-        last = np.searchsorted(h, hashes, "right")
-        return expand(first, last)
+        return expand(h.searchsorted(hashes, "left"), h.searchsorted(hashes, "right"))
 
     def match_range(
         self, hashes: np.ndarray, keys: Column, low: np.ndarray, high: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Pairs (query, row) with equal keys and ``low <= s <= high``, one bound for each query."""
         h, s = self["h"], self["s"]
-        first = np.searchsorted(h, hashes, "left")
-        last = np.searchsorted(h, hashes, "right")
+        first, last = h.searchsorted(hashes, "left"), h.searchsorted(hashes, "right")
         start = bisect(s, first, last, low, right=False)
         queries, rows = expand(start, bisect(s, start, last, high, right=True))
         if not len(queries):
@@ -93,6 +90,9 @@ class Run:
 
 def expand(first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Every (i, row) with ``first[i] <= row < last[i]``, ordered by i, then row."""
+    if len(first) == 1:
+        rows = np.arange(first[0], last[0])
+        return np.zeros(len(rows), np.int64), rows
     counts = np.maximum(last - first, 0)
     total = int(counts.sum())
     if total == len(counts) and (counts == 1).all():
@@ -124,12 +124,16 @@ def bisect(
 def sort_rows(columns: Columns) -> Run:
     """A run out of rows in any order; equal (h, s) keep their order."""
     h = columns["h"]
+    if len(h) == 1:
+        return Run(dict(columns), 1)
     order = np.lexsort((columns["s"], h)) if "s" in columns else stable_order(h)
     return Run(dict(columns) if is_sorted(order) else take_all(columns, order))
 
 
 def stable_order(h: np.ndarray) -> np.ndarray:
     """The rows in order of ``h``, equal ones in the order they had; for mostly different values."""
+    if len(h) == 1:
+        return np.zeros(1, np.int64)
     order = np.argsort(h)
     sorted_h = h[order]
     tied = np.zeros(len(h), bool)
@@ -158,6 +162,8 @@ def merge(runs: list[Run], *, drop_gone: bool) -> Run:
 def newest(columns: Columns) -> np.ndarray:
     """For rows sorted by (h, s) with newer ones first: which are the first of their identity."""
     keep = np.ones(len(columns["h"]), bool)
+    if len(keep) == 1:
+        return keep
     tied = columns["h"][1:] == columns["h"][:-1]
     if "s" in columns:
         tied &= columns["s"][1:] == columns["s"][:-1]

@@ -37,7 +37,13 @@ class Match:
 
     def gather(self, name: str) -> Column:
         """The column of the rows found, one for each query: null (bytes) or 0 (numbers) where none was."""
-        used = [int(p) for p in np.unique(self.piece) if p >= 0]
+        if len(self.piece) == 1 and self.piece[0] >= 0:
+            return take(self.pieces[int(self.piece[0])][name], self.row)
+        used = (
+            [p for p in sorted(set(self.piece.tolist())) if p >= 0]
+            if len(self.piece) < 64
+            else [int(p) for p in np.unique(self.piece) if p >= 0]
+        )
         if not used:
             return _missing(self.pieces, name, len(self.piece))
         if len(used) == 1 and bool(self.found.all()):
@@ -156,10 +162,11 @@ def _span(hashes: np.ndarray, pending: np.ndarray, run: Run) -> np.ndarray:
     """The pending queries whose hashes lie in the range of the run."""
     if not run.rows:
         return pending[:0]
+    low, high = run["h"][0], run["h"][-1]
+    if len(pending) == 1:
+        return pending if low <= hashes[pending[0]] <= high else pending[:0]
     wanted = hashes[pending] if len(pending) < len(hashes) else hashes
-    first = np.searchsorted(wanted, run["h"][0], "left")
-    last = np.searchsorted(wanted, run["h"][-1], "right")
-    return pending[first:last]
+    return pending[wanted.searchsorted(low, "left") : wanted.searchsorted(high, "right")]
 
 
 def _groups(counts: np.ndarray, chunk: int) -> Iterator[tuple[int, int]]:

@@ -78,6 +78,8 @@ class TopologyTestDriver:
         self._failed = False
         self._totals = Report()
         self._topics: dict[str, MemoryTopic] = {}
+        self._read_by: dict[str, list[str]] = {}
+        self._places = {name: place for place, name in enumerate(topology.nodes)}
         self._output = MemoryOutput(partitions)
         for node in topology:
             if isinstance(node, Source):
@@ -171,12 +173,14 @@ class TopologyTestDriver:
         return self._topics[name]
 
     def _readers(self, topic: str) -> list[str]:
-        return [
-            node.name
-            for node in self.plan.topology
-            if isinstance(node, Source)
-            and (topic in node.topics or (node.pattern is not None and node.pattern.fullmatch(topic)))
-        ]
+        if topic not in self._read_by:
+            self._read_by[topic] = [
+                node.name
+                for node in self.plan.topology
+                if isinstance(node, Source)
+                and (topic in node.topics or (node.pattern is not None and node.pattern.fullmatch(topic)))
+            ]
+        return self._read_by[topic]
 
     def _pipe(self, topic: str, records: pa.RecordBatch, partition: int | None) -> None:
         held, start = self._topic(topic), 0
@@ -246,7 +250,7 @@ class TopologyTestDriver:
         return [SourceRange(*span, rank) for rank, span in enumerate(sorted(spans, key=self._rank))]
 
     def _rank(self, span: tuple[str, str, int, int, int]) -> tuple[int, str, int]:
-        return (list(self.plan.topology.nodes).index(span[0]), span[1], span[2])
+        return (self._places[span[0]], span[1], span[2])
 
     def _store(self, name: str, *, versioned: bool) -> StoreReader:
         found = [store for store in self.plan.stores.values() if store.public == name]
