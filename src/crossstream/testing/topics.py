@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
@@ -80,15 +81,15 @@ class TestInputTopic:
 
     def pipe_records(self, records: Iterable[TestRecord | tuple[Any, ...]]) -> None:
         """Pipes many records (`TestRecord`, or tuples in the order of its fields), faster than one by one."""
-        rows = [_fields(record) for record in records]
-        if not rows:
+        keys, values, timestamps, headers = _columns(records)
+        if not keys:
             return
-        keys, values, timestamps, headers = zip(*rows, strict=True)
+        whole = {int}.issuperset(map(type, timestamps))
         self._pipe(
             self._records(
                 _encoded(self._key, keys),
                 _encoded(self._value, values),
-                [self._time(timestamp) for timestamp in timestamps],
+                timestamps if whole else [self._time(timestamp) for timestamp in timestamps],
                 [encode_headers(given) if given else None for given in headers],
             ),
             None,
@@ -111,15 +112,21 @@ class TestInputTopic:
         return pa.RecordBatch.from_arrays([pa.array(column, kind) for column, kind in columns], schema=ROWS)
 
 
-def _fields(record: TestRecord | tuple[Any, ...]) -> tuple[Any, Any, Any, Any]:
-    """Key, value, timestamp and headers of a record, or of a tuple that may end early."""
+def _columns(records: Iterable[TestRecord | tuple[Any, ...]]) -> tuple[list[Any], ...]:
+    """Keys, values, timestamps and headers of records, or of tuples that may end early."""
+    rows = [record if type(record) is tuple else _fields(record) for record in records]
+    lengths = set(map(len, rows))
+    if len(lengths) != 1 or not lengths <= {2, 3, 4}:
+        rows, lengths = [_fields(TestRecord(*row)) for row in rows], {4}
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    missing = [[value] * len(rows) for value in (None, ())]
+    return (*columns, *missing[len(columns) - 2 :]) if rows else ([], [], [], [])
+
+
+def _fields(record: Any) -> tuple[Any, ...]:
     if isinstance(record, TestRecord):
         return record.key, record.value, record.timestamp, record.headers
-    return (*record, *_REST[len(record) :]) if 2 <= len(record) <= 4 else _fields(TestRecord(*record))
-
-
-_REST = (None, None, None, ())
-"""What a tuple leaves out."""
+    return tuple(record)
 
 
 def _encoded(serde: Serde, values: Sequence[Any]) -> pa.LargeBinaryArray:
@@ -195,6 +202,6 @@ class TestOutputTopic:
             self._key.decode_objects(keys),
             self._value.decode_objects(values),
             timestamps.to_pylist(),
-            map(decode_headers, headers.to_pylist()),
+            repeat(()) if headers.null_count == len(headers) else map(decode_headers, headers.to_pylist()),
         )
         return list(map(TestRecord, *columns))
