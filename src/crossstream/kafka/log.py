@@ -135,9 +135,13 @@ class KafkaLog:
             answers = self._admin().list_offsets(
                 wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=timeout
             )
-            return {
+            offsets = {
                 TopicPartition(at.topic, at.partition): found.result().offset for at, found in answers.items()
             }
+            if any(offset < 0 for offset in offsets.values()):
+                # A leader that has just come back does not know yet how far its log may be read.
+                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+            return offsets
 
         try:
             return self._patiently(ask)
