@@ -6,6 +6,7 @@ import pytest
 from hypothesis import settings
 
 settings.register_profile("crossstream", deadline=None)
+settings.register_profile("nightly", deadline=None, max_examples=3000)
 settings.load_profile("crossstream")
 
 _RAN = ("passed", "failed", "error", "xfailed", "xpassed")

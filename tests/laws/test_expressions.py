@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import crossstream as cs
 from crossstream import serdes
+from tests.laws.effort import law
 from tests.laws.engine import Way, ways
 from tests.laws.strategies import KEYS, Inputs, records
 
@@ -97,6 +98,7 @@ JOINERS: list[Pair] = [
 
 
 @typed
+@law
 @given(st.sampled_from(FILTERS), st.sampled_from(MAPPERS), inputs, ways())
 def test_on_streams(serde: Any, predicate: Pair, mapper: Pair, given_: Inputs, way: Way) -> None:
     def build(builder: cs.StreamsBuilder, style: int) -> Any:
@@ -107,6 +109,7 @@ def test_on_streams(serde: Any, predicate: Pair, mapper: Pair, given_: Inputs, w
 
 
 @typed
+@law
 @given(st.sampled_from(FILTERS), inputs, ways())
 def test_keys_and_lists_of_streams(serde: Any, predicate: Pair, given_: Inputs, way: Way) -> None:
     def build(builder: cs.StreamsBuilder, style: int) -> Any:
@@ -120,6 +123,7 @@ def test_keys_and_lists_of_streams(serde: Any, predicate: Pair, given_: Inputs, 
 
 
 @typed
+@law
 @given(st.sampled_from(FILTERS), st.sampled_from(MAPPERS), inputs, ways())
 def test_on_tables(serde: Any, predicate: Pair, mapper: Pair, given_: Inputs, way: Way) -> None:
     def build(builder: cs.StreamsBuilder, style: int) -> Any:
@@ -130,6 +134,7 @@ def test_on_tables(serde: Any, predicate: Pair, mapper: Pair, given_: Inputs, wa
 
 
 @typed
+@law
 @given(st.sampled_from(JOINERS), st.sampled_from(["left_join", "outer_join", "join"]), inputs, ways())
 def test_in_joins(serde: Any, joiner: Pair, method: str, given_: Inputs, way: Way) -> None:
     def build(builder: cs.StreamsBuilder, style: int) -> Any:
@@ -141,6 +146,7 @@ def test_in_joins(serde: Any, joiner: Pair, method: str, given_: Inputs, way: Wa
 
 
 @typed
+@law
 @given(st.sampled_from(JOINERS), st.sampled_from(["left_join", "join"]), inputs, ways())
 def test_in_foreign_key_joins(serde: Any, joiner: Pair, method: str, given_: Inputs, way: Way) -> None:
     def build(builder: cs.StreamsBuilder, style: int) -> Any:
@@ -153,6 +159,7 @@ def test_in_foreign_key_joins(serde: Any, joiner: Pair, method: str, given_: Inp
 
 
 @typed
+@law
 @given(st.sampled_from(MAPPERS[2:3]), inputs, ways())
 def test_over_what_a_callable_made(serde: Any, mapper: Pair, given_: Inputs, way: Way) -> None:
     """Objects without a serde; the second step is an expression only once."""

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import crossstream as cs
+from tests.laws.effort import law
 from tests.laws.engine import Way, as_taken, ways
 from tests.laws.pipelines import JSON, TEXT, Operator, built, pipelines, result_of
 from tests.laws.strategies import KEYS, Inputs, records, with_headers
@@ -20,12 +21,14 @@ values = st.none() | st.fixed_dictionaries({"n": st.integers(0, 5), "name": name
 inputs = records({"left": (names, values)}).map(with_headers)
 
 
+@law
 @given(pipelines, inputs, ways(by_record=True))
 def test_one_record_at_a_time(pipeline: list[Operator], given_: Inputs, way: Way) -> None:
     found, _ = run(pipeline, given_, way)
     assert [shown(records) for records in found] == [expected(pipeline, [item]) for item in given_]
 
 
+@law
 @given(pipelines, inputs, ways())
 def test_no_cut_into_batches_changes_the_records(pipeline: list[Operator], given_: Inputs, way: Way) -> None:
     found, _ = run(pipeline, given_, way)
@@ -35,6 +38,7 @@ def test_no_cut_into_batches_changes_the_records(pipeline: list[Operator], given
         start = end
 
 
+@law
 @given(pipelines, inputs, ways())
 def test_the_last_record_of_a_key_is_its_row(pipeline: list[Operator], given_: Inputs, way: Way) -> None:
     _, table = run(pipeline, given_, way)

@@ -4,30 +4,36 @@ from __future__ import annotations
 
 from hypothesis import given
 
+from tests.laws.effort import law
 from tests.laws.engine import Way, check_by_record, check_in_batches, rows_of, run_engine, ways
 from tests.laws.strategies import Case, flipped, table_cases
 
 
+@law
 @given(table_cases(), ways(by_record=True))
 def test_one_record_at_a_time_is_the_reference(case: Case, way: Way) -> None:
     check_by_record(case, way)
 
 
+@law
 @given(table_cases(), ways())
 def test_no_cut_into_batches_changes_the_table(case: Case, way: Way) -> None:
     check_in_batches(case, way)
 
 
+@law
 @given(table_cases(versioned=False), ways(functions=["expressions"]))
 def test_expressions_give_what_callables_give(case: Case, way: Way) -> None:
     check_in_batches(case, way)
 
 
+@law
 @given(table_cases(kinds=("inner", "outer")), ways())
 def test_a_flipped_join_is_the_join_of_flipped_tables(case: Case, way: Way) -> None:
     assert rows_of(run_engine(case, way)) == rows_of(run_engine(flipped(case), way))
 
 
+@law
 @given(table_cases(kinds=("left",)), ways())
 def test_left_is_inner_and_the_left_rows_without_partner(case: Case, way: Way) -> None:
     left, inner = rows_of(run_engine(case, way)), rows_of(run_engine({**case, "type": "inner"}, way))
@@ -35,6 +41,7 @@ def test_left_is_inner_and_the_left_rows_without_partner(case: Case, way: Way) -
     assert all(value.endswith(",∅") for key, value in left.items() if key not in inner)
 
 
+@law
 @given(table_cases(kinds=("outer",)), ways())
 def test_outer_is_left_and_the_right_rows_without_partner(case: Case, way: Way) -> None:
     outer, left = rows_of(run_engine(case, way)), rows_of(run_engine({**case, "type": "left"}, way))

@@ -9,6 +9,7 @@ from hypothesis import given
 import crossstream as cs
 from tests.conformance.compare import assert_same_table, by_key
 from tests.conformance.runner import read
+from tests.laws.effort import law
 from tests.laws.engine import Way, as_taken, ways
 from tests.laws.strategies import Inputs
 from tests.laws.trees import TEXT, Builder, Tree, inputs_of_trees, meaning, trees
@@ -16,11 +17,13 @@ from tests.reference import Output, fold
 from tests.reference.chain import SIDES
 
 
+@law
 @given(trees, inputs_of_trees(), ways(by_record=True))
 def test_after_every_record(tree: Tree, inputs: Inputs, way: Way) -> None:
     check(tree, inputs, way)
 
 
+@law
 @given(trees, inputs_of_trees(), ways())
 def test_after_every_batch(tree: Tree, inputs: Inputs, way: Way) -> None:
     check(tree, inputs, way)
