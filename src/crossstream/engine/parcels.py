@@ -54,7 +54,9 @@ def unpack(blobs: Sequence[bytes], key: Serde | None, value: Serde | None) -> Ch
     parts = []
     for blob in blobs:
         end = 8 + int.from_bytes(blob[:8], "little")
-        batch = pa.ipc.read_record_batch(pa.py_buffer(blob).slice(end + -end % 8), _schema(bytes(blob[8:end])))
+        batch = pa.ipc.read_record_batch(
+            pa.py_buffer(blob).slice(end + -end % 8), _schema(bytes(blob[8:end]))
+        )
         parts.append(_changes(from_record_batch(batch), key, value))
     return concat_changes(parts)
 

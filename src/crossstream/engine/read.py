@@ -17,11 +17,11 @@ from crossstream.algebra.order import minor_of, running_maximum
 from crossstream.algebra.values import Values
 from crossstream.durations import to_timestamp
 from crossstream.engine.batch import SourceRange
-from crossstream.engine.steps import Task
+from crossstream.engine.runners.base import Task
 from crossstream.errors import CrossStreamError, ProcessingError, SerdeError
 from crossstream.serdes import Serde
 from crossstream.topology.graph import Node
-from crossstream.topology.plan import ReadStep
+from crossstream.topology.steps import ReadStep
 
 _FEW = 64
 """Rows up to which decoding one by one is cheaper than as a column."""

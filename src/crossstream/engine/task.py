@@ -12,12 +12,14 @@ from crossstream.engine.batch import Batch, Report, SourceRange, pack_report
 from crossstream.engine.failures import Failures
 from crossstream.engine.parcels import FRAME, REPORT, Parcel, in_order, route, unpack
 from crossstream.engine.read import Reader
+from crossstream.engine.runners import RUNNERS
+from crossstream.engine.runners.base import Emitted, OpenStore, Runner, Task
 from crossstream.engine.services import Input, Output, Settings
-from crossstream.engine.steps import RUNNERS, Emitted, OpenStore, Runner, Task
 from crossstream.engine.stores import FolderStores, MemoryStores, grow
 from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.state.store import Version
-from crossstream.topology.plan import Exchange, Plan, ReadStep
+from crossstream.topology.plan import Exchange, Plan
+from crossstream.topology.steps import ReadStep
 
 Sent = tuple[int, list[Parcel]]
 """A state partition and the parcels for it."""

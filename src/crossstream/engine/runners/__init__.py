@@ -1,0 +1,29 @@
+"""The operators of a round at work in one task, by the step they carry out."""
+
+from crossstream.engine.runners.base import Runner
+from crossstream.engine.runners.foreign_key import ReferenceRunner, ResolveRunner, SubscribeRunner
+from crossstream.engine.runners.sinks import FrameSinkRunner, SinkRunner
+from crossstream.engine.runners.stateless import StatelessRunner
+from crossstream.engine.runners.tables import MaterializeRunner, TableJoinRunner
+from crossstream.topology.steps import (
+    FrameSinkStep,
+    MaterializeStep,
+    ReferenceStep,
+    ResolveStep,
+    SinkStep,
+    StatelessStep,
+    Step,
+    SubscribeStep,
+    TableJoinStep,
+)
+
+RUNNERS: dict[type[Step], type[Runner]] = {
+    StatelessStep: StatelessRunner,
+    ReferenceStep: ReferenceRunner,
+    MaterializeStep: MaterializeRunner,
+    TableJoinStep: TableJoinRunner,
+    SubscribeStep: SubscribeRunner,
+    ResolveStep: ResolveRunner,
+    SinkStep: SinkRunner,
+    FrameSinkStep: FrameSinkRunner,
+}

@@ -1,0 +1,145 @@
+"""What every operator at work in a task has: its step, what the task shares, the stores it may open.
+
+A step takes the changes of its input flows and yields changes of its output flow. Row-wise steps answer each
+piece at once; steps with state collect theirs until all inputs of the round are there (`finish`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from crossstream.algebra.change import Changes, concat_changes
+from crossstream.algebra.order import by_arrival
+from crossstream.algebra.table import BEHIND, Rows, latest_versions, lookup
+from crossstream.algebra.table_table import Joined, Lookup
+from crossstream.algebra.values import Values
+from crossstream.engine.batch import Batch, Report
+from crossstream.engine.failures import Failures
+from crossstream.engine.services import Output, Settings
+from crossstream.errors import SerdeError
+from crossstream.serdes import Serde
+from crossstream.state.columns import EMPTY_BYTES, Column
+from crossstream.state.view import View
+from crossstream.topology.plan import Flow, Plan, StoreDef
+from crossstream.topology.steps import Step
+
+Emitted = Iterator[tuple[str, Changes]]
+
+
+@dataclass(slots=True)
+class OpenStore:
+    """A store partition in a task: what the batch sees and puts, and the stream time it moves."""
+
+    definition: StoreDef
+    view: View
+    stream_time: int
+
+    def before(self) -> View:
+        """The store as it was before this batch."""
+        return View(self.view.layout, self.view.slots)
+
+    def lookup_in(self, view: View) -> Lookup:
+        """Looks rows up: of a versioned table the latest ones, deletes left out."""
+
+        def rows(hashes: np.ndarray, keys: Column) -> Rows:
+            serde = self.definition.value
+            if self.definition.history is None:
+                return lookup(view, hashes, keys, serde)
+            latest = latest_versions(view, hashes, keys, serde)
+            return replace(latest, present=latest.present & ~latest.values.missing())
+
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What all steps of a task share."""
+
+    plan: Plan
+    batch: Batch
+    report: Report
+    failures: Failures
+    settings: Settings
+    output: Output
+    stores: Callable[[str], OpenStore]
+    to_driver: Callable[[str, bytes], None]
+
+    def node(self, name: str) -> Any:
+        return self.plan.topology[name]
+
+    def flow(self, name: str) -> Flow:
+        return self.plan.flows[name]
+
+
+class Runner:
+    """A step at work. Row-wise steps override `accept`, steps with state `finish`."""
+
+    def __init__(self, task: Task, step: Step) -> None:
+        self.task = task
+        self.step = step
+        self.held: dict[str, list[Changes]] = {}
+
+    def accept(self, flow: str, changes: Changes) -> Emitted:
+        """Takes a piece of an input flow; what it gives at once."""
+        self.held.setdefault(flow, []).append(changes)
+        return iter(())
+
+    def finish(self) -> Emitted:
+        """What there is to give when all inputs have been taken."""
+        return iter(())
+
+    def arrived(self, flow: str) -> Changes | None:
+        """All pieces of a flow in arrival order; None if there are none."""
+        changes = self.gathered(flow)
+        return None if changes is None else by_arrival(changes)
+
+    def gathered(self, flow: str) -> Changes | None:
+        """All pieces of a flow as they came: of a table just kept, in order of the key hash."""
+        parts = self.held.pop(flow, [])
+        return concat_changes(parts) if parts else None
+
+    def out(self) -> str:
+        assert self.step.output is not None
+        return self.step.output
+
+    def serialized(self, changes: Changes, part: str, serde: Serde) -> pa.LargeBinaryArray:
+        """The key or value column (``part``) in wire form; where that fails, the error says which row it was."""
+        try:
+            return getattr(changes, part).wire(serde)
+        except SerdeError as error:
+            node = self.task.node(self.step.node)
+            raise self.task.failures.unserializable(node, changes, part, serde, error) from error
+
+
+def latest_only(runner: Runner, changes: Changes | None) -> Changes | None:
+    """A join ignores, and counts, versions behind the latest one (semantics 2.2.6)."""
+    if changes is None or BEHIND not in changes.extra:
+        return changes
+    behind = changes.extra[BEHIND].astype(bool)
+    runner.task.report.count_dropped(runner.step.node, {"out-of-order-version": int(behind.sum())})
+    kept = changes.where(~behind)
+    extra = {name: column for name, column in kept.extra.items() if name != BEHIND}
+    return replace(kept, extra=extra) if kept.rows else None
+
+
+def emit_joined(runner: Runner, joined: Joined) -> Emitted:
+    """Hands on the results of a join, less the rows its joiner failed on."""
+    node = runner.task.node(runner.step.node)
+    changes = joined.changes
+    if joined.failures:
+        runner.task.failures.failed(node, changes, joined.failures)
+        changes = changes.without([failure.row for failure in joined.failures])
+    if changes.rows:
+        runner.task.report.count_out(node.name, changes.rows)
+        yield runner.out(), changes
+
+
+def no_changes(key: Any, value: Any) -> Changes:
+    """A side of a join that nothing happened to."""
+    none = np.empty(0, np.int64)
+    return Changes(Values(key, wire=EMPTY_BYTES), Values(value, wire=EMPTY_BYTES), none, none, none)

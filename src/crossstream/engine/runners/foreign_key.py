@@ -1,0 +1,143 @@
+"""The foreign-key join: taking references, subscribing, resolving."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from crossstream.algebra.change import Changes
+from crossstream.algebra.evaluate import Failure, evaluate
+from crossstream.algebra.foreign_key import Serdes, resolve, subscribe
+from crossstream.algebra.values import Values
+from crossstream.engine.runners.base import Emitted, Runner, emit_joined, latest_only, no_changes
+from crossstream.errors import SerdeError
+from crossstream.state.columns import EMPTY_BYTES
+from crossstream.topology import graph
+from crossstream.topology.plan import Flow
+from crossstream.topology.steps import ReferenceStep, ResolveStep, SubscribeStep
+
+
+class ReferenceRunner(Runner):
+    """Takes the foreign key out of each row and serialises it with the right table's key serde.
+
+    A row that has none because the extractor failed stays in the table, for other readers; it is marked, and the
+    join passes it over.
+    """
+
+    step: ReferenceStep
+
+    def accept(self, flow: str, changes: Changes) -> Emitted:
+        node = self.task.node(self.step.node)
+        rows = np.flatnonzero(~changes.value.missing())
+        there = changes.take(rows)
+        outcome = evaluate(node.foreign_key, there.key, value=there.value)
+        references, wrong = self._serialize(node, outcome.values)
+        failures = [Failure(int(rows[f.row]), f.error) for f in (*outcome.failures, *wrong)]
+        if failures:
+            self.task.failures.failed(node, changes, failures)
+        place = np.full(changes.rows, -1, np.int64)
+        place[rows] = np.arange(len(rows))
+        column = references.take(pa.array(place, mask=place < 0)) if len(rows) < changes.rows else references
+        extra = {**changes.extra, self.step.column: column}
+        if self.task.settings.processing.action != "fail":
+            extra[failed_column(self.step.column)] = np.zeros(changes.rows, np.uint8)
+            extra[failed_column(self.step.column)][[failure.row for failure in failures]] = 1
+        return iter([(self.out(), replace(changes, extra=extra))])
+
+    def _serialize(
+        self, node: graph.ForeignKeyJoin, keys: Values
+    ) -> tuple[pa.LargeBinaryArray, list[Failure]]:
+        serde = self.task.node(node.parents[1]).key
+        try:
+            return keys.wire(serde), []
+        except SerdeError:
+            found: list[bytes | None] = []
+            wrong = []
+            for row, key in enumerate(keys.objects()):
+                try:
+                    found.append(serde.serialize(key))
+                except SerdeError as error:
+                    what = f"the foreign key has the wrong type: {error.what}"
+                    step = "let the extractor return what the right table's key serde takes"
+                    wrong.append(Failure(row, SerdeError(what, code="CS-411", next=step)))
+                    found.append(None)
+            if not wrong:
+                raise
+            return pa.array(found, pa.large_binary()), wrong
+
+
+def failed_column(column: str) -> str:
+    """Beside the extra column of foreign keys: 1 where there is none because a function failed."""
+    return f"{column} failed"
+
+
+class SubscribeRunner(Runner):
+    """First half of a foreign-key join."""
+
+    step: SubscribeStep
+
+    def finish(self) -> Emitted:
+        node: graph.ForeignKeyJoin = self.task.node(self.step.node)
+        left = latest_only(self, self.arrived(self.step.inputs[0]))
+        mark = failed_column(self.step.column)
+        if left is not None and mark in left.extra:
+            left = left.where(left.extra[mark] == 0)
+        if left is None or not left.rows:
+            return
+        self.task.report.count_in(node.name, left.rows)
+        store = self.task.stores(self.step.store)
+        column = left.extra[self.step.column]
+        told = subscribe(
+            node.kind,
+            store.view,
+            replace(left, old=None, extra={}),
+            column,
+            store.definition.value,
+            bits=self.task.batch.bits,
+        )
+        self.task.report.count_dropped(node.name, told.dropped)
+        if told.subscriptions.rows:
+            yield self.out(), told.subscriptions
+        if told.answers.rows:
+            yield self.step.answers, told.answers
+
+
+class ResolveRunner(Runner):
+    """Second half of a foreign-key join."""
+
+    step: ResolveStep
+
+    def finish(self) -> Emitted:
+        node: graph.ForeignKeyJoin = self.task.node(self.step.node)
+        told_by, alone, table_changes = self.step.inputs
+        subscriptions, answers = self.arrived(told_by), self.arrived(alone)
+        right = latest_only(self, self.gathered(table_changes))
+        if subscriptions is None and answers is None and right is None:
+            return
+        store = self.task.stores(self.step.subscriptions)
+        table = self.task.stores(self.step.right_store)
+        flows = self.task.plan.flows
+        told = flows[f"{node.name}.subscriptions"]
+        left_key = flows[f"{node.name}.answers"].key
+        no_right = no_changes(table.definition.key, table.definition.value)
+        chunks = resolve(
+            node.kind,
+            node.joiner,
+            store.view,
+            subscriptions if subscriptions is not None else no_subscriptions(told),
+            answers if answers is not None else no_changes(left_key, told.value),
+            right if right is not None else no_right,
+            table.lookup_in(table.view),
+            Serdes(left_key, told.value),
+            bits=self.task.batch.bits,
+            chunk=self.task.settings.chunk_rows,
+        )
+        for joined in chunks:
+            yield from emit_joined(self, joined)
+
+
+def no_subscriptions(flow: Flow) -> Changes:
+    empty = no_changes(flow.key, flow.value)
+    return replace(empty, extra={"primary key": EMPTY_BYTES, "instruction": np.empty(0, np.uint8)})

@@ -1,0 +1,122 @@
+"""Results on their way out: to topics, and to the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import groupby
+from operator import index
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from crossstream.algebra.change import Changes
+from crossstream.algebra.evaluate import call_rows
+from crossstream.engine.parcels import pack
+from crossstream.engine.runners.base import Emitted, Runner
+from crossstream.errors import SinkError
+from crossstream.topology import graph
+
+
+class SinkRunner(Runner):
+    """Writes a flow to its topic."""
+
+    def accept(self, flow: str, changes: Changes) -> Emitted:
+        node: graph.Sink = self.task.node(self.step.node)
+        if changes.rows:
+            key, value = (self.serialized(changes, part, getattr(node, part)) for part in ("key", "value"))
+            headers = (
+                changes.headers if changes.headers is not None else pa.nulls(changes.rows, pa.large_binary())
+            )
+            records = pa.RecordBatch.from_arrays(
+                [key, value, pa.array(changes.ts), headers], names=["key", "value", "timestamp", "headers"]
+            )
+            for topic, rows in self._topics(node, changes):
+                self._write(
+                    node,
+                    topic,
+                    records if rows is None else records.take(pa.array(rows)),
+                    changes if rows is None else changes.take(rows),
+                )
+        return iter(())
+
+    def _topics(self, node: graph.Sink, changes: Changes) -> list[tuple[str, np.ndarray | None]]:
+        """The topics to write to, with the rows of each; None: all of them."""
+        if node.topic is not None:
+            return [(node.topic, None)]
+        topic_of = node.topic_of
+        assert topic_of is not None
+
+        def name_of(key: Any, value: Any) -> str:
+            name = topic_of(key, value)
+            if not isinstance(name, str):
+                raise TypeError(f"expected the name of a topic, got {type(name).__name__}")
+            return name
+
+        names, failures = call_rows(name_of, [changes.key.objects(), changes.value.objects()])
+        if failures:
+            self.task.failures.failed(node, changes, failures)
+        rows: dict[str, list[int]] = {}
+        for row, name in enumerate(names):
+            if name is not None:
+                rows.setdefault(name, []).append(row)
+        return [(name, np.array(found)) for name, found in rows.items()]
+
+    def _write(self, node: graph.Sink, topic: str, records: pa.RecordBatch, changes: Changes) -> None:
+        if node.partitioner is None:
+            self._send(node, topic, records, None)
+            return
+        count = self.task.output.partition_count(topic)
+        answers, failures = call_rows(
+            lambda key, value: _partitions(node, topic, key, value, count),
+            [changes.key.objects(), changes.value.objects()],
+        )
+        if failures:
+            self.task.failures.failed(node, changes, failures)
+            for failure in failures:
+                answers[failure.row] = ()
+        # Neighbours go together, so that records of one partition stay in order.
+        for default, group in groupby(enumerate(answers), key=lambda one: one[1] is None):
+            if default:
+                self._send(node, topic, records.take(pa.array([row for row, _ in group])), None)
+                continue
+            placed = [(row, partition) for row, answer in group for partition in answer]
+            if placed:
+                rows, chosen = zip(*placed, strict=True)
+                self._send(node, topic, records.take(pa.array(rows)), chosen)
+
+    def _send(
+        self, node: graph.Sink, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None
+    ) -> None:
+        self.task.output.write(topic, records, partitions)
+        self.task.report.count_out(node.name, records.num_rows)
+
+
+def _partitions(node: graph.Sink, topic: str, key: Any, value: Any, count: int) -> tuple[int, ...] | None:
+    """Where a record goes by the user's partitioner; None: where Kafka's default puts it."""
+    assert node.partitioner is not None
+    answer = node.partitioner(topic, key, value, count)
+    if answer is None:
+        return None
+    chosen = tuple(map(index, answer if isinstance(answer, Iterable) else [answer]))
+    wrong = [partition for partition in chosen if not 0 <= partition < count]
+    if wrong:
+        raise SinkError(
+            f"the partitioner of {node.name} gave partition {wrong[0]}; {topic} has {count}",
+            code="CS-655",
+            next="return a partition that exists, a list of them, or None for Kafka's default",
+        )
+    return chosen
+
+
+class FrameSinkRunner(Runner):
+    """Sends records to the driver, in wire form."""
+
+    def accept(self, flow: str, changes: Changes) -> Emitted:
+        node: graph.FrameSink = self.task.node(self.step.node)
+        if changes.rows:
+            bare = replace(changes, old=None, extra={})
+            self.task.to_driver(node.name, pack(bare, node.value, node.key))
+            self.task.report.count_out(node.name, changes.rows)
+        return iter(())

@@ -1,0 +1,36 @@
+"""filter, map, …, merge and re-keying at work."""
+
+from __future__ import annotations
+
+from crossstream.algebra.change import Changes
+from crossstream.engine import rowwise
+from crossstream.engine.runners.base import Emitted, Runner
+from crossstream.topology import graph
+
+
+class StatelessRunner(Runner):
+    """filter, map, … : a piece in, a piece out."""
+
+    def accept(self, flow: str, changes: Changes) -> Emitted:
+        node = self.task.node(self.step.node)
+        if isinstance(node, graph.Repartition):
+            return super().accept(flow, self._with_key(changes))
+        self.task.report.count_in(node.name, changes.rows)
+        result, failures = rowwise.apply(node, changes)
+        if failures:
+            self.task.failures.failed(node, changes, failures)
+        if isinstance(node, graph.Peek) and node.terminal:
+            return iter(())
+        return iter([(self.out(), result)])
+
+    def _with_key(self, changes: Changes) -> Changes:
+        """Without null keys, which have no partition (semantics 1.4, 8.19)."""
+        there = ~changes.key.missing()
+        self.task.report.count_dropped(self.step.node, {"null-key-repartition": int((~there).sum())})
+        return changes.where(there)
+
+    def finish(self) -> Emitted:
+        for flow in list(self.held):
+            changes = self.arrived(flow)
+            if changes is not None and changes.rows:
+                yield self.out(), changes

@@ -1,0 +1,81 @@
+"""Tables kept, and joined by primary key."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from crossstream.algebra.change import Changes
+from crossstream.algebra.table import upsert, upsert_versions
+from crossstream.algebra.table_table import join_tables
+from crossstream.engine.runners.base import Emitted, Runner, emit_joined, latest_only, no_changes
+from crossstream.topology import graph
+from crossstream.topology.steps import MaterializeStep, TableJoinStep
+
+
+class MaterializeRunner(Runner):
+    """Keeps a table, and yields its net changes."""
+
+    step: MaterializeStep
+
+    def accept(self, flow: str, changes: Changes) -> Emitted:
+        if self.step.admit:
+            there = ~changes.key.missing()
+            if self.step.counts:
+                self.task.report.count_dropped(self.step.node, {self.step.admit: int((~there).sum())})
+            changes = changes.where(there)
+        return super().accept(flow, changes) if changes.rows else iter(())
+
+    def finish(self) -> Emitted:
+        changes = self.arrived(self.step.inputs[0])
+        if changes is None:
+            return
+        if self.step.admit:
+            self.task.report.count_in(self.step.node, changes.rows)
+        store = self.task.stores(self.step.store)
+        definition = store.definition
+        self.serialized(changes, "value", definition.value)
+        plain = replace(changes, old=None, lost=None)
+        if definition.history is None:
+            net = upsert(
+                store.view, plain, bits=self.task.batch.bits, serde=definition.value, want_old=self.step.old
+            )
+        else:
+            net, store.stream_time = upsert_versions(
+                store.view,
+                plain,
+                bits=self.task.batch.bits,
+                serde=definition.value,
+                history=definition.history,
+                stream_time=store.stream_time,
+            )
+        if self.step.counts:
+            self.task.report.count_dropped(self.step.node, net.dropped)
+        if net.changes.rows:
+            yield self.out(), net.changes
+
+
+class TableJoinRunner(Runner):
+    """Primary-key join of two materialised tables."""
+
+    step: TableJoinStep
+
+    def finish(self) -> Emitted:
+        node: graph.TableJoin = self.task.node(self.step.node)
+        names = self.step.inputs
+        left = latest_only(self, self.gathered(names[0]))
+        right = left if names[0] == names[1] else latest_only(self, self.gathered(names[1]))
+        if left is None and right is None:
+            return
+        stores = [self.task.stores(name) for name in self.step.stores]
+        left_key, right_key = (self.task.flow(name).key for name in names)
+        joined = join_tables(
+            node.kind,
+            node.joiner,
+            left if left is not None else no_changes(left_key, stores[0].definition.value),
+            right if right is not None else no_changes(right_key, stores[1].definition.value),
+            stores[0].lookup_in(stores[0].before()),
+            stores[1].lookup_in(stores[1].before()),
+            bits=self.task.batch.bits,
+            want_old=self.step.old,
+        )
+        yield from emit_joined(self, joined)

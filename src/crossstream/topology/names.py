@@ -1,0 +1,18 @@
+"""Names of stores, flows and functions inside a plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crossstream.topology.plan import Partitioner
+
+
+def unique(name: str, taken: dict[str, Any]) -> str:
+    candidate, number = name, 2
+    while candidate in taken:
+        candidate, number = f"{name}-{number}", number + 1
+    return candidate
+
+
+def name_of(partitioner: Partitioner) -> str:
+    return f"{getattr(partitioner, '__qualname__', type(partitioner).__qualname__)} {id(partitioner):x}"

@@ -1,0 +1,1 @@
+"""How each operator is placed in rounds; `planner.py` has what they share."""

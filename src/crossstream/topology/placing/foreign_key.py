@@ -1,0 +1,115 @@
+"""The two rounds of a foreign-key join."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from crossstream.serdes.internal import pickled
+from crossstream.topology.graph import ForeignKeyJoin, Node
+from crossstream.topology.names import unique
+from crossstream.topology.plan import REFERENCES, SUBSCRIPTIONS, Flow, StoreDef
+from crossstream.topology.steps import ReferenceStep, ResolveStep, SubscribeStep
+
+if TYPE_CHECKING:
+    from crossstream.topology.planner import Planner
+
+
+def place_foreign_key_join(planner: Planner, node: ForeignKeyJoin) -> None:
+    left, right = (planner.topology[name] for name in node.parents)
+    flow = left_of(planner, node, left)
+    first = planner.earliest(flow) if node.partitioner is None else max(1, flow.round + 1)
+    arrived = planner.arrive(flow, first, node, node.partitioner)
+    second = max(first + 1, planner.earliest(planner.source_of(right)))
+    if node.other_partitioner is not None:
+        second = max(second, planner.source_of(right).round + 1)
+    table = planner.materialize(right, second, node.other_partitioner)
+    column = f"fk {node.name}"
+    references = StoreDef(
+        name=unique(f"{node.name}.references", planner.stores),
+        layout=REFERENCES,
+        round=first,
+        key=flow.key,
+        value=right.key or pickled(),
+    )
+    planner.stores[references.name] = references
+    value = flow.value
+    subscriptions = planner.add(Flow(f"{node.name}.subscriptions", first, references.value, value))
+    answers = planner.add(Flow(f"{node.name}.answers", first, flow.key, value))
+    planner.steps.append(
+        SubscribeStep(
+            node=node.name,
+            round=first,
+            inputs=(arrived,),
+            output=subscriptions.name,
+            store=references.name,
+            column=column,
+            answers=answers.name,
+        )
+    )
+    store = StoreDef(
+        name=unique(f"{node.name}.subscriptions", planner.stores),
+        layout=SUBSCRIPTIONS,
+        round=second,
+        key=references.value,
+        value=value,
+    )
+    planner.stores[store.name] = store
+    out = planner.flow_of(node, node.name, second)
+    planner.steps.append(
+        ResolveStep(
+            node=node.name,
+            round=second,
+            inputs=(
+                planner.arrive(subscriptions, second, node, node.other_partitioner),
+                planner.arrive(answers, second, node),
+                table.output or "",
+            ),
+            output=out.name,
+            subscriptions=store.name,
+            right_store=table.store,
+        )
+    )
+    planner.keep(node)
+
+
+def left_of(planner: Planner, node: ForeignKeyJoin, left: Node) -> Flow:
+    """The left changes with their foreign keys: taken while reading, or added where the changes are made."""
+    source = planner.raw.get(left.name)
+    if source is not None and node.name in source.name.split("+"):
+        return source
+    if source is not None or planner.versioned(left):
+        step = planner.materialize(left, planner.earliest(planner.source_of(left)), None)
+        return reference_step(planner, node, planner.flows[step.output or ""])
+    return reference_step(planner, node, planner.flow(left.name))
+
+
+def refer(planner: Planner, node: Node, flow: Flow) -> Flow:
+    """Foreign keys of unversioned source tables are taken while reading, decoded once (decision 0008)."""
+    if planner.versioned(node):
+        return flow
+    for child in foreign_key_children(planner, node):
+        flow = reference_step(planner, child, flow)
+    return flow
+
+
+def reference_step(planner: Planner, join: ForeignKeyJoin, flow: Flow) -> Flow:
+    out = planner.add(replace(flow, name=f"{flow.name}+{join.name}"))
+    planner.steps.append(
+        ReferenceStep(
+            node=join.name,
+            round=flow.round,
+            inputs=(flow.name,),
+            output=out.name,
+            column=f"fk {join.name}",
+        )
+    )
+    return out
+
+
+def foreign_key_children(planner: Planner, node: Node) -> list[ForeignKeyJoin]:
+    return [
+        child
+        for child in planner.topology.children(node.name)
+        if isinstance(child, ForeignKeyJoin) and child.parents[0] == node.name
+    ]

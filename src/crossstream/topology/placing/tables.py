@@ -1,0 +1,44 @@
+"""Tables kept and joined by primary key, in their rounds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from crossstream.topology.graph import Filter, FrameSource, MapValues, Source, TableJoin, ToTable
+from crossstream.topology.plan import Flow
+from crossstream.topology.steps import TableJoinStep
+
+if TYPE_CHECKING:
+    from crossstream.topology.planner import Planner
+
+
+def place_table(planner: Planner, node: Source | FrameSource | ToTable, raw: Flow) -> None:
+    """A table from records: materialised now if its own changes are wanted, else where it is joined."""
+    planner.raw[node.name] = raw
+    spec = node.store
+    named = spec is not None and (spec.name is not None or spec.history_retention is not None)
+    row_wise = any(isinstance(c, Filter | MapValues) for c in planner.topology.children(node.name))
+    if named or row_wise or node.name in planner.wants_old or isinstance(node, ToTable):
+        step = planner.materialize(node, planner.earliest(raw), None)
+        planner.changes[node.name] = planner.flows[step.output or ""]
+    else:
+        planner.changes[node.name] = raw
+
+
+def place_table_join(planner: Planner, node: TableJoin) -> None:
+    left, right = (planner.topology[name] for name in node.parents)
+    number = max(planner.earliest(planner.source_of(left)), planner.earliest(planner.source_of(right)))
+    sides = [planner.materialize(side, number, None) for side in (left, right)]
+    out = planner.flow_of(node, node.name, number, True)
+    old = node.name in planner.wants_old
+    planner.steps.append(
+        TableJoinStep(
+            node=node.name,
+            round=number,
+            inputs=tuple(side.output or "" for side in sides),
+            output=out.name,
+            stores=(sides[0].store, sides[1].store),
+            old=old,
+        )
+    )
+    planner.keep(node)

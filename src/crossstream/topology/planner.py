@@ -1,0 +1,216 @@
+"""Making a plan: the order operators are placed in, and what their placing shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from crossstream.serdes.internal import pickled
+from crossstream.topology.graph import (
+    Branch,
+    Filter,
+    FlatMap,
+    FlatMapValues,
+    ForeignKeyJoin,
+    FrameSink,
+    FrameSource,
+    Map,
+    MapValues,
+    Merge,
+    Node,
+    Peek,
+    Repartition,
+    SelectKey,
+    Sink,
+    Source,
+    Split,
+    StoreSpec,
+    TableJoin,
+    Topology,
+    ToStream,
+    ToTable,
+)
+from crossstream.topology.names import name_of, unique
+from crossstream.topology.placing.foreign_key import place_foreign_key_join
+from crossstream.topology.placing.sources import place_source
+from crossstream.topology.placing.streams import place_merge, place_repartition, place_sink, place_stateless
+from crossstream.topology.placing.tables import place_table, place_table_join
+from crossstream.topology.plan import KEY_VALUE, VERSIONED, Exchange, Flow, Partitioner, Plan, StoreDef
+from crossstream.topology.steps import MaterializeStep, Step
+
+
+@dataclass(slots=True)
+class Planner:
+    topology: Topology
+    steps: list[Step] = field(default_factory=list)
+    flows: dict[str, Flow] = field(default_factory=dict)
+    changes: dict[str, Flow] = field(default_factory=dict)
+    """The flow that readers of a node read."""
+    raw: dict[str, Flow] = field(default_factory=dict)
+    """The flow that a table is materialised from."""
+    exchanges: dict[tuple[str, int, Partitioner | None, str, str], Exchange] = field(default_factory=dict)
+    stores: dict[str, StoreDef] = field(default_factory=dict)
+    tables: dict[tuple[str, int, Partitioner | None], MaterializeStep] = field(default_factory=dict)
+    wants_old: set[str] = field(default_factory=set)
+
+    def plan(self) -> Plan:
+        for node in reversed(list(self.topology)):
+            self._ask_old(node)
+        for node in self.topology:
+            self._place(node)
+        return Plan(self.topology, tuple(self.steps), self.flows, tuple(self.exchanges.values()), self.stores)
+
+    def _ask_old(self, node: Node) -> None:
+        """A filter wants to know what its parent's row was; row-wise operators pass the wish on."""
+        if node.shape != "table":
+            return
+        asks = isinstance(node, Filter) or (isinstance(node, MapValues) and node.name in self.wants_old)
+        if asks and not self.versioned(node):
+            self.wants_old.update(node.parents)
+
+    def versioned(self, node: Node) -> bool:
+        """Whether a table keeps versions, itself or the table it is derived from row by row."""
+        spec: StoreSpec | None = getattr(node, "store", None)
+        if spec is not None and spec.history_retention is not None:
+            return True
+        if isinstance(node, Filter | MapValues) and spec is None and node.shape == "table":
+            return self.versioned(self.topology[node.parents[0]])
+        return False
+
+    def _place(self, node: Node) -> None:
+        PLACES[type(node)](self, node)
+
+    def earliest(self, flow: Flow) -> int:
+        """The first round in which rows of a flow can be in the state partition of their key."""
+        return max(1, flow.round if flow.routed else flow.round + 1)
+
+    def source_of(self, table: Node) -> Flow:
+        """What a table is materialised from: its records, or the changes its operator makes."""
+        return self.raw.get(table.name) or self.flow(table.name)
+
+    def materialize(self, table: Node, number: int, partitioner: Partitioner | None) -> MaterializeStep:
+        """The step that keeps ``table`` in round ``number``; made when first asked for."""
+        if (table.name, number, partitioner) in self.tables:
+            return self.tables[table.name, number, partitioner]
+        spec: StoreSpec = getattr(table, "store", None) or StoreSpec()
+        source = self.source_of(table)
+        key, value = spec.key or table.key or source.key, spec.value or table.value or source.value
+        flow = self.arrive(replace(source, key=key, value=value), number, table, partitioner)
+        first = not any(name == table.name for name, _, _ in self.tables)
+        public = spec.name if first else None
+        name = public or unique(f"{table.name}@{number}", self.stores)
+        versioned = spec.history_retention is not None
+        store = StoreDef(
+            name=name,
+            layout=VERSIONED if versioned else KEY_VALUE,
+            round=number,
+            key=key,
+            value=value,
+            public=public,
+            history=spec.history_retention,
+        )
+        self.stores[name] = store
+        name = f"{name} changes"
+        out = self.add(Flow(name, number, store.key, store.value, partitioner is None))
+        step = MaterializeStep(
+            node=table.name,
+            round=number,
+            inputs=(flow,),
+            output=out.name,
+            store=store.name,
+            old=table.name in self.wants_old,
+            admit=self._refusal(table),
+            counts=first,
+        )
+        self.tables[table.name, number, partitioner] = step
+        self.steps.append(step)
+        return step
+
+    def _refusal(self, table: Node) -> str | None:
+        """Under which reason a stream that becomes a table counts null keys (semantics 8.19)."""
+        if not isinstance(table, ToTable):
+            return None
+        return "null-key-repartition" if self._re_keyed(table.parents[0]) else "null-key"
+
+    def _re_keyed(self, name: str) -> bool:
+        """Whether the key of a stream may have changed since it was last moved to the partition of its key."""
+        node = self.topology[name]
+        if isinstance(node, Map | FlatMap | SelectKey) or (
+            isinstance(node, ToStream) and node.mapper is not None
+        ):
+            return True
+        if isinstance(node, Repartition) or node.shape == "table":
+            return False
+        return any(self._re_keyed(parent) for parent in node.parents)
+
+    def arrive(self, flow: Flow, number: int, node: Node, partitioner: Partitioner | None = None) -> str:
+        """Makes a flow available to ``node`` in a round, in the state partition of its key.
+
+        ``flow`` has the serdes that its rows are to arrive with.
+        """
+        if flow.round == number and flow.routed and partitioner is None:
+            return flow.name
+        place = (flow.name, number, partitioner, flow.key.name, flow.value.name)
+        if place not in self.exchanges:
+            arrives = f"{flow.name}>{number}" + ("" if partitioner is None else f" by {name_of(partitioner)}")
+            arrives = unique(arrives, {exchange.arrives: exchange for exchange in self.exchanges.values()})
+            self.exchanges[place] = Exchange(
+                flow.name, number, arrives, node.name, flow.key, flow.value, partitioner
+            )
+        return self.exchanges[place].arrives
+
+    def keep(self, node: TableJoin | ForeignKeyJoin | Filter | MapValues) -> None:
+        """Materialises a result that is queryable, or whose old values somebody asks for."""
+        asked = isinstance(node, ForeignKeyJoin) and node.name in self.wants_old
+        if node.store is None and not asked:
+            return
+        if (
+            node.store is not None
+            and node.store.name is None
+            and node.store.history_retention is None
+            and not asked
+        ):
+            return
+        step = self.materialize(node, self.earliest(self.flows[node.name]), None)
+        self.raw[node.name] = self.flows[node.name]
+        self.changes[node.name] = self.flows[step.output or ""]
+
+    def flow(self, name: str) -> Flow:
+        return self.changes.get(name) or self.flows[name]
+
+    def flow_of(self, node: Node, name: str, number: int, routed: bool = False) -> Flow:
+        """A new flow with the serdes of a node's output."""
+        return self.add(Flow(name, number, node.key or pickled(), node.value or pickled(), routed))
+
+    def add(self, flow: Flow) -> Flow:
+        self.flows[flow.name] = flow
+        return flow
+
+
+def _place_to_table(planner: Planner, node: ToTable) -> None:
+    place_table(planner, node, planner.flow(node.parents[0]))
+
+
+PLACES: dict[type[Node], Callable[[Planner, Any], None]] = {
+    Source: place_source,
+    FrameSource: place_source,
+    ToTable: _place_to_table,
+    TableJoin: place_table_join,
+    ForeignKeyJoin: place_foreign_key_join,
+    Repartition: place_repartition,
+    Merge: place_merge,
+    Sink: place_sink,
+    FrameSink: place_sink,
+    Filter: place_stateless,
+    MapValues: place_stateless,
+    Map: place_stateless,
+    SelectKey: place_stateless,
+    FlatMap: place_stateless,
+    FlatMapValues: place_stateless,
+    Peek: place_stateless,
+    Split: place_stateless,
+    Branch: place_stateless,
+    ToStream: place_stateless,
+}
+"""How each kind of operator is placed."""
