@@ -38,7 +38,7 @@ def _join_on_spark(*, debug: bool) -> Check:
     from crossstream.demo.market import Market
     from crossstream.demo.story import STEPS
     from crossstream.spark import SparkStreams
-    from crossstream.spark.streams import connection_of
+    from crossstream.spark.connections import connection_of
 
     with tempfile.TemporaryDirectory(prefix="crossstream-doctor-") as place:
         folder = DemoFolder(Path(place))

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from crossstream.spark.streams import Progress
+    from crossstream.spark.progress import Progress
 
 WINDOW_SECONDS = 10.0
 """Rows per second are those of the last ten seconds."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from crossstream.spark.streams import Progress
+    from crossstream.spark.progress import Progress
 
 NAMED = ("plan", "run", "publish", "commit")
 """The phases of a batch, one after the other; the others are work of the tasks, side by side."""

@@ -1,0 +1,352 @@
+"""One batch after the other: planned, logged, run on Spark, published, committed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from crossstream.config import DeadLetter, StreamsConfig
+from crossstream.engine.batch import Batch, Report
+from crossstream.engine.log import Application, BatchEntry, BatchLog, Commit, check_application
+from crossstream.engine.planning import NoTopics, SourcePlanner
+from crossstream.engine.policies import settings_of
+from crossstream.engine.retirement import Retirement
+from crossstream.engine.stores import measure
+from crossstream.errors import ConfigError, SourceError
+from crossstream.files import Staged
+from crossstream.query.files import describe_readers
+from crossstream.spark.connections import connection_of, publisher_of
+from crossstream.spark.errors import unpacked
+from crossstream.spark.frames import deliver, start_query, united
+from crossstream.spark.progress import Progress, by_store
+from crossstream.spark.rounds import SparkRounds
+from crossstream.spark.worker import Job
+from crossstream.topics import TopicPartition
+from crossstream.topology.graph import FrameSource, Sink, Source, Topology
+from crossstream.topology.plan import Plan
+
+REFRESH_SECONDS = 5.0
+"""How often new topics and partitions are looked for."""
+
+
+class Engine:
+    """The loop's body: plan a batch, log it, run it, publish, commit, retire."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        plan: Plan,
+        config: StreamsConfig,
+        state: Path,
+        spark: SparkSession,
+        tell: Callable[[Progress], None],
+    ) -> None:
+        self.plan = plan
+        self.config = config
+        self.state = state
+        self.spark = spark
+        self.topology = topology
+        self.progress = Progress()
+        self.log = BatchLog(state)
+        self.connection = connection_of(config)
+        self.topics = None if self.connection is None else self.connection.log()
+        self._publisher = publisher_of(self.connection)
+        self.partitions = 1
+        self._tell = tell
+        self._batch_lock = threading.RLock()
+        self._query: Any = None
+        self._failure: Exception | None = None
+        self._epoch = -1
+        self._repeat: BatchEntry | None = None
+        self._next = 0
+        self._versions: dict[str, dict[int, str]] = {}
+        self._rounds: SparkRounds | None = None
+        self._refreshed = 0.0
+        self._state: dict[str, tuple[int, int]] = {}
+        self._total_rows = 0
+        self._total_dropped: dict[str, int] = {}
+
+    def open(self) -> None:
+        """Locks and checks the state, finds the topics, ships the plan to the workers."""
+        self.log.lock(self.config.application_id)
+        found = self.log.application()
+        context = self.spark.sparkContext
+        self.partitions = self.config.partitions or (
+            found.partitions if found else context.defaultParallelism
+        )
+        wanted = Application(
+            self.config.application_id, self.partitions, self.plan.fingerprint(), describe_readers(self.plan)
+        )
+        if found is not None:
+            check_application(found, wanted, self.state)
+            if found.partitions != self.partitions:
+                raise ConfigError(
+                    f"the state has {found.partitions} partitions, the configuration asks for {self.partitions}",
+                    code="CS-234",
+                    where={"folder": str(self.state)},
+                    next="leave partitions out to go on with what the state has",
+                )
+        self.log.write_application(wanted)
+        commit = self.log.last_commit() or Commit(-1)
+        self._versions = commit.versions
+        self._next = commit.id + 1
+        self._epoch = commit.epoch
+        last = self.log.last_batch()
+        self._repeat = last if last is not None and last.id == self._next else None
+        self.retirement = Retirement(self.state, self.log, self.config.retain_batches)
+        self.retirement.sweep(self._next)
+        self._state = measure(self.state, self._versions)
+        self._find_topics(commit)
+        job = Job(
+            self.config.application_id,
+            self.plan.shipped(),
+            str(self.state),
+            settings_of(self.config),
+            self.connection,
+        )
+        self._rounds = SparkRounds(context, job, self.config.application_id)
+
+    def _find_topics(self, commit: Commit) -> None:
+        positions = {n: {t: dict(p) for t, p in topics.items()} for n, topics in commit.positions.items()}
+        if self.topics is None and any(isinstance(node, Source | Sink) for node in self.topology):
+            raise ConfigError(
+                "neither bootstrap_servers nor topics_dir is set",
+                code="CS-235",
+                next="StreamsConfig(bootstrap_servers='host:port') for Kafka, topics_dir='folder' for file topics",
+            )
+        log = self.topics if self.topics is not None else NoTopics()
+        self.sources = SourcePlanner(self.topology, log, positions, self.config.on_lost_records)
+        self.sources.refresh()
+        self._refreshed = time.monotonic()
+
+    def end_offsets(self) -> dict[TopicPartition, int]:
+        self._refresh(force=True)
+        return dict(self.sources.end_offsets())
+
+    def end_offsets_from_outside(self) -> dict[TopicPartition, int]:
+        """The end offsets, asked for by another thread than the application's."""
+        if self.connection is None:
+            return {}
+        log = self.connection.log()
+        try:
+            topics = log.topics()
+            wanted = [
+                TopicPartition(t, p) for t in self.sources.topic_names(topics) for p in range(topics[t])
+            ]
+            return dict(log.end_offsets(wanted)) if wanted else {}
+        finally:
+            log.close()
+
+    def reached(self, ends: dict[TopicPartition, int]) -> bool:
+        consumed = self.sources.consumed()
+        return all(consumed.get(tp, 0) >= end for tp, end in ends.items())
+
+    def run_until(self, ends: dict[TopicPartition, int]) -> None:
+        self.feed(once=True)
+        while self._repeat is not None or self.sources.next_ranges(ends, None):
+            self._run(ends)
+
+    def run_next(self) -> bool:
+        """One batch of the topics, if there is anything to read."""
+        self._check_query()
+        with self._batch_lock:
+            self._refresh()
+            return self._run(self.sources.end_offsets())
+
+    def feed(self, *, once: bool) -> None:
+        """Starts reading the DataFrame sources; ``once``: reads what there is now, and returns."""
+        frame = united(self.topology)
+        if frame is None or self._query is not None:
+            return
+        self._query = start_query(frame, str(self.state / "frames"), self._run_frame, once=once)
+        if once:
+            try:
+                self._query.awaitTermination()
+            finally:
+                self._query = None
+                self._raise_failure()
+
+    def _run_frame(self, frame: Any, epoch: int) -> None:
+        """A micro-batch of the DataFrame sources; those that were committed before a restart are skipped."""
+        try:
+            with self._batch_lock:
+                if epoch > self._epoch:
+                    self._refresh()
+                    self._run(self.sources.end_offsets(), frame, epoch)
+        except Exception as error:
+            self._failure = error
+            raise
+
+    def _check_query(self) -> None:
+        if self._query is not None and not self._query.isActive:
+            self._raise_failure()
+            error = self._query.exception()
+            raise SourceError(
+                f"the query of the DataFrame sources ended: {error or 'it was stopped'}",
+                code="CS-619",
+                next="see the message of Spark; start the application again",
+            )
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            error, self._failure = self._failure, None
+            raise error
+
+    def _refresh(self, *, force: bool = False) -> None:
+        if force or time.monotonic() - self._refreshed > REFRESH_SECONDS:
+            self.sources.refresh()
+            self._refreshed = time.monotonic()
+
+    def _run(self, ends: Any, frame: Any = None, epoch: int = -1) -> bool:
+        started = time.perf_counter()
+        entry = self._repeat
+        repeated = entry is not None
+        if entry is not None and entry.epoch >= 0 and frame is None:
+            return False  # waits for Spark to hand the same rows in again
+        if entry is None:
+            ranges = self.sources.next_ranges(ends, self.config.max_records_per_batch)
+            if not ranges and frame is None:
+                return False
+            entry = BatchEntry(self._next, ranges, time.time(), self._sink_ends(), epoch)
+            self.log.write_batch(entry)
+        planned = time.perf_counter()
+        try:
+            report = self._on_spark(entry, repeated, frame)
+        except Exception as error:
+            if self._lost(unpacked(error), entry):
+                return True
+            raise
+        ran = time.perf_counter()
+        self._publish(entry, report)
+        published = time.perf_counter()
+        self._commit(entry, report)
+        committed = time.perf_counter()
+        self._repeat = None
+        phases = {
+            "plan": planned - started,
+            "run": ran - planned,
+            "publish": published - ran,
+            "commit": committed - published,
+            **report.seconds,
+        }
+        self._note(entry, report, phases, committed - started, ends)
+        return True
+
+    def _on_spark(self, entry: BatchEntry, repeated: bool, frame: Any) -> Report:
+        assert self._rounds is not None
+        versions = {store: names for store, names in self._versions.items() if store in self.plan.stores}
+        batch = Batch(entry.id, entry.ranges, self.partitions, versions, repeated)
+        report, frames = self._rounds.run(batch, frame)
+        deliver(self.spark, self.topology, frames, entry.id)
+        return report
+
+    def _lost(self, error: Exception, entry: BatchEntry) -> bool:
+        """After records were deleted under a running batch: the batch is planned anew, where that is allowed."""
+        if not isinstance(error, SourceError) or self.config.on_lost_records != "skip":
+            return False
+        begins = self.topics.begin_offsets(  # type: ignore[union-attr]
+            [TopicPartition(span.topic, span.partition) for span in entry.ranges]
+        )
+        lost = False
+        for span in entry.ranges:
+            tp = TopicPartition(span.topic, span.partition)
+            if begins[tp] > span.start:
+                self.sources.lose(span.node, tp, span.start, begins[tp])
+                lost = True
+        self._repeat = None
+        return lost
+
+    def _sink_ends(self) -> dict[str, list[int]]:
+        """Where the file topics that are written end before the batch: publishing it again looks from there on."""
+        if self._publisher is None or self.topics is None:
+            return {}
+        known = self.topics.topics()
+        wanted = [TopicPartition(t, p) for t in self._written_topics(known) for p in range(known[t])]
+        ends = self.topics.end_offsets(wanted)
+        found: dict[str, list[int]] = {}
+        for tp in wanted:
+            found.setdefault(tp.topic, []).append(ends[tp])
+        return found
+
+    def _written_topics(self, known: Mapping[str, int]) -> list[str]:
+        """The topics that sinks and dead letters may go to, those of them that are there."""
+        sinks = [node for node in self.topology if isinstance(node, Sink)]
+        if any(node.topic is None for node in sinks):
+            return sorted(known)
+        policies = (self.config.deserialization_errors, self.config.processing_errors)
+        letters = {policy.topic for policy in policies if isinstance(policy, DeadLetter)}
+        return sorted(known.keys() & (letters | {node.topic for node in sinks if node.topic is not None}))
+
+    def _publish(self, entry: BatchEntry, report: Report) -> None:
+        """Makes the records that waited in staged files visible in their topics, each once, in their order."""
+        if self._publisher is None or not report.staged:
+            return
+        since = {TopicPartition(t, p): end for t, ends in entry.sinks.items() for p, end in enumerate(ends)}
+        staged = [Staged(*one) for one in report.staged]
+        self._publisher.publish(staged, since)
+
+    def _commit(self, entry: BatchEntry, report: Report) -> None:
+        self.sources.advance(entry.ranges)
+        versions = {store: dict(names) for store, names in self._versions.items()}
+        for store, names in report.manifests.items():
+            versions.setdefault(store, {}).update(names)
+        epoch = max(self._epoch, entry.epoch)
+        self.log.write_commit(Commit(entry.id, self.sources.positions, versions, time.time(), epoch))
+        self._versions = versions
+        self._next = entry.id + 1
+        self._epoch = epoch
+        if self.topics is not None:
+            self.topics.commit_offsets(self.config.application_id, self.sources.consumed())
+        self.retirement.add(entry.id, report.retired)
+        for path, *_ in report.staged:
+            Path(path).unlink(missing_ok=True)
+
+    def _note(
+        self, entry: BatchEntry, report: Report, phases: dict[str, float], seconds: float, ends: Any
+    ) -> None:
+        sources = {node.name for node in self.topology if isinstance(node, Source | FrameSource)}
+        rows = sum(report.rows_in.get(name, 0) for name in sources)
+        if self.sources.skipped:
+            report.dropped["lost by retention"] = self.sources.skipped
+            self.sources.skipped = 0
+        self._total_rows += rows
+        for key, number in report.dropped.items():
+            self._total_dropped[key] = self._total_dropped.get(key, 0) + number
+        self._state.update(report.state)
+        self.progress = Progress(
+            batch=entry.id,
+            rows=rows,
+            seconds=seconds,
+            rows_in=report.rows_in,
+            rows_out=report.rows_out,
+            dropped=report.dropped,
+            state_rows=by_store({place: rows for place, (rows, _) in self._state.items()}),
+            state_bytes=by_store({place: size for place, (_, size) in self._state.items()}),
+            phases={phase: 1000 * value for phase, value in phases.items()},
+            lag=self.sources.lag(ends),
+            total_rows=self._total_rows,
+            total_dropped=dict(self._total_dropped),
+        )
+        self._tell(self.progress)
+
+    def release(self) -> None:
+        """Lets another process take the state."""
+        self.log.unlock()
+
+    def close(self) -> None:
+        try:
+            if self._query is not None:
+                self._query.stop()
+                self._query = None
+            if self._rounds is not None:
+                self._rounds.close()
+                self._rounds = None
+            if self.topics is not None:
+                self.topics.close()
+        finally:
+            self.log.unlock()
