@@ -73,9 +73,9 @@ class StateFolder:
         self.application = read_sealed(self.root / "application.json")
         assert self.application["format"] == 1
 
-    @property
-    def partitions(self) -> int:
-        return self.application["partitions"]
+    def partitions(self, batch: int) -> int:
+        """The number of state partitions after a batch."""
+        return self.commit(batch)["partitions"]
 
     def batches(self) -> list[int]:
         names = (path.name for path in (self.root / "commits").iterdir())
@@ -112,12 +112,13 @@ def read_partition(folder: Path, name: str, kind: str) -> Iterator[Row]:
     assert manifest["kind"] == kind
     seen: set[tuple[Any, ...]] = set()
     for pieces, *_ in manifest["slots"]:
-        above = -1
+        above = (-1, 0)
         in_slot: set[tuple[Any, ...]] = set()
         for file, start, stop, low, high, size, digest, *_ in pieces:
             rows = read_run(folder / file, kind, size, digest)[start:stop]
-            assert above < low == rows[0]["h"] <= rows[-1]["h"] == high
-            above = high
+            assert (rows[0]["h"], rows[-1]["h"]) == (low, high)
+            assert above < place_of(rows[0]) <= place_of(rows[-1])
+            above = place_of(rows[-1])
             for row in rows:
                 identity = tuple(row[name] for name in IDENTITY[kind])
                 assert identity not in in_slot
@@ -125,6 +126,10 @@ def read_partition(folder: Path, name: str, kind: str) -> Iterator[Row]:
                 if identity not in seen and row["gone"] == 0:
                     yield row
         seen |= in_slot
+
+
+def place_of(row: Row) -> tuple[int, int]:
+    return row["h"], row.get("s", 0)
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -154,6 +159,6 @@ def read_run(path: Path, kind: str, size: int, digest: str) -> list[Row]:
     rows: list[Row] = batch.to_pylist()
     assert all(row["h"] == hash_of(row["key"]) for row in rows)
     assert kind != "subscriptions" or all(row["s"] == hash_of(row["key2"]) for row in rows)
-    order = [(row["h"], row.get("s", 0)) for row in rows]
+    order = [place_of(row) for row in rows]
     assert order == sorted(order)
     return rows

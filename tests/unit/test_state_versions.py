@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from crossstream.errors import StateError
 from crossstream.state.manifest import read_manifest, read_run
 from crossstream.state.merging import FAN_IN
-from crossstream.state.run import Layout, sort_rows
+from crossstream.state.run import Layout, Run, sort_rows
 from crossstream.state.storage import Folder, Memory, Storage
 from crossstream.state.store import Piece, Version, advance, load_version, saver, store_version
 from crossstream.topology.plan import KEY_VALUE, SUBSCRIPTIONS, VERSIONED
@@ -91,26 +91,32 @@ def test_every_version_stays_what_it_was(
 def check_parts(version: Version) -> None:
     """Pieces of a run are ascending and disjoint; no run is in two merges."""
     for part in version.parts:
-        bounds = [(int(p.run["h"][0]), int(p.run["h"][-1])) for p in part.pieces]
-        assert all(low <= high for low, high in bounds)
-        assert all(a[1] < b[0] for a, b in pairwise(bounds))
-        assert all((np.diff(p.run["h"].astype(object)) >= 0).all() for p in part.pieces)
+        places = [places_of(piece.run) for piece in part.pieces]
+        assert all(rows == sorted(rows) for rows in places)
+        assert all(a[-1] < b[0] for a, b in pairwise(places))
     outputs = [part.job for part in version.parts if part.output]
     assert len(outputs) == len(set(outputs))
 
 
+def places_of(run: Run) -> list[tuple[int, int]]:
+    """The hash of each row, and its secondary number."""
+    second = run["s"] if "s" in run.columns else np.zeros(run.rows, np.int64)
+    return list(zip(run["h"].tolist(), second.tolist(), strict=True))
+
+
 @pytest.mark.parametrize("rows_each", [1, 20])
-def test_runs_stay_few_and_deleted_rows_vanish(rows_each: int) -> None:
+def test_runs_stay_few_and_deleted_rows_vanish(rows_each: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of one size for a long time; then everything is deleted, again in batches."""
+    monkeypatch.setattr("crossstream.state.store.PIECE_ROWS", 16)
     version, storage = Version(KEY_VALUE), Memory()
     keys = [b"%d" % n for n in range(500)]
+    classes = 1 + math.ceil(math.log2(600 * rows_each) / 3)
     for batch in range(600):
         chosen = [keys[(batch * 7 + n) % 500] for n in range(rows_each)]
         fresh = sort_rows(key_value_rows(dict.fromkeys(chosen, b"x" if batch < 400 else None)))
         version = advance(version, fresh, batch, batch, saver(storage, f"{batch:04d}"))
-    classes = 1 + math.ceil(math.log2(600 * rows_each) / 3)
-    assert len(version.parts) <= 2 * FAN_IN * classes
-    assert all(part.rows <= 600 * rows_each for part in version.parts)
+        assert len(version.parts) <= 2 * FAN_IN * classes
+        assert all(part.rows <= 600 * rows_each for part in version.parts)
     gone = {keys[(batch * 7 + n) % 500] for batch in range(400, 600) for n in range(rows_each)}
     put = {keys[(batch * 7 + n) % 500] for batch in range(400) for n in range(rows_each)}
     assert held(version).keys() == put - gone
@@ -127,24 +133,35 @@ def _no_saving(run: Any) -> Piece:
     raise AssertionError("there is nothing to save")
 
 
-def test_the_work_of_a_batch_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However large the store is, a small batch rewrites a bounded number of rows."""
+@pytest.mark.parametrize("kind", ["rows of many keys", "subscribers of one key", "versions of one key"])
+def test_the_work_of_a_batch_is_bounded(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However large the store is, and one key in it, a small batch rewrites a bounded number of rows."""
     monkeypatch.setattr("crossstream.state.store.PIECE_ROWS", 64)
-    written = 0
+    saved: list[int] = []
 
     def save(run: Any) -> Piece:
-        nonlocal written
-        written += run.rows
+        saved.append(run.rows)
         return Piece(run)
 
-    version = Version(KEY_VALUE)
+    layout = {"rows": KEY_VALUE, "subscribers": SUBSCRIPTIONS, "versions": VERSIONED}[kind.split()[0]]
+    version = Version(layout)
     for batch in range(1000):
-        before = written
-        fresh = sort_rows(key_value_rows({b"%d" % (batch * 10 + n): b"x" for n in range(10)}))
-        version = advance(version, fresh, batch, batch, save)
-        assert written - before <= 10 + 5 * 64
+        before = len(saved)
+        version = advance(version, ten_rows(layout, batch), batch, batch, save)
+        assert sum(saved[before:]) <= 10 + 5 * 64
+        assert max(saved[before:]) <= 3 * 64, "a step takes about as many rows as it should"
+        check_parts(version)
     assert len(held(version)) == 10_000
-    assert written < 10 * 10_000
+    assert sum(saved) < 10 * 10_000
+
+
+def ten_rows(layout: Layout, batch: int) -> Run:
+    numbers = range(batch * 10, batch * 10 + 10)
+    if layout is SUBSCRIPTIONS:
+        return sort_rows(subscription_rows({(b"one", b"%d" % n): b"x" for n in numbers}))
+    if layout is VERSIONED:
+        return sort_rows(version_rows({(b"one", n): b"x" for n in numbers}))
+    return sort_rows(key_value_rows({b"%d" % n: b"x" for n in numbers}))
 
 
 # Damage

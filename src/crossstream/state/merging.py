@@ -2,15 +2,17 @@
 
 Runs are ordered by age. Neighbours of about the same size are merged into one (size-tiered), so a store of n
 rows has about log n runs. A merge of large runs is done in steps: a step
-takes the lowest hashes of all inputs, writes one piece of the output and cuts that range off the inputs.
-Between the steps the store is complete: for every hash either the inputs or the output hold its rows. Decision 0006.
+takes the lowest rows of all inputs, writes one piece of the output and cuts that range off the inputs. Rows are
+ordered by hash and, where there is one, the secondary number: a million subscribers of one foreign key, which have
+one hash, are cut between two of them. Between the steps the store is complete: for every place in that order either
+the inputs or the output hold its rows. Decision 0006.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -20,6 +22,12 @@ FAN_IN = 8
 """Runs that are merged into one."""
 _CLASS_BITS = 3
 """Runs are of one class if their sizes differ by less than 2 to this power."""
+_SAMPLES = 33
+"""Rows of each input that are looked at to find where to cut."""
+
+
+Cut: TypeAlias = tuple[int, int]
+"""A place in the order of rows: a hash, and the secondary number (0 where there is none)."""
 
 
 class Stored(Protocol):
@@ -80,9 +88,9 @@ def _size_class(rows: int) -> int:
 
 
 def advance_job(parts: Sequence[Part[P]], job: int, rows: int, save: Callable[[Run], P]) -> list[Part[P]]:
-    """One step of a merge: about ``rows`` input rows with the lowest hashes move to its output."""
+    """One step of a merge: about ``rows`` input rows, the lowest, move to its output."""
     inputs = [part for part in parts if part.job == job and not part.output]
-    cut = _cut_hash(inputs, rows)
+    cut = _cut(inputs, rows)
     heads, rests = zip(*(_split(part, cut) for part in inputs), strict=True)
     last = max(i for i, part in enumerate(parts) if part.job == job)
     merged = merge([piece.run for head in heads for piece in head], drop_gone=last == len(parts) - 1)
@@ -102,33 +110,57 @@ def advance_job(parts: Sequence[Part[P]], job: int, rows: int, save: Callable[[R
     return result
 
 
-def _cut_hash(inputs: Sequence[Part[P]], rows: int) -> int | None:
-    """The hash below which about ``rows`` rows lie; None: all of them do."""
-    total = sum(part.rows for part in inputs)
-    if rows >= total:
+def _cut(inputs: Sequence[Part[P]], rows: int) -> Cut | None:
+    """A place that about ``rows`` rows lie below, at least one; None: there is none, or no need of one."""
+    if rows >= sum(part.rows for part in inputs):
         return None
-    largest = max(inputs, key=lambda part: part.rows)
-    position = max(1, int(largest.rows * (rows / total)))
-    for piece in largest.pieces:
-        if position < piece.rows:
-            h = piece.run["h"]
-            cut = int(h[position])
-            if cut > int(largest.pieces[0].run["h"][0]):
-                return cut
-            above = int(np.searchsorted(h, np.uint64(cut), "right"))
-            return int(h[above]) if above < piece.rows else None
-        position -= piece.rows
-    return None
+    lowest = min(_place(part.pieces[0].run, 0) for part in inputs)
+    hashes, seconds, counts = map(
+        np.concatenate, zip(*(_samples(part, rows) for part in inputs), strict=True)
+    )
+    order = np.lexsort((seconds, hashes))
+    enough = int(counts[order].cumsum().searchsorted(rows))
+    places = ((int(hashes[row]), int(seconds[row])) for row in order[min(enough, len(order) - 1) :])
+    return next((place for place in places if place > lowest), None)
 
 
-def _split(part: Part[P], cut: int | None) -> tuple[tuple[P, ...], tuple[P, ...]]:
-    """The pieces below the hash ``cut``, and the rest."""
+def _samples(part: Part[P], rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Some of the lowest ``rows`` rows: hash, secondary number, and how many rows there are since the one before."""
+    wanted = np.unique(np.linspace(0, min(rows, part.rows - 1), _SAMPLES).astype(np.int64))
+    found, first = [], 0
+    for piece in part.pieces:
+        here = wanted[(wanted >= first) & (wanted < first + piece.rows)] - first
+        found.append((piece.run["h"][here], piece.run["s"][here] if "s" in piece.run.columns else here * 0))
+        first += piece.rows
+        if first > wanted[-1]:
+            break
+    hashes, seconds = map(np.concatenate, zip(*found, strict=True))
+    return hashes, seconds, np.diff(wanted, prepend=0)
+
+
+def _place(run: Run, row: int) -> Cut:
+    return int(run["h"][row]), int(run["s"][row]) if "s" in run.columns else 0
+
+
+def _rows_below(run: Run, cut: Cut, *, or_there: bool = False) -> int:
+    """How many rows come before a place; ``or_there``: those at the place among them."""
+    side: Literal["left", "right"] = "right" if or_there else "left"
+    h = run["h"]
+    if "s" not in run.columns:
+        return int(h.searchsorted(np.uint64(cut[0]), side))
+    first, last = (int(h.searchsorted(np.uint64(cut[0]), end)) for end in ("left", "right"))
+    s = run["s"][first:last]
+    return first + int(s.searchsorted(s.dtype.type(cut[1]), side))
+
+
+def _split(part: Part[P], cut: Cut | None) -> tuple[tuple[P, ...], tuple[P, ...]]:
+    """The pieces below a place, and the rest."""
     if cut is None:
         return part.pieces, ()
     head: list[P] = []
     rest: list[P] = []
     for piece in part.pieces:
-        at = int(np.searchsorted(piece.run["h"], np.uint64(cut), "left"))
+        at = _rows_below(piece.run, cut)
         if at:
             head.append(piece.slice(0, at))  # type: ignore[arg-type]
         if at < piece.rows:

@@ -14,7 +14,7 @@ from crossstream.state.run import Layout, Run, expand, merge, newest, sort_rows
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A sorted run in one or more pieces with ascending, disjoint hash ranges."""
+    """A sorted run in one or more pieces, in its order."""
 
     pieces: tuple[Run, ...]
 
