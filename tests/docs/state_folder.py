@@ -12,6 +12,8 @@ import pyarrow as pa
 from crossstream.engine.batch import Batch, Report, SourceRange, unpack_report
 from crossstream.engine.log import Application, BatchEntry, BatchLog, Commit
 from crossstream.engine.parcels import REPORT, Parcel
+from crossstream.engine.placement import partitioners, placements
+from crossstream.engine.rescaling import rescale
 from crossstream.engine.retirement import Retirement
 from crossstream.engine.services import Settings
 from crossstream.engine.stores import FolderStores
@@ -73,7 +75,13 @@ class Writer:
         self.retirement = Retirement(self.root, self.log, self.retain)
         self.log.lock("application")
         self.log.write_application(
-            Application("application", self.partitions, self.plan.fingerprint(), describe_readers(self.plan))
+            Application(
+                "application",
+                self.partitions,
+                self.plan.fingerprint(),
+                describe_readers(self.plan),
+                tuple(partitioners(self.plan)),
+            )
         )
 
     def close(self) -> None:
@@ -89,9 +97,17 @@ class Writer:
         self.versions = {store: dict(names) for store, names in self.versions.items()}
         for store, names in report.manifests.items():
             self.versions.setdefault(store, {}).update(names)
-        self.log.write_commit(Commit(self.batch, self._positions(), self.versions))
+        self.log.write_commit(Commit(self.batch, self.partitions, self._positions(), self.versions))
         self.retirement.add(self.batch, report.retired)
         self.batch += 1
+
+    def rescale(self, partitions: int) -> None:
+        """Cuts the state into another number of partitions."""
+        done = rescale(self.log, partitions, placements(self.plan, partitions))
+        self.partitions, self.versions = partitions, done.commit.versions
+        if done.commit.id >= 0:
+            self.retirement.add(done.commit.id, done.retired)
+        self.batch = done.commit.id + 1
 
     def _sources(self) -> list[Source]:
         return [node for node in self.topology if isinstance(node, Source)]

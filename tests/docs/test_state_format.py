@@ -139,7 +139,7 @@ def _value(data: bytes | None) -> Any:
 def test_rows_are_in_the_partition_of_their_key(folder: StateFolder) -> None:
     for store in folder.application["stores"]:
         for partition, row in folder.rows(store, BATCHES - 1):
-            assert partition == ((hash_of(row["key"]) >> 32) * folder.partitions) >> 32
+            assert partition == ((hash_of(row["key"]) >> 32) * folder.partitions(BATCHES - 1)) >> 32
 
 
 def test_this_state_shows_everything_the_page_tells(folder: StateFolder) -> None:

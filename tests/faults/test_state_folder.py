@@ -132,13 +132,11 @@ class TestTopologyThatChanged:
         assert table["p100"] == {"only": "P100"}
         assert table["p50"] == {"name": "P50", "shop": "shop0"}
 
-    def test_partitions(self, spark: Any, stocked: World) -> None:
-        error = failure(spark, stocked, partitions=3)
-        assert isinstance(error, cs.ConfigError)
-        assert error.code == "CS-234"
-        assert "2 partitions" in error.what
-        assert "3" in error.what
-        process(spark, stocked, partitions=None)
+    def test_a_partitioner(self, spark: Any, stocked: World) -> None:
+        table_joined = cs.TableJoined(other_partitioner=lambda key, count: len(key) % count)
+        error = failure(spark, stocked, marketplace(table_joined=table_joined))
+        assert error.code == "CS-750"
+        assert "was placed by hash, is placed by a partitioner" in error.what
         check_goes_on(spark, stocked)
 
 

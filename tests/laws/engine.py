@@ -6,7 +6,7 @@ check_in_batches(case, way)   any batches: after each of them the reference's ta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -146,7 +146,9 @@ def as_taken(case: Case, way: Way) -> Case:
     return {**case, "inputs": taken}
 
 
-def run_engine(case: Case, way: Way) -> Ran:
+def run_engine(
+    case: Case, way: Way, after_batch: Callable[[cs.TopologyTestDriver], None] | None = None
+) -> Ran:
     """The case through the driver, by the public API but for versioned sources, which are made by hand."""
     kinds = Serdes(case)
     outputs: list[list[Output]] = []
@@ -164,6 +166,8 @@ def run_engine(case: Case, way: Way) -> Ran:
                 )
             if number + 1 in way.ends(len(case["inputs"])):
                 driver.commit()
+                if after_batch is not None:
+                    after_batch(driver)
             outputs.append(read(results))
         joins = joins_of(case)
         store = None

@@ -22,7 +22,7 @@ def offer(product: Any, merchant: Any) -> dict[str, Any]:
     return {"name": product["name"], "shop": merchant["shop"]}
 
 
-def marketplace(joiner: Any = offer, foreign_key: Any = None, **sink: Any) -> Any:
+def marketplace(joiner: Any = offer, foreign_key: Any = None, table_joined: Any = None, **sink: Any) -> Any:
     """products ⋈ merchants → store "offers" and topic "offers"."""
     builder = cs.StreamsBuilder()
     products = builder.table("products", cs.Consumed(key=TEXT, value=JSON))
@@ -31,6 +31,7 @@ def marketplace(joiner: Any = offer, foreign_key: Any = None, **sink: Any) -> An
         merchants,
         joiner,
         foreign_key=foreign_key or (lambda product: product["merchant"]),
+        table_joined=table_joined,
         materialized=cs.Materialized(store="offers"),
     )
     offers.to_stream().to("offers", cs.Produced(key=TEXT, value=JSON, **sink))

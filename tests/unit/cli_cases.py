@@ -109,7 +109,7 @@ def saved_state(folder: Path, batches: Sequence[Sequence[tuple[Any, Any]]], **hi
             names: dict[str, dict[int, str]] = {}
             for (store, pid), version in saved.items():
                 names.setdefault(store, {})[pid] = _kept(stores, plan.stores[store], pid, version, number)
-            log.write_commit(Commit(number, {}, names, 1_700_000_000.0 + number))
+            log.write_commit(Commit(number, 2, {}, names, 1_700_000_000.0 + number))
 
 
 def _kept(stores: FolderStores, store: StoreDef, pid: int, version: Version, batch: int) -> str:

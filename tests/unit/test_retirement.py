@@ -39,7 +39,7 @@ def test_kept_batches_stay_readable_through_restarts(tmp_path: Path, restart_aft
         after = grow(stores, STORE, 0, before, row(batch), -1, batch)
         name = after.name
         assert name is not None
-        log.write_commit(Commit(batch, versions={STORE.name: {0: name}}))
+        log.write_commit(Commit(batch, 1, versions={STORE.name: {0: name}}))
         retired = [*(before.files() - after.files()), *([before.name] if before.name else [])]
         retirement.add(batch, {f"{STORE.name}/0": retired})
         assert log.commits() == list(range(max(0, batch - retain), batch + 1))

@@ -47,6 +47,11 @@ def partition_of(hashes: np.ndarray, partitions: int) -> np.ndarray:
     return ((hashes >> np.uint64(32)) * np.uint64(partitions) >> np.uint64(32)).astype(np.int64)
 
 
+def partition_bounds(partitions: int) -> list[int]:
+    """The lowest hash of each state partition, and 2**64 at the end: where the partition after the last would begin."""
+    return [-(-(place << 32) // partitions) << 32 for place in range(partitions + 1)]
+
+
 def _hash_column(keys: pa.LargeBinaryArray) -> np.ndarray:
     offsets = np.frombuffer(keys.buffers()[1], np.int64)[keys.offset : keys.offset + len(keys) + 1]
     starts, lengths = offsets[:-1], np.diff(offsets)

@@ -2,7 +2,7 @@
 
     application.json     whose state this is: application id, partitions, fingerprints of the stores
     batches/N.json       the input ranges of batch N, written before it runs
-    commits/N.json       after batch N: positions in the topics, and the manifest of every store partition
+    commits/N.json       after batch N: positions in the topics, and the manifest of every state partition
 
 A batch without a commit is run again with the same ranges from the same state, and gives the same bytes.
 Every file is written beside its place and renamed into it, and holds ``{"checksum": …, "content": …}``: the
@@ -36,12 +36,17 @@ class Sealed(msgspec.Struct, frozen=True):
 
 
 class Application(msgspec.Struct, frozen=True):
-    """Whose state a folder holds, and what must stay the same for it to be usable."""
+    """Whose state a folder holds, and what must stay the same for it to be usable.
+
+    ``partitions``: of the state before the first commit; each commit has its own number. ``placed``: the stores
+    whose rows are where a partitioner of the user puts them (KIP-775), and not where their hash does.
+    """
 
     application_id: str
     partitions: int
     stores: dict[str, str]
     readers: dict[str, dict[str, str]] = {}
+    placed: tuple[str, ...] = ()
     format: int = FORMAT
 
 
@@ -56,9 +61,14 @@ class BatchEntry(msgspec.Struct, frozen=True):
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """A batch that is done. ``positions``: next offset to read, by source node, topic and partition."""
+    """A batch that is done, or state that was cut into another number of ``partitions`` (decision 0011).
+
+    ``positions``: next offset to read, by source node, topic and partition. ``versions``: the manifest of each
+    state partition, by store.
+    """
 
     id: int
+    partitions: int
     positions: dict[str, dict[str, dict[int, int]]] = {}
     versions: dict[str, dict[int, str]] = {}
     time: float = 0.0
@@ -146,6 +156,15 @@ class BatchLog:
                 continue  # retired between listing and reading: a newer one is there
         return None
 
+    def newest(self) -> Commit:
+        """The newest commit; before the first one, what it would follow on. The application must be known."""
+        commit = self.last_commit()
+        if commit is not None:
+            return commit
+        application = self.application()
+        assert application is not None
+        return Commit(-1, application.partitions)
+
     def commit(self, number: int) -> Commit:
         found = self._decode(self.root / "commits" / f"{number:012d}.json", Commit)
         assert isinstance(found, Commit)
@@ -200,6 +219,11 @@ def check_application(found: Application, wanted: Application, folder: Path) -> 
     ]
     changed += [f"store {name} is new" for name in sorted(wanted.stores.keys() - found.stores.keys())]
     changed += [f"store {name} is gone" for name in sorted(found.stores.keys() - wanted.stores.keys())]
+    if not changed:
+        changed = [
+            f"store {name}: was placed {_by(found, name)}, is placed {_by(wanted, name)}"
+            for name in sorted(set(found.placed) ^ set(wanted.placed))
+        ]
     if changed:
         raise IncompatibleStateError(
             "the topology changed since the last run: " + "; ".join(changed),
@@ -207,3 +231,7 @@ def check_application(found: Application, wanted: Application, folder: Path) -> 
             where={"folder": str(folder)},
             next="go back to the topology of the state, or start with a new application_id or an empty state_dir",
         )
+
+
+def _by(application: Application, store: str) -> str:
+    return "by a partitioner" if store in application.placed else "by hash"

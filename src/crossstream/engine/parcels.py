@@ -101,7 +101,7 @@ def route(changes: Changes, exchange: Exchange, partitions: int, bits: int) -> I
     if partitioner is None:
         pids = partition_of(changes.hashes(bits), partitions)
     else:
-        pids = _custom(partitioner, changes.key, partitions)
+        pids = chosen_partitions(partitioner, changes.key, partitions)
     # Encode once, before the rows are spread over the partitions.
     wired = changes.with_value(Values(value, wire=changes.value.wire(value)))
     order = np.argsort(pids.astype(np.uint16 if partitions <= 65535 else np.int64), kind="stable")
@@ -113,7 +113,8 @@ def route(changes: Changes, exchange: Exchange, partitions: int, bits: int) -> I
             yield pid, pack(spread.take(np.arange(start, stop)), value, key)
 
 
-def _custom(partitioner: Partitioner, key: Values, partitions: int) -> np.ndarray:
+def chosen_partitions(partitioner: Partitioner, key: Values, partitions: int) -> np.ndarray:
+    """Where a partitioner of the user (KIP-775) puts each key; null keys: partition 0. `ProcessingError` CS-505."""
     keys = key.objects()
     try:
         pids = [0 if k is None else partitioner(k, partitions) for k in keys]

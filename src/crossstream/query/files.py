@@ -44,7 +44,7 @@ def open_store(state_dir: str | Path, name: str, as_of: int | None = None) -> St
             next="give the state_dir of an application that has run",
         )
     store = _definition(application, name, root)
-    committed = _Committed(log, store, application.partitions, as_of)
+    committed = _Committed(log, store, as_of)
     committed()
     return StoreReader(name, store.key, store.value, committed, store.history)
 
@@ -71,10 +71,9 @@ def _definition(application: Application, name: str, root: Path) -> StoreDef:
 class _Committed:
     """Gives the versions of a store after the newest commit, or after one that was asked for."""
 
-    def __init__(self, log: BatchLog, store: StoreDef, partitions: int, as_of: int | None) -> None:
+    def __init__(self, log: BatchLog, store: StoreDef, as_of: int | None) -> None:
         self._log = log
         self._store = store
-        self._partitions = partitions
         self._as_of = as_of
         self._stores = FolderStores(log.root)
         self._newest: int | None = None
@@ -95,15 +94,14 @@ class _Committed:
         if commit.id != self._newest:
             names = commit.versions.get(self._store.name, {})
             self._versions = [
-                self._stores.open(self._store, pid, names.get(pid)) for pid in range(self._partitions)
+                self._stores.open(self._store, pid, names.get(pid)) for pid in range(commit.partitions)
             ]
             self._newest = commit.id
         return self._versions
 
     def _commit(self) -> Commit:
         if self._as_of is None:
-            ids = self._log.commits()
-            return self._log.commit(ids[-1]) if ids else Commit(-1)
+            return self._log.newest()
         if self._as_of not in self._log.commits():
             kept = self._log.commits()
             raise StateError(

@@ -13,8 +13,10 @@ from pyspark.sql import SparkSession
 from crossstream.config import DeadLetter, StreamsConfig
 from crossstream.engine.batch import Batch, Report
 from crossstream.engine.log import Application, BatchEntry, BatchLog, Commit, check_application
+from crossstream.engine.placement import partitioners, placements
 from crossstream.engine.planning import NoTopics, SourcePlanner
 from crossstream.engine.policies import settings_of
+from crossstream.engine.rescaling import rescale
 from crossstream.engine.retirement import Retirement
 from crossstream.engine.stores import measure
 from crossstream.errors import ConfigError, SourceError
@@ -57,6 +59,7 @@ class Engine:
         self.topics = None if self.connection is None else self.connection.log()
         self._publisher = publisher_of(self.connection)
         self.partitions = 1
+        self._wanted = 1
         self._tell = tell
         self._batch_lock = threading.RLock()
         self._query: Any = None
@@ -74,25 +77,8 @@ class Engine:
     def open(self) -> None:
         """Locks and checks the state, finds the topics, ships the plan to the workers."""
         self.log.lock(self.config.application_id)
-        found = self.log.application()
         context = self.spark.sparkContext
-        self.partitions = self.config.partitions or (
-            found.partitions if found else context.defaultParallelism
-        )
-        wanted = Application(
-            self.config.application_id, self.partitions, self.plan.fingerprint(), describe_readers(self.plan)
-        )
-        if found is not None:
-            check_application(found, wanted, self.state)
-            if found.partitions != self.partitions:
-                raise ConfigError(
-                    f"the state has {found.partitions} partitions, the configuration asks for {self.partitions}",
-                    code="CS-234",
-                    where={"folder": str(self.state)},
-                    next="leave partitions out to go on with what the state has",
-                )
-        self.log.write_application(wanted)
-        commit = self.log.last_commit() or Commit(-1)
+        commit = self._claim(context.defaultParallelism)
         self._versions = commit.versions
         self._next = commit.id + 1
         self._epoch = commit.epoch
@@ -101,6 +87,7 @@ class Engine:
         self.retirement = Retirement(self.state, self.log, self.config.retain_batches)
         self.retirement.sweep(self._next)
         self._state = measure(self.state, self._versions)
+        self._rescale()
         self._find_topics(commit)
         job = Job(
             self.config.application_id,
@@ -110,6 +97,38 @@ class Engine:
             self.connection,
         )
         self._rounds = SparkRounds(context, job, self.config.application_id)
+
+    def _claim(self, parallelism: int) -> Commit:
+        """Notes whose state this is, if it may be; the commit to go on from."""
+        found = self.log.application()
+        had = None if found is None else self.log.newest().partitions
+        self._wanted = self.config.partitions or had or parallelism
+        self.partitions = had or self._wanted
+        wanted = Application(
+            self.config.application_id,
+            self.partitions,
+            self.plan.fingerprint(),
+            describe_readers(self.plan),
+            tuple(sorted(partitioners(self.plan))),
+        )
+        if found is not None:
+            check_application(found, wanted, self.state)
+        self.log.write_application(wanted)
+        return self.log.newest()
+
+    def _rescale(self) -> None:
+        """Between two batches: cuts the state into as many partitions as are asked for (decision 0011).
+
+        A batch that was begun is first repeated with the partitions it had.
+        """
+        if self._repeat is not None or self.partitions == self._wanted:
+            return
+        done = rescale(self.log, self._wanted, placements(self.plan, self._wanted))
+        self.partitions = self._wanted
+        self._versions = done.commit.versions
+        self._next = done.commit.id + 1
+        self._state = measure(self.state, self._versions)
+        self.retirement.add(done.commit.id, done.retired)
 
     def _find_topics(self, commit: Commit) -> None:
         positions = {n: {t: dict(p) for t, p in topics.items()} for n, topics in commit.positions.items()}
@@ -227,6 +246,7 @@ class Engine:
         self._commit(entry, report)
         committed = time.perf_counter()
         self._repeat = None
+        self._rescale()
         phases = {
             "plan": planned - started,
             "run": ran - planned,
@@ -296,7 +316,9 @@ class Engine:
         for store, names in report.manifests.items():
             versions.setdefault(store, {}).update(names)
         epoch = max(self._epoch, entry.epoch)
-        self.log.write_commit(Commit(entry.id, self.sources.positions, versions, time.time(), epoch))
+        self.log.write_commit(
+            Commit(entry.id, self.partitions, self.sources.positions, versions, time.time(), epoch)
+        )
         self._versions = versions
         self._next = entry.id + 1
         self._epoch = epoch

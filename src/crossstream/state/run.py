@@ -33,6 +33,17 @@ class Layout:
         head = ("h",) + (("s",) if self.sort else ()) + ("key",) + (("key2",) if self.second_key else ())
         return (*head, *(name for name, _ in self.values), "gone")
 
+    @classmethod
+    def found_in(cls, kind: str, columns: Columns) -> Layout:
+        """The layout of a store of this kind, read off columns of it."""
+        own = {"h", "s", "key", "key2", "gone"}
+        values = tuple(
+            (name, "int64" if isinstance(column, np.ndarray) else "bytes")
+            for name, column in columns.items()
+            if name not in own
+        )
+        return cls(kind, values, str(columns["s"].dtype) if "s" in columns else None, "key2" in columns)
+
 
 @dataclass(frozen=True, slots=True)
 class Run:

@@ -1,0 +1,182 @@
+"""Another number of state partitions, between two batches.
+
+All stores of the last commit are cut anew, into files beside the old ones, and one commit, which reads no records,
+names them (decision 0011). Until it is there nothing has happened; older commits keep the partitions they had.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from msgspec import structs
+
+from crossstream.algebra.hashing import partition_bounds
+from crossstream.engine.log import Application, BatchLog, Commit
+from crossstream.engine.stores import store_folder
+from crossstream.errors import StateError
+from crossstream.state.manifest import read_manifest, read_run
+from crossstream.state.rescaling import Placement, Save, placed, places_of, sliced
+from crossstream.state.run import Layout, Run
+from crossstream.state.storage import Folder
+from crossstream.state.store import Version, load_version, saver, store_version
+
+T = TypeVar("T")
+
+Versions = dict[int, Version]
+"""The versions of a store, by state partition; a partition that nothing is known of has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rescaled:
+    """``commit``: the state in its new partitions. ``retired``: files that only older commits need, by place.
+
+    ``rows``, ``size``: rows and bytes in the new partitions.
+    """
+
+    commit: Commit
+    retired: dict[str, list[str]]
+    rows: int
+    size: int
+
+
+def rescale(log: BatchLog, partitions: int, placements: Mapping[str, Placement]) -> Rescaled:
+    """Cuts the state of the last commit into ``partitions``; the caller holds the lock of the log.
+
+    ``placements``: where the rows of those stores go that are not placed by hash. Raises `StateError`: CS-730 if one
+    of them is missing, CS-731 if a batch was begun and not committed; and as opening a damaged store does.
+    """
+    application, before = log.application(), log.newest()
+    assert application is not None
+    _check_placed(log, application, placements)
+    _check_finished(log, before)
+    batch = before.id + 1 if before.id >= 0 else before.id
+    held = {store: _open(log.root, before, store) for store in before.versions}
+    made = {
+        store: _cut(log.root, store, versions, before.partitions, partitions, batch, placements.get(store))
+        for store, versions in held.items()
+    }
+    names = {store: {pid: _name(one) for pid, one in versions.items()} for store, versions in made.items()}
+    commit = structs.replace(before, id=batch, partitions=partitions, versions=names, time=time.time())
+    if batch >= 0:
+        log.write_commit(commit)
+    log.write_application(structs.replace(application, partitions=partitions))
+    new = [version for versions in made.values() for version in versions.values()]
+    return Rescaled(commit, _files(held), sum(one.rows for one in new), sum(one.size for one in new))
+
+
+def _check_placed(log: BatchLog, application: Application, placements: Mapping[str, Placement]) -> None:
+    unknown = sorted(set(application.placed) - placements.keys())
+    if unknown:
+        raise StateError(
+            f"the rows of {', '.join(unknown)} are placed by a partitioner, which only the application has",
+            code="CS-730",
+            where={"folder": str(log.root)},
+            next="start the application with another number of partitions: it places them anew",
+        )
+
+
+def _check_finished(log: BatchLog, before: Commit) -> None:
+    last = log.last_batch()
+    if last is not None and last.id > before.id:
+        raise StateError(
+            f"batch {last.id} was begun and not committed, and has to be repeated as it was",
+            code="CS-731",
+            where={"folder": str(log.root)},
+            next="start the application with another number of partitions: it finishes the batch first",
+        )
+
+
+def _open(root: Path, commit: Commit, store: str) -> Versions:
+    names = commit.versions[store]
+    return dict(
+        zip(names, _in_threads(lambda pid: _open_one(root, store, pid, names[pid]), names), strict=True)
+    )
+
+
+def _open_one(root: Path, store: str, partition: int, name: str) -> Version:
+    folder = _folder(root, store, partition)
+    try:
+        manifest = read_manifest(folder, name)
+        first = next((piece for slot in manifest.slots for piece in slot.pieces), None)
+        if first is None:
+            return load_version(folder, Layout(manifest.kind, ()), name)
+        opened: dict[str, Run] = {first.file: read_run(folder, first)}
+        layout = Layout.found_in(manifest.kind, opened[first.file].columns)
+        return load_version(folder, layout, name, opened)
+    except StateError as error:
+        raise error.at(store=store, partition=partition, folder=str(root)) from None
+
+
+def _cut(
+    root: Path,
+    store: str,
+    held: Versions,
+    before: int,
+    partitions: int,
+    batch: int,
+    placement: Placement | None,
+) -> Versions:
+    """The versions of a store in its new partitions, their files written."""
+    make = cutter(held, before, partitions, batch, placement)
+
+    def one(pid: int) -> Version | None:
+        folder, prefix = _folder(root, store, pid), f"{batch:012d}-{uuid.uuid4().hex[:8]}"
+        version = make(pid, saver(folder, prefix))
+        return None if version is None else store_version(version, folder, f"{prefix}.manifest")
+
+    found = zip(range(partitions), _in_threads(one, range(partitions)), strict=True)
+    return {pid: version for pid, version in found if version is not None}
+
+
+Make = Callable[[int, Save], Version | None]
+"""Makes the version of a new partition, its runs saved; None if there is nothing to know of it."""
+
+
+def cutter(
+    held: Versions, before: int, partitions: int, batch: int, placement: Placement | None = None
+) -> Make:
+    """What cuts a store, held in ``before`` partitions, into ``partitions``; ``placement``: None for by hash."""
+    old, new = partition_bounds(before), partition_bounds(partitions)
+    ordered = sorted(held)
+    places = None if placement is None else [places_of(held[pid], placement) for pid in ordered]
+
+    def make(pid: int, save: Save) -> Version | None:
+        if places is not None:  # any old partition may have rows of any new one
+            made = placed([held[p] for p in ordered], places, pid, batch, save) if held else None
+        else:
+            low, high = new[pid], new[pid + 1]
+            sources = [held[p] for p in ordered if old[p] < high and low < old[p + 1]]
+            made = sliced(sources, low, high, batch, save) if sources else None
+        return made if made is not None and (made.parts or made.stream_time >= 0) else None
+
+    return make
+
+
+def _in_threads(work: Callable[[int], T], items: Iterable[int]) -> list[T]:
+    """Reading, checking and writing files is done outside of the interpreter's lock."""
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        return list(threads.map(work, items))
+
+
+def _files(held: Mapping[str, Versions]) -> dict[str, list[str]]:
+    return {
+        f"{store}/{pid}": sorted({_name(version), *version.files()})
+        for store, versions in held.items()
+        for pid, version in versions.items()
+    }
+
+
+def _folder(root: Path, store: str, partition: int) -> Folder:
+    return Folder(store_folder(root, store) / str(partition))
+
+
+def _name(version: Version) -> str:
+    assert version.name is not None
+    return version.name

@@ -1,0 +1,137 @@
+"""Partitions of a store cut anew: another number of them is a slice of every run, not a replay.
+
+    law    whatever the numbers of partitions before and after, each row is in the partition of its key, and of
+           the rows with one identity the newest is found first
+
+A partition holds a range of key hashes, and runs are sorted by hash: its rows lie side by side in every old run. Slots
+keep their order; those of several old partitions, whose hashes are disjoint, are put together from the oldest on.
+Rows that a partitioner of the user placed have no such range: they are picked one by one, and sorted.
+
+Merges that were under way are forgotten: between two steps their inputs and their output are runs like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from crossstream.state.columns import concat_all, take_all
+from crossstream.state.merging import Part
+from crossstream.state.run import Run, sort_rows
+from crossstream.state.store import PIECE_ROWS, Piece, Version
+
+Placement = Callable[[pa.LargeBinaryArray], np.ndarray]
+"""The partition of each of some different keys."""
+Places = Sequence[Sequence[np.ndarray]]
+"""The new partition of every row of a version, by part and piece."""
+Save = Callable[[Run], Piece]
+
+_Slots = list[list[Run]]
+"""Rows of one old partition: its slots, newest first, each in pieces."""
+
+
+def sliced(sources: Sequence[Version], low: int, high: int, batch: int, save: Save) -> Version:
+    """The version of the rows with ``low <= h < high``.
+
+    ``sources``: the old partitions that have hashes in the range, ascending; one at least.
+    """
+    taken = [_without_empty(_between(part, low, high) for part in source.parts) for source in sources]
+    return _assembled(sources, taken, batch, lambda runs: map(save, _joined(runs)))
+
+
+def placed(
+    sources: Sequence[Version], places: Sequence[Places], partition: int, batch: int, save: Save
+) -> Version:
+    """The version of the rows whose place, of which there is a list for each old partition, is ``partition``."""
+    taken = [
+        _without_empty(map(_picked, source.parts, of_source, [partition] * len(source.parts)))
+        for source, of_source in zip(sources, places, strict=True)
+    ]
+    return _assembled(sources, taken, batch, lambda runs: [save(sort_rows(_together(runs).columns))])
+
+
+def places_of(source: Version, placement: Placement) -> list[list[np.ndarray]]:
+    """Where every row goes; ``placement`` is asked once for each key of a piece."""
+    return [[_places(piece.run, placement) for piece in part.pieces] for part in source.parts]
+
+
+def _assembled(
+    sources: Sequence[Version],
+    taken: Sequence[_Slots],
+    batch: int,
+    save: Callable[[list[Run]], Iterable[Piece]],
+) -> Version:
+    """Merging work that was saved up goes along with the rows; stream time never goes back for any of them."""
+    return replace(
+        sources[0],
+        parts=tuple(Part(tuple(save(runs))) for runs in _aligned(taken)),
+        batch=batch,
+        stream_time=max(source.stream_time for source in sources),
+        credit=sum(
+            source.credit * _count(slots) // source.rows
+            for source, slots in zip(sources, taken, strict=True)
+            if source.rows
+        ),
+        name=None,
+    )
+
+
+def _aligned(taken: Sequence[_Slots]) -> _Slots:
+    """One list of slots out of several: their oldest ones meet, for these are the large ones."""
+    depth = max(len(slots) for slots in taken)
+    return [
+        [run for slots in taken if len(slots) >= age for run in slots[-age]] for age in range(depth, 0, -1)
+    ]
+
+
+def _between(part: Part[Piece], low: int, high: int) -> list[Run]:
+    found = []
+    for piece in part.pieces:
+        h = piece.run["h"]
+        start = int(np.searchsorted(h, np.uint64(low), "left"))
+        stop = piece.rows if high >= 1 << 64 else int(np.searchsorted(h, np.uint64(high), "left"))
+        if start < stop:
+            found.append(piece.run.slice(start, stop))
+    return found
+
+
+def _picked(part: Part[Piece], places: Sequence[np.ndarray], partition: int) -> list[Run]:
+    found = []
+    for piece, of_piece in zip(part.pieces, places, strict=True):
+        rows = np.flatnonzero(of_piece == partition)
+        if len(rows):
+            found.append(Run(take_all(piece.run.columns, rows)))
+    return found
+
+
+def _places(run: Run, placement: Placement) -> np.ndarray:
+    encoded = run["key"].dictionary_encode()
+    places = placement(encoded.dictionary)
+    return np.asarray(places[encoded.indices.to_numpy(zero_copy_only=False)])
+
+
+def _joined(runs: Iterable[Run]) -> Iterator[Run]:
+    """The same rows in fewer runs: small ones together until they are worth a file."""
+    held: list[Run] = []
+    for run in runs:
+        held.append(run)
+        if _count([held]) >= PIECE_ROWS:
+            yield _together(held)
+            held = []
+    if held:
+        yield _together(held)
+
+
+def _together(runs: list[Run]) -> Run:
+    return runs[0] if len(runs) == 1 else Run(concat_all([run.columns for run in runs]))
+
+
+def _without_empty(slots: Iterable[list[Run]]) -> _Slots:
+    return [runs for runs in slots if runs]
+
+
+def _count(slots: _Slots) -> int:
+    return sum(run.rows for runs in slots for run in runs)

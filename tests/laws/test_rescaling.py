@@ -1,0 +1,274 @@
+"""Rescale: stop, go on with another number of state partitions, any time and number of times: same result."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from fractions import Fraction
+from itertools import count, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import crossstream as cs
+from crossstream import serdes
+from crossstream.algebra.hashing import partition_bounds, partition_of
+from crossstream.engine.log import BatchEntry, BatchLog
+from crossstream.state import rescaling as state_rescaling
+from crossstream.state import store as state_store
+from crossstream.state.merging import Part
+from crossstream.state.run import sort_rows
+from crossstream.state.store import Piece, Version
+from crossstream.topology.plan import KEY_VALUE, VERSIONED
+from tests.docs.state_folder import Writer
+from tests.docs.state_reader import StateFolder, hash_of
+from tests.docs.test_state_format import Model, decoded
+from tests.laws.effort import cases, law
+from tests.laws.engine import Way, rows_of, run_engine, ways
+from tests.laws.rescaling import cut, rescaling
+from tests.laws.strategies import Case, chain_cases, foreign_key_cases, table_cases
+from tests.unit.state_rows import key_value_rows
+
+numbers = st.lists(st.integers(1, 9), min_size=1, max_size=4)
+
+
+def never_expiring(case: Case) -> Case:
+    """The case without histories so short that the partition, by its stream time, decides what is dropped."""
+    params = {k: 1000 if k.endswith("_versioned_ms") and v else v for k, v in case["params"].items()}
+    return {**case, "params": params}
+
+
+def check(case: Case, way: Way, numbers: Sequence[int]) -> None:
+    """The table, its timestamps and the store are those of a run with one number of partitions."""
+    straight = run_engine(never_expiring(case), way)
+    rescaled = run_engine(never_expiring(case), way, rescaling(numbers))
+    assert rows_of(rescaled) == rows_of(straight)
+    assert rescaled.store == straight.store
+    assert rescaled.dropped == straight.dropped
+
+
+@law
+@given(table_cases(), ways(), numbers)
+def test_joins_by_key(case: Case, way: Way, numbers: list[int]) -> None:
+    check(case, way, numbers)
+
+
+@law
+@given(foreign_key_cases(), ways(), numbers)
+def test_joins_by_foreign_key(case: Case, way: Way, numbers: list[int]) -> None:
+    check(case, way, numbers)
+
+
+@law
+@given(chain_cases(), ways(), numbers)
+def test_chains_of_joins(case: Case, way: Way, numbers: list[int]) -> None:
+    check(case, way, numbers)
+
+
+def by_last(key: str, partitions: int) -> int:
+    return ord(key[-1]) % partitions
+
+
+def shops(table_joined: cs.TableJoined) -> cs.Topology:
+    """Every kind of store, two of them placed by partitioners where there are any."""
+    text, json = serdes.string(), serdes.json()
+    consumed = cs.Consumed(key=text, value=json)
+    builder = cs.StreamsBuilder()
+    left = builder.table("left", consumed, cs.Materialized(store="left"))
+    left.left_join(
+        builder.table("right", consumed),
+        lambda row, other: [row["n"], other],
+        foreign_key=lambda row: row["to"],
+        table_joined=table_joined,
+        materialized=cs.Materialized(store="result"),
+    )
+    builder.table("past", consumed, cs.Materialized(store="past", history_retention="1 day"))
+    return builder.build()
+
+
+BY_HASH = cs.TableJoined(name="join")
+BY_PARTITIONERS = cs.TableJoined(partitioner=by_last, other_partitioner=by_last, name="join")
+
+
+@cases(0.5)
+@given(
+    st.integers(0, 1 << 30), st.lists(st.none() | st.integers(1, 7), min_size=1, max_size=14), st.booleans()
+)
+@example(1, [None] * 9 + [3, None, 5, None, 2, None, 1, 7], True)
+def test_state_in_files(seed: int, steps: list[int | None], partitioned: bool) -> None:
+    """Batches (None) and numbers of partitions, in any order; all that is kept is read as its format says."""
+    chance, model = random.Random(seed), Model()
+    wanted: dict[int, tuple[int, int]] = {}
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        for module in (state_store, state_rescaling):
+            patch.setattr(module, "PIECE_ROWS", 3)
+        topology = shops(BY_PARTITIONERS if partitioned else BY_HASH)
+        with closing(Writer(Path(folder), topology, 2, 6)) as writer:
+            for step in steps:
+                writer.run(model.records(chance)) if step is None else writer.rescale(step)
+                if writer.batch:
+                    wanted[writer.batch - 1] = (len(model.after) - 1, writer.partitions)
+            check_folder(Path(folder), model, wanted, partitioned)
+
+
+def check_folder(root: Path, model: Model, wanted: dict[int, tuple[int, int]], partitioned: bool) -> None:
+    """``wanted``: for each batch how often the model had been asked, and the number of partitions."""
+    folder = StateFolder(root)
+    assert not wanted or folder.application["partitions"] == wanted[max(wanted)][1]
+    for batch in folder.batches() if wanted else ():
+        step, partitions = wanted[batch]
+        assert folder.partitions(batch) == partitions
+        for store in ("left", "result", "past"):
+            assert decoded(folder.table(store, batch)) == model.after[step][store], (store, batch)
+            assert dict(cs.open_store(root, store, as_of=batch).all()) == model.after[step][store]
+        for store in folder.application["stores"]:
+            for partition, row in folder.rows(store, batch):
+                placed = partitioned and store in ("right@2", "join.references", "join.subscriptions")
+                key = row["key"]
+                by_hash = (hash_of(key) >> 32) * partitions >> 32
+                assert partition == (by_last(key.decode(), partitions) if placed else by_hash)
+        subscriptions = {
+            (row["key"].decode(), row["key2"].decode()) for _, row in folder.rows("join.subscriptions", batch)
+        }
+        assert subscriptions == model.after[step]["subscriptions"].keys()
+
+
+# -- one store ---------------------------------------------------------------------------------------------
+
+
+@law
+@given(st.integers(1, 40), st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=20))
+def test_bounds_are_those_of_the_partitions(partitions: int, hashes: list[int]) -> None:
+    bounds = partition_bounds(partitions)
+    assert (bounds[0], bounds[-1], len(bounds)) == (0, 1 << 64, partitions + 1)
+    edges = [h for bound in bounds[1:-1] for h in (bound - 1, bound)]
+    places = partition_of(np.array([*hashes, *edges], np.uint64), partitions).tolist()
+    for h, place in zip([*hashes, *edges], places, strict=True):
+        assert bounds[place] <= h < bounds[place + 1]
+
+
+@law
+@given(st.lists(st.integers(-1, 100), min_size=1, max_size=9), st.integers(1, 9))
+def test_stream_time_is_the_latest_of_the_partitions_that_share_hashes(times: list[int], after: int) -> None:
+    before = len(times)
+    held = {pid: Version(VERSIONED, stream_time=time) for pid, time in enumerate(times)}
+    made = cut(held, before, after)
+    for pid in range(after):
+        shares = [
+            time
+            for old, time in enumerate(times)
+            if max(Fraction(old, before), Fraction(pid, after))
+            < min(Fraction(old + 1, before), Fraction(pid + 1, after))
+        ]
+        assert (made[pid].stream_time if pid in made else -1) == max(shares)
+
+
+changes = st.dictionaries(st.integers(0, 30).map(lambda n: b"%d" % n), st.none() | st.just(b"v"), max_size=12)
+
+
+@law
+@given(st.lists(changes, min_size=1, max_size=12), numbers, st.sampled_from([64, 4]))
+def test_the_newest_row_is_found_in_the_partition_of_its_key(
+    batches: list[dict[bytes, bytes | None]], numbers: list[int], bits: int
+) -> None:
+    stamps = count()
+    runs = []
+    for batch in batches:
+        if batch:
+            columns = key_value_rows(batch, bits)
+            columns["ts"] = np.array([next(stamps) for _ in batch])
+            runs.append(sort_rows(columns))
+    parts = tuple(Part((Piece(run),)) for run in reversed(runs))
+    held = {0: Version(KEY_VALUE, parts, 0, credit=1000)}
+    rows = held[0].view().live()
+    for before, after in pairwise([1, *numbers]):
+        held = cut(held, before, after)
+        assert sum(version.credit for version in held.values()) <= 1000
+    found = [version.view().live() for version in held.values()]
+    for pid, live in zip(held, found, strict=True):
+        assert (partition_of(live["h"], numbers[-1]) == pid).all()
+        assert all((part.pieces and part.job == 0) for part in held[pid].parts)
+    kept = [
+        (k, t) for live in found for k, t in zip(live["key"].to_pylist(), live["ts"].tolist(), strict=True)
+    ]
+    assert sorted(kept) == sorted(zip(rows["key"].to_pylist(), rows["ts"].tolist(), strict=True))
+
+
+def test_small_pieces_become_few_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_rescaling, "PIECE_ROWS", 50)
+    rows = {b"%d" % n: b"v" for n in range(400)}
+    held = {0: Version(KEY_VALUE, (Part((Piece(sort_rows(key_value_rows(rows))),)),))}
+    held = cut(cut(held, 1, 100), 100, 2)
+    assert all(len(version.parts) == 1 for version in held.values())
+    assert all(len(version.parts[0].pieces) <= 5 for version in held.values())
+    assert sum(version.rows for version in held.values()) == 400
+
+
+def test_a_merge_that_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its inputs and its output become runs like any other, and lose no row."""
+    run = sort_rows(key_value_rows({b"%d" % n: b"new" for n in range(20)}))
+    older = sort_rows(key_value_rows({b"%d" % n: b"old" for n in range(20)}))
+    cut_at = 8
+    inputs = [Part((Piece(one.slice(cut_at, 20)),), job=1) for one in (run, older)]
+    output = Part((Piece(run.slice(0, cut_at)),), job=1, output=True)
+    held = cut({0: Version(KEY_VALUE, (*inputs, output))}, 1, 3)
+    live = [version.view().live() for version in held.values()]
+    assert sum(one.rows for one in live) == 20
+    assert {value for one in live for value in one["value"].to_pylist()} == {b"new"}
+
+
+class Crash(BaseException):
+    """The process is gone."""
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[Writer]:
+    with closing(Writer(tmp_path, shops(BY_HASH), 2)) as writer:
+        yield writer
+
+
+@pytest.mark.parametrize("step", ["write_commit", "write_application"])
+def test_a_crash_on_the_way(step: str, writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the commit nothing has happened; after it everything has."""
+    model, chance = Model(), random.Random(3)
+    writer.run(model.records(chance))
+
+    def crash(*_: Any) -> None:
+        raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BatchLog, step, crash)
+        with pytest.raises(Crash):
+            writer.rescale(5)
+    assert writer.log.newest().partitions == (2 if step == "write_commit" else 5)
+    table = {store: dict(cs.open_store(writer.root, store).all()) for store in ("left", "result", "past")}
+    assert table == {store: model.after[-1][store] for store in table}
+    writer.rescale(3)
+    assert writer.log.newest().partitions == 3
+    writer.run(model.records(chance))
+    assert dict(cs.open_store(writer.root, "result").all()) == model.after[-1]["result"]
+
+
+def test_without_a_commit_the_number_is_noted(writer: Writer) -> None:
+    writer.rescale(4)
+    assert writer.log.commits() == []
+    application = writer.log.application()
+    assert application is not None
+    assert application.partitions == 4
+    writer.run(Model().records(random.Random(5)))
+    assert writer.log.newest().partitions == 4
+
+
+def test_a_batch_that_was_begun_is_not_cut_off(writer: Writer) -> None:
+    writer.run(Model().records(random.Random(1)))
+    writer.log.write_batch(BatchEntry(1, writer.log.batch(0).ranges))
+    with pytest.raises(cs.StateError) as caught:
+        writer.rescale(3)
+    assert caught.value.code == "CS-731"
+    assert writer.log.commits() == [0]
