@@ -22,7 +22,9 @@ from crossstream.serdes import Serde
 from crossstream.state.columns import from_record_batch, to_record_batch
 from crossstream.topology.plan import Exchange, Partitioner
 
-Parcel = tuple[int, int, int, int, bytes]
+Parcel = tuple[int, int, int, int, Any]
+"""The blob is bytes, a buffer, or, on the way, the place where one lies (`spark/exchange.py`)."""
+
 REPORT = -1
 """Exchange number of a parcel that holds a task's report."""
 FRAME = -2
@@ -49,14 +51,13 @@ def pack(changes: Changes, value_serde: Serde | None, key_serde: Serde | None) -
     return b"".join((size, schema, bytes(-len(schema) % 8), memoryview(batch.serialize())))
 
 
-def unpack(blobs: Sequence[bytes], key: Serde | None, value: Serde | None) -> Changes:
+def unpack(blobs: Sequence[Any], key: Serde | None, value: Serde | None) -> Changes:
     """The changes of several blobs, one after the other."""
     parts = []
     for blob in blobs:
-        end = 8 + int.from_bytes(blob[:8], "little")
-        batch = pa.ipc.read_record_batch(
-            pa.py_buffer(blob).slice(end + -end % 8), _schema(bytes(blob[8:end]))
-        )
+        buffer = pa.py_buffer(blob)
+        end = 8 + int.from_bytes(bytes(buffer[:8]), "little")
+        batch = pa.ipc.read_record_batch(buffer.slice(end + -end % 8), _schema(bytes(buffer[8:end])))
         parts.append(_changes(from_record_batch(batch), key, value))
     return concat_changes(parts)
 
@@ -135,9 +136,9 @@ def chosen_partitions(partitioner: Partitioner, key: Values, partitions: int) ->
     return np.array(pids, np.int64)
 
 
-def in_order(parcels: Iterable[Parcel]) -> dict[int, list[bytes]]:
+def in_order(parcels: Iterable[Parcel]) -> dict[int, list[Any]]:
     """Blobs of each exchange in order of their senders."""
-    found: dict[int, list[bytes]] = {}
+    found: dict[int, list[Any]] = {}
     for _, exchange, _, _, blob in sorted(parcels, key=lambda parcel: parcel[1:4]):
         found.setdefault(exchange, []).append(blob)
     return found

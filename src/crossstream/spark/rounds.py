@@ -21,6 +21,7 @@ from crossstream.engine.batch import Batch, Report, unpack_report
 from crossstream.engine.parcels import FRAME, REPORT, Parcel
 from crossstream.serdes.shipping import dumps
 from crossstream.spark.errors import carried
+from crossstream.spark.exchange import brought, drop_batch, put_aside, shared_folder
 from crossstream.spark.frames import unpacked_row
 from crossstream.spark.worker import BATCH_PROPERTY, Job
 
@@ -32,6 +33,7 @@ class RoundZero:
     run_id: str
     job: Broadcast[bytes]
     shares: int
+    folder: str | None
 
     def __call__(self, index: int, _: Iterable[Any]) -> Iterator[Any]:
         from crossstream.spark import worker
@@ -39,7 +41,8 @@ class RoundZero:
         def items() -> Iterator[Any]:
             held = worker.held_for(self.run_id, lambda: self.job.value)
             batch = worker.current_batch()
-            return worker.read_round(held, batch, index, share_count(self.shares, batch))
+            sent = worker.read_round(held, batch, index, share_count(self.shares, batch))
+            return put_aside(sent, self.folder, batch.id)
 
         return carried(items)
 
@@ -51,13 +54,18 @@ class LaterRound:
     run_id: str
     job: Broadcast[bytes]
     number: int
+    folder: str | None
 
     def __call__(self, index: int, parcels: Iterable[Any]) -> Iterator[Any]:
         from crossstream.spark import worker
 
         def items() -> Iterator[Any]:
             held = worker.held_for(self.run_id, lambda: self.job.value)
-            return worker.later_round(held, worker.current_batch(), self.number, index, parcels)
+            batch = worker.current_batch()
+            taken = brought(parcel for sent in parcels for parcel in sent[1])
+            return put_aside(
+                worker.later_round(held, batch, self.number, index, taken), self.folder, batch.id
+            )
 
         return carried(items)
 
@@ -101,13 +109,16 @@ class SparkRounds:
     _broadcast: Any = None
     _functions: list[Callable[..., Any]] = field(default_factory=list)
     _shares: int = 1
+    _folder: str | None = None
 
     def __post_init__(self) -> None:
         self._broadcast = self.context.broadcast(dumps(self.job))
         shares = max(1, self.context.defaultParallelism)
-        self._functions = [RoundZero(self.run_id, self._broadcast, shares)]
+        folder = self._folder = shared_folder(self.context, self.run_id)
+        self._functions = [RoundZero(self.run_id, self._broadcast, shares, folder)]
         self._functions += [
-            LaterRound(self.run_id, self._broadcast, number) for number in range(1, self.job.plan.rounds)
+            LaterRound(self.run_id, self._broadcast, number, folder)
+            for number in range(1, self.job.plan.rounds)
         ]
         self._shares = shares
 
@@ -119,14 +130,17 @@ class SparkRounds:
         context = self.context
         context.setLocalProperty(BATCH_PROPERTY, msgspec.json.encode(batch).decode())
         context.setJobGroup(f"crossstream {self.application_id}", f"{self.application_id}: batch {batch.id}")
-        shares = share_count(self._shares, batch)
+        shares, folder = share_count(self._shares, batch), self._folder
         parcels = context.parallelize(range(shares), shares).mapPartitionsWithIndex(self._functions[0])
         if frame is not None:
             rows = frame.mapInArrow(FrameRound(self.run_id, self._broadcast), "pid int, parcels binary")
             parcels = parcels.union(rows.rdd.map(unpacked_row))
         for function in self._functions[1:]:
             parcels = parcels.partitionBy(batch.partitions, same).mapPartitionsWithIndex(function)
-        return _opened([parcel for _, sent in parcels.collect() for parcel in sent])
+        try:
+            return _opened(list(brought(parcel for _, sent in parcels.collect() for parcel in sent)))
+        finally:
+            drop_batch(folder, batch.id)
 
     def close(self) -> None:
         """Frees the workers' memory; nothing is left to free once the session has been stopped."""
@@ -143,5 +157,5 @@ def _opened(parcels: list[Parcel]) -> tuple[Report, dict[str, list[bytes]]]:
             report.add(unpack_report(blob))
         elif exchange == FRAME:
             length = 4 + int.from_bytes(blob[:4], "big")
-            frames.setdefault(blob[4:length].decode(), []).append(blob[length:])
+            frames.setdefault(bytes(blob[4:length]).decode(), []).append(bytes(blob[length:]))
     return report, frames

@@ -18,9 +18,11 @@ import msgspec
 import pyarrow as pa
 
 from crossstream.engine.batch import Batch, SourceRange
+from crossstream.engine.parcels import Parcel
 from crossstream.engine.services import Input, Settings
 from crossstream.engine.stores import FolderStores
 from crossstream.engine.task import RoundTask, Sent
+from crossstream.spark.memory import give_back
 from crossstream.topics import OffsetRange, TopicConnection
 from crossstream.topology.plan import Plan
 
@@ -49,6 +51,11 @@ class Held:
     reader: Any = None
     writer: Any = None
     partition_counts: dict[str, int] = field(default_factory=dict)
+    resident: int = 0
+
+    def tidy(self) -> None:
+        """Before a task: memory that only earlier ones needed goes back to the system."""
+        self.resident = give_back(self.resident)
 
     def input(self) -> Input:
         if self.reader is None:
@@ -68,13 +75,14 @@ _LIMIT = 4
 
 
 def held_for(run_id: str, load: Callable[[], bytes]) -> Held:
-    """What this worker keeps for a run; made when the first task of it comes."""
+    """What this worker keeps for a run, at the start of a task; made when the first one comes."""
     if run_id not in _held:
         while len(_held) >= _LIMIT:
             _close(_held.pop(next(iter(_held))))
         job: Job = pickle.load(io.BytesIO(load()))
         _held[run_id] = Held(job, FolderStores(Path(job.state_dir)))
         gc.freeze()  # Spark collects garbage after every task: what stays need not be looked at again
+    _held[run_id].tidy()
     return _held[run_id]
 
 
@@ -188,12 +196,12 @@ def frame_round(held: Held, batch: Batch, rows: Iterable[pa.RecordBatch]) -> Ite
     yield from task.read(list(spans.values()))
 
 
-def later_round(held: Held, batch: Batch, number: int, pid: int, parcels: Iterable[Any]) -> Iterator[Sent]:
+def later_round(held: Held, batch: Batch, number: int, pid: int, parcels: Iterable[Parcel]) -> Iterator[Sent]:
     """A later round in one task: one state partition."""
     output = held.output(batch, number, pid)
     task = RoundTask(held.job.plan, batch, number, pid, held.stores, output, held.job.settings)
     task.report.staged = output.staged
-    yield from task.run(parcel for sent in parcels for parcel in sent[1])
+    yield from task.run(parcels)
 
 
 def current_batch() -> Batch:

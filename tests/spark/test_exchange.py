@@ -1,0 +1,58 @@
+"""Blobs that go through files instead of the JVM."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+from crossstream.engine.parcels import Parcel
+from crossstream.spark.exchange import INLINE_BYTES, Place, brought, drop_batch, put_aside, shared_folder
+
+SMALL = b"s" * INLINE_BYTES
+LARGE = [bytes([number]) * (INLINE_BYTES + number) for number in range(1, 200, 13)]
+
+
+def parcels(blobs: list[bytes]) -> list[Parcel]:
+    return [(1, 0, 7, number, blob) for number, blob in enumerate(blobs)]
+
+
+def test_large_blobs_come_back_as_they_were(tmp_path: Path) -> None:
+    sent = [(3, parcels([SMALL, *LARGE])), (1, parcels([LARGE[0]]))]
+    shipped = pickle.loads(pickle.dumps(list(put_aside(sent, str(tmp_path), 5))))
+    assert [pid for pid, _ in shipped] == [3, 1]
+    assert [type(parcel[4]) for parcel in shipped[0][1]] == [bytes] + [Place] * len(LARGE)
+    back = list(brought(parcel for _, some in shipped for parcel in some))
+    assert [(*parcel[:4], bytes(parcel[4])) for parcel in back] == sent[0][1] + sent[1][1]
+
+
+def test_a_blob_that_lies_in_a_file_is_passed_on_as_it_is(tmp_path: Path) -> None:
+    [(_, [first])] = put_aside([(0, parcels([LARGE[0]]))], str(tmp_path), 5)
+    [(_, [second])] = put_aside([(0, [first])], str(tmp_path), 5)
+    assert first == second
+    assert len(list((tmp_path / "5").iterdir())) == 1
+
+
+def test_an_attempt_that_is_repeated_has_a_file_of_its_own(tmp_path: Path) -> None:
+    for _ in range(2):
+        list(put_aside([(0, parcels([LARGE[0]]))], str(tmp_path), 5))
+    assert len(list((tmp_path / "5").iterdir())) == 2
+
+
+def test_without_a_folder_everything_goes_through_spark() -> None:
+    sent = [(0, parcels(LARGE))]
+    assert list(put_aside(sent, None, 0)) == sent
+
+
+def test_the_files_of_a_batch_go_when_it_has_ended(tmp_path: Path) -> None:
+    for batch in (4, 5):
+        list(put_aside([(0, parcels(LARGE))], str(tmp_path), batch))
+    drop_batch(str(tmp_path), 4)
+    drop_batch(str(tmp_path), 4)
+    assert [folder.name for folder in tmp_path.iterdir()] == ["5"]
+
+
+def test_one_machine_has_a_folder(spark: Any) -> None:
+    folder = shared_folder(spark.sparkContext, "some-run")
+    assert spark.sparkContext.master.startswith("local[") == (folder is not None)
+    assert folder is None or Path(folder).is_dir()
