@@ -206,7 +206,8 @@ def _settings(port: int, home: Path, properties: Mapping[str, str]) -> str:
 def _format(kafka: list[str], info: BrokerInfo) -> None:
     """Makes the data directory, as Kafka wants it done once."""
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    tool = [*kafka, "-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool", "format", "--cluster-id", cluster]
+    tool = [*kafka, "-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool", "format"]
+    tool.append(f"--cluster-id={cluster}")  # in one word: it may begin with a dash
     tool += ["--config", str(info.properties_file)]
     with info.log_file.open("ab") as log:
         done = subprocess.run(tool, stdout=log, stderr=subprocess.STDOUT, check=False)
