@@ -85,11 +85,16 @@ def produce_fk(
 
 
 def produce_customers(
-    bootstrap: str, prefix: str, customers: int = 100_000, partitions: int = 4, seed: int = 1
+    bootstrap: str,
+    prefix: str,
+    customers: int = 100_000,
+    partitions: int = 4,
+    seed: int = 1,
+    append_time: bool = False,
 ) -> Sent:
     """Makes the topics and sends all customers, then ends: their results tell that the customers are in."""
     ends = Ends.of(partitions)
-    create(bootstrap, Topics.of(prefix), partitions)
+    create(bootstrap, Topics.of(prefix), partitions, append_time)
     with Sending(bootstrap, prefix) as sending:
         sending.customers(customer_messages(range(customers), seed))
         sending.customers([ends.customer_messages(START_MS)])
@@ -126,12 +131,13 @@ def produce_subscribers(
     subscribers: int = 1_000,
     partitions: int = 4,
     seed: int = 1,
+    append_time: bool = False,
 ) -> Sent:
     """Makes the topics and fills them: customers with ``subscribers`` orders each, for `change_customers`."""
     ends, orders = Ends.of(partitions), customers * subscribers
     updates = updates_of(orders, orders, customers, seed)
     updates.customers[:] = updates.orders % customers
-    create(bootstrap, Topics.of(prefix), partitions)
+    create(bootstrap, Topics.of(prefix), partitions, append_time)
     with Sending(bootstrap, prefix) as sending:
         sending.customers(customer_messages(range(customers), seed))
         sending.customers([ends.customer_messages(START_MS)])
@@ -185,12 +191,17 @@ def produce_paced(
 # -- producing
 
 
-def create(bootstrap: str, topics: Topics, partitions: int) -> None:
-    """New topics that nothing is deleted from: the timestamps are in the past."""
+def create(bootstrap: str, topics: Topics, partitions: int, append_time: bool = False) -> None:
+    """New topics that nothing is deleted from: the timestamps are in the past.
+
+    ``append_time``: results are stamped by the broker as it appends them.
+    """
     admin = AdminClient({"bootstrap.servers": bootstrap})
     kept = {"retention.ms": "-1"}
-    names = (topics.orders, topics.customers, topics.results)
-    for made in admin.create_topics([NewTopic(name, partitions, 1, config=kept) for name in names]).values():
+    stamped = {**kept, "message.timestamp.type": "LogAppendTime"} if append_time else kept
+    new = [NewTopic(name, partitions, 1, config=kept) for name in (topics.orders, topics.customers)]
+    new.append(NewTopic(topics.results, partitions, 1, config=stamped))
+    for made in admin.create_topics(new).values():
         made.result()
 
 
