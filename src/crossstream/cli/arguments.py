@@ -39,7 +39,7 @@ def make_parser() -> ArgumentParser:
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     parser.set_defaults(debug=False)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (_demo, _run, _describe, _topics, _query, _broker, _doctor, _bench):
+    for add in (_demo, _run, _describe, _topics, _query, _state, _broker, _doctor, _bench):
         add(commands)
     return parser
 
@@ -246,6 +246,46 @@ def _query(commands: Commands) -> None:
         metavar="T",
         help="of a versioned store: the value valid then (ms since the epoch, or 2026-01-31T12:00:00)",
     )
+
+
+def _state(commands: Commands) -> None:
+    state = commands.add_parser(
+        "state",
+        help="inspect, verify and rescale the state of an application",
+        description="A state folder: what its stores take, whether every file is sound, and in how many "
+        "state partitions it is cut.",
+    )
+    actions = state.add_subparsers(title="actions", metavar="ACTION", required=True)
+    inspect = _command(
+        actions,
+        "inspect",
+        "state:inspect",
+        "list the stores: kind, serdes, rows, bytes, runs, stream time",
+        description="Lists the stores after the newest batch, or the state partitions of one. Rows are those in "
+        "the files: replaced and deleted ones that wait to be merged away are among them.",
+    )
+    verify = _command(
+        actions,
+        "verify",
+        "state:verify",
+        "check every file of every batch that is kept; exit code 1 if there is a problem",
+    )
+    rescale = _command(
+        actions,
+        "rescale",
+        "state:rescale",
+        "cut the state into another number of partitions, while its application is stopped",
+        description="Cuts the state into another number of partitions. The application does the same when it is "
+        "started with other partitions.",
+    )
+    for parser in (inspect, verify, rescale):
+        parser.add_argument("state_dir", metavar="STATE_DIR")
+    inspect.add_argument("store", metavar="STORE", nargs="?", help="only this one, by state partition")
+    for parser in (inspect, verify):
+        parser.add_argument(
+            "--format", choices=("table", "json"), default="table", help="default: %(default)s"
+        )
+    rescale.add_argument("--partitions", type=_positive, metavar="N", required=True)
 
 
 def _broker(commands: Commands) -> None:

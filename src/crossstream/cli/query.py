@@ -13,8 +13,8 @@ from crossstream.cli.console import say, show_table
 from crossstream.cli.rows import as_text, show_rows
 from crossstream.cli.texts import parse_key, parse_time, to_json
 from crossstream.engine.log import BatchLog
-from crossstream.errors import ConfigError, StateError
-from crossstream.query.files import open_store, store_names
+from crossstream.errors import ConfigError
+from crossstream.query.files import application_of, open_store, store_names
 from crossstream.query.store import StoreReader
 
 OPERANDS = {"get": (1, 1), "range": (0, 2), "prefix": (1, 1), "all": (0, 0)}
@@ -74,23 +74,14 @@ def _rows(store: StoreReader, operation: str, operands: list[str]) -> Iterable[t
 def _list(folder: Path, form: str) -> int:
     """Prints the stores: the serdes of key and value, and about how many rows they have."""
     names = store_names(folder)
-    log = BatchLog(folder)
-    application = log.application()
-    if application is None:
-        raise StateError(
-            "there is no state here",
-            code="CS-713",
-            where={"folder": str(folder)},
-            next="give the state_dir of an application that has run",
-        )
+    application = application_of(folder)
+    commit = BatchLog(folder).newest()
     stores = [open_store(folder, name) for name in names]
     if form == "json":
         for store in stores:
             print(to_json(_described(store)))
         return 0
-    commit = log.last_commit()
-    done = "no batch yet" if commit is None else f"batch {commit.id}, {_clock(commit.time)}"
-    say(f"application {application.application_id}, partitions: {application.partitions}, {done}")
+    say(headline(application.application_id, commit.partitions, commit.id, commit.time))
     if not stores:
         say("no queryable stores: name them with Materialized(store=…)")
         return 0
@@ -113,6 +104,12 @@ def _count(store: StoreReader) -> int | str:
     """The rows of a small store, an upper bound for a large one."""
     most = store.approximate_count()
     return sum(1 for _ in store.all()) if most <= COUNTED else f"at most {most}"
+
+
+def headline(application_id: str, partitions: int, batch: int, time: float) -> str:
+    """Whose state a folder holds, in how many partitions, and when it last changed."""
+    done = "no batch yet" if batch < 0 else f"batch {batch}, {_clock(time)}"
+    return f"application {application_id}, partitions: {partitions}, {done}"
 
 
 def _clock(seconds: float) -> str:

@@ -34,19 +34,23 @@ def open_store(state_dir: str | Path, name: str, as_of: int | None = None) -> St
     not kept. Source: semantics 3.7.
     """
     root = Path(state_dir)
-    log = BatchLog(root)
-    application = log.application()
+    store = _definition(application_of(root), name, root)
+    committed = _Committed(BatchLog(root), store, as_of)
+    committed()
+    return StoreReader(name, store.key, store.value, committed, store.history)
+
+
+def application_of(state_dir: Path) -> Application:
+    """Whose state a folder holds. Raises `StateError`: CS-713 if there is none, CS-701 and CS-704 if it is no use."""
+    application = BatchLog(state_dir).application()
     if application is None:
         raise StateError(
             "there is no state here",
             code="CS-713",
-            where={"folder": str(root)},
+            where={"folder": str(state_dir)},
             next="give the state_dir of an application that has run",
         )
-    store = _definition(application, name, root)
-    committed = _Committed(log, store, as_of)
-    committed()
-    return StoreReader(name, store.key, store.value, committed, store.history)
+    return application
 
 
 def store_names(state_dir: str | Path) -> list[str]:

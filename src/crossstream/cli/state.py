@@ -1,0 +1,196 @@
+"""`crossstream state`: what a state folder holds, whether it is sound, and in how many partitions it is cut."""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from crossstream.cli.console import say, show_table
+from crossstream.cli.query import headline
+from crossstream.cli.texts import to_json
+from crossstream.engine.log import BatchLog
+from crossstream.engine.rescaling import rescale as cut_state
+from crossstream.errors import StateError
+from crossstream.query.files import application_of
+from crossstream.query.inspection import FolderState, PartitionState, StoreState, inspect_state
+from crossstream.query.verification import Problem, Verified, verify_state
+
+NUMBERS = {"partition", "partitions", "rows", "bytes", "runs", "batch"}
+JSON_ONLY = {"queryable", "placed", "kept"}
+SHOWN = 10
+"""Leftovers that are named; the others are counted."""
+
+
+def inspect(arguments: Namespace) -> int:
+    """Prints what each store takes, or each state partition of one."""
+    folder = inspect_state(_folder(arguments))
+    if arguments.store is None:
+        lines = [_of_store(store, folder) for store in folder.stores]
+    else:
+        lines = [_of_partition(one) for one in _named(folder, arguments.store).partitions]
+    if arguments.format == "json":
+        for line in lines:
+            print(to_json(line))
+        return 0
+    say(headline(folder.application_id, folder.partitions, folder.batch, folder.time))
+    say(f"kept: {_batches(folder.batches)}")
+    lines = [{name: cell for name, cell in line.items() if name not in JSON_ONLY} for line in lines]
+    _show(lines, "no stores" if arguments.store is None else f"no rows in {arguments.store}")
+    return 0
+
+
+def verify(arguments: Namespace) -> int:
+    """Checks every file that counts; 1 if there is a problem."""
+    started = time.monotonic()
+    found = verify_state(_folder(arguments))
+    problems = [_of_problem(problem) for problem in found.problems]
+    if arguments.format == "json":
+        for line in [*problems, *({"leftover": name} for name in found.leftovers)]:
+            print(to_json(line))
+    elif problems:
+        _show(problems, "")
+    _say_leftovers(found.leftovers)
+    _say_verified(found, time.monotonic() - started)
+    return 1 if problems else 0
+
+
+def rescale(arguments: Namespace) -> int:
+    """Cuts the state into another number of partitions, as the application would at its start."""
+    folder = _folder(arguments)
+    log = BatchLog(folder)
+    log.lock(application_of(folder).application_id)
+    try:
+        before, started = log.newest(), time.monotonic()
+        if before.partitions == arguments.partitions:
+            say(f"nothing to do: the state has {before.partitions} partitions already")
+            return 0
+        done = cut_state(log, arguments.partitions, {})
+    finally:
+        log.unlock()
+    say(
+        f"partitions: {before.partitions} -> {arguments.partitions}, {_count(len(done.commit.versions), 'store')}, "
+        f"{_count(done.rows, 'row')}, {_size(done.size)}, in {time.monotonic() - started:.1f} s"
+    )
+    if done.commit.id >= 0:
+        say(
+            f"this is batch {done.commit.id}; the next start of the application deletes what only older ones need"
+        )
+    return 0
+
+
+def _folder(arguments: Namespace) -> Path:
+    return Path(arguments.state_dir).expanduser()
+
+
+def _named(folder: FolderState, name: str) -> StoreState:
+    for store in folder.stores:
+        if store.name == name:
+            return store
+    raise StateError(
+        f"the state has no store {name!r}",
+        code="CS-715",
+        next=f"its stores are: {', '.join(store.name for store in folder.stores) or 'none'}",
+    )
+
+
+def _of_store(store: StoreState, folder: FolderState) -> dict[str, Any]:
+    return {
+        "store": store.name,
+        "kind": store.kind,
+        "key": store.key,
+        "value": store.value,
+        "partitions": folder.partitions,
+        "rows": store.rows,
+        "bytes": store.size,
+        "runs": store.runs,
+        "stream_time": store.stream_time,
+        "batch": store.batch,
+        "queryable": store.queryable,
+        "placed": "by partitioner" if store.placed else "by hash",
+        "kept": list(folder.batches),
+    }
+
+
+def _of_partition(one: PartitionState) -> dict[str, Any]:
+    return {
+        "partition": one.partition,
+        "rows": one.rows,
+        "bytes": one.size,
+        "runs": one.runs,
+        "stream_time": one.stream_time,
+        "batch": one.batch,
+    }
+
+
+def _of_problem(problem: Problem) -> dict[str, Any]:
+    return {
+        "store": problem.store,
+        "partition": problem.partition,
+        "batches": list(problem.batches),
+        "file": problem.file,
+        "problem": problem.what,
+    }
+
+
+def _show(lines: Sequence[Mapping[str, Any]], otherwise: str) -> None:
+    """Prints lines as a table; ``otherwise`` is said if there are none."""
+    if not lines:
+        say(otherwise)
+        return
+    head = list(lines[0])
+    cells = [[_cell(name, line[name]) for name in head] for line in lines]
+    show_table([name.replace("_", " ") for name in head], cells, [name in NUMBERS for name in head])
+
+
+def _cell(name: str, value: Any) -> str:
+    if name == "batches":
+        return _batches(value) if value else "-"
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if name == "stream_time":
+        return (
+            datetime.fromtimestamp(value / 1000, timezone.utc).isoformat(timespec="milliseconds")[:-6] + "Z"
+        )
+    return str(value)
+
+
+def _batches(ids: Sequence[int]) -> str:
+    """Ids as short as they can be told: the first and the last, where none is missing between them."""
+    if not ids:
+        return "no batch"
+    if len(ids) == 1:
+        return f"batch {ids[0]}"
+    whole = ids[-1] - ids[0] == len(ids) - 1
+    return f"batches {ids[0]} to {ids[-1]}" if whole else f"batches {', '.join(map(str, ids))}"
+
+
+def _say_leftovers(names: Sequence[str]) -> None:
+    if not names:
+        return
+    say(
+        f"{_count(len(names), 'file')} of no batch, left over or being written; the next start deletes what is left:"
+    )
+    for name in names[:SHOWN]:
+        say(f"  {name}")
+    if len(names) > SHOWN:
+        say(f"  and {len(names) - SHOWN} more")
+
+
+def _say_verified(found: Verified, seconds: float) -> None:
+    checked = (_count(found.files, "file"), _size(found.size), _count(found.rows, "row"))
+    result = _count(len(found.problems), "problem") if found.problems else "no problems"
+    say(f"{_batches(found.batches)}: {', '.join(checked)} checked in {seconds:.1f} s, {result}")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"

@@ -1,0 +1,136 @@
+"""What a state folder holds: its application, its batches, and the stores with what each takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from crossstream.engine.log import Application, BatchLog, Commit
+from crossstream.engine.stores import store_folder
+from crossstream.errors import StateError
+from crossstream.query.files import application_of
+from crossstream.state.manifest import read_manifest
+from crossstream.state.storage import Folder
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """One state partition after the newest batch. ``rows``: in its ``runs``, replaced and deleted ones among them.
+
+    ``size``: bytes of the run files. ``stream_time`` (ms): None if there is none. ``batch``: the last one that
+    changed it.
+    """
+
+    partition: int
+    rows: int
+    size: int
+    runs: int
+    stream_time: int | None
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreState:
+    """A store and its state partitions, those that nothing is known of left out.
+
+    ``key``, ``value``: names of the serdes. ``history``: of a versioned store, in ms. ``queryable``: by its name.
+    ``placed``: rows are where a partitioner puts them, and not where the hash of their key does.
+    """
+
+    name: str
+    kind: str
+    key: str
+    value: str
+    history: int | None
+    queryable: bool
+    placed: bool
+    partitions: tuple[PartitionState, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(one.rows for one in self.partitions)
+
+    @property
+    def size(self) -> int:
+        return sum(one.size for one in self.partitions)
+
+    @property
+    def runs(self) -> int:
+        return sum(one.runs for one in self.partitions)
+
+    @property
+    def stream_time(self) -> int | None:
+        return max((one.stream_time for one in self.partitions if one.stream_time is not None), default=None)
+
+    @property
+    def batch(self) -> int | None:
+        return max((one.batch for one in self.partitions), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class FolderState:
+    """``batch``, ``time``: of the newest commit (−1 before the first one). ``batches``: those that can be asked for."""
+
+    application_id: str
+    partitions: int
+    batch: int
+    time: float
+    batches: tuple[int, ...]
+    stores: tuple[StoreState, ...]
+
+
+def inspect_state(state_dir: str | Path) -> FolderState:
+    """What a state folder holds after its newest batch, by the manifests; the run files are not opened.
+
+    Raises `StateError`: CS-713 no state here, CS-701, CS-702 and CS-704 for files that cannot be read.
+    """
+    root = Path(state_dir)
+    log, application = BatchLog(root), application_of(root)
+    while True:
+        commit = log.newest()
+        try:
+            stores = tuple(_store(root, application, commit, name) for name in sorted(application.stores))
+        except StateError:
+            if log.newest().id == commit.id:
+                raise
+            continue  # it was retired while it was read: a newer one is there
+        return FolderState(
+            application.application_id,
+            commit.partitions,
+            commit.id,
+            commit.time,
+            tuple(log.commits()),
+            stores,
+        )
+
+
+def _store(root: Path, application: Application, commit: Commit, name: str) -> StoreState:
+    kind, *serdes, history = application.stores[name].split("/")
+    return StoreState(
+        name,
+        kind,
+        serdes[0],
+        "/".join(serdes[1:]),
+        None if history == "None" else int(history),
+        name in application.readers,
+        name in application.placed,
+        tuple(
+            _partition(root, name, partition, manifest)
+            for partition, manifest in sorted(commit.versions.get(name, {}).items())
+        ),
+    )
+
+
+def _partition(root: Path, store: str, partition: int, name: str) -> PartitionState:
+    try:
+        manifest = read_manifest(Folder(store_folder(root, store) / str(partition)), name)
+    except StateError as error:
+        raise error.at(store=store, partition=partition, folder=str(root)) from None
+    return PartitionState(
+        partition,
+        manifest.rows,
+        manifest.size,
+        sum(1 for slot in manifest.slots if slot.pieces),
+        None if manifest.stream_time < 0 else manifest.stream_time,
+        manifest.batch,
+    )

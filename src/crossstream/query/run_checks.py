@@ -1,0 +1,77 @@
+"""What must be true of a manifest and of a run file, besides their checksums (docs/spec/state-format.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from crossstream.algebra.hashing import hash_keys
+from crossstream.state.columns import Column
+from crossstream.state.manifest import Manifest, PieceRef
+from crossstream.state.run import Layout, Run, newest
+from crossstream.topology.plan import KEY_VALUE, REFERENCES, SUBSCRIPTIONS, VERSIONED
+
+LAYOUTS = {layout.kind: layout for layout in (KEY_VALUE, VERSIONED, REFERENCES, SUBSCRIPTIONS)}
+_NULLABLE = {"value", "reference"}
+_HASH_OF = {"h": "key", "s": "key2"}
+"""Columns of hashes, and the column each is made of."""
+
+
+def manifest_faults(manifest: Manifest, low: int, high: int) -> Iterator[str]:
+    """What is wrong with a manifest whose rows must have hashes from ``low`` to below ``high``."""
+    for number, slot in enumerate(manifest.slots):
+        above = -1
+        for piece in slot.pieces:
+            where = f"rows {piece.start} to {piece.stop} of {piece.file}, in slot {number},"
+            if not (0 <= piece.start < piece.stop and piece.low <= piece.high):
+                yield f"{where} are none"
+            if piece.low < above:
+                yield f"{where} overlap the rows before them"
+            if piece.low < low or piece.high >= high:
+                yield f"{where} belong to another partition"
+            above = piece.high
+
+
+def piece_faults(run: Run, piece: PieceRef) -> Iterator[str]:
+    """Whether a manifest says the truth about a piece of a run."""
+    if piece.stop > run.rows:
+        yield f"the manifest takes rows up to {piece.stop}, and there are {run.rows}"
+    elif (int(run["h"][piece.start]), int(run["h"][piece.stop - 1])) != (piece.low, piece.high):
+        yield f"the manifest has other hashes for rows {piece.start} to {piece.stop}"
+
+
+def run_faults(run: Run, kind: str) -> Iterator[str]:
+    """What is wrong with the rows of a run of a store of this kind."""
+    layout = LAYOUTS.get(kind) or Layout.found_in(kind, run.columns)
+    if Layout.found_in(kind, run.columns) != layout or tuple(run.columns) != layout.names:
+        yield f"its columns are not those of a {kind} store"
+        return
+    if not _is_sorted(run):
+        yield "its rows are not sorted"
+    elif not newest(run.columns).all():
+        yield "it has rows of one identity twice"
+    yield from (f"the column {name} has nulls" for name in _with_nulls(run))
+    for name, source in _HASH_OF.items():
+        if source in run.columns and not _same(run[name], hash_keys(run[source])):
+            yield f"the column {name} is not the hash of the column {source}"
+    if (run["gone"] > 1).any():
+        yield "the column gone has other values than 0 and 1"
+
+
+def _is_sorted(run: Run) -> bool:
+    h = run["h"]
+    ordered = h[1:] >= h[:-1]
+    if "s" in run.columns:
+        ordered &= (h[1:] > h[:-1]) | (run["s"][1:] >= run["s"][:-1])
+    return bool(ordered.all())
+
+
+def _with_nulls(run: Run) -> Iterator[str]:
+    for name, column in run.columns.items():
+        if not isinstance(column, np.ndarray) and name not in _NULLABLE and column.null_count:
+            yield name
+
+
+def _same(hashes: Column, wanted: np.ndarray) -> bool:
+    return bool(np.array_equal(hashes, wanted))

@@ -1,0 +1,208 @@
+"""Checking a whole state folder: every file that a kept batch leads to, and what none of them leads to.
+
+A problem is a file that is damaged, missing, or not what others say of it. A *leftover* is none: a file that no batch
+leads to was written by an attempt that failed, or is of a batch that runs just now; the next start deletes it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from crossstream.algebra.hashing import partition_bounds
+from crossstream.engine.log import Application, BatchLog, Commit
+from crossstream.engine.stores import store_folder
+from crossstream.errors import StateError
+from crossstream.query.files import application_of
+from crossstream.query.run_checks import manifest_faults, piece_faults, run_faults
+from crossstream.state.manifest import Manifest, PieceRef, read_manifest, read_run
+from crossstream.state.run import Run
+from crossstream.state.storage import Folder
+
+T = TypeVar("T")
+
+WHOLE = (0, 1 << 64)
+"""The hashes of a partition whose rows a partitioner placed: any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """``batches``: those whose state cannot be trusted, of those that are kept; empty where it is none of theirs."""
+
+    what: str
+    file: str
+    store: str | None = None
+    partition: int | None = None
+    batches: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class Verified:
+    """``files``, ``size``: files checked and their bytes; ``rows``: in runs. ``leftovers``: paths below the folder."""
+
+    batches: tuple[int, ...] = ()
+    files: int = 0
+    size: int = 0
+    rows: int = 0
+    problems: list[Problem] = field(default_factory=list)
+    leftovers: list[str] = field(default_factory=list)
+
+
+def verify_state(state_dir: str | Path) -> Verified:
+    """Reads and checks everything in a state folder, while its application runs or after.
+
+    Raises `StateError` CS-713 if there is no state; all else that is wrong is in the result.
+    """
+    root = Path(state_dir)
+    try:
+        application = application_of(root)
+    except StateError as error:
+        if error.code == "CS-713":
+            raise
+        return Verified(files=1, problems=[Problem(error.what, "application.json")])
+    return _Verification(root, application).run()
+
+
+@dataclass(slots=True)
+class _Place:
+    """A state partition of a store: the manifests that kept commits name, each with their ids and partitions."""
+
+    store: str
+    partition: int
+    manifests: dict[str, list[Commit]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Verification:
+    root: Path
+    application: Application
+    found: Verified = field(default_factory=Verified)
+    used: set[str] = field(default_factory=set)
+
+    def run(self) -> Verified:
+        # What is there is listed before the commits are: what a running application adds later is no leftover.
+        there = [str(path.relative_to(self.root)) for path in sorted(self.root.glob("stores/*/*/*"))]
+        log, found = BatchLog(self.root), self.found
+        commits = list(self._commits(log))
+        self._entries(log)
+        with ThreadPoolExecutor(os.cpu_count()) as threads:
+            list(threads.map(self._check, self._places(commits)))
+        oldest = min(log.commits(), default=0)
+        found.batches = tuple(commit.id for commit in commits if commit.id >= oldest)
+        # What was retired meanwhile was nobody's any more.
+        found.problems = sorted(
+            (one for one in found.problems if max(one.batches, default=oldest) >= oldest), key=_rank
+        )
+        found.leftovers = [
+            name
+            for name in there
+            if name not in self.used and not name.endswith(".tmp") and (self.root / name).exists()
+        ]
+        return found
+
+    def _tell(self, what: str, file: str, commits: Iterable[Commit] = (), **place: Any) -> None:
+        batches = tuple(sorted({commit.id for commit in commits}))
+        self.found.problems.append(Problem(what, file, batches=batches, **place))
+
+    def _commits(self, log: BatchLog) -> Iterator[Commit]:
+        ids = log.commits()
+        for gap in sorted(set(range(ids[0], ids[-1])) - set(ids)) if ids else ():
+            self._tell("the commit is missing", _log_file("commits", gap), [Commit(gap, 0)])
+        for id_ in ids:
+            file = _log_file("commits", id_)
+            commit = self._read(file, partial(log.commit, id_), [Commit(id_, 0)])
+            if commit is None:
+                continue
+            if commit.id != id_:
+                self._tell(f"it is the commit of batch {commit.id}", file, [Commit(id_, 0)])
+            unknown = sorted(commit.versions.keys() - self.application.stores.keys())
+            if unknown:
+                self._tell(
+                    f"it names stores that the application has not: {', '.join(unknown)}", file, [commit]
+                )
+            yield commit
+
+    def _entries(self, log: BatchLog) -> None:
+        for path in sorted(self.root.glob("batches/*.json")):
+            self._read(f"batches/{path.name}", partial(log.batch, int(path.stem)), ())
+
+    def _read(self, file: str, read: Callable[[], T], commits: Iterable[Commit], **place: Any) -> T | None:
+        """What a file holds; None, and the problem noted, if it cannot be read."""
+        self.found.files += 1
+        try:
+            return read()
+        except StateError as error:
+            self._tell(error.what, file, commits, **place)
+        except FileNotFoundError:
+            pass  # retired between listing and reading
+        except (pa.ArrowException, ValueError) as error:
+            self._tell(f"it cannot be read: {error}", file, commits, **place)
+        return None
+
+    def _places(self, commits: Iterable[Commit]) -> list[_Place]:
+        places: dict[tuple[str, int], _Place] = {}
+        for commit in commits:
+            for store in commit.versions.keys() & self.application.stores.keys():
+                for partition, name in commit.versions[store].items():
+                    place = places.setdefault((store, partition), _Place(store, partition))
+                    place.manifests.setdefault(name, []).append(commit)
+        return [places[key] for key in sorted(places)]
+
+    def _check(self, place: _Place) -> None:
+        """The manifests of a state partition, and the run files that they name, each once."""
+        storage = Folder(store_folder(self.root, place.store) / str(place.partition))
+        path = str(storage.path.relative_to(self.root))
+        where = {"store": place.store, "partition": place.partition}
+        kind = self.application.stores[place.store].split("/")[0]
+        pieces: dict[str, list[tuple[PieceRef, list[Commit]]]] = {}
+        for name, commits in place.manifests.items():
+            self.used.add(f"{path}/{name}")
+            manifest = self._read(
+                f"{path}/{name}", partial(read_manifest, storage, name, kind), commits, **where
+            )
+            for what in () if manifest is None else self._manifest_faults(place, manifest, commits):
+                self._tell(what, f"{path}/{name}", commits, **where)
+            for piece in () if manifest is None else (p for slot in manifest.slots for p in slot.pieces):
+                pieces.setdefault(piece.file, []).append((piece, commits))
+        for file, refs in pieces.items():
+            self.used.add(f"{path}/{file}")
+            leading = [commit for _, commits in refs for commit in commits]
+            run = self._read(f"{path}/{file}", partial(read_run, storage, refs[0][0]), leading, **where)
+            for what in () if run is None else self._run_faults(run, kind, [ref for ref, _ in refs]):
+                self._tell(what, f"{path}/{file}", leading, **where)
+            self.found.size += refs[0][0].size
+            self.found.rows += 0 if run is None else run.rows
+
+    def _manifest_faults(self, place: _Place, manifest: Manifest, commits: list[Commit]) -> Iterator[str]:
+        partitions = commits[0].partitions
+        if place.partition >= partitions:
+            yield f"there are {partitions} partitions only"
+            return
+        if manifest.batch > min(commit.id for commit in commits):
+            yield f"it was written by batch {manifest.batch}, after a batch that leads to it"
+        bounds = partition_bounds(partitions)
+        own = (bounds[place.partition], bounds[place.partition + 1])
+        yield from manifest_faults(manifest, *(WHOLE if place.store in self.application.placed else own))
+
+    def _run_faults(self, run: Run, kind: str, refs: list[PieceRef]) -> Iterator[str]:
+        if len({(ref.size, ref.checksum) for ref in refs}) > 1:
+            yield "manifests do not agree on its size or checksum"
+        yield from run_faults(run, kind)
+        yield from dict.fromkeys(fault for ref in refs for fault in piece_faults(run, ref))
+
+
+def _log_file(folder: str, number: int) -> str:
+    return f"{folder}/{number:012d}.json"
+
+
+def _rank(problem: Problem) -> tuple[Any, ...]:
+    """By store, partition and batch; those of no store first."""
+    place = -1 if problem.partition is None else problem.partition
+    return (problem.store or "", place, problem.batches, problem.file)
