@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from crossstream.dsl import (
         BranchedKStream,
         Consumed,
+        GlobalKTable,
         KStream,
         KTable,
         Materialized,
@@ -52,6 +53,7 @@ __all__ = [
     "CopartitionError",
     "CrossStreamError",
     "DeadLetter",
+    "GlobalKTable",
     "IncompatibleStateError",
     "KStream",
     "KTable",
@@ -84,6 +86,7 @@ _HOMES = {
     "crossstream.dsl": (
         "BranchedKStream",
         "Consumed",
+        "GlobalKTable",
         "KStream",
         "KTable",
         "Materialized",

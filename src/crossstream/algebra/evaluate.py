@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from crossstream.algebra.functions import Function
 from crossstream.algebra.uses import Use, fitted, uses_of
 from crossstream.algebra.values import Values, concat_values
-from crossstream.errors import ProcessingError
+from crossstream.errors import ProcessingError, SerdeError
+from crossstream.serdes import Serde
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,31 @@ def holds(function: Function, key: Values, value: Values) -> tuple[np.ndarray, l
             )
         return series.cast(pl.Boolean).fill_null(False).to_numpy(), outcome.failures
     return np.fromiter(map(bool, outcome.values.objects()), bool, value.rows), outcome.failures
+
+
+def serialized(keys: Values, serde: Serde | None, noun: str) -> tuple[pa.LargeBinaryArray, list[Failure]]:
+    """Keys that a function made as bytes of a table's keys; those of a wrong type are null, and failures.
+
+    ``noun``: what they are called in the message. Raises `SerdeError` if no single row is at fault.
+    """
+    try:
+        return keys.wire(serde), []
+    except SerdeError:
+        if serde is None:
+            raise
+        found: list[bytes | None] = []
+        wrong = []
+        for row, key in enumerate(keys.objects()):
+            try:
+                found.append(serde.serialize(key))
+            except SerdeError as error:
+                what = f"{noun} has the wrong type: {error.what}"
+                step = "let the function return what the key serde of the other table takes"
+                wrong.append(Failure(row, SerdeError(what, code="CS-411", next=step)))
+                found.append(None)
+        if not wrong:
+            raise
+        return pa.array(found, pa.large_binary()), wrong
 
 
 def _express(function: Function, key: Values, arguments: dict[str, Values]) -> Outcome:

@@ -2,6 +2,7 @@
 
 from crossstream.dsl.branched import BranchedKStream
 from crossstream.dsl.builder import StreamsBuilder
+from crossstream.dsl.global_table import GlobalKTable
 from crossstream.dsl.kstream import KStream
 from crossstream.dsl.ktable import KTable
 from crossstream.dsl.options import Consumed, Materialized, Named, Produced, Repartitioned, TableJoined
@@ -9,6 +10,7 @@ from crossstream.dsl.options import Consumed, Materialized, Named, Produced, Rep
 __all__ = [
     "BranchedKStream",
     "Consumed",
+    "GlobalKTable",
     "KStream",
     "KTable",
     "Materialized",

@@ -9,6 +9,7 @@ from typing import Any
 from crossstream.dsl.checks import check_option, check_topic
 from crossstream.dsl.draft import Draft
 from crossstream.dsl.frames import frame_serdes
+from crossstream.dsl.global_table import GlobalKTable
 from crossstream.dsl.kstream import KStream
 from crossstream.dsl.ktable import KTable
 from crossstream.dsl.options import Consumed, Materialized
@@ -64,23 +65,25 @@ class StreamsBuilder:
         >>> StreamsBuilder().table("products", Consumed(key=serdes.string(), value=serdes.json()))
         <KTable products>
         """
-        check_topic("table", topic)
-        option = check_option("table", "consumed", consumed, Consumed) or Consumed()
-        stored = check_option("table", "materialized", materialized, Materialized)
-        key, value = table_serdes(topic, option, stored)
-        node = self._draft.add(
-            Source,
-            topic,
-            option.name or shorten(topic),
-            shape="table",
-            topics=(topic,),
-            key=key,
-            value=value,
-            timestamp_extractor=option.timestamp_extractor,
-            offset_reset=option.offset_reset,
-            store=None if stored is None else stored.spec(key, value),
-        )
-        return KTable(self._draft, node)
+        return KTable(self._draft, self._table("table", "table", topic, consumed, materialized))
+
+    def global_table(
+        self, topic: str, consumed: Consumed | None = None, materialized: Materialized | None = None
+    ) -> GlobalKTable:
+        """A whole topic as a table beside every stream, which any record may look up by any key.
+
+        A start reads the topic to its end before any other record is taken, the first from its beginning, later
+        ones from where the state ends. Afterwards its records belong to the batches like all others. A null
+        value deletes a row; records with a null key are dropped and counted. ``materialized`` makes the table
+        queryable. Raises `TopologyError` as `table`, and CS-144 for a versioned global table or one that is
+        to begin at the end of its topic. Sources: KIP-99, semantics 2.4.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> StreamsBuilder().global_table("merchants", Consumed(key=serdes.string(), value=serdes.json()))
+        <GlobalKTable merchants>
+        """
+        node = self._table("global_table", "global", topic, consumed, materialized)
+        return GlobalKTable(self._draft, node)
 
     def stream_from(self, frame: Any, consumed: Consumed | None = None) -> KStream:
         """The rows of a streaming DataFrame as records: columns key, value, optionally timestamp and headers.
@@ -132,6 +135,33 @@ class StreamsBuilder:
         known = self._draft.same_source(Source(name=name, **attributes))
         return known or self._draft.add(Source, path, name, **attributes)
 
+    def _table(
+        self,
+        operator: str,
+        shape: Shape,
+        topic: str,
+        consumed: Consumed | None,
+        materialized: Materialized | None,
+    ) -> Source:
+        check_topic(operator, topic)
+        option = check_option(operator, "consumed", consumed, Consumed) or Consumed()
+        stored = check_option(operator, "materialized", materialized, Materialized)
+        if shape == "global":
+            _check_global(topic, option, stored)
+        key, value = table_serdes(topic, option, stored)
+        return self._draft.add(
+            Source,
+            topic,
+            option.name or shorten(topic),
+            shape=shape,
+            topics=(topic,),
+            key=key,
+            value=value,
+            timestamp_extractor=option.timestamp_extractor,
+            offset_reset=option.offset_reset,
+            store=None if stored is None else stored.spec(key, value),
+        )
+
     def _frame(
         self, shape: Shape, frame: Any, consumed: Consumed | None, stored: Materialized | None
     ) -> FrameSource:
@@ -144,6 +174,19 @@ class StreamsBuilder:
         )
         self._draft.frames[node.name] = frame
         return node
+
+
+def _check_global(topic: str, consumed: Consumed, stored: Materialized | None) -> None:
+    """Refuses what a global table cannot be: versioned, or without the beginning of its topic."""
+    if stored is not None and stored.history_retention is not None:
+        what = "keeps no versions: records see its rows as they are when they are processed"
+        step = "leave history_retention out; builder.table(…) makes versioned tables"
+    elif consumed.offset_reset == "latest":
+        what = "holds its whole topic and cannot begin at the end of it"
+        step = 'leave offset_reset="latest" out'
+    else:
+        return
+    raise TopologyError(f"a global table {what}", code="CS-144", where=here(topic), next=step)
 
 
 def _topics(topics: object) -> tuple[tuple[str, ...], re.Pattern[str] | None]:

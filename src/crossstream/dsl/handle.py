@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from crossstream.dsl.checks import check_option
 from crossstream.dsl.draft import Draft
 from crossstream.dsl.options import Named
 from crossstream.errors import TopologyError
-from crossstream.topology.graph import Node
+from crossstream.topology.graph import JoinKind, Node
 from crossstream.topology.location import here
 
 N = TypeVar("N", bound=Node)
+
+OPERATORS: Mapping[JoinKind, str] = MappingProxyType(
+    {"inner": "join", "left": "left_join", "outer": "outer_join"}
+)
+"""The methods that make the kinds of joins."""
 
 
 def given_name(operator: str, named: Named | None) -> str | None:

@@ -1,25 +1,79 @@
-"""The checks of a table join, and the node it becomes."""
+"""The checks of a join, and the node it becomes.
+
+What is on the other side of a stream decides which join it is (`STREAM_JOINS`); a table is joined by key, or by
+foreign key.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from crossstream.dsl.checks import check_option, function_of
 from crossstream.dsl.draft import Draft
-from crossstream.dsl.handle import check_same_builder, child, given_name
+from crossstream.dsl.global_joins import stream_global_join
+from crossstream.dsl.handle import OPERATORS, check_same_builder, child, given_name
 from crossstream.dsl.options import Materialized, Named, TableJoined
 from crossstream.dsl.serde_rules import needed_key, stored_value
 from crossstream.errors import TopologyError
 from crossstream.serdes import Serde
-from crossstream.topology.graph import ForeignKeyJoin, JoinKind, Node, StoreSpec, TableJoin
+from crossstream.topology.graph import ForeignKeyJoin, JoinKind, Node, Shape, StoreSpec, TableJoin
 from crossstream.topology.location import here
 from crossstream.topology.validate import check_partitions
 from crossstream.typing import ForeignKeyExtractor, ValueJoiner
 
 if TYPE_CHECKING:
+    from crossstream.dsl.kstream import KStream
     from crossstream.dsl.ktable import KTable
 
-OPERATORS = {"inner": "join", "left": "left_join", "outer": "outer_join"}
+STREAM_JOINS: Mapping[Shape, Callable[..., Node]] = MappingProxyType({"global": stream_global_join})
+"""What makes the join of a stream, by what is on the other side; called with (kind, stream, other side, …)."""
+
+_NOUNS: Mapping[Shape, str] = MappingProxyType(
+    {"stream": "KStream", "table": "KTable", "global": "GlobalKTable"}
+)
+
+
+def stream_join(
+    kind: JoinKind, left: KStream, other: object, given: tuple[Any, ...], settings: Mapping[str, Any]
+) -> Node:
+    """A new join below a stream; ``given``, ``settings``: what the user passed after the other side.
+
+    Raises `TopologyError`: CS-130 other builder, CS-135 nothing that a stream can be joined with, CS-136
+    options that this kind of join does not take, or takes elsewhere.
+    """
+    operator = OPERATORS[kind]
+    node = getattr(other, "_node", None)
+    join = STREAM_JOINS.get(node.shape) if isinstance(node, Node) else None
+    if join is None or not isinstance(node, Node):
+        raise TopologyError(
+            f"a stream cannot be joined with a {type(other).__name__}",
+            code="CS-135",
+            where=here(operator),
+            next=f"pass a {' or a '.join(_NOUNS[shape] for shape in STREAM_JOINS)} of the same builder",
+        )
+    check_same_builder(operator, left._draft, other._draft)  # type: ignore[attr-defined]
+    try:
+        inspect.signature(join).bind(kind, left, other, *given, **settings)
+    except TypeError as fault:
+        raise TopologyError(
+            f"{operator} with a {_NOUNS[node.shape]} is not called like that: {fault}",
+            code="CS-136",
+            where=here(operator),
+            next=f"write {operator}({_parameters(join)})",
+        ) from None
+    return join(kind, left, other, *given, **settings)
+
+
+def _parameters(join: Callable[..., Node]) -> str:
+    """How the user writes what comes after the kind and the stream itself; what may be left out in brackets."""
+    written = []
+    for one in list(inspect.signature(join).parameters.values())[2:]:
+        text = f"{one.name}=…" if one.kind is one.KEYWORD_ONLY else one.name
+        written.append(f"[{text}]" if one.default is None else text)
+    return ", ".join(written)
 
 
 def primary_key_join(

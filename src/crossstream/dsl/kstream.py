@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from crossstream.algebra.functions import keyed
 from crossstream.dsl.branched import BranchedKStream
-from crossstream.dsl.checks import check_option, check_signature, check_topic, function_of
+from crossstream.dsl.checks import REQUIRED, check_option, check_signature, check_topic, function_of
 from crossstream.dsl.draft import Draft
 from crossstream.dsl.handle import check_same_builder, child, given_name
+from crossstream.dsl.joins import stream_join
 from crossstream.dsl.options import Materialized, Named, Produced, Repartitioned
 from crossstream.dsl.printing import PrintRecord
 from crossstream.dsl.serde_rules import needed_key, same, sink_serdes, stored_value
@@ -18,6 +19,7 @@ from crossstream.topology.graph import (
     FlatMap,
     FlatMapValues,
     FrameSink,
+    JoinKind,
     Map,
     MapValues,
     Merge,
@@ -38,10 +40,12 @@ from crossstream.typing import (
     KeyValueMapper,
     Predicate,
     TopicSelector,
+    ValueJoiner,
     ValueMapper,
 )
 
 if TYPE_CHECKING:
+    from crossstream.dsl.global_table import GlobalKTable
     from crossstream.dsl.ktable import KTable
 
 
@@ -264,6 +268,46 @@ class KStream:
             self._draft, ToTable, "to_table", node, name, shape="table", key=key, value=value, store=spec
         )
         return KTable(self._draft, made)
+
+    def join(
+        self, other: GlobalKTable, joiner: ValueJoiner = REQUIRED, *options: Any, **settings: Any
+    ) -> KStream:
+        """Inner join; what is on the other side decides which one.
+
+        With a `GlobalKTable`: ``join(table, joiner, key_selector=…, named=None)``. ``key_selector`` gives the key
+        of the table's row, from the value or from key and value, which may both be None; the result has the
+        stream's key and timestamp. A record whose value or selected key is None is dropped and counted.
+
+        Raises CS-130 other builder, CS-135 nothing to join with, CS-136 options of another kind of join.
+        Sources: semantics 2.4.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
+        >>> orders, shops = builder.stream("orders", consumed), builder.global_table("shops", consumed)
+        >>> orders.join(shops, lambda order, shop: [order, shop], key_selector=lambda order: order["shop"])
+        <KStream orders.join(shops)>
+        """
+        return self._join("inner", other, (joiner, *options), settings)
+
+    def left_join(
+        self, other: GlobalKTable, joiner: ValueJoiner = REQUIRED, *options: Any, **settings: Any
+    ) -> KStream:
+        """Left join: as `join`, and records without a partner get ``joiner(left, None)``.
+
+        With a `GlobalKTable` also those whose selected key is None; only a null value is dropped and counted.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
+        >>> orders, shops = builder.stream("orders", consumed), builder.global_table("shops", consumed)
+        >>> orders.left_join(shops, lambda order, shop: [order, shop], key_selector=lambda order: order["shop"])
+        <KStream orders.left_join(shops)>
+        """
+        return self._join("left", other, (joiner, *options), settings)
+
+    def _join(
+        self, kind: JoinKind, other: object, given: tuple[Any, ...], settings: dict[str, Any]
+    ) -> KStream:
+        return KStream(self._draft, stream_join(kind, self, other, given, settings))
 
     def to(self, topic: str | TopicSelector, produced: Produced | None = None) -> None:
         """Writes every record to a topic, or to the one that ``topic(key, value)`` names, which must exist.

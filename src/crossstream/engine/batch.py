@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
+
+from crossstream.state.manifest import PieceRef
 
 
 class SourceRange(msgspec.Struct, frozen=True, array_like=True):
@@ -23,7 +25,10 @@ class SourceRange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """What a batch is made of. ``versions``: for each store the manifest of each state partition before it."""
+    """What a batch is made of. ``versions``: for each store the manifest of each state partition before it.
+
+    ``recorded``: whether changes of global tables are kept for the rounds that follow; ``histories``: where they are.
+    """
 
     id: int
     ranges: tuple[SourceRange, ...]
@@ -31,16 +36,23 @@ class Batch(msgspec.Struct, frozen=True):
     versions: dict[str, dict[int, str]] = {}
     repeated: bool = False
     bits: int = 64
+    recorded: bool = False
+    histories: dict[str, dict[int, PieceRef]] = {}
 
     def of_rank(self, rank: int) -> SourceRange | None:
         return next((span for span in self.ranges if span.rank == rank), None)
+
+    def read_by(self, nodes: Collection[str]) -> list[SourceRange]:
+        """The ranges of these source nodes."""
+        return [span for span in self.ranges if span.node in nodes]
 
 
 @dataclass(slots=True)
 class Report:
     """What a task did: new manifests, rows in and out by operator, dropped rows by operator and reason.
 
-    ``retired``, ``state``: files no longer needed, and (rows, bytes) held, by ``store/partition``.
+    ``retired``, ``state``: files no longer needed, and (rows, bytes) held, by ``store/partition``. ``histories``: the
+    changes of global tables.
     """
 
     manifests: dict[str, dict[int, str]] = field(default_factory=dict)
@@ -51,6 +63,7 @@ class Report:
     seconds: dict[str, float] = field(default_factory=dict)
     state: dict[str, tuple[int, int]] = field(default_factory=dict)
     staged: list[tuple[str, str, int, int, bytes]] = field(default_factory=list)
+    histories: dict[str, dict[int, PieceRef]] = field(default_factory=dict)
 
     def count_in(self, operator: str, rows: int) -> None:
         self.rows_in[operator] = self.rows_in.get(operator, 0) + rows
@@ -68,6 +81,8 @@ class Report:
         """Takes in what another task did."""
         for store, names in other.manifests.items():
             self.manifests.setdefault(store, {}).update(names)
+        for store, places in other.histories.items():
+            self.histories.setdefault(store, {}).update(places)
         for store, files in other.retired.items():
             self.retired.setdefault(store, []).extend(files)
         for mine, theirs in (

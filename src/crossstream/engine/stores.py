@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from crossstream.errors import StateError
-from crossstream.state.manifest import read_manifest
+from crossstream.state.manifest import PieceRef, read_manifest, read_run, write_run
 from crossstream.state.run import Run
 from crossstream.state.storage import Folder
 from crossstream.state.store import Piece, Version, advance, load_version, saver, store_version
@@ -53,6 +53,7 @@ class MemoryStores:
     """Versions in memory, for the test driver."""
 
     versions: dict[tuple[str, int], Version] = field(default_factory=dict)
+    recorded: dict[str, Run] = field(default_factory=dict)
 
     def open(self, store: StoreDef, partition: int, name: str | None) -> Version:
         return self.versions.get((store.name, partition)) or Version(store.layout)
@@ -63,6 +64,16 @@ class MemoryStores:
     def save(self, store: StoreDef, partition: int, version: Version) -> Version:
         self.versions[store.name, partition] = version
         return version
+
+    def record(self, store: StoreDef, partition: int, batch: int, run: Run) -> PieceRef:
+        """Keeps a run that belongs to no version; the last one of each partition."""
+        name = f"{store.name}/{partition}"
+        self.recorded[name] = run
+        return PieceRef(name, 0, run.rows, 0, 0, 0, "")
+
+    def recall(self, store: StoreDef, partition: int, ref: PieceRef) -> Run:
+        """A run that was kept by `record`."""
+        return self.recorded[ref.file]
 
 
 @dataclass(slots=True)
@@ -94,6 +105,18 @@ class FolderStores:
 
     def saver(self, store: StoreDef, partition: int, batch: int) -> Callable[[Run], Piece]:
         return saver(self._storage(store, partition), f"{batch:012d}-{uuid.uuid4().hex[:8]}")
+
+    def record(self, store: StoreDef, partition: int, batch: int, run: Run) -> PieceRef:
+        """Writes a run that belongs to no version."""
+        name = f"{batch:012d}-{uuid.uuid4().hex[:8]}.history"
+        return write_run(self._storage(store, partition), name, run)
+
+    def recall(self, store: StoreDef, partition: int, ref: PieceRef) -> Run:
+        """A run that was written by `record`; `StateError` if it is not what was written."""
+        try:
+            return read_run(self._storage(store, partition), ref)
+        except StateError as error:
+            raise error.at(store=store.name, partition=partition, folder=str(self.root)) from None
 
     def save(self, store: StoreDef, partition: int, version: Version) -> Version:
         name = f"{version.batch:012d}-{uuid.uuid4().hex[:8]}.manifest"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from crossstream.algebra.change import Changes
+from crossstream.algebra.history import History
 from crossstream.engine.batch import Batch, Report, SourceRange, pack_report
 from crossstream.engine.failures import Failures
 from crossstream.engine.parcels import FRAME, REPORT, Parcel, in_order, route, unpack
@@ -16,6 +17,7 @@ from crossstream.engine.runners import RUNNERS
 from crossstream.engine.runners.base import Emitted, OpenStore, Runner, Task
 from crossstream.engine.services import Input, Output, Settings
 from crossstream.engine.stores import FolderStores, MemoryStores, grow
+from crossstream.engine.wholes import Wholes
 from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.state.store import Version
 from crossstream.topology.plan import Exchange, Plan
@@ -27,7 +29,10 @@ Sent = tuple[int, list[Parcel]]
 
 @dataclass(slots=True)
 class RoundTask:
-    """Runs one round. ``sender``: the task's own number (its state partition after round 0)."""
+    """Runs one round. ``sender``: the task's own number (its state partition after round 0).
+
+    ``wholes``: the global tables that the steps may look up.
+    """
 
     plan: Plan
     batch: Batch
@@ -37,6 +42,7 @@ class RoundTask:
     output: Output
     settings: Settings
     input: Input | None = None
+    wholes: Wholes | None = None
     report: Report = field(default_factory=Report)
     _opened: dict[str, tuple[OpenStore, Version]] = field(default_factory=dict)
     _outbox: dict[int, list[Parcel]] = field(default_factory=dict)
@@ -94,6 +100,8 @@ class RoundTask:
             self.output,
             self._store,
             self._to_driver,
+            self.wholes or Wholes(self.plan, self.batch, self.stores),
+            self._record,
         )
         for step in self.plan.in_round(self.number):
             if isinstance(step, ReadStep):
@@ -114,6 +122,13 @@ class RoundTask:
             version = self.stores.open(definition, self.sender, manifest)
             self._opened[name] = (OpenStore(definition, version.view(), version.stream_time), version)
         return self._opened[name][0]
+
+    def _record(self, store: str, history: History) -> None:
+        """Keeps the changes of a global table until the batch is done."""
+        definition = self.plan.stores[store]
+        ref = self.stores.record(definition, self.sender, self.batch.id, history.run)
+        self.report.histories.setdefault(store, {})[self.sender] = ref
+        self.report.retired.setdefault(f"{store}/{self.sender}", []).append(ref.file)
 
     def _push(self, flow: str, changes: Changes) -> None:
         """Hands a piece of a flow to everything that reads it in this round, and to the shuffle."""

@@ -192,6 +192,15 @@ class ForeignKeyJoin(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StreamGlobalJoin(Node):
+    """KStream–GlobalKTable; parents are (stream, global table). ``key_selector``: (key, value) → key of the table."""
+
+    kind: Literal["inner", "left"]
+    key_selector: Function
+    joiner: Function
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sink(Node):
     """Writes a stream to a topic (a name, or a function of key and value that gives one)."""
 

@@ -7,6 +7,9 @@ are, opened only where they are needed.
 
 Each table is materialised in the round where a join looks it up; a table looked up in two rounds has two
 stores. The left side of a foreign-key join is not kept at all: its round remembers the foreign keys.
+
+Global tables have a plan of their own, which runs `before` the rounds of a batch: every task of every round may then
+look them up.
 """
 
 from __future__ import annotations
@@ -19,7 +22,14 @@ from typing import Any
 from crossstream.serdes import Serde
 from crossstream.state.run import Layout
 from crossstream.topology.graph import FrameSink, Topology
-from crossstream.topology.steps import MaterializeStep, ResolveStep, Step, SubscribeStep
+from crossstream.topology.steps import (
+    GlobalStep,
+    MaterializeStep,
+    ReadStep,
+    ResolveStep,
+    Step,
+    SubscribeStep,
+)
 
 KEY_VALUE = Layout("key-value", (("value", "bytes"), ("ts", "int64")))
 VERSIONED = Layout("versioned", (("value", "bytes"),), sort="int64")
@@ -83,6 +93,7 @@ class Plan:
     flows: dict[str, Flow]
     exchanges: tuple[Exchange, ...]
     stores: dict[str, StoreDef]
+    before: Plan | None = None
 
     @classmethod
     def of(cls, topology: Topology) -> Plan:
@@ -96,13 +107,20 @@ class Plan:
         """Number of rounds, the reading one included."""
         return 1 + max((step.round for step in self.steps), default=0)
 
+    @property
+    def sources(self) -> frozenset[str]:
+        """The nodes whose records round 0 reads."""
+        return frozenset(step.node for step in self.steps if isinstance(step, ReadStep))
+
     def shipped(self) -> Plan:
         """The plan as workers get it: without what belongs to the driver alone."""
         nodes = {
             node.name: replace(node, function=None) if isinstance(node, FrameSink) else node
             for node in self.topology
         }
-        return replace(self, topology=Topology(nodes))
+        topology = Topology(nodes)
+        before = None if self.before is None else replace(self.before, topology=topology)
+        return replace(self, topology=topology, before=before)
 
     def in_round(self, number: int) -> list[Step]:
         return [step for step in self.steps if step.round == number]
@@ -123,6 +141,8 @@ class Plan:
     def text(self, partitions: int | None = None) -> str:
         """The rounds, stores and re-keyings, for people."""
         lines = []
+        if self.before is not None:
+            lines.append(f"Before, where a global table changed:\n{self.before.text(partitions)}")
         for number in range(self.rounds):
             tasks = "one task for each share of the source partitions" if number == 0 else _tasks(partitions)
             lines.append(f"Round {number}: {tasks}")
@@ -145,6 +165,6 @@ def _tasks(partitions: int | None) -> str:
 
 
 def _stores_of(step: Step) -> list[str]:
-    if isinstance(step, MaterializeStep | SubscribeStep):
+    if isinstance(step, MaterializeStep | SubscribeStep | GlobalStep):
         return [step.store]
     return [step.subscriptions] if isinstance(step, ResolveStep) else []

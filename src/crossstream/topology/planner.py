@@ -26,6 +26,7 @@ from crossstream.topology.graph import (
     Source,
     Split,
     StoreSpec,
+    StreamGlobalJoin,
     TableJoin,
     Topology,
     ToStream,
@@ -33,6 +34,7 @@ from crossstream.topology.graph import (
 )
 from crossstream.topology.names import name_of, unique
 from crossstream.topology.placing.foreign_key import place_foreign_key_join
+from crossstream.topology.placing.globals import place_stream_global_join
 from crossstream.topology.placing.sources import place_source
 from crossstream.topology.placing.streams import place_merge, place_repartition, place_sink, place_stateless
 from crossstream.topology.placing.tables import place_table, place_table_join
@@ -53,13 +55,29 @@ class Planner:
     stores: dict[str, StoreDef] = field(default_factory=dict)
     tables: dict[tuple[str, int, Partitioner | None], MaterializeStep] = field(default_factory=dict)
     wants_old: set[str] = field(default_factory=set)
+    wholes: dict[str, str] = field(default_factory=dict)
+    """The store of each global table."""
+    _before: Planner | None = None
 
     def plan(self) -> Plan:
         for node in reversed(list(self.topology)):
             self._ask_old(node)
         for node in self.topology:
             self._place(node)
-        return Plan(self.topology, tuple(self.steps), self.flows, tuple(self.exchanges.values()), self.stores)
+        return self.placed()
+
+    def placed(self) -> Plan:
+        """The plan of what has been placed so far."""
+        before = None if self._before is None else self._before.placed()
+        exchanges = tuple(self.exchanges.values())
+        return Plan(self.topology, tuple(self.steps), self.flows, exchanges, self.stores, before)
+
+    @property
+    def before(self) -> Planner:
+        """Where global tables are placed: a plan of their own."""
+        if self._before is None:
+            self._before = Planner(self.topology)
+        return self._before
 
     def _ask_old(self, node: Node) -> None:
         """A filter wants to know what its parent's row was; row-wise operators pass the wish on."""
@@ -198,6 +216,7 @@ PLACES: dict[type[Node], Callable[[Planner, Any], None]] = {
     ToTable: _place_to_table,
     TableJoin: place_table_join,
     ForeignKeyJoin: place_foreign_key_join,
+    StreamGlobalJoin: place_stream_global_join,
     Repartition: place_repartition,
     Merge: place_merge,
     Sink: place_sink,

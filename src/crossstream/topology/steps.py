@@ -79,6 +79,20 @@ class ResolveStep(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalStep(Step):
+    """Keeps a global table, before the other rounds of a batch, and its changes for them to look back at."""
+
+    store: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamGlobalJoinStep(Step):
+    """Looks rows of a global table up, in whatever partition the records are."""
+
+    store: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SinkStep(Step):
     """Writes a flow to its topic."""
 

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Mapping
 
 from crossstream.errors import TopologyError
 from crossstream.topology.graph import (
+    Filter,
     ForeignKeyJoin,
     FrameSource,
+    MapValues,
     Node,
     Repartition,
     Source,
@@ -39,6 +41,21 @@ def store_name(node: Node) -> str | None:
     is_source = isinstance(node, Source | FrameSource | ToTable) and node.shape in ("table", "global")
     is_kept_join = isinstance(node, TableJoin | ForeignKeyJoin) and node.store is not None
     return queryable_name(node) or (node.name if is_source or is_kept_join else None)
+
+
+def history_of(nodes: Mapping[str, Node], name: str) -> int | None:
+    """For how long (ms) a table keeps versions; None: it keeps none.
+
+    What is derived row by row from a versioned table is versioned too, unless it has a store of its own (semantics
+    2.2.6).
+    """
+    node = nodes[name]
+    spec: StoreSpec | None = getattr(node, "store", None)
+    if spec is not None and (spec.history_retention is not None or spec.name is not None):
+        return spec.history_retention
+    if isinstance(node, Filter | MapValues) and node.shape == "table":
+        return history_of(nodes, node.parents[0])
+    return None
 
 
 def check_new_name(nodes: Mapping[str, Node], node: Node) -> None:
@@ -136,6 +153,10 @@ def _excluding(pattern: re.Pattern[str], topic: str) -> str:
 def _share(source: Source, other: Source) -> str:
     if source.shape == other.shape == "table":
         return "call table() once and use the KTable twice; a table may be joined with itself"
+    if source.shape == other.shape == "global":
+        return "call global_table() once and use it in every join"
+    if "global" in (source.shape, other.shape):
+        return "read it as one of the two; tables need no global table: they join by foreign_key"
     if "stream" in (source.shape, other.shape):
         return "read the topic once as a table and use to_stream(), or as a stream and use to_table()"
     return "read it once, and use that"

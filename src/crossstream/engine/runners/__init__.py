@@ -2,17 +2,20 @@
 
 from crossstream.engine.runners.base import Runner
 from crossstream.engine.runners.foreign_key import ReferenceRunner, ResolveRunner, SubscribeRunner
+from crossstream.engine.runners.globals import GlobalRunner, StreamGlobalJoinRunner
 from crossstream.engine.runners.sinks import FrameSinkRunner, SinkRunner
 from crossstream.engine.runners.stateless import StatelessRunner
 from crossstream.engine.runners.tables import MaterializeRunner, TableJoinRunner
 from crossstream.topology.steps import (
     FrameSinkStep,
+    GlobalStep,
     MaterializeStep,
     ReferenceStep,
     ResolveStep,
     SinkStep,
     StatelessStep,
     Step,
+    StreamGlobalJoinStep,
     SubscribeStep,
     TableJoinStep,
 )
@@ -24,6 +27,8 @@ RUNNERS: dict[type[Step], type[Runner]] = {
     TableJoinStep: TableJoinRunner,
     SubscribeStep: SubscribeRunner,
     ResolveStep: ResolveRunner,
+    GlobalStep: GlobalRunner,
+    StreamGlobalJoinStep: StreamGlobalJoinRunner,
     SinkStep: SinkRunner,
     FrameSinkStep: FrameSinkRunner,
 }

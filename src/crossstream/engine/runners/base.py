@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from crossstream.algebra.change import Changes, concat_changes
+from crossstream.algebra.history import History
 from crossstream.algebra.order import by_arrival
 from crossstream.algebra.table import BEHIND, Rows, latest_versions, lookup
 from crossstream.algebra.table_table import Joined, Lookup
@@ -21,6 +22,7 @@ from crossstream.algebra.values import Values
 from crossstream.engine.batch import Batch, Report
 from crossstream.engine.failures import Failures
 from crossstream.engine.services import Output, Settings
+from crossstream.engine.wholes import Wholes
 from crossstream.errors import SerdeError
 from crossstream.serdes import Serde
 from crossstream.state.columns import EMPTY_BYTES, Column
@@ -68,6 +70,8 @@ class Task:
     output: Output
     stores: Callable[[str], OpenStore]
     to_driver: Callable[[str, bytes], None]
+    wholes: Wholes
+    record: Callable[[str, History], None]
 
     def node(self, name: str) -> Any:
         return self.plan.topology[name]

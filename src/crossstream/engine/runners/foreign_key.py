@@ -8,11 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from crossstream.algebra.change import Changes
-from crossstream.algebra.evaluate import Failure, evaluate
+from crossstream.algebra.evaluate import Failure, evaluate, serialized
 from crossstream.algebra.foreign_key import Serdes, resolve, subscribe
-from crossstream.algebra.values import Values
 from crossstream.engine.runners.base import Emitted, Runner, emit_joined, latest_only, no_changes
-from crossstream.errors import SerdeError
 from crossstream.state.columns import EMPTY_BYTES
 from crossstream.topology import graph
 from crossstream.topology.plan import Flow
@@ -33,7 +31,8 @@ class ReferenceRunner(Runner):
         rows = np.flatnonzero(~changes.value.missing())
         there = changes.take(rows)
         outcome = evaluate(node.foreign_key, there.key, value=there.value)
-        references, wrong = self._serialize(node, outcome.values)
+        serde = self.task.node(node.parents[1]).key
+        references, wrong = serialized(outcome.values, serde, "the foreign key")
         failures = [Failure(int(rows[f.row]), f.error) for f in (*outcome.failures, *wrong)]
         if failures:
             self.task.failures.failed(node, changes, failures)
@@ -45,27 +44,6 @@ class ReferenceRunner(Runner):
             extra[failed_column(self.step.column)] = np.zeros(changes.rows, np.uint8)
             extra[failed_column(self.step.column)][[failure.row for failure in failures]] = 1
         return iter([(self.out(), replace(changes, extra=extra))])
-
-    def _serialize(
-        self, node: graph.ForeignKeyJoin, keys: Values
-    ) -> tuple[pa.LargeBinaryArray, list[Failure]]:
-        serde = self.task.node(node.parents[1]).key
-        try:
-            return keys.wire(serde), []
-        except SerdeError:
-            found: list[bytes | None] = []
-            wrong = []
-            for row, key in enumerate(keys.objects()):
-                try:
-                    found.append(serde.serialize(key))
-                except SerdeError as error:
-                    what = f"the foreign key has the wrong type: {error.what}"
-                    step = "let the extractor return what the right table's key serde takes"
-                    wrong.append(Failure(row, SerdeError(what, code="CS-411", next=step)))
-                    found.append(None)
-            if not wrong:
-                raise
-            return pa.array(found, pa.large_binary()), wrong
 
 
 def failed_column(column: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from crossstream.algebra.functions import Function
 from crossstream.topology.graph import FrameSource, Node, Source
 from crossstream.topology.placing.foreign_key import refer
+from crossstream.topology.placing.globals import place_global_table
 from crossstream.topology.placing.tables import place_table
 from crossstream.topology.steps import ReadStep
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 
 def place_source(planner: Planner, node: Source | FrameSource) -> None:
+    if isinstance(node, Source) and node.shape == "global":
+        place_global_table(planner, node)
+        return
     is_table = node.shape == "table"
     raw = f"{node.name}.records" if is_table else node.name
     flow = planner.flow_of(node, raw, 0)
@@ -55,5 +59,6 @@ def readers(planner: Planner, node: Node) -> list[Function]:
     for child in planner.topology.children(node.name):
         if child.parents[0] == node.name:
             found.append(getattr(child, "foreign_key", None))
+            found.append(getattr(child, "key_selector", None))
         found += [getattr(child, "predicate", None), getattr(child, "mapper", None)]
     return [function for function in found if function is not None]

@@ -1,0 +1,62 @@
+"""A global table as the records of a batch see it: all its state partitions, and what the batch itself changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from crossstream.algebra.hashing import partition_of
+from crossstream.algebra.history import History
+from crossstream.algebra.values import Values
+from crossstream.serdes import Serde
+from crossstream.state.columns import Column, cut
+from crossstream.state.run import Run
+from crossstream.state.view import Match, View
+
+
+@dataclass(frozen=True, slots=True)
+class WholeTable:
+    """``views``: the state partitions as they were before the batch; ``histories``: the batch's changes of each."""
+
+    views: Sequence[View]
+    histories: Sequence[History | None]
+    key: Serde | None
+    value: Serde | None
+
+    def values(self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray) -> Values:
+        """The value that each key had just before (``major``, ``minor``), null where there was no row.
+
+        ``hashes`` sorted. A row that several records look up is there, and will be decoded, once.
+        """
+        match = self._match(hashes, keys, major, minor)
+        first = np.ones(len(hashes), bool)
+        first[1:] = (match.piece[1:] != match.piece[:-1]) | (match.row[1:] != match.row[:-1])
+        if first.all():
+            return Values(self.value, wire=match.gather("value"))
+        rows = np.flatnonzero(first)
+        once = Match(match.pieces, match.piece[rows], match.row[rows])
+        return Values(self.value, wire=once.gather("value")).take(np.cumsum(first) - 1)
+
+    def _match(self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray) -> Match:
+        pieces: list[Run] = []
+        piece = np.full(len(hashes), -1, np.int64)
+        row = np.full(len(hashes), -1, np.int64)
+        count = len(self.views)
+        bounds = np.searchsorted(partition_of(hashes, count), np.arange(count + 1))
+        for place, (view, history) in enumerate(zip(self.views, self.histories, strict=True)):
+            span = slice(int(bounds[place]), int(bounds[place + 1]))
+            if span.start == span.stop:
+                continue
+            mine = cut(keys, span.start, span.stop)
+            found = view.lookup(hashes[span], mine)
+            piece[span] = np.where(found.found, found.piece + len(pieces), -1)
+            row[span] = found.row
+            pieces += found.pieces
+            if history is not None:
+                later = history.before(hashes[span], mine, major[span], minor[span])
+                piece[span] = np.where(later >= 0, len(pieces), piece[span])
+                row[span] = np.where(later >= 0, later, row[span])
+                pieces.append(history.run)
+        return Match(pieces, piece, row)

@@ -1,0 +1,66 @@
+"""Global tables kept, and looked up by streams."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from crossstream.algebra.change import Changes
+from crossstream.algebra.history import History
+from crossstream.algebra.stream_global import look_up
+from crossstream.algebra.table import upsert
+from crossstream.engine.runners.base import Emitted, Runner
+from crossstream.topology import graph
+from crossstream.topology.steps import GlobalStep, StreamGlobalJoinStep
+
+
+class GlobalRunner(Runner):
+    """Keeps a state partition of a global table; where other rounds follow, also its changes."""
+
+    step: GlobalStep
+
+    def finish(self) -> Emitted:
+        changes = self.arrived(self.step.inputs[0])
+        if changes is not None:
+            store = self.task.stores(self.step.store)
+            plain = replace(changes, old=None, lost=None, extra={})
+            upsert(store.view, plain, bits=self.task.batch.bits, serde=store.definition.value, want_old=False)
+            if self.task.batch.recorded:
+                self.task.record(self.step.store, History.of(plain, plain.hashes(self.task.batch.bits)))
+        return iter(())
+
+
+class StreamGlobalJoinRunner(Runner):
+    """Looks up the row of each record: a piece in, a piece out."""
+
+    step: StreamGlobalJoinStep
+
+    def accept(self, flow: str, changes: Changes) -> Emitted:
+        rows = self.task.settings.chunk_rows
+        for start in range(0, changes.rows, rows):
+            piece = (
+                changes
+                if changes.rows <= rows
+                else changes.take(np.arange(start, min(start + rows, changes.rows)))
+            )
+            yield from self._joined(piece)
+
+    def _joined(self, records: Changes) -> Emitted:
+        node: graph.StreamGlobalJoin = self.task.node(self.step.node)
+        report = self.task.report
+        report.count_in(node.name, records.rows)
+        found = look_up(
+            node.kind,
+            node.key_selector,
+            node.joiner,
+            records,
+            self.task.wholes.open(self.step.store),
+            bits=self.task.batch.bits,
+        )
+        report.count_dropped(node.name, found.dropped)
+        if found.failures:
+            self.task.failures.failed(node, records, found.failures)
+        if found.changes.rows:
+            report.count_out(node.name, found.changes.rows)
+            yield self.out(), found.changes

@@ -1,0 +1,41 @@
+"""Global tables as the tasks of a batch see them: every state partition, read-only, in files all tasks share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from crossstream.algebra.history import History
+from crossstream.algebra.whole_table import WholeTable
+from crossstream.engine.batch import Batch
+from crossstream.engine.stores import FolderStores, MemoryStores
+from crossstream.state.manifest import PieceRef
+from crossstream.topology.plan import Plan, StoreDef
+
+
+@dataclass(slots=True)
+class Wholes:
+    """The global tables of a batch, opened when they are first looked up.
+
+    ``stores``: none that anything is written through, so that versions before the batch stay open in it.
+    """
+
+    plan: Plan
+    batch: Batch
+    stores: MemoryStores | FolderStores
+    _opened: dict[str, WholeTable] = field(default_factory=dict)
+
+    def open(self, name: str) -> WholeTable:
+        """A table as it was before the batch, with the changes that the batch makes to it."""
+        if name not in self._opened:
+            store, places = self.plan.stores[name], range(self.batch.partitions)
+            manifests, histories = self.batch.versions.get(name, {}), self.batch.histories.get(name, {})
+            self._opened[name] = WholeTable(
+                [self.stores.open(store, place, manifests.get(place)).view() for place in places],
+                [self._history(store, place, histories.get(place)) for place in places],
+                store.key,
+                store.value,
+            )
+        return self._opened[name]
+
+    def _history(self, store: StoreDef, place: int, ref: PieceRef | None) -> History | None:
+        return None if ref is None else History.from_run(self.stores.recall(store, place, ref))
