@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     )
     from crossstream.query.files import open_store
     from crossstream.spark import SparkStreams
+    from crossstream.serdes.left_or_right import LeftOrRight
     from crossstream.testing import TestRecord, TopologyTestDriver
     from crossstream.topology.graph import Topology
 
@@ -59,6 +60,7 @@ __all__ = [
     "KTable",
     "Materialized",
     "Named",
+    "LeftOrRight",
     "ProcessingError",
     "Produced",
     "Repartitioned",
@@ -112,6 +114,7 @@ _HOMES = {
     "crossstream.spark": ("SparkStreams",),
     "crossstream.testing": ("TestRecord", "TopologyTestDriver"),
     "crossstream.topology.graph": ("Topology",),
+    "crossstream.serdes.left_or_right": ("LeftOrRight",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

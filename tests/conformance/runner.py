@@ -19,7 +19,7 @@ from tests.reference.chain import SIDES, histories, joins_of
 from tests.reference.records import key_bytes
 
 Case = Mapping[str, Any]
-METHODS = {"inner": "join", "left": "left_join", "outer": "outer_join"}
+METHODS = {"inner": "join", "left": "left_join", "right": "right_join", "outer": "outer_join"}
 STORE = "result"
 
 
@@ -136,7 +136,9 @@ def joined(
     if join["operator"] == "table-table":
         return method(right, joiner, **more)
     if join["operator"] == "table-table-fk":
-        return method(right, joiner, foreign_key=user_extractor(join["fk_extractor"], functions), **more)
+        keyed = {"keyed_by": cs.LeftOrRight} if has_either_key(join) else {}
+        extractor = user_extractor(join["fk_extractor"], functions)
+        return method(right, joiner, foreign_key=extractor, **keyed, **more)
     if join["operator"] == "stream-globaltable":
         return method(right, joiner, key_selector=user_selector(join["key_mapper"], functions))
     key, value = kinds.of_end(join["left"])
@@ -148,15 +150,17 @@ def joined(
     return method(right, joiner, windows, cs.StreamJoined(**serdes))
 
 
+def has_either_key(join: Mapping[str, Any]) -> bool:
+    """Whether the rows of a join belong to keys of either side."""
+    return join["operator"] == "table-table-fk" and join["type"] in ("right", "outer")
+
+
 class Serdes:
     """Serdes that fit the keys and values of a case: text, whole numbers, or JSON for a mixture."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
-        first = joins_of(case)[-1]
-        while first["left"] not in SIDES:
-            first = next(join for join in joins_of(case) if join["id"] == first["left"])
-        self.result_key = self.of(first["left"])[0]
+        self.result_key = self.key_of(joins_of(case)[-1]["id"])
         self.result_value = self.made()
 
     def of(self, side: str) -> tuple[Any, Any]:
@@ -166,7 +170,17 @@ class Serdes:
 
     def of_end(self, end: str) -> tuple[Any, Any]:
         """Key and value serde of an input side or of an earlier join."""
-        return self.of(end) if end in SIDES else (self.result_key, self.made())
+        return self.of(end) if end in SIDES else (self.key_of(end), self.made())
+
+    def key_of(self, end: str) -> Any:
+        """Key serde of an input side or of a join: that of its left side, or of either side."""
+        from crossstream import serdes
+
+        if end in SIDES:
+            return self.of(end)[0]
+        join = next(join for join in joins_of(self.case) if join["id"] == end)
+        key = self.key_of(join["left"])
+        return serdes.left_or_right(key, self.key_of(join["right"])) if has_either_key(join) else key
 
     def made(self) -> Any:
         """The serde of what the joiner makes."""

@@ -20,6 +20,7 @@ COLUMNS = {
         "h": "uint64", "s": "uint64", "key": "bytes", "key2": "bytes", "value": "bytes?", "ts": "int64",
         "gone": "uint8",
     },
+    "referrers": {"h": "uint64", "key": "bytes", "count": "int64", "gone": "uint8"},
 }  # fmt: skip
 TYPES = {
     "uint64": pa.uint64(),
@@ -33,6 +34,7 @@ IDENTITY = {
     "versioned": ("key", "s"),
     "references": ("key",),
     "subscriptions": ("key", "key2"),
+    "referrers": ("key",),
 }
 
 Row = dict[str, Any]

@@ -36,6 +36,13 @@ def topology() -> cs.Topology:
         table_joined=cs.TableJoined(name="join"),
         materialized=cs.Materialized(store="result"),
     )
+    left.outer_join(
+        right,
+        lambda row, other: [row, other],
+        foreign_key=lambda row: row["to"],
+        keyed_by=cs.LeftOrRight,
+        table_joined=cs.TableJoined(name="all"),
+    )
     builder.table("past", consumed, cs.Materialized(store="past", history_retention="1 day"))
     return builder.build()
 

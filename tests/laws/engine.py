@@ -184,7 +184,7 @@ def build(case: Case, way: Way) -> Topology:
     ends = {side: source(builder, plain, side, kinds) for side in SIDES if is_used(case, side)}
     joins = joins_of(case)
     for number, join in enumerate(joins):
-        store = cs.Materialized(store=join["id"], key=kinds.result_key, value=kinds.result_value)
+        store = cs.Materialized(store=join["id"], key=kinds.key_of(join["id"]), value=kinds.result_value)
         more = {"materialized": store} if number in way.stored else {}
         ends[join["id"]] = joined(join, ends[join["left"]], ends[join["right"]], way.functions, kinds, more)
     ends[joins[-1]["id"]].to_stream().to(

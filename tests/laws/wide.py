@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -11,7 +12,7 @@ from tests.laws.strategies import EXTRACTOR, VALUES, Case, case
 
 
 @st.composite
-def wide_cases(draw: st.DrawFn) -> Case:
+def wide_cases(draw: st.DrawFn, kinds: Sequence[str] = ("inner", "left")) -> Case:
     """Up to some hundred records; their values come from a seed, for drawing each would take too long."""
     rng = Random(draw(st.integers(0, 2**32)))
     keys, foreign_keys = draw(st.sampled_from([3, 10, 30])), draw(st.sampled_from([2, 5, 12, 30]))
@@ -23,7 +24,7 @@ def wide_cases(draw: st.DrawFn) -> Case:
     histories = st.sampled_from([None, None, 8, 1000])
     return case(
         "table-table-fk",
-        draw(st.sampled_from(["inner", "left"])),
+        draw(st.sampled_from(kinds)),
         inputs,
         fk_extractor=EXTRACTOR,
         left_versioned_ms=draw(histories),

@@ -2,6 +2,9 @@
 
     result[k] = j(left[k], right[x(left[k])])    inner: both rows;  left: a left row (f may be None)
 
+    right: as inner, and outer: as left, both with the key (k, None) instead of k, and
+    result[None, f] = j(None, right[f])          where no left row refers to f
+
 A left change of k, with a, b different foreign keys and r(f) the right row of f:
 
     left change        inner                                       left
@@ -26,6 +29,15 @@ nothing: j(row, new), or for a deleted right row a tombstone (inner) or j(row, N
 Where one input record changes both a left row and the right row it refers to, the result changes once, as
 the left change says; if that says nothing, as the right change says.
 
+The row of (None, f), in right and outer joins, when
+
+    f gets its first referrer               a tombstone if r(f), else nothing
+    f loses its last referrer               j(None, r(f)) if r(f), else nothing
+    r(f) changes, f has no referrer         j(None, new), or a tombstone if there was a row
+    r(f) changes, f has referrers           nothing
+
+    timestamp = that of the right change; where referrers came or went, max(the left changes', that of r(f))
+
 An update behind the latest version of a versioned input is dropped and counted.
 cf. KIP-213, KAFKA-16407, KAFKA-18713
 """
@@ -33,6 +45,7 @@ cf. KIP-213, KAFKA-16407, KAFKA-18713
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from tests.reference.functions import Joiner, Selector
@@ -43,7 +56,8 @@ from tests.reference.tables import Row
 
 class ForeignKeyJoin:
     def __init__(self, kind: str, joiner: Joiner, extractor: Selector, dropped: Counter[str]) -> None:
-        self.kind = kind
+        self.kind = {"right": "inner", "outer": "left"}.get(kind, kind)
+        self.either = kind in ("right", "outer")
         self.joiner = joiner
         self.extractor = extractor
         self.dropped = dropped
@@ -56,6 +70,7 @@ class ForeignKeyJoin:
         left = [sides["left"] for sides in changes.values() if "left" in sides]
         right = [sides["right"] for sides in changes.values() if "right" in sides]
         before = {change.key: self.left.get(change.key) for change in left}
+        alone = self.alone()
         for change in left:
             apply(change, self.left)
         for change in right:
@@ -66,7 +81,37 @@ class ForeignKeyJoin:
             self.from_left(change, before[change.key], results)
         for change in right:
             self.from_right(change, results)
+        if self.either:
+            results = {(k, None): replace(change, key=(k, None)) for k, change in results.items()}
+            self.unreferenced(left, right, before, alone, results)
         return [self.emit(results[key]) for key in sorted(results, key=key_bytes)]
+
+    def alone(self) -> set[Any]:
+        """The right keys that no left row refers to."""
+        return self.right.keys() - {self.foreign_key(k, row) for k, row in self.left.items()}
+
+    def unreferenced(
+        self,
+        left: list[Change],
+        right: list[Change],
+        before: dict[Any, Row | None],
+        was_alone: set[Any],
+        results: dict[Any, Change],
+    ) -> None:
+        moves: dict[Any, int] = {}
+        for change in left:
+            old = self.foreign_key(change.key, before[change.key])
+            new = self.foreign_key(change.key, self.left.get(change.key))
+            for f in {old, new} if old != new else ():
+                moves[f] = max(change.ts, moves.get(f, change.ts))
+        changed = {change.key: change.ts for change in right}
+        is_alone = self.alone()
+        for f in moves.keys() | changed.keys():
+            row = self.right.get(f)
+            if (f in is_alone and (f in changed or f not in was_alone)) or f in was_alone - is_alone:
+                new = None if f not in is_alone or row is None else self.joiner((None, f), None, row.value)
+                ts = max(moves[f], -1 if row is None else row.ts) if f in moves else changed[f]
+                results[None, f] = Change((None, f), new, None, ts)
 
     def from_left(self, change: Change, before: Row | None, results: dict[Any, Change]) -> None:
         k, now = change.key, self.left.get(change.key)
@@ -98,7 +143,7 @@ class ForeignKeyJoin:
         left = self.left.get(k)
         if left is None or (right is None and self.kind == "inner"):
             return None
-        return self.joiner(k, left.value, right and right.value)
+        return self.joiner((k, None) if self.either else k, left.value, right and right.value)
 
     def foreign_key(self, k: Any, row: Row | None) -> Any:
         return None if row is None else self.extractor(k, row.value)

@@ -106,6 +106,8 @@ def key_bytes(key: Any) -> bytes:
     """The key as the built-in serdes write it; gives the order of several results of one input."""
     if key is None:
         return b""
+    if isinstance(key, tuple):  # (left key, None) or (None, right key)
+        return b"\1" + key_bytes(key[1]) if key[0] is None else b"\0" + key_bytes(key[0])
     return key.encode() if isinstance(key, str) else int(key).to_bytes(8, "big", signed=True)
 
 

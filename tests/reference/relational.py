@@ -54,12 +54,14 @@ def by_key(join: dict[str, Any], left: dict[Any, Any], right: dict[Any, Any]) ->
 
 def by_foreign_key(join: dict[str, Any], left: dict[Any, Any], right: dict[Any, Any]) -> dict[Any, Any]:
     function, extract = joiner(join["joiner"]), selector(join["fk_extractor"])
-    foreign = {key: right.get(extract(key, value)) for key, value in left.items()}
-    return {
-        key: function(key, left[key], row)
-        for key, row in foreign.items()
-        if row is not None or join["type"] == "left"
-    }
+    named = {key: extract(key, value) for key, value in left.items()}
+    either = join["type"] in ("right", "outer")
+    rows = {(key, None) if either else key: (left[key], right.get(name)) for key, name in named.items()}
+    if join["type"] in ("inner", "right"):
+        rows = {key: row for key, row in rows.items() if row[1] is not None}
+    if either:
+        rows |= {(None, name): (None, right[name]) for name in right.keys() - set(named.values())}
+    return {key: function(key, *row) for key, row in rows.items()}
 
 
 def pairs_and_unmatched(case: Case) -> tuple[Counter[Output], Counter[Output]]:

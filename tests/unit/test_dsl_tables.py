@@ -189,9 +189,39 @@ def test_wrong_joins_by_foreign_key(method):
     refused("CS-131", lambda: act(right.to_stream(), joiner, foreign_key=fk))
 
 
-def test_there_is_no_outer_join_by_foreign_key():
+@pytest.mark.parametrize(("method", "kind"), [("right_join", "right"), ("outer_join", "outer")])
+def test_joins_by_foreign_key_with_rows_of_both_tables(method, kind):
+    builder = cs.StreamsBuilder()
+    left = builder.table("left", JSON)
+    right = builder.table("right", cs.Consumed(key=serdes.int64(), value=serdes.json()))
+    act = getattr(left, method)
+    node = node_of(act(right, joiner, foreign_key=fk, keyed_by=cs.LeftOrRight))
+    assert (type(node), node.kind, node.name) == (graph.ForeignKeyJoin, kind, f"left.{method}(right)")
+    assert node.key == serdes.left_or_right(serdes.string(), serdes.int64())
+    stored = cs.Materialized(store="all", key=serdes.left_or_right(serdes.string(), serdes.int64()))
+    assert serde_names(act(right, joiner, foreign_key=fk, keyed_by=cs.LeftOrRight, materialized=stored)) == (
+        "left_or_right[string, int64]",
+        "json",
+    )
+
+
+@pytest.mark.parametrize("method", ["right_join", "outer_join"])
+def test_joins_by_foreign_key_with_rows_of_both_tables_must_say_how_they_are_keyed(method):
     left, right = tables("left", "right")
-    refused("CS-132", lambda: left.outer_join(right, joiner, foreign_key=fk), "left_join")
+    act = getattr(left, method)
+    refused("CS-132", lambda: act(right, joiner, foreign_key=fk), "left_join", "keyed_by=cs.LeftOrRight")
+    refused("CS-132", lambda: act(right, joiner, foreign_key=fk, keyed_by=tuple))
+    keyed = {"keyed_by": cs.LeftOrRight}
+    refused("CS-106", lambda: act(right, joiner, foreign_key="other", **keyed), "foreign_key")
+    refused("CS-131", lambda: act(right.to_stream(), joiner, foreign_key=fk, **keyed))
+    text = cs.Materialized(key=serdes.string())
+    refused("CS-143", lambda: act(right, joiner, foreign_key=fk, materialized=text, **keyed))
+
+
+def test_keys_of_either_side_are_for_foreign_keys():
+    left, right = tables("left", "right")
+    refused("CS-133", lambda: left.outer_join(right, joiner, keyed_by=cs.LeftOrRight), "keyed_by")
+    refused("CS-138", lambda: left.right_join(right, joiner), "left_join")
 
 
 def test_inputs_repartitioned_differently():

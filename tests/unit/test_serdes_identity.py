@@ -54,6 +54,7 @@ MAKERS = {
     "json[{a: Int64, b: [{c: String}]}]": lambda: serdes.json(
         {"a": pl.Int64, "b": pl.List(pl.Struct({"c": pl.String}))}
     ),
+    "left_or_right[string, int64]": lambda: serdes.left_or_right(serdes.string(), serdes.int64()),
     "pickled": pickled,
 }
 

@@ -27,6 +27,7 @@ from crossstream.algebra.order import by_key, last_per_key
 from crossstream.algebra.table_table import Joined, Lookup, call_joiner
 from crossstream.algebra.values import Values, nulls
 from crossstream.serdes import Serde
+from crossstream.serdes.left_or_right import LEFT, tagged
 from crossstream.state.columns import Column, equal, take, take_or_null, valid
 from crossstream.state.run import Run
 from crossstream.state.view import View
@@ -45,13 +46,23 @@ ANSWER_IF_FOUND = 3
 
 PRIMARY, INSTRUCTION = "primary key", "instruction"
 
+REFERS = "refers"
+"""Where referrers are counted: 1 for a row that begins to refer to the foreign key, −1 for one that ceases to."""
+
 
 @dataclass(frozen=True, slots=True)
 class Serdes:
-    """Of the left rows: primary key and value."""
+    """Of the left rows: primary key and value. ``either``: results are keyed by `LeftOrRight` (decision 0018)."""
 
     key: Serde | None
     value: Serde | None
+    either: Serde | None = None
+
+    def keys(self, primary: pa.LargeBinaryArray) -> Values:
+        """The keys of results, from serialised primary keys."""
+        if self.either is None:
+            return Values(self.key, wire=primary)
+        return Values(self.either, wire=tagged(LEFT, primary))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +75,19 @@ class Subscribed:
 
 
 def subscribe(
-    kind: Kind, view: View, left: Changes, references: pa.LargeBinaryArray, serde: Serde | None, *, bits: int
+    kind: Kind,
+    view: View,
+    left: Changes,
+    references: pa.LargeBinaryArray,
+    serde: Serde | None,
+    *,
+    bits: int,
+    counted: bool = False,
 ) -> Subscribed:
     """What left changes ask for. ``left``: arrival order, keys not null; ``references``: serialised foreign keys.
 
-    ``serde``: that of the foreign key. ``view``: the store of references, which this updates.
+    ``serde``: that of the foreign key. ``view``: the store of references, which this updates. ``counted``: the
+    subscriptions say which rows begin or cease to refer (`REFERS`).
     """
     dropped = {"null-foreign-key": _null_references(left, references)} if kind == "inner" else {}
     hashes = left.hashes(bits)
@@ -96,6 +115,9 @@ def subscribe(
     leavers = np.flatnonzero(moved | left_behind)
     joiners = np.flatnonzero(has)
     subscriptions = _subscriptions(net, keys, serde, (leavers, old, leaving), (joiners, new, joining))
+    if counted:
+        refers = np.concatenate([np.full(len(leavers), -1), (~same)[joiners].astype(np.int64)])
+        subscriptions = replace(subscriptions, extra={**subscriptions.extra, REFERS: refers})
     return Subscribed(subscriptions, net.take(np.flatnonzero(alone)), dropped)
 
 
@@ -142,7 +164,7 @@ def resolve(
     ``view``: the subscription store, which this updates.
     """
     if answers.rows:
-        yield _without_partner(joiner, answers)
+        yield _without_partner(joiner, answers, serdes)
     before = View(view.layout, view.slots)
     hashes = subscriptions.hashes(bits)
     order, begins = by_key(subscriptions, hashes)
@@ -150,16 +172,15 @@ def resolve(
     group = np.cumsum(begins) - 1
     if subs.rows:
         view.put(_stored(subs, h, bits))
-        yield from _from_left(kind, joiner, subs, h, group, begins, right, right_rows, serdes.key, bits)
+        yield from _from_left(kind, joiner, subs, h, group, begins, right, right_rows, serdes, bits)
     yield from _from_right(kind, joiner, before, view, right, serdes, bits, chunk)
 
 
-def _without_partner(joiner: Function, answers: Changes) -> Joined:
+def _without_partner(joiner: Function, answers: Changes, serdes: Serdes) -> Joined:
     """Left rows without a foreign key: the row alone, or a tombstone if it is gone. Their own timestamp."""
-    value, failures = call_joiner(
-        joiner, answers.key, answers.value, nulls(answers.rows), ~answers.value.missing()
-    )
-    return Joined(replace(answers, value=value, old=None, extra={}), failures)
+    keys = answers.key if serdes.either is None else serdes.keys(answers.key.wire())
+    value, failures = call_joiner(joiner, keys, answers.value, nulls(answers.rows), ~answers.value.missing())
+    return Joined(replace(answers, key=keys, value=value, old=None, extra={}), failures)
 
 
 def _stored(subs: Changes, hashes: np.ndarray, bits: int) -> dict[str, Column]:
@@ -184,7 +205,7 @@ def _from_left(
     begins: np.ndarray,
     right: Changes,
     right_rows: Lookup,
-    left_key: Serde | None,
+    serdes: Serdes,
     bits: int,
 ) -> Iterator[Joined]:
     """Results triggered by left rows: each sees the right row as it is after the batch."""
@@ -200,7 +221,7 @@ def _from_left(
     picked, g = subs.take(rows), group[rows]
     exists = (told[rows] >= ANSWER) & (there[rows] | (kind == "left"))
     partners = found.values.take(np.where(there[rows], g, -1))
-    keys = Values(left_key, wire=picked.extra[PRIMARY])
+    keys = serdes.keys(picked.extra[PRIMARY])
     value, failures = call_joiner(joiner, keys, picked.value, partners, exists)
     times = np.where(there[rows], np.maximum(picked.ts, found.ts[g]), picked.ts)
     result = replace(picked, key=keys, value=value, ts=times, old=None, extra={})
@@ -271,7 +292,7 @@ def _from_right(
             queries, columns = queries[keep], {name: take(column, keep) for name, column in columns.items()}
         if not len(queries):
             continue
-        keys = Values(serdes.key, wire=columns["key2"])
+        keys = serdes.keys(columns["key2"])
         lefts = Values(serdes.value, wire=columns["value"])
         yield _answer(kind, joiner, keys, lefts, right, queries, gone[queries])
 

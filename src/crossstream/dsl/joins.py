@@ -19,7 +19,16 @@ from crossstream.dsl.options import Materialized, Named, TableJoined
 from crossstream.dsl.serde_rules import needed_key, stored_value
 from crossstream.errors import TopologyError
 from crossstream.serdes import Serde
-from crossstream.topology.graph import ForeignKeyJoin, JoinKind, Node, Shape, StoreSpec, TableJoin
+from crossstream.serdes.left_or_right import LeftOrRight, LeftOrRightSerde
+from crossstream.topology.graph import (
+    ForeignKeyJoin,
+    ForeignKeyKind,
+    JoinKind,
+    Node,
+    Shape,
+    StoreSpec,
+    TableJoin,
+)
 from crossstream.topology.location import here
 from crossstream.topology.validate import check_partitions
 from crossstream.typing import ForeignKeyExtractor, ValueJoiner
@@ -112,7 +121,7 @@ def primary_key_join(
 
 
 def foreign_key_join(
-    kind: JoinKind,
+    kind: ForeignKeyKind,
     left: KTable,
     other: KTable,
     joiner: ValueJoiner,
@@ -121,12 +130,13 @@ def foreign_key_join(
     named: Named | None,
     materialized: Materialized | None,
 ) -> Node:
-    """A new `ForeignKeyJoin` below both tables; ``kind`` is inner or left."""
-    operator = OPERATORS[kind]
+    """A new `ForeignKeyJoin` below both tables; one that has rows of both is keyed by `LeftOrRight`."""
+    operator = "right_join" if kind == "right" else OPERATORS[kind]
     draft, right = _other_side(operator, left, other)
     if named is not None:
         raise _misplaced(operator, "named", "no foreign key", 'write table_joined=TableJoined(name="…")')
     option = check_option(operator, "table_joined", table_joined, TableJoined) or TableJoined()
+    either = kind in ("right", "outer")
     return child(
         draft,
         ForeignKeyJoin,
@@ -139,18 +149,22 @@ def foreign_key_join(
         joiner=function_of(operator, "joiner", joiner, ("left", "right")),
         partitioner=option.partitioner,
         other_partitioner=option.other_partitioner,
-        **_result(operator, left._node, materialized),
+        **_result(operator, left._node, materialized, _either_key(left._node, right) if either else None),
     )
 
 
-def refuse_outer_foreign_key(foreign_key: object, table_joined: object) -> None:
-    """CS-132: a row of the other table without any referrer has no key in the result."""
-    if foreign_key is not None or table_joined is not None:
+def check_keyed_by(operator: str, foreign_key: object, table_joined: object, keyed_by: object) -> None:
+    """CS-132, CS-133: by foreign key an unreferenced row of the other table has no key like the left table's."""
+    if foreign_key is None and keyed_by is not None:
+        raise _misplaced(
+            operator, "keyed_by", "a foreign key", "drop it: the result is keyed like both tables"
+        )
+    if (foreign_key is not None or table_joined is not None) and keyed_by is not LeftOrRight:
         raise TopologyError(
             "there is no outer join by foreign key: an unreferenced row of the other table would have no key",
             code="CS-132",
-            where=here("outer_join"),
-            next="use left_join(…, foreign_key=…), or outer_join without foreign_key to join by key",
+            where=here(operator),
+            next="say that you want them: keyed_by=cs.LeftOrRight; or use left_join(…, foreign_key=…)",
         )
 
 
@@ -158,6 +172,23 @@ def _other_side(operator: str, left: KTable, other: object) -> tuple[Draft, Node
     if not isinstance(other, type(left)):
         raise _not_a_table(operator, other)
     check_same_builder(operator, left._draft, other._draft)
+def check_right_join(foreign_key: object) -> None:
+    """CS-138: by key, a right join is the left join of the other table."""
+    if foreign_key is None:
+        raise TopologyError(
+            "a right join by key is the left join of the other table with this one",
+            code="CS-138",
+            where=here("right_join"),
+            next="write other.left_join(this, lambda right, left: …), or pass foreign_key=lambda left: …",
+        )
+
+
+def _either_key(left: Node, right: Node) -> Serde:
+    assert left.key is not None
+    assert right.key is not None
+    return LeftOrRightSerde(left.key, right.key)
+
+
     return left._draft, other._node
 
 
@@ -188,11 +219,13 @@ def _check_keys(operator: str, left: Node, right: Node) -> None:
     )
 
 
-def _result(operator: str, left: Node, materialized: Materialized | None) -> dict[str, Any]:
-    """Serdes and store of the result: keyed like the left side."""
+def _result(
+    operator: str, left: Node, materialized: Materialized | None, either: Serde | None = None
+) -> dict[str, Any]:
+    """Serdes and store of the result: keyed like the left side, or by ``either``."""
     option = check_option(operator, "materialized", materialized, Materialized)
     asked = option or Materialized()
-    key: Serde | None = needed_key(operator, left.key, asked.key, "materialized=Materialized(key=…)")
+    key = needed_key(operator, either or left.key, asked.key, "materialized=Materialized(key=…)")
     value = stored_value(None, asked.value, queryable=asked.store is not None, like=left.value)
     store: StoreSpec | None = None if option is None else option.spec(key, value)
     return {"key": key, "value": value, "store": store}

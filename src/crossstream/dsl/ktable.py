@@ -7,10 +7,11 @@ from typing import Any
 from crossstream.dsl.checks import REQUIRED, check_option, function_of
 from crossstream.dsl.draft import Draft
 from crossstream.dsl.handle import child, given_name
-from crossstream.dsl.joins import foreign_key_join, primary_key_join, refuse_outer_foreign_key
+from crossstream.dsl.joins import check_keyed_by, check_right_join, foreign_key_join, primary_key_join
 from crossstream.dsl.kstream import KStream
 from crossstream.dsl.options import Materialized, Named, TableJoined
 from crossstream.dsl.serde_rules import needed_key, stored_value
+from crossstream.serdes.left_or_right import LeftOrRight
 from crossstream.topology.graph import Filter, JoinKind, MapValues, Node, ToStream
 from crossstream.topology.validate import queryable_name
 from crossstream.typing import ForeignKeyExtractor, KeySelector, Predicate, ValueJoiner, ValueMapper
@@ -161,22 +162,56 @@ class KTable:
         joiner: ValueJoiner = REQUIRED,
         *,
         foreign_key: ForeignKeyExtractor | None = None,
+        keyed_by: type[LeftOrRight] | None = None,
         table_joined: TableJoined | None = None,
         named: Named | None = None,
         materialized: Materialized | None = None,
     ) -> KTable:
-        """Outer join with a table, by key: a row wherever either table has one; the missing side is None.
+        """Outer join with a table: a row wherever either table has one; the missing side is None.
 
-        There is no outer join by foreign key: CS-132.
+        By ``foreign_key`` the result has the rows of `left_join`, and a row for each row of the other table that
+        no row of this one refers to. It must be said how it is keyed: ``keyed_by=LeftOrRight``, else CS-132.
 
-        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> from crossstream import Consumed, LeftOrRight, StreamsBuilder, serdes
         >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
-        >>> views, clicks = builder.table("views", consumed), builder.table("clicks", consumed)
-        >>> views.outer_join(clicks, lambda view, click: [view, click])
-        <KTable views.outer_join(clicks)>
+        >>> products, merchants = builder.table("products", consumed), builder.table("merchants", consumed)
+        >>> products.outer_join(merchants, lambda product, merchant: [product, merchant])
+        <KTable products.outer_join(merchants)>
+        >>> products.outer_join(merchants, lambda product, merchant: [product, merchant],
+        ...                     foreign_key=lambda product: product["merchant_id"], keyed_by=LeftOrRight)
+        <KTable products.outer_join(merchants)-2>
         """
-        refuse_outer_foreign_key(foreign_key, table_joined)
+        check_keyed_by("outer_join", foreign_key, table_joined, keyed_by)
         return self._join("outer", other, joiner, foreign_key, table_joined, named, materialized)
+
+    def right_join(
+        self,
+        other: KTable,
+        joiner: ValueJoiner = REQUIRED,
+        *,
+        foreign_key: ForeignKeyExtractor | None = None,
+        keyed_by: type[LeftOrRight] | None = None,
+        table_joined: TableJoined | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable:
+        """Right join with a table by ``foreign_key``: the rows of `join`, and ``joiner(None, right)`` for each row
+        of the other table that no row of this one refers to.
+
+        Keyed by `LeftOrRight`, which must be said: CS-132. By key, a right join is the left join of the other
+        table with this one: CS-138. Source: decision 0018.
+
+        >>> from crossstream import Consumed, LeftOrRight, StreamsBuilder, serdes
+        >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
+        >>> products, merchants = builder.table("products", consumed), builder.table("merchants", consumed)
+        >>> products.right_join(merchants, lambda product, merchant: [product, merchant],
+        ...                     foreign_key=lambda product: product["merchant_id"], keyed_by=LeftOrRight)
+        <KTable products.right_join(merchants)>
+        """
+        check_right_join(foreign_key)
+        check_keyed_by("right_join", foreign_key, table_joined, keyed_by)
+        assert foreign_key is not None
+        node = foreign_key_join("right", self, other, joiner, foreign_key, table_joined, None, materialized)
+        return KTable(self._draft, node)
 
     def _join(
         self,

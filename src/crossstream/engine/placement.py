@@ -35,10 +35,9 @@ def partitioners(plan: Plan) -> dict[str, Partitioner]:
     found = {}
     arriving = {exchange.arrives: exchange.partitioner for exchange in plan.exchanges}
     for step in plan.steps:
-        store = _store_filled_by(step)
-        partitioner = None if store is None else arriving.get(step.inputs[0])
-        if store is not None and partitioner is not None:
-            found[store] = partitioner
+        partitioner = arriving.get(step.inputs[0]) if step.inputs else None
+        if partitioner is not None:
+            found.update(dict.fromkeys(_stores_filled_by(step), partitioner))
     return found
 
 
@@ -50,8 +49,10 @@ def placements(plan: Plan, partitions: int) -> dict[str, ByPartitioner]:
     }
 
 
-def _store_filled_by(step: Step) -> str | None:
-    """The store that keeps what the first input of a step brings."""
+def _stores_filled_by(step: Step) -> list[str]:
+    """The stores that keep what the first input of a step brings."""
     if isinstance(step, MaterializeStep | SubscribeStep):
-        return step.store
-    return step.subscriptions if isinstance(step, ResolveStep) else None
+        return [step.store]
+    if isinstance(step, ResolveStep):
+        return [step.subscriptions] if step.referrers is None else [step.subscriptions, step.referrers]
+    return []

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from crossstream.serdes.json_typed import json
+from crossstream.serdes.left_or_right import LeftOrRightSerde
 from crossstream.serdes.numeric import Number
 from crossstream.serdes.scalar import Boolean, Bytes, String, Uuid
 from crossstream.serdes.serde import Serde
@@ -24,6 +25,7 @@ __all__ = [
     "int32",
     "int64",
     "json",
+    "left_or_right",
     "string",
     "uuid",
 ]
@@ -72,3 +74,11 @@ def boolean() -> Serde:
 def uuid() -> Serde:
     """A `uuid.UUID` as 36 characters of text (Kafka's UUIDSerializer). Columns: String."""
     return Uuid()
+
+
+def left_or_right(left: Serde, right: Serde) -> Serde:
+    """`LeftOrRight` keys: a byte, 0 or 1, that tells the table, then the key in that table's serde.
+
+    Columns: a struct of left and right. Source: decision 0018.
+    """
+    return LeftOrRightSerde(left, right)

@@ -19,6 +19,8 @@ Shape = Literal["stream", "table", "global", "none"]
 
 JoinKind = Literal["inner", "left", "outer"]
 
+ForeignKeyKind = Literal["inner", "left", "right", "outer"]
+
 
 @dataclass(frozen=True, slots=True)
 class Location:
@@ -183,7 +185,7 @@ class TableJoin(Node):
 class ForeignKeyJoin(Node):
     """KTable–KTable by foreign key; parents are (left, right). Partitioners: KIP-775, (key, count) → int."""
 
-    kind: Literal["inner", "left"]
+    kind: ForeignKeyKind
     foreign_key: Function
     joiner: Function
     partitioner: Callable[[Any, int], int] | None = None

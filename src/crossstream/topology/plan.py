@@ -34,6 +34,7 @@ from crossstream.topology.steps import (
 KEY_VALUE = Layout("key-value", (("value", "bytes"), ("ts", "int64")))
 VERSIONED = Layout("versioned", (("value", "bytes"),), sort="int64")
 REFERENCES = Layout("references", (("reference", "bytes"), ("ts", "int64")))
+REFERRERS = Layout("referrers", (("count", "int64"),))
 SUBSCRIPTIONS = Layout("subscriptions", (("value", "bytes"), ("ts", "int64")), sort="uint64", second_key=True)
 
 Partitioner = Callable[[Any, int], int]
@@ -167,4 +168,6 @@ def _tasks(partitions: int | None) -> str:
 def _stores_of(step: Step) -> list[str]:
     if isinstance(step, MaterializeStep | SubscribeStep | GlobalStep):
         return [step.store]
-    return [step.subscriptions] if isinstance(step, ResolveStep) else []
+    if isinstance(step, ResolveStep):
+        return [step.subscriptions] if step.referrers is None else [step.subscriptions, step.referrers]
+    return []

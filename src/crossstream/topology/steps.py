@@ -72,7 +72,10 @@ class SubscribeStep(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolveStep(Step):
-    """Second half, keyed by the foreign key: inputs are subscriptions, answers and right changes."""
+    """Second half, keyed by the foreign key: inputs are subscriptions, answers and right changes.
+
+    ``referrers``: where the result has right rows nobody refers to, the store that counts referrers.
+    """
 
     subscriptions: str
     right_store: str
@@ -100,3 +103,4 @@ class SinkStep(Step):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameSinkStep(Step):
     """Sends a flow to the driver, which makes a DataFrame of it."""
+    referrers: str | None = None

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
 
 from crossstream.algebra.change import Changes
 from crossstream.algebra.evaluate import Failure, evaluate, serialized
-from crossstream.algebra.foreign_key import Serdes, resolve, subscribe
+from crossstream.algebra.foreign_key import (
+    INSTRUCTION,
+    PRIMARY,
+    REFERS,
+    Kind,
+    Serdes,
+    resolve,
+    subscribe,
+)
+from crossstream.algebra.unreferenced import unreferenced
 from crossstream.engine.runners.base import Emitted, Runner, emit_joined, latest_only, no_changes
 from crossstream.state.columns import EMPTY_BYTES
 from crossstream.topology import graph
 from crossstream.topology.plan import Flow
 from crossstream.topology.steps import ReferenceStep, ResolveStep, SubscribeStep
+
+LEFT_ROWS: Mapping[graph.ForeignKeyKind, Kind] = MappingProxyType(
+    {"inner": "inner", "left": "left", "right": "inner", "outer": "left"}
+)
+"""Which join the rows of left keys are, in each kind of join."""
 
 
 class ReferenceRunner(Runner):
@@ -25,6 +41,9 @@ class ReferenceRunner(Runner):
     """
 
     step: ReferenceStep
+
+    def by_key(self) -> bool:
+        return True
 
     def accept(self, flow: str, changes: Changes) -> Emitted:
         node = self.task.node(self.step.node)
@@ -56,6 +75,9 @@ class SubscribeRunner(Runner):
 
     step: SubscribeStep
 
+    def by_key(self) -> bool:
+        return True
+
     def finish(self) -> Emitted:
         node: graph.ForeignKeyJoin = self.task.node(self.step.node)
         left = latest_only(self, self.arrived(self.step.inputs[0]))
@@ -68,12 +90,13 @@ class SubscribeRunner(Runner):
         store = self.task.stores(self.step.store)
         column = left.extra[self.step.column]
         told = subscribe(
-            node.kind,
+            LEFT_ROWS[node.kind],
             store.view,
             replace(left, old=None, extra={}),
             column,
             store.definition.value,
             bits=self.task.batch.bits,
+            counted=node.kind in ("right", "outer"),
         )
         self.task.report.count_dropped(node.name, told.dropped)
         if told.subscriptions.rows:
@@ -87,6 +110,9 @@ class ResolveRunner(Runner):
 
     step: ResolveStep
 
+    def by_key(self) -> bool:
+        return True
+
     def finish(self) -> Emitted:
         node: graph.ForeignKeyJoin = self.task.node(self.step.node)
         told_by, alone, table_changes = self.step.inputs
@@ -99,23 +125,49 @@ class ResolveRunner(Runner):
         flows = self.task.plan.flows
         told = flows[f"{node.name}.subscriptions"]
         left_key = flows[f"{node.name}.answers"].key
-        no_right = no_changes(table.definition.key, table.definition.value)
+        if subscriptions is None:
+            subscriptions = no_subscriptions(told, counted=self.step.referrers is not None)
+        if right is None:
+            right = no_changes(table.definition.key, table.definition.value)
         chunks = resolve(
-            node.kind,
+            LEFT_ROWS[node.kind],
             node.joiner,
             store.view,
-            subscriptions if subscriptions is not None else no_subscriptions(told),
+            subscriptions,
             answers if answers is not None else no_changes(left_key, told.value),
-            right if right is not None else no_right,
+            right,
             table.lookup_in(table.view),
-            Serdes(left_key, told.value),
+            Serdes(left_key, told.value, None if self.step.referrers is None else node.key),
             bits=self.task.batch.bits,
             chunk=self.task.settings.chunk_rows,
         )
         for joined in chunks:
             yield from emit_joined(self, joined)
+        if self.step.referrers is not None:
+            yield from self._unreferenced(node, subscriptions, right, self.step.referrers)
+
+    def _unreferenced(
+        self, node: graph.ForeignKeyJoin, subscriptions: Changes, right: Changes, referrers: str
+    ) -> Emitted:
+        """The right rows that nobody refers to, any more or no longer."""
+        assert node.key is not None
+        table = self.task.stores(self.step.right_store)
+        joined = unreferenced(
+            node.joiner,
+            self.task.stores(referrers).view,
+            subscriptions,
+            right,
+            table.lookup_in(table.before()),
+            table.lookup_in(table.view),
+            node.key,
+            subscriptions.value.serde,
+            bits=self.task.batch.bits,
+        )
+        if joined is not None:
+            yield from emit_joined(self, joined)
 
 
-def no_subscriptions(flow: Flow) -> Changes:
-    empty = no_changes(flow.key, flow.value)
-    return replace(empty, extra={"primary key": EMPTY_BYTES, "instruction": np.empty(0, np.uint8)})
+def no_subscriptions(flow: Flow, counted: bool) -> Changes:
+    extra = {PRIMARY: EMPTY_BYTES, INSTRUCTION: np.empty(0, np.uint8)}
+    counts = {REFERS: np.empty(0, np.int64)} if counted else {}
+    return replace(no_changes(flow.key, flow.value), extra={**extra, **counts})

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from crossstream import serdes
+from crossstream.serdes import Serde
 from crossstream.serdes.internal import pickled
 from crossstream.topology.graph import ForeignKeyJoin, Node
 from crossstream.topology.names import unique
-from crossstream.topology.plan import REFERENCES, SUBSCRIPTIONS, Flow, StoreDef
+from crossstream.topology.plan import REFERENCES, REFERRERS, SUBSCRIPTIONS, Flow, StoreDef
 from crossstream.topology.steps import ReferenceStep, ResolveStep, SubscribeStep
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ def place_foreign_key_join(planner: Planner, node: ForeignKeyJoin) -> None:
         value=value,
     )
     planner.stores[store.name] = store
+    referrers = _referrers(planner, node, second, references.value)
     out = planner.flow_of(node, node.name, second)
     planner.steps.append(
         ResolveStep(
@@ -68,9 +71,19 @@ def place_foreign_key_join(planner: Planner, node: ForeignKeyJoin) -> None:
             output=out.name,
             subscriptions=store.name,
             right_store=table.store,
+            referrers=referrers,
         )
     )
     planner.keep(node)
+
+
+def _referrers(planner: Planner, node: ForeignKeyJoin, number: int, key: Serde) -> str | None:
+    """The store of how many left rows refer to a right key, for joins that have the rows nobody refers to."""
+    if node.kind not in ("right", "outer"):
+        return None
+    name = unique(f"{node.name}.referrers", planner.stores)
+    planner.stores[name] = StoreDef(name=name, layout=REFERRERS, round=number, key=key, value=serdes.int64())
+    return name
 
 
 def left_of(planner: Planner, node: ForeignKeyJoin, left: Node) -> Flow:

@@ -1,0 +1,170 @@
+"""Keys that belong to either of two tables: those of right and outer joins by foreign key (decision 0018).
+
+    00 <bytes of the left key>      the row of a left key
+    01 <bytes of the right key>     the row of a right key that no left row refers to
+
+So all rows of left keys come before all rows of right keys, each in the order of its own serialised keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from crossstream.serdes import arrays, refusals
+from crossstream.serdes.serde import Serde, Way, find_invalid
+
+LEFT, RIGHT = 0, 1
+_WANTED = "LeftOrRight(left=…) or LeftOrRight(right=…), exactly one of them set"
+
+
+class LeftOrRight(NamedTuple):
+    """A key of one of two tables; the other one is None. Equal to the plain pair ``(left, right)``.
+
+    >>> LeftOrRight(left="o1")
+    LeftOrRight(left='o1', right=None)
+    >>> LeftOrRight(left="o1") == ("o1", None)
+    True
+    """
+
+    left: Any = None
+    right: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOrRightSerde:
+    """`LeftOrRight` keys: a byte that tells the table, and the key in the serde of that table's keys."""
+
+    left: Serde
+    right: Serde
+
+    @property
+    def name(self) -> str:
+        return f"left_or_right[{self.left.name}, {self.right.name}]"
+
+    @property
+    def dtype(self) -> pl.DataType | None:
+        left, right = self.left.dtype, self.right.dtype
+        return None if left is None or right is None else pl.Struct({"left": left, "right": right})
+
+    def serialize(self, value: Any) -> bytes | None:
+        if value is None:
+            return None
+        left, right = self._sides(value)
+        tag, data = (
+            (LEFT, self.left.serialize(left)) if right is None else (RIGHT, self.right.serialize(right))
+        )
+        if data is None:
+            raise refusals.wrong_type(self.name, value, _WANTED, "set the key of one of the two tables")
+        return bytes([tag]) + data
+
+    def deserialize(self, data: bytes | None) -> Any:
+        if data is None:
+            return None
+        tag = data[:1]
+        if tag == b"\x00":
+            return LeftOrRight(left=self.left.deserialize(data[1:]))
+        if tag == b"\x01":
+            return LeftOrRight(right=self.right.deserialize(data[1:]))
+        raise refusals.undecodable(self.name, "the first byte is neither 0 nor 1", data)
+
+    def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
+        return arrays.binary_rows([self.serialize(value) for value in values])
+
+    def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
+        there, is_left, keys = self._split(data)
+        lefts = iter(self.left.decode_objects(keys.filter(pa.array(is_left))))
+        rights = iter(self.right.decode_objects(keys.filter(pa.array(~is_left))))
+        sides = iter(is_left.tolist())
+        return [
+            (LeftOrRight(left=next(lefts)) if next(sides) else LeftOrRight(right=next(rights)))
+            if row
+            else None
+            for row in there.tolist()
+        ]
+
+    def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
+        if values.dtype == pl.Null:
+            return arrays.null_rows(len(values))
+        if not isinstance(values.dtype, pl.Struct) or {f.name for f in values.dtype.fields} != {
+            "left",
+            "right",
+        }:
+            wanted = "structs with the fields left and right"
+            raise refusals.wrong_column(
+                self.name, values.dtype, wanted, "make one with pl.struct(left=…, right=…)"
+            )
+        left, right = values.struct.field("left"), values.struct.field("right")
+        there = values.is_not_null()
+        wrong = there & (left.is_null() == right.is_null())
+        if wrong.any():
+            self._sides(tuple(values.filter(wrong)[0].values()))
+        lefts, rights = self.left.encode_series(left), self.right.encode_series(right)
+        rows = there.to_numpy()
+        is_left = left.is_not_null().to_numpy()
+        both = pa.concat_arrays([tagged(LEFT, lefts), tagged(RIGHT, rights)])
+        place = np.where(is_left, np.arange(len(values)), len(values) + np.arange(len(values)))
+        return both.take(pa.array(place, mask=~rows))
+
+    def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
+        there, is_left, keys = self._split(data)
+        row = np.cumsum(there) - 1
+        sides = []
+        for name, serde, mine in (("left", self.left, is_left), ("right", self.right, ~is_left)):
+            decoded = serde.decode_series(keys.filter(pa.array(mine)))
+            place = np.where(there, np.where(mine, np.cumsum(mine) - 1, -1)[row], -1) if len(keys) else row
+            rows = pl.Series(place).cast(pl.Int64)
+            sides.append(decoded.gather(rows.set(rows < 0, None)).alias(name))
+        struct = pl.DataFrame(sides).to_struct("key")
+        if there.all():
+            return struct
+        return pl.select(pl.when(pl.Series(there)).then(struct).alias("key")).to_series()
+
+    def find_invalid(
+        self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
+    ) -> list[tuple[int, str]]:
+        return find_invalid(self, data, fields, way)
+
+    def _sides(self, value: Any) -> tuple[Any, Any]:
+        pair = tuple(value) if isinstance(value, tuple | list) else ()
+        if len(pair) != 2 or (pair[0] is None) == (pair[1] is None):
+            raise refusals.wrong_type(self.name, value, _WANTED, "set the key of one of the two tables")
+        return pair
+
+    def _split(self, data: pa.LargeBinaryArray) -> tuple[np.ndarray, np.ndarray, pa.LargeBinaryArray]:
+        """Which rows are not null; of these, which belong to the left table, and their bytes without the tag."""
+        there = arrays.validity(data)
+        dense = data if there is None else data.drop_null()
+        positions = arrays.offsets(dense)
+        starts, rows = positions[:-1], arrays.content(dense)
+        tags = (
+            rows[starts]
+            if len(starts) and (np.diff(positions) > 0).all()
+            else np.full(len(starts), 255, np.uint8)
+        )
+        if (tags > RIGHT).any():
+            raise refusals.undecodable(self.name, "the first byte is neither 0 nor 1")
+        begin = int(positions[0])
+        keys = np.delete(rows[begin : int(positions[-1])], starts - begin)
+        cut = arrays.binary_array(positions - begin - np.arange(len(positions)), keys)
+        return np.ones(len(data), bool) if there is None else there, tags == LEFT, cut
+
+
+def tagged(side: int, keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+    """Serialised keys of one table as keys of a `LeftOrRightSerde`; nulls stay nulls. ``side``: LEFT or RIGHT."""
+    there = arrays.validity(keys)
+    dense = keys if there is None else keys.drop_null()
+    positions = arrays.offsets(dense)
+    begin = int(positions[0])
+    rows = np.insert(
+        arrays.content(dense)[begin : int(positions[-1])], positions[:-1] - begin, np.uint8(side)
+    )
+    made = arrays.binary_array(positions - begin + np.arange(len(positions)), rows)
+    if there is None:
+        return made
+    return made.take(pa.array(np.cumsum(there) - 1, mask=~there))
