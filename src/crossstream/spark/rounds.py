@@ -138,7 +138,7 @@ class SparkRounds:
         for function in self._functions[1:]:
             parcels = parcels.partitionBy(batch.partitions, same).mapPartitionsWithIndex(function)
         try:
-            return _opened(list(brought(parcel for _, sent in parcels.collect() for parcel in sent)))
+            return collected(list(brought(parcel for _, sent in parcels.collect() for parcel in sent)))
         finally:
             drop_batch(folder, batch.id)
 
@@ -148,7 +148,7 @@ class SparkRounds:
             self._broadcast.destroy()
 
 
-def _opened(parcels: list[Parcel]) -> tuple[Report, dict[str, list[bytes]]]:
+def collected(parcels: list[Parcel]) -> tuple[Report, dict[str, list[bytes]]]:
     """Reports added up, and records for the driver by node, in order of the tasks."""
     report = Report()
     frames: dict[str, list[bytes]] = {}

@@ -80,10 +80,15 @@ def held_for(run_id: str, load: Callable[[], bytes]) -> Held:
         while len(_held) >= _LIMIT:
             _close(_held.pop(next(iter(_held))))
         job: Job = pickle.load(io.BytesIO(load()))
-        _held[run_id] = Held(job, FolderStores(Path(job.state_dir)))
+        _held[run_id] = opened(job)
         gc.freeze()  # Spark collects garbage after every task: what stays need not be looked at again
     _held[run_id].tidy()
     return _held[run_id]
+
+
+def opened(job: Job) -> Held:
+    """What a worker keeps for a job, new."""
+    return Held(job, FolderStores(Path(job.state_dir)))
 
 
 def _close(held: Held) -> None:

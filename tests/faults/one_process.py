@@ -1,0 +1,76 @@
+"""An application without Spark: its own loop and its workers' own functions, one after the other in this process.
+
+So a crash can be tried at any step of a batch, many thousand times over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import crossstream as cs
+from crossstream.engine.batch import Batch, Report
+from crossstream.engine.parcels import Parcel
+from crossstream.engine.task import Sent
+from crossstream.spark import engine, rounds, worker
+from crossstream.spark.engine import Engine
+from crossstream.topology.plan import Plan
+
+CORES = 2
+
+
+class OneProcess:
+    """Rounds of a batch, as `SparkRounds` has them."""
+
+    def __init__(self, context: Any, job: worker.Job, application_id: str) -> None:
+        self.held = worker.opened(job)
+
+    def run(self, batch: Batch, frame: Any = None) -> tuple[Report, dict[str, list[bytes]]]:
+        shares = rounds.share_count(CORES, batch)
+        sent = [
+            sent for share in range(shares) for sent in worker.read_round(self.held, batch, share, shares)
+        ]
+        for number in range(1, self.held.job.plan.rounds):
+            inboxes = delivered(sent)
+            sent = [
+                sent
+                for pid in range(batch.partitions)
+                for sent in worker.later_round(self.held, batch, number, pid, inboxes.get(pid, []))
+            ]
+        return rounds.collected([parcel for _, parcels in sent for parcel in parcels])
+
+    def close(self) -> None: ...
+
+
+def delivered(sent: Iterable[Sent]) -> dict[int, list[Parcel]]:
+    inboxes: dict[int, list[Parcel]] = {}
+    for pid, parcels in sent:
+        inboxes.setdefault(pid, []).extend(parcels)
+    return inboxes
+
+
+@contextmanager
+def application(topology: cs.Topology, config: cs.StreamsConfig) -> Iterator[Engine]:
+    """The loop of an application, open; closed as a process that ends closes it."""
+    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=CORES))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "SparkRounds", OneProcess)
+        made = Engine(
+            topology, Plan.of(topology), config, Path(config.state_path), session, lambda progress: None
+        )
+        try:
+            made.open()
+            yield made
+        finally:
+            made.close()
+
+
+def process(topology: cs.Topology, config: cs.StreamsConfig) -> None:
+    """Processes and commits every record that is there."""
+    with application(topology, config) as running:
+        running.run_until(running.end_offsets())
