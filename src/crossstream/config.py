@@ -83,7 +83,7 @@ class StreamsConfig:
     ``topics_dir``               the folder of file topics, instead of Kafka; neither: only DataFrames
     ``state_dir``                where state and progress live: a folder that all workers see.
                                  Default: ``./crossstream-state/<application_id>``
-    ``partitions``               state partitions; None: the engine chooses, later runs keep their number
+    ``partitions``               state partitions, another number rescales; None: the engine chooses, then keeps it
     ``trigger``                  duration from the start of a batch to the next; None: without pause
     ``max_records_per_batch``    upper bound of input records in a batch; None: all there are
     ``processing_guarantee``     ``"at_least_once"``

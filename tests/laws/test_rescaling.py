@@ -20,6 +20,8 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.algebra.hashing import partition_bounds, partition_of
 from crossstream.engine.log import BatchEntry, BatchLog
+from crossstream.engine.retirement import Retirement
+from crossstream.query.verification import verify_state
 from crossstream.state import rescaling as state_rescaling
 from crossstream.state import store as state_store
 from crossstream.state.merging import Part
@@ -252,6 +254,22 @@ def test_a_crash_on_the_way(step: str, writer: Writer, monkeypatch: pytest.Monke
     writer.rescale(3)
     assert writer.log.newest().partitions == 3
     writer.run(model.records(chance))
+    assert dict(cs.open_store(writer.root, "result").all()) == model.after[-1]["result"]
+
+
+def test_what_only_other_partitions_needed_is_deleted(writer: Writer) -> None:
+    model, chance = Model(), random.Random(2)
+    for partitions in (4, 6, 2):
+        for _ in range(4):
+            writer.run(model.records(chance))
+        writer.rescale(partitions)
+    folder = writer.root / "stores" / "left"
+    assert len(list(folder.iterdir())) > 2
+    Retirement(writer.root, writer.log, 0).sweep(writer.batch)
+    assert writer.log.commits() == [writer.batch - 1]
+    assert sorted(path.name for path in folder.iterdir()) == ["0", "1"]
+    found = verify_state(writer.root)
+    assert (found.problems, found.leftovers) == ([], [])
     assert dict(cs.open_store(writer.root, "result").all()) == model.after[-1]["result"]
 
 

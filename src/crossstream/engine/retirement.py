@@ -56,13 +56,15 @@ class Retirement:
     def _clear(self, kept: Sequence[tuple[int, Files]]) -> None:
         stores = self.root / "stores"
         for store in stores.iterdir() if stores.is_dir() else ():
-            for partition in store.iterdir():
+            for partition in list(store.iterdir()):
                 place = f"{unquote(store.name)}/{partition.name}"
                 used = set().union(*(files.get(place, set()) for _, files in kept))
                 folder = Folder(partition)
                 for name in folder.names():
                     if name not in used:
                         folder.delete(name)
+                if not used:
+                    partition.rmdir()  # of a number of partitions that is past
 
     def _kept(self) -> list[tuple[int, Files]]:
         """The kept commits in order, each with the files that it needs."""

@@ -7,15 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from crossstream.algebra.hashing import hash_keys
-from crossstream.state.columns import Column
 from crossstream.state.manifest import Manifest, PieceRef
 from crossstream.state.run import Layout, Run, newest
-from crossstream.topology.plan import KEY_VALUE, REFERENCES, SUBSCRIPTIONS, VERSIONED
+from crossstream.topology import plan
 
-LAYOUTS = {layout.kind: layout for layout in (KEY_VALUE, VERSIONED, REFERENCES, SUBSCRIPTIONS)}
-_NULLABLE = {"value", "reference"}
-_HASH_OF = {"h": "key", "s": "key2"}
-"""Columns of hashes, and the column each is made of."""
+LAYOUTS = {layout.kind: layout for layout in vars(plan).values() if isinstance(layout, Layout)}
+"""By kind, all that a plan can ask for."""
 
 
 def manifest_faults(manifest: Manifest, low: int, high: int) -> Iterator[str]:
@@ -43,17 +40,19 @@ def piece_faults(run: Run, piece: PieceRef) -> Iterator[str]:
 
 def run_faults(run: Run, kind: str) -> Iterator[str]:
     """What is wrong with the rows of a run of a store of this kind."""
-    layout = LAYOUTS.get(kind) or Layout.found_in(kind, run.columns)
-    if Layout.found_in(kind, run.columns) != layout or tuple(run.columns) != layout.names:
+    layout = LAYOUTS.get(kind)
+    if layout is None or Layout.found_in(kind, run.columns) != layout or tuple(run.columns) != layout.names:
         yield f"its columns are not those of a {kind} store"
         return
     if not _is_sorted(run):
         yield "its rows are not sorted"
     elif not newest(run.columns).all():
         yield "it has rows of one identity twice"
-    yield from (f"the column {name} has nulls" for name in _with_nulls(run))
-    for name, source in _HASH_OF.items():
-        if source in run.columns and not _same(run[name], hash_keys(run[source])):
+    for name in run.columns.keys() & {"key", "key2"}:
+        if run[name].null_count:
+            yield f"the column {name} has nulls"
+    for name, source in _hashed(layout):
+        if not np.array_equal(run[name], hash_keys(run[source])):
             yield f"the column {name} is not the hash of the column {source}"
     if (run["gone"] > 1).any():
         yield "the column gone has other values than 0 and 1"
@@ -67,11 +66,6 @@ def _is_sorted(run: Run) -> bool:
     return bool(ordered.all())
 
 
-def _with_nulls(run: Run) -> Iterator[str]:
-    for name, column in run.columns.items():
-        if not isinstance(column, np.ndarray) and name not in _NULLABLE and column.null_count:
-            yield name
-
-
-def _same(hashes: Column, wanted: np.ndarray) -> bool:
-    return bool(np.array_equal(hashes, wanted))
+def _hashed(layout: Layout) -> list[tuple[str, str]]:
+    """The columns of hashes, and the column each is made of."""
+    return [("h", "key"), ("s", "key2")] if layout.second_key and layout.sort == "uint64" else [("h", "key")]

@@ -28,6 +28,8 @@ from crossstream.state.storage import Folder
 
 T = TypeVar("T")
 
+PASSING = (".tmp", ".history")
+"""Files that only a batch reads that runs just now."""
 WHOLE = (0, 1 << 64)
 """The hashes of a partition whose rows a partitioner placed: any."""
 
@@ -103,7 +105,7 @@ class _Verification:
         found.leftovers = [
             name
             for name in there
-            if name not in self.used and not name.endswith(".tmp") and (self.root / name).exists()
+            if name not in self.used and not name.endswith(PASSING) and (self.root / name).exists()
         ]
         return found
 
