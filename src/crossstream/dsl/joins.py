@@ -161,7 +161,8 @@ def check_keyed_by(operator: str, foreign_key: object, table_joined: object, key
         )
     if (foreign_key is not None or table_joined is not None) and keyed_by is not LeftOrRight:
         raise TopologyError(
-            "there is no outer join by foreign key: an unreferenced row of the other table would have no key",
+            f"an {operator} by foreign key also has rows that are not keyed like the left table: those of the"
+            " other table that no left row refers to",
             code="CS-132",
             where=here(operator),
             next="say that you want them: keyed_by=cs.LeftOrRight; or use left_join(…, foreign_key=…)",
