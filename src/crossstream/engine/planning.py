@@ -15,6 +15,10 @@ Positions = dict[str, dict[str, dict[int, int]]]
 """Next offset to read, by source node, topic and partition."""
 
 
+BOOTSTRAP_RECORDS = 1_000_000
+"""Records of a batch that fills global tables at the start, where nothing else limits it."""
+
+
 class NoTopics:
     """The topics of an application that reads DataFrames only."""
 
@@ -51,6 +55,7 @@ class SourcePlanner:
     lost: str = "fail"
     started: bool = False
     skipped: int = 0
+    _awaited: dict[TopicPartition, int] = field(default_factory=dict)
     _partitions: dict[str, list[TopicPartition]] = field(default_factory=dict)
 
     def refresh(self) -> None:
@@ -69,19 +74,47 @@ class SourcePlanner:
         wanted = sorted({tp for partitions in self._partitions.values() for tp in partitions})
         return self.log.end_offsets(wanted) if wanted else {}
 
+    def await_globals(self) -> None:
+        """Notes where the topics of global tables end now: up to there they are read before anything else."""
+        wanted = sorted({tp for node in self._globals() for tp in self._partitions[node.name]})
+        self._awaited = dict(self.log.end_offsets(wanted)) if wanted else {}
+
+    @property
+    def bootstrapping(self) -> bool:
+        """Whether records that were there at the start are still missing in a global table."""
+        return bool(self._missing())
+
     def next_ranges(self, ends: Mapping[TopicPartition, int], most: int | None) -> tuple[SourceRange, ...]:
-        """What to read up to ``ends``; with ``most``, about that many records, shared out evenly."""
-        spans = []
+        """What to read up to ``ends``; with ``most``, about that many records, shared out evenly.
+
+        As long as a global table is not what it should be at the start: only what it misses, in bounded parts.
+        """
+        missing = self._missing()
+        if missing:
+            limited = _limited(missing, BOOTSTRAP_RECORDS if most is None else most)
+        else:
+            self._check_rewound(ends)
+            limited = _limited(self._spans(self._sources(), ends), most)
+        return tuple(SourceRange(*span, rank) for rank, span in enumerate(limited))
+
+    def _missing(self) -> list[_Span]:
+        return self._spans(self._globals(), self._awaited) if self._awaited else []
+
+    def _spans(self, nodes: Sequence[Source], ends: Mapping[TopicPartition, int]) -> list[_Span]:
+        """From the position of each partition to its end, where there is anything between."""
+        return [
+            (node.name, tp.topic, tp.partition, start, ends[tp])
+            for node in nodes
+            for tp in self._partitions[node.name]
+            if ends.get(tp, 0) > (start := self.positions[node.name][tp.topic][tp.partition])
+        ]
+
+    def _check_rewound(self, ends: Mapping[TopicPartition, int]) -> None:
         for node in self._sources():
             for tp in self._partitions[node.name]:
                 start = self.positions[node.name][tp.topic][tp.partition]
-                end = ends.get(tp, start)
-                if end > start:
-                    spans.append((node.name, tp.topic, tp.partition, start, end))
-                elif end < start:
-                    raise _rewound(node.name, tp, start, end)
-        limited = _limited(spans, most)
-        return tuple(SourceRange(*span, rank) for rank, span in enumerate(limited))
+                if ends.get(tp, start) < start:
+                    raise _rewound(node.name, tp, start, ends[tp])
 
     def advance(self, ranges: tuple[SourceRange, ...]) -> None:
         """Moves the positions past the ranges of a batch."""
@@ -108,6 +141,9 @@ class SourcePlanner:
 
     def _sources(self) -> list[Source]:
         return [node for node in self.topology if isinstance(node, Source)]
+
+    def _globals(self) -> list[Source]:
+        return [node for node in self._sources() if node.shape == "global"]
 
     def topic_names(self, topics: Mapping[str, int]) -> list[str]:
         """The topics that any source reads."""

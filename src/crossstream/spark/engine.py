@@ -141,6 +141,7 @@ class Engine:
         log = self.topics if self.topics is not None else NoTopics()
         self.sources = SourcePlanner(self.topology, log, positions, self.config.on_lost_records)
         self.sources.refresh()
+        self.sources.await_globals()
         self._refreshed = time.monotonic()
 
     def end_offsets(self) -> dict[TopicPartition, int]:
@@ -196,10 +197,16 @@ class Engine:
             with self._batch_lock:
                 if epoch > self._epoch:
                     self._refresh()
+                    self._catch_up()
                     self._run(self.sources.end_offsets(), frame, epoch)
         except Exception as error:
             self._failure = error
             raise
+
+    def _catch_up(self) -> None:
+        """What comes before rows of a DataFrame: a batch of topics to repeat, and all of the global tables."""
+        while self.sources.bootstrapping if self._repeat is None else self._repeat.epoch < 0:
+            self._run({})
 
     def _check_query(self) -> None:
         if self._query is not None and not self._query.isActive:

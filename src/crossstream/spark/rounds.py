@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 from pyspark import SparkContext
 from pyspark.core.broadcast import Broadcast
 from pyspark.sql import DataFrame
@@ -24,6 +25,7 @@ from crossstream.spark.errors import carried
 from crossstream.spark.exchange import brought, drop_batch, put_aside, shared_folder
 from crossstream.spark.frames import unpacked_row
 from crossstream.spark.worker import BATCH_PROPERTY, Job
+from crossstream.topology.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class RoundZero:
     job: Broadcast[bytes]
     shares: int
     folder: str | None
+    before: bool = False
 
     def __call__(self, index: int, _: Iterable[Any]) -> Iterator[Any]:
         from crossstream.spark import worker
@@ -41,7 +44,8 @@ class RoundZero:
         def items() -> Iterator[Any]:
             held = worker.held_for(self.run_id, lambda: self.job.value)
             batch = worker.current_batch()
-            sent = worker.read_round(held, batch, index, share_count(self.shares, batch))
+            plan = held.plan(self.before)
+            sent = worker.read_round(held, plan, batch, index, share_count(self.shares, plan, batch))
             return put_aside(sent, self.folder, batch.id)
 
         return carried(items)
@@ -55,6 +59,7 @@ class LaterRound:
     job: Broadcast[bytes]
     number: int
     folder: str | None
+    before: bool = False
 
     def __call__(self, index: int, parcels: Iterable[Any]) -> Iterator[Any]:
         from crossstream.spark import worker
@@ -63,9 +68,8 @@ class LaterRound:
             held = worker.held_for(self.run_id, lambda: self.job.value)
             batch = worker.current_batch()
             taken = brought(parcel for sent in parcels for parcel in sent[1])
-            return put_aside(
-                worker.later_round(held, batch, self.number, index, taken), self.folder, batch.id
-            )
+            sent = worker.later_round(held, held.plan(self.before), batch, self.number, index, taken)
+            return put_aside(sent, self.folder, batch.id)
 
         return carried(items)
 
@@ -88,9 +92,9 @@ class FrameRound:
         return carried(items)
 
 
-def share_count(most: int, batch: Batch) -> int:
-    """How many tasks read a batch: no more than it has ranges."""
-    return min(most, max(1, len(batch.ranges)))
+def share_count(most: int, plan: Plan, batch: Batch) -> int:
+    """How many tasks read a batch: no more than it has ranges for the plan."""
+    return min(most, max(1, len(batch.read_by(plan.sources))))
 
 
 def same(pid: int) -> int:
@@ -107,35 +111,58 @@ class SparkRounds:
     application_id: str
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     _broadcast: Any = None
-    _functions: list[Callable[..., Any]] = field(default_factory=list)
+    _functions: dict[bool, list[Callable[..., Any]]] = field(default_factory=dict)
     _shares: int = 1
     _folder: str | None = None
 
     def __post_init__(self) -> None:
         self._broadcast = self.context.broadcast(dumps(self.job))
-        shares = max(1, self.context.defaultParallelism)
-        folder = self._folder = shared_folder(self.context, self.run_id)
-        self._functions = [RoundZero(self.run_id, self._broadcast, shares, folder)]
-        self._functions += [
-            LaterRound(self.run_id, self._broadcast, number, folder)
-            for number in range(1, self.job.plan.rounds)
-        ]
-        self._shares = shares
+        self._shares = max(1, self.context.defaultParallelism)
+        self._folder = shared_folder(self.context, self.run_id)
+        self._functions = {before: self._shipped(plan, before) for before, plan in self._plans().items()}
+
+    def _plans(self) -> dict[bool, Plan]:
+        """The plan of everything, and that of the global tables (True), which runs before it."""
+        plan = self.job.plan
+        return {False: plan} if plan.before is None else {False: plan, True: plan.before}
+
+    def _shipped(self, plan: Plan, before: bool) -> list[Callable[..., Any]]:
+        """What the workers get for each round of a plan."""
+        to_all = (self.run_id, self._broadcast)
+        first = RoundZero(*to_all, self._shares, self._folder, before)
+        later = [LaterRound(*to_all, number, self._folder, before) for number in range(1, plan.rounds)]
+        return [first, *later]
 
     def run(self, batch: Batch, frame: DataFrame | None = None) -> tuple[Report, dict[str, list[bytes]]]:
         """All rounds of a batch: what the tasks did, and records for the driver. Raises what a task raised.
 
-        ``frame``: rows of the DataFrame sources that belong to the batch.
+        ``frame``: rows of the DataFrame sources that belong to the batch. Where a global table changes, its rounds
+        are a job of their own; the others follow if there is anything for them to do.
         """
-        context = self.context
+        before = self.job.plan.before
+        if before is None or not batch.read_by(before.sources):
+            return self._run(False, batch, frame)
+        follows = frame is not None or bool(batch.read_by(self.job.plan.sources))
+        changed, _ = self._run(True, replace(batch, recorded=follows))
+        if not follows:
+            return changed, {}
+        report, frames = self._run(False, replace(batch, histories=changed.histories), frame)
+        report.add(changed)
+        return report, frames
+
+    def _run(
+        self, before: bool, batch: Batch, frame: DataFrame | None = None
+    ) -> tuple[Report, dict[str, list[bytes]]]:
+        context, functions = self.context, self._functions[before]
         context.setLocalProperty(BATCH_PROPERTY, msgspec.json.encode(batch).decode())
-        context.setJobGroup(f"crossstream {self.application_id}", f"{self.application_id}: batch {batch.id}")
-        shares, folder = share_count(self._shares, batch), self._folder
-        parcels = context.parallelize(range(shares), shares).mapPartitionsWithIndex(self._functions[0])
+        what = f"{self.application_id}: batch {batch.id}" + (", global tables" if before else "")
+        context.setJobGroup(f"crossstream {self.application_id}", what)
+        shares, folder = share_count(self._shares, self._plans()[before], batch), self._folder
+        parcels = context.parallelize(range(shares), shares).mapPartitionsWithIndex(functions[0])
         if frame is not None:
             rows = frame.mapInArrow(FrameRound(self.run_id, self._broadcast), "pid int, parcels binary")
             parcels = parcels.union(rows.rdd.map(unpacked_row))
-        for function in self._functions[1:]:
+        for function in functions[1:]:
             parcels = parcels.partitionBy(batch.partitions, same).mapPartitionsWithIndex(function)
         try:
             return collected(list(brought(parcel for _, sent in parcels.collect() for parcel in sent)))

@@ -22,6 +22,7 @@ from crossstream.engine.parcels import Parcel
 from crossstream.engine.services import Input, Settings
 from crossstream.engine.stores import FolderStores
 from crossstream.engine.task import RoundTask, Sent
+from crossstream.engine.wholes import Wholes
 from crossstream.spark.memory import give_back
 from crossstream.topics import OffsetRange, TopicConnection
 from crossstream.topology.plan import Plan
@@ -52,6 +53,21 @@ class Held:
     writer: Any = None
     partition_counts: dict[str, int] = field(default_factory=dict)
     resident: int = 0
+    whole_stores: FolderStores | None = None
+    whole_tables: Wholes | None = None
+
+    def plan(self, before: bool) -> Plan:
+        """The plan of everything, or (``before``) that of the global tables."""
+        plan = self.job.plan
+        return plan.before if before and plan.before is not None else plan
+
+    def wholes(self, batch: Batch) -> Wholes:
+        """The global tables that the tasks of a batch share, their files opened from batch to batch once."""
+        if self.whole_stores is None:
+            self.whole_stores = FolderStores(self.stores.root)
+        if self.whole_tables is None or self.whole_tables.batch != batch:
+            self.whole_tables = Wholes(self.job.plan, batch, self.whole_stores)
+        return self.whole_tables
 
     def tidy(self) -> None:
         """Before a task: memory that only earlier ones needed goes back to the system."""
@@ -163,19 +179,13 @@ class WorkerOutput:
             self.held.writer.flush()
 
 
-def read_round(held: Held, batch: Batch, share: int, shares: int) -> Iterator[Sent]:
+def read_round(held: Held, plan: Plan, batch: Batch, share: int, shares: int) -> Iterator[Sent]:
     """Round 0 in one task: its share of the source partitions."""
-    spans = [span for place, span in enumerate(batch.ranges) if place % shares == share]
+    spans = [span for place, span in enumerate(batch.read_by(plan.sources)) if place % shares == share]
     output = held.output(batch, 0, share)
+    source = held.input() if spans else None
     task = RoundTask(
-        held.job.plan,
-        batch,
-        0,
-        share,
-        held.stores,
-        output,
-        held.job.settings,
-        held.input() if spans else None,
+        plan, batch, 0, share, held.stores, output, held.job.settings, source, held.wholes(batch)
     )
     if spans or share == 0:
         task.report.staged = output.staged
@@ -194,17 +204,29 @@ def frame_round(held: Held, batch: Batch, rows: Iterable[pa.RecordBatch]) -> Ite
     spans = frame_spans(held.job.plan.topology, share, share)
     sender = _FRAME_SENDERS + share
     output = held.output(batch, 0, sender)
+    source = FrameInput(rows, spans)
     task = RoundTask(
-        held.job.plan, batch, 0, sender, held.stores, output, held.job.settings, FrameInput(rows, spans)
+        held.job.plan,
+        batch,
+        0,
+        sender,
+        held.stores,
+        output,
+        held.job.settings,
+        source,
+        held.wholes(batch),
     )
     task.report.staged = output.staged
     yield from task.read(list(spans.values()))
 
 
-def later_round(held: Held, batch: Batch, number: int, pid: int, parcels: Iterable[Parcel]) -> Iterator[Sent]:
+def later_round(
+    held: Held, plan: Plan, batch: Batch, number: int, pid: int, parcels: Iterable[Parcel]
+) -> Iterator[Sent]:
     """A later round in one task: one state partition."""
     output = held.output(batch, number, pid)
-    task = RoundTask(held.job.plan, batch, number, pid, held.stores, output, held.job.settings)
+    wholes = held.wholes(batch)
+    task = RoundTask(plan, batch, number, pid, held.stores, output, held.job.settings, wholes=wholes)
     task.report.staged = output.staged
     yield from task.run(parcels)
 

@@ -1,0 +1,173 @@
+"""Global tables of a running application: filled before the first other record, followed afterwards, restored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import crossstream as cs
+from crossstream.engine.log import BatchLog
+from tests.spark.orders import JSON, TEXT, found, ordering, orders, shops
+from tests.spark.test_running import wait_for
+from tests.spark.world import World
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def stocked(world: World) -> World:
+    """Shops that are younger than every order."""
+    world.create(orders=2, shops=3, told=1)
+    world.append("shops", shops(50), TEXT, JSON)
+    world.append("orders", orders(20, 60), TEXT, JSON)
+    return world
+
+
+def run_once(spark: Any, world: World, kind: str = "left", **settings: Any) -> cs.SparkStreams:
+    app = cs.SparkStreams(ordering(kind), world.config(partitions=3, **settings), spark)
+    with app:
+        app.process_available()
+    return app
+
+
+def sources(world: World, batch: int) -> set[str]:
+    """The sources that a batch read from."""
+    return {span.node for span in BatchLog(world.state_dir).batch(batch).ranges}
+
+
+def test_the_table_is_there_before_the_first_record(spark: Any, stocked: World) -> None:
+    run_once(spark, stocked)
+    held = {key: value for key, value, _ in shops(50)}
+    assert stocked.table("told", TEXT, JSON) == found(orders(20, 60), held)
+    assert sorted(output.ts for output in stocked.read("told", TEXT, JSON)) == list(range(20))
+    assert dict(cs.open_store(stocked.state_dir, "shops").all()) == held
+    assert [sources(stocked, batch) for batch in BatchLog(stocked.state_dir).commits()] == [
+        {"shops"},
+        {"orders"},
+    ]
+
+
+def test_an_inner_join_gives_what_finds_a_row(spark: Any, stocked: World) -> None:
+    with cs.SparkStreams(ordering("inner"), stocked.config(partitions=3), spark) as app:
+        app.process_available()
+        stocked.append("orders", [("none", {"item": "?", "shop": None}, 30), ("gone", None, 31)], TEXT, JSON)
+        stocked.append("orders", [("unknown", {"item": "?", "shop": "x"}, 32)], TEXT, JSON)
+        app.process_available()
+        dropped = app.progress.total_dropped
+    held = {key: value for key, value, _ in shops(50)}
+    assert stocked.table("told", TEXT, JSON) == found(orders(20, 60), held)
+    join = "orders.join(shops)"
+    assert dropped == {f"{join}: null-value": 1, f"{join}: null-selected-key": 1}
+
+
+def test_the_table_is_filled_in_bounded_batches_while_records_wait(spark: Any, stocked: World) -> None:
+    """Records that arrive meanwhile wait, and shops that do belong to the batches like all others."""
+    config = stocked.config(partitions=3, max_records_per_batch=10, retain_batches=1000)
+    app = cs.SparkStreams(ordering(), config, spark)
+    once = []
+
+    def arrive(progress: Any) -> None:
+        if not once:
+            once.append(progress.batch)
+            stocked.append("orders", orders(5, 60, first=100), TEXT, JSON)
+            stocked.append("shops", shops(50, "New", ts=9000), TEXT, JSON)
+
+    app.on_progress(arrive)
+    with app:
+        app.start()
+        wait_for(lambda: len(stocked.read("told", TEXT, JSON)) == 25)
+        app.process_available()
+    log = BatchLog(stocked.state_dir)
+    filling = [batch for batch in log.commits() if "orders" not in sources(stocked, batch)]
+    assert filling[:5] == [0, 1, 2, 3, 4]
+    first = next(batch for batch in log.commits() if "orders" in sources(stocked, batch))
+    read = log.commit(first - 1).positions["shops"]["shops"]
+    assert sum(read.values()) == 50, "up to where the topic ended at the start, no further"
+    assert all(output.value["city"] is not None for output in stocked.read("told", TEXT, JSON))
+    assert dict(cs.open_store(stocked.state_dir, "shops").all()) == {
+        key: value for key, value, _ in shops(50, "New")
+    }
+
+
+def test_a_restart_reads_only_what_is_new(spark: Any, stocked: World) -> None:
+    first = run_once(spark, stocked)
+    assert first.progress.total_rows == 70
+    stocked.append("shops", shops(3, "New", ts=9000), TEXT, JSON)
+    stocked.append("orders", orders(6, 6, first=100), TEXT, JSON)
+    second = run_once(spark, stocked)
+    assert second.progress.total_rows == 9
+    held = {key: value for key, value, _ in shops(50) + shops(3, "New")}
+    assert stocked.table("told", TEXT, JSON).items() >= found(orders(6, 6, first=100), held).items()
+    assert second.progress.rows_in == {"orders": 6, "orders.left_join(shops)": 6}
+
+
+def test_within_a_batch_records_see_the_changes_before_them(spark: Any, stocked: World) -> None:
+    """A cut into batches changes nothing: the order of arrival decides, as it does record by record."""
+    with cs.SparkStreams(ordering(), stocked.config(partitions=3), spark) as app:
+        app.process_available()
+        stocked.append(
+            "shops",
+            [("s0", {"city": "A"}, 2000), ("s0", {"city": "B"}, 2010), ("s0", None, 2020)],
+            TEXT,
+            JSON,
+        )
+        late = [(f"t{ts}", {"item": "I", "shop": "s0"}, ts) for ts in (1999, 2005, 2015, 2025, 2006)]
+        stocked.append("orders", late, TEXT, JSON, partitions=[0] * 5)
+        app.process_available()
+    cities = {
+        output.key: output.value["city"]
+        for output in stocked.read("told", TEXT, JSON)
+        if output.key.startswith("t")
+    }
+    # the one at 2006 arrives behind the one at 2025
+    assert cities == {"t1999": "C0", "t2005": "A", "t2015": "B", "t2025": None, "t2006": None}
+    assert cs.open_store(stocked.state_dir, "shops").get("s0") is None
+
+
+def test_batches_without_changes_of_the_table_leave_it_alone(spark: Any, stocked: World) -> None:
+    with cs.SparkStreams(ordering(), stocked.config(partitions=3), spark) as app:
+        app.process_available()
+        before = BatchLog(stocked.state_dir).newest().versions
+        stocked.append("orders", orders(5, 5, first=200), TEXT, JSON)
+        app.process_available()
+        assert BatchLog(stocked.state_dir).newest().versions == before
+        assert app.progress.rows_in.keys() == {"orders", "orders.left_join(shops)"}
+        assert app.progress.state_rows == {"shops": 50}
+
+
+def test_a_table_that_nobody_joins_is_kept_and_can_be_queried(spark: Any, stocked: World) -> None:
+    builder = cs.StreamsBuilder()
+    builder.global_table("shops", cs.Consumed(key=TEXT, value=JSON), cs.Materialized(store="all-shops"))
+    with cs.SparkStreams(builder.build(), stocked.config(partitions=2), spark) as app:
+        app.process_available()
+        assert app.store("all-shops").get("s7") == {"city": "C7"}
+        stocked.append("shops", [("s7", None, 5000), (None, {"city": "?"}, 5001)], TEXT, JSON)
+        app.process_available()
+        assert app.store("all-shops").get("s7") is None
+        assert app.progress.dropped == {"shops: null-key": 1}
+
+
+def test_records_after_a_re_keying_find_their_rows(spark: Any, stocked: World) -> None:
+    """Two joins in two rounds, and in any partition: the table is whole in each."""
+    builder = cs.StreamsBuilder()
+    given = builder.stream("orders", cs.Consumed(key=TEXT, value=JSON))
+    held = builder.global_table("shops", cs.Consumed(key=TEXT, value=JSON))
+    once = given.join(held, lambda order, shop: {**order, **shop}, key_selector=lambda order: order["shop"])
+    moved = once.select_key(lambda order: order["city"]).repartition(cs.Repartitioned(key=TEXT, value=JSON))
+    twice = moved.left_join(
+        held, lambda order, shop: {**order, "again": shop["city"]}, key_selector=lambda order: order["shop"]
+    )
+    twice.to("told", cs.Produced(key=TEXT, value=JSON))
+    with cs.SparkStreams(builder.build(), stocked.config(partitions=3), spark) as app:
+        app.process_available()
+    got = {output.key: output.value for output in stocked.read("told", TEXT, JSON)}
+    assert got == {
+        f"C{number}": {
+            "item": f"I{number}",
+            "shop": f"s{number}",
+            "city": f"C{number}",
+            "again": f"C{number}",
+        }
+        for number in range(20)
+    }
