@@ -248,7 +248,7 @@ class Waiting:
             self.consumer.resume(self.places)
             expected = ends - seen
             while expected > 0:
-                messages = self.consumer.consume(10_000, 0.2)
+                messages = [m for m in self.consumer.consume(10_000, 0.2) if m.error() is None]
                 expected -= len(messages)
                 for message in messages:
                     left.discard(message.key())
