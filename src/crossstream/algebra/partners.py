@@ -1,0 +1,196 @@
+"""Finding the partners of stream records: a range search by key and time in sorted runs.
+
+The rows of a side are in *pieces*: one with the records of the batch itself, and the runs of its store. All pieces of
+both sides are numbered, so that a row anywhere is (piece, row). Searches give ranges of rows; the pairs
+themselves are made chunk by chunk, for one key may have millions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from crossstream.algebra.windows import SIDES
+from crossstream.state.columns import Column, concat, cut, equal, take
+from crossstream.state.run import Run, bisect, expand
+
+
+FRESH = 2
+"""The first so many pieces hold the records of the batch: the left ones, the right ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """The rows of both sides. ``side``: of each piece; ``first``: how many rows there are in the pieces before."""
+
+    runs: tuple[Run, ...]
+    side: tuple[int, ...]
+    first: np.ndarray
+
+    @classmethod
+    def of(cls, fresh: Sequence[Run], stored: Sequence[Sequence[Run]]) -> Pieces:
+        """``fresh``, ``stored``: of the left and of the right side. The fresh ones are the first two."""
+        runs = [(fresh[side], side) for side in SIDES]
+        runs += [(run, side) for side in SIDES for run in stored[side] if run.rows]
+        first = np.cumsum([0, *(run.rows for run, _ in runs)])
+        return cls(tuple(run for run, _ in runs), tuple(side for _, side in runs), first)
+
+    @property
+    def rows(self) -> int:
+        return int(self.first[-1])
+
+    def of_side(self, side: int) -> list[int]:
+        return [number for number, one in enumerate(self.side) if one == side and self.runs[number].rows]
+
+    def stored(self, side: int) -> list[int]:
+        return [number for number in self.of_side(side) if number >= FRESH]
+
+    def number(self, piece: np.ndarray, row: np.ndarray) -> np.ndarray:
+        """A number for each row, unique among all pieces."""
+        return np.asarray(self.first[piece] + row)
+
+    def located(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(piece, row) of numbered rows."""
+        piece = np.searchsorted(self.first, numbers, "right") - 1
+        return piece, numbers - self.first[piece]
+
+    def gather(self, name: str, piece: np.ndarray, row: np.ndarray) -> tuple[Column, np.ndarray]:
+        """A column, and where in it the value of each row asked for is; −1 for a negative piece.
+
+        Rows that are asked for many times over are there once, if they are neighbours in their pieces.
+        """
+        index = np.full(len(piece), -1, np.int64)
+        parts: list[Column] = []
+        count = 0
+        for one in np.unique(piece[piece >= 0]):
+            places = np.flatnonzero(piece == one)
+            rows, column = row[places], self.runs[int(one)][name]
+            low, high = int(rows.min()), int(rows.max()) + 1
+            if high - low <= len(rows):
+                part, index[places] = cut(column, low, high), count + rows - low
+            else:
+                part, index[places] = take(column, rows), count + np.arange(len(rows))
+            parts.append(part)
+            count += len(part)
+        return (concat(parts) if parts else self.runs[0][name][:0]), index
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """Records of one side that look for partners, in arrival order: place in the batch, hash, reach in time."""
+
+    places: np.ndarray
+    hashes: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """For each query, in each piece searched, the rows from ``start`` to ``stop`` that have its hash and are in reach."""
+
+    queries: Queries
+    pieces: tuple[int, ...]
+    start: tuple[np.ndarray, ...]
+    stop: tuple[np.ndarray, ...]
+
+    def counts(self) -> np.ndarray:
+        total = np.zeros(len(self.queries.places), np.int64)
+        for start, stop in zip(self.start, self.stop, strict=True):
+            total += stop - start
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Records (``trigger``: place in the batch) and rows they found; of the rows: timestamp, arrival number, side."""
+
+    trigger: np.ndarray
+    piece: np.ndarray
+    row: np.ndarray
+    ts: np.ndarray
+    n: np.ndarray
+    side: np.ndarray
+
+    def where(self, mask: np.ndarray) -> Pairs:
+        return self if mask.all() else self.take(np.flatnonzero(mask))
+
+    def take(self, rows: np.ndarray) -> Pairs:
+        return Pairs(
+            self.trigger[rows], self.piece[rows], self.row[rows], self.ts[rows], self.n[rows], self.side[rows]
+        )
+
+
+def search(pieces: Pieces, other: int, queries: Queries) -> Found:
+    """Searches all pieces of the other side."""
+    numbers, starts, stops = [], [], []
+    order = np.argsort(queries.hashes, kind="stable")
+    hashes, low, high = queries.hashes[order], queries.low[order], queries.high[order]
+    for number in pieces.of_side(other):
+        start, stop = _ranges(pieces.runs[number], hashes, low, high)
+        if (stop > start).any():
+            numbers.append(number)
+            starts.append(_scattered(start, order))
+            stops.append(_scattered(stop, order))
+    return Found(queries, tuple(numbers), tuple(starts), tuple(stops))
+
+
+def _ranges(run: Run, hashes: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    h, s = run["h"], run["s"]
+    first, last = h.searchsorted(hashes, "left"), h.searchsorted(hashes, "right")
+    start = bisect(s, first, last, low, right=False)
+    stop = bisect(s, start, last, high, right=True)
+    return start, np.maximum(start, stop)
+
+
+def _scattered(values: np.ndarray, order: np.ndarray) -> np.ndarray:
+    placed = np.empty_like(values)
+    placed[order] = values
+    return placed
+
+
+def chunks(found: Sequence[Found], records: int, size: int) -> Iterator[tuple[int, int]]:
+    """Cuts a batch of ``records`` into stretches with at most ``size`` rows found; a record alone may have more."""
+    counts = np.zeros(records, np.int64)
+    for one in found:
+        counts[one.queries.places] += one.counts()
+    total = np.cumsum(counts)
+    start = 0
+    while start < records:
+        before = total[start - 1] if start else 0
+        stop = max(int(np.searchsorted(total, before + size, "right")), start + 1)
+        yield start, stop
+        start = stop
+
+
+def pairs(pieces: Pieces, found: Sequence[Found], keys: Column, start: int, stop: int) -> Pairs:
+    """What the records from ``start`` to ``stop`` found: rows with the very same key that were there before them."""
+    parts = [part for one in found for part in _pairs(pieces, one, keys, start, stop)]
+    if not parts:
+        nothing = np.empty(0, np.int64)
+        return Pairs(nothing, nothing, nothing, nothing, np.empty(0, np.uint64), nothing)
+    columns = zip(*parts, strict=True)
+    return Pairs(*(np.concatenate(column) for column in columns))
+
+
+def _pairs(
+    pieces: Pieces, found: Found, keys: Column, start: int, stop: int
+) -> Iterator[tuple[np.ndarray, ...]]:
+    places = found.queries.places
+    first, last = np.searchsorted(places, (start, stop))
+    for number, starts, stops in zip(found.pieces, found.start, found.stop, strict=True):
+        run, side = pieces.runs[number], pieces.side[number]
+        queries, rows = expand(starts[first:last], stops[first:last])
+        trigger = places[first:last][queries]
+        if number < FRESH:
+            earlier = run["place"][rows] < trigger
+            trigger, rows = trigger[earlier], rows[earlier]
+        if len(rows):
+            same = equal(take(run["key"], rows), take(keys, trigger))
+            if not same.all():
+                trigger, rows = trigger[same], rows[same]
+        if len(rows):
+            count = len(rows)
+            yield trigger, np.full(count, number), rows, run["s"][rows], run["n"][rows], np.full(count, side)

@@ -1,0 +1,126 @@
+"""The records of both sides of a stream–stream join, in the order in which they arrived.
+
+A record has a *place* in its batch, and an arrival number that no other record of its state partition has: the number
+of the batch and the place. A stream joined with itself plays both sides: each record has two places, left then right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from crossstream.algebra.change import Changes, concat_headers
+from crossstream.algebra.hashing import hash_keys
+from crossstream.algebra.values import Values
+from crossstream.algebra.windows import LEFT, RIGHT, SIDES
+from crossstream.state.columns import Column, take, valid
+from crossstream.state.run import Run, is_sorted
+
+PLACE_BITS = 32
+"""Lower bits of an arrival number: the place of the record in its batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Columns by place. ``row``: of the record among those of its side; ``key``: in wire form, may be null.
+
+    ``kept``: whether key and value are there.
+    """
+
+    side: np.ndarray
+    row: np.ndarray
+    ts: np.ndarray
+    major: np.ndarray
+    minor: np.ndarray
+    key: Column
+    hashes: np.ndarray
+    headers: pa.LargeBinaryArray | None
+    has_key: np.ndarray
+    has_value: np.ndarray
+    batch: int
+
+    @property
+    def count(self) -> int:
+        return len(self.ts)
+
+    @property
+    def kept(self) -> np.ndarray:
+        return self.has_key & self.has_value
+
+    def numbers(self, places: np.ndarray) -> np.ndarray:
+        """The arrival numbers of records."""
+        return places.astype(np.uint64) + np.uint64(self.batch << PLACE_BITS)
+
+    def run(self, side: int, values: Column) -> Run:
+        """The records of a side that are kept, sorted as in a store; ``values``: of all records of the side."""
+        places = np.flatnonzero(self.kept & (self.side == side))
+        order = np.lexsort((self.ts[places], self.hashes[places]))
+        places = places if is_sorted(order) else places[order]
+        count = len(places)
+        return Run(
+            {
+                "h": self.hashes[places],
+                "s": self.ts[places],
+                "key": take(self.key, places),
+                "n": self.numbers(places),
+                "value": take(values, self.row[places]),
+                "headers": pa.nulls(count, pa.large_binary())
+                if self.headers is None
+                else take(self.headers, places),
+                "place": places,
+            },
+            count,
+        )
+
+
+def records_of(
+    left: Changes, right: Changes, *, itself: bool, right_first: bool, batch: int, bits: int
+) -> Records:
+    """The records of both sides by arrival; keys and values are in wire form.
+
+    ``itself``: both sides are the same stream, in arrival order. ``right_first``: of one input record's rows, those
+    that came to the right side arrived first.
+    """
+    if itself:
+        side = np.tile(np.array(SIDES, np.int8), left.rows)
+        row = np.repeat(np.arange(left.rows), 2)
+        order = row
+        both, sides = left, [left, left]
+    else:
+        both, sides = _both(left, right), [left, right]
+        of_side = np.repeat(np.array(SIDES, np.int8), [left.rows, right.rows])
+        order = np.lexsort((1 - of_side if right_first else of_side, both.minor, both.major))
+        side = of_side[order]
+        row = np.where(side == RIGHT, order - left.rows, order)
+    key = both.key.wire() if _is_all(order, both.rows) else take(both.key.wire(), order)
+    there = np.concatenate([valid(one.value.wire()) for one in sides])
+    return Records(
+        side,
+        row,
+        both.ts[order],
+        both.major[order],
+        both.minor[order],
+        key,
+        hash_keys(key, bits),
+        both.headers if both.headers is None else take(both.headers, order),
+        valid(key),
+        there[np.where(side == LEFT, row, sides[LEFT].rows + row)],
+        batch,
+    )
+
+
+def _both(left: Changes, right: Changes) -> Changes:
+    """Both sides one after the other; of the values nothing."""
+    keys = pa.concat_arrays([left.key.wire(), right.key.wire()])
+    key = Values(left.key.serde, wire=keys)
+    headers = concat_headers([(left.headers, left.rows), (right.headers, right.rows)])
+    ts, major, minor = (
+        np.concatenate([getattr(left, name), getattr(right, name)]) for name in ("ts", "major", "minor")
+    )
+    return Changes(key, key, ts, major, minor, headers)
+
+
+def _is_all(order: np.ndarray, rows: int) -> bool:
+    return len(order) == rows and is_sorted(order)

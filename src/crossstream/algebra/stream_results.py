@@ -1,0 +1,141 @@
+"""The results of a stream–stream join: events in their order, and what the joiner makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from crossstream.algebra.change import Changes
+from crossstream.algebra.evaluate import evaluate
+from crossstream.algebra.functions import Function
+from crossstream.algebra.partners import Pieces
+from crossstream.algebra.stream_records import Records
+from crossstream.algebra.table_table import Joined
+from crossstream.algebra.values import Values, nulls
+from crossstream.algebra.windows import LEFT, RIGHT, SIDES
+from crossstream.serdes import Serde
+
+CLOSED, PAIR, ALONE = 0, 1, 2
+"""What an event is, in the order in which one record gives them: a row whose window it closes, a pair, its own row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Results to be made. ``trigger``: the place of the record that gives them.
+
+    ``piece``, ``row``, ``side``: of the record whose key and headers the result has: of a pair the one that came
+    second, else the one that is alone. ``partner``: piece and row of the other one, −1 for none. ``ts``: of the
+    partner, or of the record that is alone; ``n``: its arrival number.
+    """
+
+    what: np.ndarray
+    trigger: np.ndarray
+    piece: np.ndarray
+    row: np.ndarray
+    side: np.ndarray
+    partner: tuple[np.ndarray, np.ndarray]
+    ts: np.ndarray
+    n: np.ndarray
+
+    @classmethod
+    def alone(
+        cls,
+        what: int,
+        trigger: np.ndarray,
+        piece: np.ndarray,
+        row: np.ndarray,
+        side: np.ndarray,
+        ts: np.ndarray,
+        n: np.ndarray,
+    ) -> Events:
+        none = np.full(len(trigger), -1, np.int64)
+        return cls(np.full(len(trigger), what, np.int8), trigger, piece, row, side, (none, none), ts, n)
+
+    @classmethod
+    def together(cls, parts: Sequence[Events]) -> Events:
+        """All of them, in the order of semantics 1.6; between different keys that of arrival."""
+        parts = [part for part in parts if len(part.trigger)] or list(parts[:1])
+        one = parts[0] if len(parts) == 1 else cls._concatenated(parts)
+        left_last = np.where(one.what == CLOSED, RIGHT - one.side, 0)
+        return one.take(np.lexsort((one.n, left_last, one.ts, one.what, one.trigger)))
+
+    @classmethod
+    def _concatenated(cls, parts: Sequence[Events]) -> Events:
+        def column(name: str) -> np.ndarray:
+            return np.concatenate([getattr(part, name) for part in parts])
+
+        partner = tuple(np.concatenate(column) for column in zip(*(p.partner for p in parts), strict=True))
+        names = ("what", "trigger", "piece", "row", "side")
+        return cls(*map(column, names), (partner[0], partner[1]), column("ts"), column("n"))
+
+    def take(self, rows: np.ndarray | slice) -> Events:
+        partner = (self.partner[0][rows], self.partner[1][rows])
+        names = ("what", "trigger", "piece", "row", "side")
+        return Events(*(getattr(self, name)[rows] for name in names), partner, self.ts[rows], self.n[rows])
+
+    def slices(self, size: int) -> Iterator[Events]:
+        """At most ``size`` events at a time."""
+        count = len(self.trigger)
+        if count <= size:
+            yield self
+            return
+        for start in range(0, count, size):
+            yield self.take(slice(start, start + size))
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """Makes results of events. ``serdes``: of the values of the left and of the right side."""
+
+    joiner: Function
+    key: Serde | None
+    serdes: tuple[Serde | None, Serde | None]
+
+    def results(self, records: Records, pieces: Pieces, events: Events) -> Joined:
+        """One result for each event."""
+        key = self._key(pieces, events)
+        left, right = (self._values(pieces, events, side) for side in SIDES)
+        outcome = evaluate(self.joiner, key, left=left, right=right)
+        own = records.ts[events.trigger]
+        changes = Changes(
+            key,
+            outcome.values,
+            np.where(events.what == PAIR, np.maximum(events.ts, own), events.ts),
+            records.major[events.trigger],
+            records.minor[events.trigger],
+            _headers(pieces, events),
+        )
+        return Joined(changes, outcome.failures)
+
+    def keyless(self, records: Records, sides: tuple[Changes, Changes], places: np.ndarray) -> Joined:
+        """Records without a key, which have no partner: each alone, with its own timestamp and headers."""
+        side, row = records.side[places], records.row[places]
+        key = Values(self.key, wire=pa.nulls(len(places), pa.large_binary()))
+        left, right = (
+            sides[one].value.take(np.where(side == one, row, -1)) if sides[one].rows else nulls(len(places))
+            for one in SIDES
+        )
+        outcome = evaluate(self.joiner, key, left=left, right=right)
+        headers = None if records.headers is None else records.headers.take(pa.array(places))
+        ts, major, minor = records.ts[places], records.major[places], records.minor[places]
+        return Joined(Changes(key, outcome.values, ts, major, minor, headers), outcome.failures)
+
+    def _key(self, pieces: Pieces, events: Events) -> Values:
+        column, index = pieces.gather("key", events.piece, events.row)
+        return Values(self.key, wire=column).take(index)
+
+    def _values(self, pieces: Pieces, events: Events, side: int) -> Values:
+        own = events.side == side
+        piece = np.where(own, events.piece, events.partner[0])
+        column, index = pieces.gather("value", piece, np.where(own, events.row, events.partner[1]))
+        return Values(self.serdes[side], wire=column).take(index)
+
+
+def _headers(pieces: Pieces, events: Events) -> pa.LargeBinaryArray | None:
+    if all(run["headers"].null_count == run.rows for run in pieces.runs):
+        return None
+    column, index = pieces.gather("headers", events.piece, events.row)
+    return column.take(pa.array(index))
