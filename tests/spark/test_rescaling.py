@@ -1,0 +1,149 @@
+"""Applications that are started again with another number of state partitions."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+import crossstream as cs
+from crossstream import serdes
+from crossstream.cli import main
+from crossstream.engine.log import BatchLog
+from crossstream.query.verification import verify_state
+from crossstream.spark.engine import Engine
+from tests.docs.state_reader import StateFolder, hash_of
+from tests.spark.marketplace import (
+    JSON,
+    TEXT,
+    Change,
+    joined,
+    marketplace,
+    merchants,
+    products,
+    random_changes,
+)
+from tests.spark.world import World
+
+pytestmark = pytest.mark.spark
+
+
+def by_length(key: str, partitions: int) -> int:
+    """Few different answers: some partitions stay empty."""
+    return (len(key) + ord(key[-1])) % partitions
+
+
+TOPOLOGIES = {
+    "placed by hash": marketplace(),
+    "placed by partitioners": marketplace(
+        table_joined=cs.TableJoined(partitioner=by_length, other_partitioner=by_length),
+    ),
+}
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_restarts_with_other_numbers(spark: Any, world: World, topology: str) -> None:
+    """The table, the result topic and every batch that is kept are those of the input, whatever the partitions."""
+    rng = Random(len(topology))
+    world.create(products=3, merchants=2, offers=2)
+    given: dict[str, list[Change]] = {"products": [], "merchants": []}
+    after: dict[int, tuple[int | None, dict[str, Any]]] = {}
+    for partitions in (2, 5, None, 1, 3):
+        with cs.SparkStreams(TOPOLOGIES[topology], world.config(partitions=partitions), spark) as app:
+            for _ in range(2):
+                for topic, changes in random_changes(rng, 500, 200, 20).items():
+                    given[topic] += changes
+                    world.append(topic, changes, TEXT, JSON)
+                app.process_available()
+                wanted = joined(given["products"], given["merchants"])
+                after[app.progress.batch] = (partitions, wanted)
+                assert dict(app.store("offers").all()) == wanted
+                assert world.table("offers", TEXT, JSON) == wanted
+            assert set(app.progress.state_rows) == set(BatchLog(world.state_dir).newest().versions)
+    folder = StateFolder(world.state_dir)
+    for batch in folder.batches():
+        partitions, wanted = after.get(batch, (None, {}))
+        if batch in after:
+            assert dict(cs.open_store(world.state_dir, "offers", as_of=batch).all()) == wanted
+            assert partitions in (None, folder.partitions(batch))
+        for place, row in folder.rows("offers", batch):
+            assert place == (hash_of(row["key"]) >> 32) * folder.partitions(batch) >> 32
+    found = verify_state(world.state_dir)
+    assert (found.problems, found.leftovers) == ([], [])
+
+
+def test_a_batch_that_was_begun_is_finished_with_the_partitions_it_had(
+    spark: Any, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has published its results already; repeated with other partitions, it would publish some twice."""
+    world.create(products=2, merchants=1, offers=2)
+    world.append("merchants", merchants(5), TEXT, JSON)
+    world.append("products", products(40, 5), TEXT, JSON)
+
+    class Crash(BaseException):
+        pass
+
+    def crash(*_: Any) -> None:
+        raise Crash
+
+    app = cs.SparkStreams(marketplace(), world.config(partitions=3), spark)
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "_commit", crash)
+        with pytest.raises(Crash):
+            app.process_available()
+    app.stop()
+    assert len(world.read("offers", TEXT, JSON)) == 40
+    assert main(["state", "rescale", str(world.state_dir), "--partitions", "2"]) == 1
+    late = products(10, 5, first=100)
+    world.append("products", late, TEXT, JSON)
+    with cs.SparkStreams(marketplace(), world.config(partitions=2), spark) as app:
+        app.process_available()
+    log = BatchLog(world.state_dir)
+    assert [log.commit(number).partitions for number in log.commits()] == [3, 2, 2]
+    assert len(world.read("offers", TEXT, JSON)) == 50, "each result once"
+    wanted = joined(products(40, 5) + late, merchants(5))
+    assert world.table("offers", TEXT, JSON) == wanted
+    assert dict(cs.open_store(world.state_dir, "offers").all()) == wanted
+
+
+def test_by_the_command_line_between_two_runs(spark: Any, world: World) -> None:
+    """Without `partitions` in its settings the application goes on with what the command made."""
+    world.create(products=2, merchants=1, offers=2)
+    world.append("merchants", merchants(5), TEXT, JSON)
+    world.append("products", products(40, 5), TEXT, JSON)
+    for number in (4, 1):
+        with cs.SparkStreams(marketplace(), world.config(), spark) as app:
+            app.process_available()
+            store = app.store("offers")
+        assert main(["state", "rescale", str(world.state_dir), "--partitions", str(number)]) == 0
+        assert dict(store.all()) == joined(products(40, 5), merchants(5))
+    world.append("merchants", merchants(5, shop="new"), TEXT, JSON)
+    with cs.SparkStreams(marketplace(), world.config(), spark) as app:
+        app.process_available()
+    assert BatchLog(world.state_dir).newest().partitions == 1
+    assert dict(cs.open_store(world.state_dir, "offers").all()) == joined(
+        products(40, 5), merchants(5, shop="new")
+    )
+
+
+def test_stream_time_goes_with_the_keys(spark: Any, world: World) -> None:
+    """A record that was too old for its versioned table is so in more partitions, and in fewer."""
+    builder = cs.StreamsBuilder()
+    builder.table(
+        "prices",
+        cs.Consumed(key=TEXT, value=serdes.int64()),
+        cs.Materialized(store="prices", history_retention=100),
+    )
+    topology = builder.build()
+    world.create(prices=1)
+    keys = [f"k{number}" for number in range(50)]
+    world.append("prices", [(key, 1, 1000) for key in keys], TEXT, serdes.int64())
+    dropped = 0
+    for partitions in (2, 7, 3):
+        world.append("prices", [(key, 2, 500) for key in keys], TEXT, serdes.int64())
+        with cs.SparkStreams(topology, world.config(partitions=partitions), spark) as app:
+            app.process_available()
+            dropped += app.progress.dropped.get("prices: expired-version", 0)
+    assert dropped == 3 * len(keys)
+    assert dict(cs.open_store(world.state_dir, "prices").all()) == dict.fromkeys(keys, 1)
