@@ -76,9 +76,7 @@ def rescale(arguments: Namespace) -> int:
         f"{_count(done.rows, 'row')}, {_size(done.size)}, in {time.monotonic() - started:.1f} s"
     )
     if done.commit.id >= 0:
-        say(
-            f"this is batch {done.commit.id}; the next start of the application deletes what only older ones need"
-        )
+        say(f"this is batch {done.commit.id}; older ones keep their partitions, as long as they are retained")
     return 0
 
 
