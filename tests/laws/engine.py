@@ -1,7 +1,8 @@
-"""Runs a table case through the driver in ways that must not matter: batches, partitions, places, collisions.
+"""Runs a case through the driver in ways that must not matter: batches, partitions, places, collisions.
 
 check_by_record(case, way)    one record in a batch: the reference's outputs, timestamps and drops, exactly
 check_in_batches(case, way)   any batches: after each of them the reference's table, each row changed once
+check_records(case, way)      stream joins, any batches: the reference's records, all of them
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ import xxhash
 from hypothesis import strategies as st
 
 import crossstream as cs
-from crossstream.topology.graph import Source, StoreSpec, Topology
+from crossstream.topology.graph import Topology
 from tests.conformance.compare import assert_same_by_input, assert_same_table, by_key
 from tests.conformance.functions import Style
-from tests.conformance.runner import Ran, Serdes, batches, is_used, joined, per_batch, read, source
+from tests.conformance.runner import Ran, Serdes, batches, is_table, is_used, joined, per_batch, read, source
 from tests.laws.strategies import Case, with_headers
 from tests.reference import Output, Result, fold, run
-from tests.reference.chain import SIDES, headers_of, histories, joins_of
+from tests.reference.chain import SIDES, headers_of, joins_of
 from tests.reference.records import key_bytes
 
 
@@ -112,6 +113,17 @@ def check_in_batches(case: Case, way: Way) -> Ran:
     return ran
 
 
+def check_records(case: Case, way: Way) -> Ran:
+    """M, in order per key, after every batch, with headers and drops: the records of one at a time. For streams."""
+    case = {**case, "inputs": with_headers(case["inputs"])}
+    ran = run_engine(case, way)
+    ends = way.ends(len(case["inputs"]))
+    expected = run(as_taken(case, way), way.partition_of)
+    assert_same_by_input(per_batch(ran.outputs, ends), per_batch(expected.outputs, ends))
+    assert ran.dropped == expected.dropped.total(), (ran.reasons, expected.dropped)
+    return ran
+
+
 def rows_of(ran: Ran) -> dict[Any, Any]:
     """The table that the outputs fold to."""
     return {key: value for key, (value, _) in fold(output for one in ran.outputs for output in one).items()}
@@ -149,7 +161,7 @@ def as_taken(case: Case, way: Way) -> Case:
 def run_engine(
     case: Case, way: Way, after_batch: Callable[[cs.TopologyTestDriver], None] | None = None
 ) -> Ran:
-    """The case through the driver, by the public API but for versioned sources, which are made by hand."""
+    """The case through the driver, by nothing but the public API."""
     kinds = Serdes(case)
     outputs: list[list[Output]] = []
     with cs.TopologyTestDriver(
@@ -171,7 +183,7 @@ def run_engine(
             outputs.append(read(results))
         joins = joins_of(case)
         store = None
-        if len(joins) - 1 in way.stored:
+        if len(joins) - 1 in way.stored and is_table(joins[-1]):
             store = dict(driver.get_key_value_store(joins[-1]["id"]).all())
         metrics = driver.metrics()
     return Ran(outputs, store, metrics["dropped-records-total"], metrics["dropped"])
@@ -179,28 +191,14 @@ def run_engine(
 
 def build(case: Case, way: Way) -> Topology:
     kinds = Serdes(case)
-    plain = {**case, "params": {k: v for k, v in case["params"].items() if not k.endswith("_versioned_ms")}}
     builder = cs.StreamsBuilder()
-    ends = {side: source(builder, plain, side, kinds) for side in SIDES if is_used(case, side)}
+    ends = {side: source(builder, case, side, kinds) for side in SIDES if is_used(case, side)}
     joins = joins_of(case)
     for number, join in enumerate(joins):
         store = cs.Materialized(store=join["id"], key=kinds.key_of(join["id"]), value=kinds.result_value)
-        more = {"materialized": store} if number in way.stored else {}
+        more = {"materialized": store} if number in way.stored and is_table(join) else {}
         ends[join["id"]] = joined(join, ends[join["left"]], ends[join["right"]], way.functions, kinds, more)
-    ends[joins[-1]["id"]].to_stream().to(
-        "results", cs.Produced(key=kinds.result_key, value=kinds.result_value)
-    )
-    return with_histories(builder.build(), histories(case))
-
-
-def with_histories(topology: Topology, kept: dict[str, int | None]) -> Topology:
-    """The topology with versioned tables as sources. ``kept``: node → history in ms."""
-
-    def versioned(node: Any) -> Any:
-        history = kept.get(node.name)
-        if history is None or not isinstance(node, Source):
-            return node
-        spec = StoreSpec(f"{node.name}-versions", node.key, node.value, history_retention=history)
-        return replace(node, store=spec)
-
-    return replace(topology, nodes={name: versioned(node) for name, node in topology.nodes.items()})
+    result = ends[joins[-1]["id"]]
+    stream = result.to_stream() if is_table(joins[-1]) else result
+    stream.to("results", cs.Produced(key=kinds.result_key, value=kinds.result_value))
+    return builder.build()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import crossstream as cs
 from crossstream import serdes
 from tests.laws.effort import law
-from tests.laws.engine import Way, as_taken, ways, with_histories
+from tests.laws.engine import Way, as_taken, ways
 from tests.laws.strategies import KEYS, VALUES, Inputs, records
 from tests.reference.tables import VersionedTable
 
@@ -22,10 +22,10 @@ versions = records({"left": (st.sampled_from(KEYS), st.none() | st.sampled_from(
 
 def piped(given_: Inputs, way: Way, history: int | None = None) -> cs.TopologyTestDriver:
     builder = cs.StreamsBuilder()
-    builder.table("left", cs.Consumed(key=TEXT, value=TEXT), cs.Materialized(store="rows"))
-    topology = with_histories(builder.build(), {"left": history})
+    kept = cs.Materialized(store="rows", history_retention=history)
+    builder.table("left", cs.Consumed(key=TEXT, value=TEXT), kept)
     driver = cs.TopologyTestDriver(
-        topology, partitions=way.partitions, commit_every=way.every, hash_bits=way.bits
+        builder.build(), partitions=way.partitions, commit_every=way.every, hash_bits=way.bits
     )
     topic = driver.create_input_topic("left", TEXT, TEXT)
     for number, item in enumerate(given_):
@@ -58,7 +58,7 @@ def test_key_value_stores(given_: Inputs, way: Way, low: str, high: str) -> None
 @law
 @given(versions, ways(), st.sampled_from([0, 4, 1000]))
 def test_versioned_stores(given_: Inputs, way: Way, history: int) -> None:
-    store = piped(given_, way, history).get_versioned_store("left-versions")
+    store = piped(given_, way, history).get_versioned_store("rows")
     table = VersionedTable(history, way.partition_of)
     for item in as_taken({"inputs": given_}, way)["inputs"]:
         table.put(item["key"], item["value"], item["ts"])

@@ -77,5 +77,22 @@ def last_per_key(changes: Changes, hashes: np.ndarray) -> np.ndarray:
     return order if ends.all() else order[ends]
 
 
+def last_per_trigger(
+    changes: Changes, order: np.ndarray, begins: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of rows grouped by key (see `by_key`) the last that each input record makes, and where keys begin among them."""
+    follows = ~begins[1:] & same_trigger(changes.major, changes.minor, order[:-1], order[1:])
+    if not follows.any():
+        return order, begins
+    kept = np.flatnonzero(~np.append(follows, False))
+    group = np.cumsum(begins)[kept]
+    return order[kept], np.diff(group, prepend=0) > 0
+
+
+def same_trigger(major: np.ndarray, minor: np.ndarray, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Pair by pair, whether two rows come from one input record."""
+    return np.asarray((major[rows] == major[others]) & (minor[rows] == minor[others]))
+
+
 def is_in_order(order: np.ndarray) -> bool:
     return is_sorted(order)

@@ -13,19 +13,22 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from crossstream.algebra.change import Changes
-from crossstream.algebra.order import by_key, last_per_key
-from crossstream.algebra.values import Values
+from crossstream.algebra.order import by_key, last_per_key, last_per_trigger, same_trigger
+from crossstream.algebra.values import Values, concat_values
 from crossstream.serdes import Serde
 from crossstream.state.columns import Column, take
 from crossstream.state.view import Match, View
 
 BEHIND = "behind"
-"""Extra column of versioned tables: 1 for an update behind a newer version of its key."""
+"""Extra column of versioned tables: 1 for an update behind a newer version of its key.
+
+2 for one that its own input record overtakes: it is a version, but no change of the row.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Upserts:
-    """What a batch did to a table: its net changes in order of the key hash, and their hashes."""
+    """What a batch did to a table: its changes in order of the key hash, and their hashes."""
 
     changes: Changes
     hashes: np.ndarray
@@ -44,16 +47,40 @@ class Rows:
         return Rows(self.present[rows], self.values.take(rows), self.ts[rows])
 
 
-def upsert(view: View, changes: Changes, *, bits: int, serde: Serde | None, want_old: bool) -> Upserts:
-    """Puts the last record of each key into an unversioned table. ``changes`` in arrival order, keys not null."""
+def upsert(
+    view: View, changes: Changes, *, bits: int, serde: Serde | None, want_old: bool, every: bool = False
+) -> Upserts:
+    """Puts the last record of each key into an unversioned table. ``changes`` in arrival order, keys not null.
+
+    Gives the last change of each key, or with ``every`` the last one that each input record makes of it.
+    """
     hashes = changes.hashes(bits)
+    if every:
+        return _upsert_every(view, changes, hashes, serde, want_old)
     rows = last_per_key(changes, hashes)
     net, h = changes.take(rows), hashes[rows]
     old = None
     if want_old:
         old = lookup(view, h, net.key.wire(), serde).values
     view.put(_rows(net, h, serde))
-    return Upserts(replace(net, value=_wired(net.value, serde), old=old), h)
+    return Upserts(replace(net, value=as_stored(net.value, serde), old=old), h)
+
+
+def _upsert_every(
+    view: View, changes: Changes, hashes: np.ndarray, serde: Serde | None, want_old: bool
+) -> Upserts:
+    rows, begins = last_per_trigger(changes, *by_key(changes, hashes))
+    made, h = changes.take(rows), hashes[rows]
+    first = np.flatnonzero(begins)
+    old = None
+    values = as_stored(made.value, serde)
+    if want_old:
+        before = lookup(view, h[first], take(made.key.wire(), first), serde).values
+        place = np.where(begins, np.cumsum(begins) - 1, before.rows + np.arange(len(rows)) - 1)
+        old = concat_values([before, values]).take(place)
+    last = np.append(first[1:], len(rows)) - 1
+    view.put(_rows(made.take(last), h[last], serde))
+    return Upserts(replace(made, value=values, old=old), h)
 
 
 def lookup(view: View, hashes: np.ndarray, keys: Column, serde: Serde | None) -> Rows:
@@ -72,7 +99,7 @@ def _rows(net: Changes, hashes: np.ndarray, serde: Serde | None) -> dict[str, Co
     }
 
 
-def _wired(value: Values, serde: Serde | None) -> Values:
+def as_stored(value: Values, serde: Serde | None) -> Values:
     """The values as the store holds them, so that what is handed on equals what is looked up later."""
     return (
         value if value.serde is not None and value.serde == serde else Values(serde, wire=value.wire(serde))
@@ -80,20 +107,26 @@ def _wired(value: Values, serde: Serde | None) -> Values:
 
 
 def upsert_versions(
-    view: View, changes: Changes, *, bits: int, serde: Serde | None, history: int, stream_time: int
+    view: View,
+    changes: Changes,
+    *,
+    bits: int,
+    serde: Serde | None,
+    history: int,
+    stream_time: int,
+    every: bool = False,
 ) -> tuple[Upserts, int]:
     """Puts records into a versioned table; also gives the new stream time.
 
     A record older than stream time − ``history`` is rejected and counted. Of the rest, those behind a newer
     version of their key are kept as versions and marked `BEHIND`; of those that become the latest version
-    one for each key, the last, is handed on.
+    one for each key, the last, is handed on; with ``every`` all of them.
     """
-    times = np.maximum(np.maximum.accumulate(changes.ts), stream_time)
-    accepted = changes.ts >= times - history
+    accepted, newest = accepted_versions(changes.ts, history, stream_time)
     dropped = {"expired-version": int((~accepted).sum())}
     kept = changes.where(accepted)
     if not kept.rows:
-        return Upserts(kept, np.empty(0, np.uint64), dropped), int(times[-1])
+        return Upserts(kept, np.empty(0, np.uint64), dropped), newest
     hashes = kept.hashes(bits)
     order, begins = by_key(kept, hashes)
     sorted_ = kept.take(order)
@@ -102,10 +135,20 @@ def upsert_versions(
     before = _running_maximum_before(sorted_.ts, begins, latest)
     behind = sorted_.ts < before
     view.put(_version_rows(sorted_, h, begins, serde))
-    marked = replace(sorted_, extra={**sorted_.extra, BEHIND: behind.astype(np.uint8)})
-    last = _last_latest(behind, begins)
-    keep = behind | last
-    return Upserts(marked.where(keep), h[keep], dropped), int(times[-1])
+    marks = behind.astype(np.uint8)
+    if every:
+        marks[_overtaken(sorted_, behind, begins)] = 2
+        keep = np.ones(len(behind), bool)
+    else:
+        keep = behind | _last_latest(behind, begins)
+    marked = replace(sorted_, extra={**sorted_.extra, BEHIND: marks})
+    return Upserts(marked.where(keep), h[keep], dropped), newest
+
+
+def accepted_versions(ts: np.ndarray, history: int, stream_time: int) -> tuple[np.ndarray, int]:
+    """Which records, in arrival order, are not older than the history goes back; and the stream time after them."""
+    times = np.maximum.accumulate(np.append(stream_time, ts))
+    return ts >= times[1:] - history, int(times[-1])
 
 
 def latest_versions(view: View, hashes: np.ndarray, keys: Column, serde: Serde | None) -> Rows:
@@ -118,6 +161,14 @@ def version_at(view: View, hashes: np.ndarray, keys: Column, times: np.ndarray, 
 
     ``present``: there is such a version; its value is null if it is a delete.
     """
+    match, ts = find_versions(view, hashes, keys, times)
+    return Rows(match.found, Values(serde, wire=match.gather("value")), np.where(match.found, ts, -1))
+
+
+def find_versions(
+    view: View, hashes: np.ndarray, keys: Column, times: np.ndarray
+) -> tuple[Match, np.ndarray]:
+    """Where the versions of `version_at` are, and their timestamps; before all times where there is none."""
     best_ts = np.full(len(hashes), np.iinfo(np.int64).min)
     piece = np.full(len(hashes), -1, np.int64)
     row = np.full(len(hashes), -1, np.int64)
@@ -133,9 +184,7 @@ def version_at(view: View, hashes: np.ndarray, keys: Column, times: np.ndarray, 
         newer = (ts > best_ts[q]) | (piece[q] < 0)
         q, r = q[newer], r[newer]
         best_ts[q], piece[q], row[q] = ts[newer], number, r
-    match = Match(pieces, piece, row)
-    found = piece >= 0
-    return Rows(found, Values(serde, wire=match.gather("value")), np.where(found, best_ts, -1))
+    return Match(pieces, piece, row), best_ts
 
 
 def _running_maximum_before(ts: np.ndarray, begins: np.ndarray, latest: Rows) -> np.ndarray:
@@ -160,6 +209,15 @@ def _last_latest(behind: np.ndarray, begins: np.ndarray) -> np.ndarray:
     result = np.zeros(len(behind), bool)
     result[places[last]] = True
     return result
+
+
+def _overtaken(sorted_: Changes, behind: np.ndarray, begins: np.ndarray) -> np.ndarray:
+    """Of the rows not behind, those that are followed by another one of the same key and input record."""
+    latest = np.flatnonzero(~behind)
+    one, next_ = latest[:-1], latest[1:]
+    group = np.cumsum(begins)
+    same = (group[one] == group[next_]) & same_trigger(sorted_.major, sorted_.minor, one, next_)
+    return np.asarray(one[same])
 
 
 def _version_rows(

@@ -69,8 +69,12 @@ def join_tables(
     *,
     bits: int,
     want_old: bool = False,
+    every: bool = False,
 ) -> Joined:
-    """The changes of the result. Joiner: (left value, right value), None for a missing side."""
+    """The changes of the result. Joiner: (left value, right value), None for a missing side.
+
+    With ``every`` the result of each event stays, not the last one of each key.
+    """
     keys = concat_values([left.key, right.key])
     ts = np.concatenate([left.ts, right.ts])
     major = np.concatenate([left.major, right.major])
@@ -95,7 +99,7 @@ def join_tables(
     lefts, rights = _merge_triggers(lefts, merged), _merge_triggers(rights, merged)
     from_left, from_right = ~is_right | merged, is_right
     emit = _emits(kind, lefts, rights, from_left, from_right) & ~np.append(merged[1:], False)
-    kept = _last_of_group(emit, group)
+    kept = np.flatnonzero(emit) if every else _last_of_group(emit, group)
 
     event = order[kept]
     value, failures = _results(kind, joiner, keys.take(event), lefts, rights, kept)
@@ -108,7 +112,8 @@ def join_tables(
         None if headers is None else take_or_null(headers, event),
     )
     if want_old:
-        old, unknown = _old_results(kind, joiner, keys.take(event), lefts, rights, group[kept])
+        was = (lefts.before[kept], rights.before[kept]) if every else (group[kept], group[kept])
+        old, unknown = _old_results(kind, joiner, keys.take(event), lefts, rights, *was)
         lost = np.isin(np.arange(changes.rows), [f.row for f in unknown]) if unknown else None
         changes = changes.with_value(value, old, lost)
     return Joined(changes, failures)
@@ -214,10 +219,16 @@ def _results(
 
 
 def _old_results(
-    kind: Kind, joiner: Function, keys: Values, lefts: _Side, rights: _Side, groups: np.ndarray
+    kind: Kind,
+    joiner: Function,
+    keys: Values,
+    lefts: _Side,
+    rights: _Side,
+    left: np.ndarray,
+    right: np.ndarray,
 ) -> tuple[Values, list[Failure]]:
-    there = _exists(kind, lefts.present[groups], rights.present[groups])
-    return call_joiner(joiner, keys, _picked(lefts, groups), _picked(rights, groups), there)
+    there = _exists(kind, lefts.present[left], rights.present[right])
+    return call_joiner(joiner, keys, _picked(lefts, left), _picked(rights, right), there)
 
 
 def _picked(side: _Side, rows: np.ndarray) -> Values:

@@ -65,6 +65,18 @@ def needed_key(operator: str, inherited: Serde | None, given: Serde | None, opti
     return found
 
 
+def agreed(operator: str, what: str, known: Serde | None, given: Serde | None, setting: str) -> Serde | None:
+    """The serde of an input, known or given by an option. Raises CS-143 if the two disagree."""
+    if known is not None and given is not None and known.name != given.name:
+        raise TopologyError(
+            f"{operator} is told that {what} are {given.name}, but they are {known.name}",
+            code="CS-143",
+            where=here(operator),
+            next=f"leave {setting}= out",
+        )
+    return known or given
+
+
 def stored_value(
     inherited: Serde | None, given: Serde | None, *, queryable: bool, like: Serde | None
 ) -> Serde | None:

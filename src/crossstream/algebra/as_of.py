@@ -1,0 +1,56 @@
+"""Searches for what was there when a record arrived, for all records of a batch at once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from crossstream.algebra.change import Changes
+from crossstream.state.run import bisect
+
+
+def came_before(records: Changes, events: Changes, *, or_with: bool) -> np.ndarray:
+    """For each record the number of ``events``, which are in arrival order, that came before it.
+
+    ``or_with``: those that the same input record caused count too.
+    """
+    low = np.searchsorted(events.major, records.major, "left")
+    high = np.searchsorted(events.major, records.major, "right")
+    return bisect(events.minor, low, high, records.minor, right=or_with)
+
+
+def last_below(values: np.ndarray, first: np.ndarray, last: np.ndarray, bound: np.ndarray) -> np.ndarray:
+    """For each i the last position in ``[first, last)`` whose value is below the bound; −1 where there is none.
+
+    All searches advance together, in log n steps: minima of the 1, 2, 4, … values that end at a position say
+    how many can be passed over at once.
+
+    >>> last_below(np.array([5, 1, 7, 3]), np.array([0, 2]), np.array([3, 4]), np.array([4, 3])).tolist()
+    [1, -1]
+    """
+    end = last.copy()
+    open_ = np.flatnonzero(first < last)
+    open_ = open_[values[end[open_] - 1] >= bound[open_]]
+    minima = _minima(values, int((last - first)[open_].max(initial=0)))
+    for step in reversed(range(len(minima))):
+        fits = open_[end[open_] - (1 << step) >= first[open_]]
+        end[fits] -= np.where(minima[step][end[fits] - 1] >= bound[fits], 1 << step, 0)
+    return np.where(end > first, end - 1, -1)
+
+
+def _minima(values: np.ndarray, longest: int) -> list[np.ndarray]:
+    """For each position the minimum of the 1, 2, 4, … values that end there, up to ``longest`` of them."""
+    minima: list[np.ndarray] = []
+    while (size := 1 << len(minima)) <= longest:
+        wider = values.copy() if not minima else minima[-1].copy()
+        if minima:
+            wider[size // 2 :] = np.minimum(wider[size // 2 :], minima[-1][: -(size // 2)])
+        minima.append(wider)
+    return minima
+
+
+def running_maximum_of(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """The maximum so far within each group; ``starts``: where the groups begin."""
+    ordered, rank = np.unique(values, return_inverse=True)
+    # Ranks lifted by the number of the group: one running maximum serves all groups.
+    lift = np.repeat(np.arange(len(starts)) * len(ordered), np.diff(starts, append=len(values)))
+    return np.asarray(ordered[np.maximum.accumulate(rank + lift) - lift])

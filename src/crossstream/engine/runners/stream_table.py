@@ -1,0 +1,82 @@
+"""The stream–table join at work."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from crossstream.algebra.change import Changes
+from crossstream.algebra.grace import Buffer, depart, waiting_rows
+from crossstream.algebra.stream_table import TableHistory, admit, join_stream_table
+from crossstream.algebra.table import accepted_versions
+from crossstream.engine.runners.base import Emitted, Runner, emit_joined, no_changes
+from crossstream.topology import graph
+from crossstream.topology.steps import StreamTableJoinStep
+
+
+class StreamTableJoinRunner(Runner):
+    """Looks each record up in the table as it was when the record arrived, or left the buffer.
+
+    It reads what its table is kept from, beside the step that keeps it: the store knows no order within a batch.
+    """
+
+    step: StreamTableJoinStep
+
+    def finish(self) -> Emitted:
+        node: graph.StreamTableJoin = self.task.node(self.step.node)
+        records, puts = self.step.inputs
+        stream = self.arrived(records)
+        table = stream if puts == records else self.arrived(puts)
+        if stream is None or not stream.rows:
+            return
+        self.task.report.count_in(node.name, stream.rows)
+        looking, dropped = admit(node.kind, stream, self.step.refusal)
+        self.task.report.count_dropped(node.name, dropped)
+        if self.step.buffer is not None and looking.rows:
+            looking = self._leaving(looking, self.step.buffer)
+        if looking.rows:
+            history = self._table(table)
+            joined = join_stream_table(node.kind, node.joiner, looking, history, bits=self.task.batch.bits)
+            yield from emit_joined(self, joined)
+
+    def _table(self, puts: Changes | None) -> TableHistory:
+        store = self.task.stores(self.step.store)
+        definition = store.definition
+        if puts is None:
+            puts = no_changes(definition.key, definition.value)
+        puts = puts.where(~puts.key.missing())
+        if definition.history is not None:
+            puts = puts.where(accepted_versions(puts.ts, definition.history, store.began)[0])
+        return TableHistory(
+            store.before(),
+            replace(puts, old=None, extra={}, lost=None),
+            definition.value,
+            self.step.table_first,
+            definition.history,
+            store.began,
+        )
+
+    def _leaving(self, stream: Changes, name: str) -> Changes:
+        """The records that look now; the others go into the buffer."""
+        store, bits = self.task.stores(name), self.task.batch.bits
+        definition = store.definition
+        assert definition.history is not None
+        stream = replace(stream, old=None, extra={}, lost=None)
+        departure = depart(
+            stream,
+            Buffer(
+                store.view,
+                definition.history,
+                store.stream_time,
+                store.horizon,
+                definition.key,
+                definition.value,
+            ),
+        )
+        store.stream_time, store.horizon = departure.clock, departure.horizon
+        staying = stream.take(departure.staying)
+        if staying.rows:
+            self.serialized(staying, "value", definition.value)
+            store.view.put(
+                waiting_rows(staying, departure.staying, self.task.batch.id, definition.value, bits)
+            )
+        return departure.leaving

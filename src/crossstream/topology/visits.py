@@ -1,0 +1,94 @@
+"""The order in which one record reaches the operators of a topology: Kafka's, depth first.
+
+A node hands a record to its children in the order in which they were built, each with all that is below it before
+the next. What moves to the partition of another key comes after all that does not. Source: semantics 1.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from crossstream.topology.describe import is_rekeying
+from crossstream.topology.graph import (
+    Filter,
+    ForeignKeyJoin,
+    FrameSource,
+    MapValues,
+    Node,
+    Source,
+    StreamGlobalJoin,
+    StreamStreamJoin,
+    StreamTableJoin,
+    TableJoin,
+    Topology,
+)
+
+Visit = tuple[int, tuple[int, ...]]
+"""When a record reaches a node: after how many moves to other partitions, and by which child of each node."""
+
+
+def table_comes_first(topology: Topology, join: StreamTableJoin) -> bool:
+    """Whether the table of a join takes over what a record changes in it before the record itself looks there.
+
+    Without a source that feeds both it does not matter.
+    """
+    kept = keepers(topology, join.parents[1])
+    for source in topology:
+        if isinstance(source, Source | FrameSource):
+            first, last = _visits(topology, source, min), _visits(topology, source, max)
+            changes = [last[name] for name in kept if name in last]
+            if changes and join.name in first:
+                return max(changes) < first[join.name]
+    return True
+
+
+def right_comes_first(topology: Topology, join: StreamStreamJoin) -> bool:
+    """Whether a record that feeds both sides of a join reaches the right one before the left one."""
+    left, right = join.parents
+    for source in topology:
+        if left != right and isinstance(source, Source | FrameSource):
+            first = _visits(topology, source, min)
+            if left in first and right in first:
+                return _way(topology, first, right, join) < _way(topology, first, left, join)
+    return False
+
+
+def keepers(topology: Topology, name: str) -> set[str]:
+    """The nodes whose stores a look-up in a table reads: its own, or those it is computed from (semantics 2.2.1)."""
+    node = topology[name]
+    store = getattr(node, "store", None)
+    if isinstance(node, Filter | MapValues) and (store is None or store.name is None):
+        return keepers(topology, node.parents[0])
+    if isinstance(node, TableJoin) and store is None:
+        return {keeper for parent in node.parents for keeper in keepers(topology, parent)}
+    return {name}
+
+
+def _visits(topology: Topology, source: Node, pick: Callable[[Iterable[Visit]], Visit]) -> dict[str, Visit]:
+    """When a record of ``source`` reaches each node, first (``pick`` = min) or last (max) of all ways to it."""
+    found: dict[str, Visit] = {source.name: (0, ())}
+    for node in topology:
+        ways = [_way(topology, found, parent, node) for parent in _handing(node) if parent in found]
+        if ways:
+            found[node.name] = pick(ways)
+    return found
+
+
+def _way(topology: Topology, found: dict[str, Visit], parent: str, node: Node) -> Visit:
+    moves, places = found[parent]
+    return moves + _moves(topology, parent, node), (*places, _place(topology, parent, node))
+
+
+def _handing(node: Node) -> Iterable[str]:
+    """The parents that hand records to a node; a table that is only looked up hands none."""
+    return node.parents[:1] if isinstance(node, StreamTableJoin | StreamGlobalJoin) else node.parents
+
+
+def _moves(topology: Topology, parent: str, node: Node) -> int:
+    if isinstance(node, ForeignKeyJoin):
+        return 2 if parent == node.parents[0] else 1
+    return int(is_rekeying(topology, parent, node))
+
+
+def _place(topology: Topology, parent: str, node: Node) -> int:
+    return [child.name for child in topology.children(parent)].index(node.name)

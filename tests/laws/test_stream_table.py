@@ -1,0 +1,40 @@
+"""The stream–table join, through the driver, against the plain reference."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+
+from tests.laws.effort import law
+from tests.laws.engine import Way, check_by_record, check_records, run_engine, ways
+from tests.laws.strategies import Case, stream_table_cases
+
+
+@law
+@given(stream_table_cases(), ways(by_record=True))
+def test_one_record_at_a_time_is_the_reference(case: Case, way: Way) -> None:
+    check_by_record(case, way)
+
+
+@law
+@given(stream_table_cases(), ways())
+def test_no_cut_into_batches_changes_a_record(case: Case, way: Way) -> None:
+    check_records(case, way)
+
+
+@law
+@given(stream_table_cases(nulls=False), ways(functions=["expressions"]))
+def test_expressions_give_what_callables_give(case: Case, way: Way) -> None:
+    check_records(case, way)
+
+
+@law
+@given(stream_table_cases(kinds=("left",)), ways())
+def test_left_is_inner_and_the_records_without_a_row(case: Case, way: Way) -> None:
+    left, inner = (
+        Counter(output for outputs in run_engine(one, way).outputs for output in outputs)
+        for one in (case, {**case, "type": "inner"})
+    )
+    assert inner <= left
+    assert all(output.value.endswith(",∅") for output in left - inner)
