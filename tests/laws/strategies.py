@@ -47,10 +47,15 @@ def timestamps(draw: st.DrawFn, count: int, lag: int = 12, step: int = 4) -> lis
 
 @st.composite
 def records(
-    draw: st.DrawFn, sides: dict[str, tuple[Any, Any]], max_size: int = 16, lag: int = 12, step: int = 4
+    draw: st.DrawFn,
+    sides: dict[str, tuple[Any, Any]],
+    max_size: int = 16,
+    lag: int = 12,
+    step: int = 4,
+    min_size: int = 0,
 ) -> Inputs:
     """Records of several inputs, interleaved. ``sides``: side → strategies of its keys and values."""
-    chosen = draw(st.lists(st.sampled_from(sorted(sides)), max_size=max_size))
+    chosen = draw(st.lists(st.sampled_from(sorted(sides)), min_size=min_size, max_size=max_size))
     times = draw(timestamps(len(chosen), lag, step))
     return [
         {"side": side, "key": draw(sides[side][0]), "value": draw(sides[side][1]), "ts": ts}
@@ -175,10 +180,22 @@ def stream_table_cases(
 
 
 @st.composite
-def stream_global_cases(draw: st.DrawFn, kinds: Sequence[str] = ("inner", "left")) -> Case:
-    """Stream-global joins; the lookup key is the part of the value before the ";", "-" for null."""
+def stream_global_cases(
+    draw: st.DrawFn, kinds: Sequence[str] = ("inner", "left"), busy: bool = False
+) -> Case:
+    """Stream-global joins; the lookup key is the part of the value before the ";", "-" for null.
+
+    ``busy``: dozens of records about two rows of the table, every change to another value.
+    """
     mapper = {"kind": "split", "sep": ";", "index": 0, "null_if": "-"}
-    inputs = with_headers(draw(records({"left": (keys, left_rows), "right": (foreign_keys, rows)})))
+    sides = {"left": (keys, left_rows), "right": (foreign_keys, rows)}
+    if busy:
+        few = st.sampled_from(FOREIGN_KEYS[1:])  # of one hash, where it has one bit
+        sides = {"left": (known_keys, st.builds("{};x".format, few)), "right": (few, rows)}
+    inputs = with_headers(draw(records(sides, 40 if busy else 16, min_size=20 if busy else 0)))
+    for number, item in enumerate(inputs):
+        if item["side"] == "right" and item["value"] is not None:
+            item["value"] = f"{item['value']}{number}"
     kind = draw(st.sampled_from(kinds))
     return case("stream-globaltable", kind, inputs, key_mapper=mapper, table_versioned_ms=None)
 
