@@ -6,6 +6,7 @@ worker takes about a second. No thread pool may exist before the fork: only impo
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 
@@ -22,7 +23,14 @@ import pyarrow.compute  # noqa: E402, F401
 import pyspark.daemon  # noqa: E402
 import pyspark.worker  # noqa: E402
 
-import crossstream.spark.worker  # noqa: E402, F401
+import crossstream.files.reader  # noqa: E402
+import crossstream.files.staging  # noqa: E402
+import crossstream.spark.worker  # noqa: E402
+from crossstream.errors import CrossStreamError  # noqa: E402
+
+with contextlib.suppress(CrossStreamError):  # without confluent-kafka
+    import crossstream.kafka.reader
+    import crossstream.kafka.writer  # noqa: F401
 
 if __name__ == "__main__":
     # Spark's worker loop collects garbage after every task: with all these modules loaded that takes 50 ms

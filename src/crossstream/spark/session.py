@@ -44,7 +44,7 @@ def has_session() -> bool:
 
 
 def make_session(application_id: str, settings: Mapping[str, Any]) -> SparkSession:
-    """A session of our own; ``settings`` are the user's and win."""
+    """A session of our own, its Python workers started; ``settings`` are the user's and win."""
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName(application_id)
@@ -59,13 +59,28 @@ def make_session(application_id: str, settings: Mapping[str, Any]) -> SparkSessi
     for name, value in merged.items():
         builder = builder.config(name, value)
     try:
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
+        warm_up(session.sparkContext)
+        return session
     except Exception as error:
         raise ConfigError(
             f"Spark did not start: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
             code="CS-230",
             next="run `crossstream doctor`: it checks Java, PySpark and the workers' Python",
         ) from error
+
+
+def warm_up(context: SparkContext) -> None:
+    """Runs a job of nothing on the way a batch goes.
+
+    It forks the Python workers and loads what Spark's JVM needs for one: two seconds that the first batch
+    would take longer.
+    """
+    from crossstream.spark.worker import send_nothing
+
+    tasks = max(1, context.defaultParallelism)
+    parcels = context.parallelize(range(tasks), tasks).mapPartitionsWithIndex(send_nothing)
+    parcels.partitionBy(tasks, abs).mapPartitionsWithIndex(send_nothing).count()
 
 
 def check_session(spark: SparkSession) -> None:

@@ -231,6 +231,11 @@ def later_round(
     yield from task.run(parcels)
 
 
+def send_nothing(index: int, _: Iterable[Any]) -> Iterator[tuple[int, bytes]]:
+    """A task that starts its worker and sends an empty parcel."""
+    yield index, b""
+
+
 def current_batch() -> Batch:
     """The batch of the running task, from the job's local property."""
     from pyspark import TaskContext
