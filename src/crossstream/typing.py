@@ -52,6 +52,15 @@ ValueJoiner: TypeAlias = (
 """``(left, right) → value`` or ``(key, left, right) → value``; or an expression over the struct columns
 ``left`` and ``right``. Must be pure: it may be called more often than results appear."""
 
+ManyJoiner: TypeAlias = (
+    Callable[[Value, dict[str, Value]], Value]
+    | Callable[[Key, Value, dict[str, Value]], Value]
+    | keyed
+    | pl.Expr
+)
+"""``(left, rows) → value`` or ``(key, left, rows) → value``, with the rows of the other tables by their names; or
+an expression over the struct columns ``left`` and, for each table, one of its name. Must be pure."""
+
 ForeignKeyExtractor: TypeAlias = Callable[[Value], Key] | Callable[[Key, Value], Key] | keyed | pl.Expr
 """``left value → key of the other table`` (None: no partner), also with the key first; or an expression."""
 

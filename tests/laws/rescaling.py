@@ -22,6 +22,8 @@ def rescale_driver(driver: cs.TopologyTestDriver, partitions: int) -> None:
     """The stores of the driver, in other partitions; its topics keep theirs."""
     held: dict[str, dict[int, Version]] = {}
     for (store, pid), version in driver._stores.versions.items():
+        if driver.plan.stores[store].derived:
+            continue
         held.setdefault(store, {})[pid] = version
     placed = placements(driver.plan, partitions)
     driver._stores.versions = {

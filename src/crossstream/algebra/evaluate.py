@@ -39,7 +39,7 @@ class Outcome:
 
 
 def evaluate(function: Function, key: Values, **arguments: Values) -> Outcome:
-    """The function on every row. ``arguments``: ``value=``, or ``left=`` and ``right=`` for a joiner."""
+    """The function on every row. ``arguments``: ``value=``; or ``left=`` and one for each other side of a joiner."""
     if function.expression is not None:
         return _express(function, key, arguments)
     columns = [values.objects() for values in arguments.values()]
@@ -146,12 +146,13 @@ def _frame(function: Function, key: Values, arguments: dict[str, Values]) -> pl.
     uses = uses_of(function)
     wanted = uses.keys()
     for name, values in [("key", key), *arguments.items()]:
-        if name in wanted and name not in ("value", "left", "right"):
+        if name in wanted and name != "value" and name not in sides:
+    sides = arguments.keys() if "left" in arguments else set[str]()
             columns[name] = values.series()
     if "value" in arguments:
         names = wanted - columns.keys()
         columns.update(_value_columns(arguments["value"], {name: uses[name] for name in names}))
-    for side in arguments.keys() & wanted & {"left", "right"}:
+    for side in sides & wanted:
         values, use = arguments[side], uses[side]
         columns[side] = fitted(values.series(use.names), use, not values.declared())
     if not columns:

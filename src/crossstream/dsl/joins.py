@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from crossstream.dsl.checks import check_option, function_of
 from crossstream.dsl.draft import Draft
@@ -26,12 +26,13 @@ from crossstream.topology.graph import (
     JoinKind,
     Node,
     Shape,
+    ManyJoin,
     StoreSpec,
     TableJoin,
 )
 from crossstream.topology.location import here
 from crossstream.topology.validate import check_partitions
-from crossstream.typing import ForeignKeyExtractor, ValueJoiner
+from crossstream.typing import ForeignKeyExtractor, ManyJoiner, ValueJoiner
 
 if TYPE_CHECKING:
     from crossstream.dsl.kstream import KStream
@@ -190,6 +191,71 @@ def _either_key(left: Node, right: Node) -> Serde:
     return LeftOrRightSerde(left.key, right.key)
 
 
+def join_many(
+    kind: Literal["inner", "left"],
+    left: KTable,
+    others: Mapping[str, tuple[KTable, ForeignKeyExtractor]],
+    joiner: ManyJoiner,
+    named: Named | None,
+    materialized: Materialized | None,
+) -> Node:
+    """A new `ManyJoin` below all tables; their names in alphabetical order."""
+    operator = "join_many" if kind == "inner" else "left_join_many"
+    pairs = _pairs(operator, others)
+    rights = {name: _other_side(operator, left, table)[1] for name, (table, _) in pairs.items()}
+    return child(
+        left._draft,
+        ManyJoin,
+        f"{operator}({','.join(rights)})",
+        left._node,
+        given_name(operator, named),
+        parents=(left._node.name, *(right.name for right in rights.values())),
+        kind=kind,
+        names=tuple(pairs),
+        foreign_keys=tuple(
+            function_of(operator, f"foreign key of {name!r}", foreign_key)
+            for name, (_, foreign_key) in pairs.items()
+        ),
+        joiner=function_of(operator, "joiner", joiner, ("left", "rows")),
+        **_result(operator, left._node, materialized),
+    )
+
+
+def _pairs(operator: str, others: object) -> dict[str, tuple[Any, Any]]:
+    """CS-139: the tables and foreign keys by name, sorted, if each is what it should be."""
+    fault = None
+    if not isinstance(others, Mapping) or not others:
+        fault = f"the tables of {operator} are {others!r}, not a dict of them"
+    else:
+        for name, pair in others.items():
+            if not isinstance(name, str) or not name.isidentifier() or name in _TAKEN:
+                fault = f"{operator} cannot call a table {name!r}"
+            elif not isinstance(pair, tuple) or len(pair) != 2:
+                fault = f"{operator} needs a table and a foreign key for {name!r}, not {pair!r}"
+        if len(others) > _MOST:
+            fault = f"{operator} takes up to {_MOST} tables, not {len(others)}"
+    if fault is not None or not isinstance(others, Mapping):
+        raise TopologyError(
+            fault or "",
+            code="CS-139",
+            where=here(operator),
+            next='write {"customer": (customers, lambda left: …), …}; names are identifiers besides '
+            + ", ".join(_TAKEN),
+        )
+    return dict(sorted(others.items()))
+
+
+_TAKEN = ("key", "left", "right", "value")
+"""Names that columns of an expression have already, or might be taken for."""
+
+_MOST = 62
+"""As many foreign keys fit into the bits of a number (`algebra/interest.py`)."""
+
+
+def _other_side(operator: str, left: KTable, other: object) -> tuple[Draft, Node]:
+    if not isinstance(other, type(left)):
+        raise _not_a_table(operator, other)
+    check_same_builder(operator, left._draft, other._draft)
     return left._draft, other._node
 
 

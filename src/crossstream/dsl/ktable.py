@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from crossstream.dsl.checks import REQUIRED, check_option, function_of
 from crossstream.dsl.draft import Draft
 from crossstream.dsl.handle import child, given_name
-from crossstream.dsl.joins import check_keyed_by, check_right_join, foreign_key_join, primary_key_join
+from crossstream.dsl.joins import (
+    check_keyed_by,
+    check_right_join,
+    foreign_key_join,
+    join_many,
+    primary_key_join,
+)
 from crossstream.dsl.kstream import KStream
 from crossstream.dsl.options import Materialized, Named, TableJoined
 from crossstream.dsl.serde_rules import needed_key, stored_value
 from crossstream.serdes.left_or_right import LeftOrRight
 from crossstream.topology.graph import Filter, JoinKind, MapValues, Node, ToStream
 from crossstream.topology.validate import queryable_name
-from crossstream.typing import ForeignKeyExtractor, KeySelector, Predicate, ValueJoiner, ValueMapper
+from crossstream.typing import (
+    ForeignKeyExtractor,
+    KeySelector,
+    ManyJoiner,
+    Predicate,
+    ValueJoiner,
+    ValueMapper,
+)
 
 
 class KTable:
@@ -212,6 +226,53 @@ class KTable:
         assert foreign_key is not None
         node = foreign_key_join("right", self, other, joiner, foreign_key, table_joined, None, materialized)
         return KTable(self._draft, node)
+
+    def join_many(
+        self,
+        others: Mapping[str, tuple[KTable, ForeignKeyExtractor]],
+        joiner: ManyJoiner = REQUIRED,
+        *,
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable:
+        """Inner join with several tables, by a foreign key into each of them: name → (table, foreign key).
+
+        The joiner is called ``joiner(left, rows)`` or ``joiner(key, left, rows)``, ``rows`` being a dict with the
+        names; an expression has the struct columns ``left`` and one for each name. It gives what a chain of
+        foreign-key joins gives, and keeps the left rows once. Raises CS-139 for names or pairs that cannot be, and
+        as `join` does. Source: decision 0019.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
+        >>> orders, customers, products = (builder.table(t, consumed) for t in ("orders", "customers", "products"))
+        >>> orders.join_many(
+        ...     {"customer": (customers, lambda order: order["customer"]),
+        ...      "product": (products, lambda order: order["product"])},
+        ...     lambda order, rows: {**order, "name": rows["customer"]["name"], "price": rows["product"]["price"]})
+        <KTable orders.join_many(customer,product)>
+        """
+        return KTable(self._draft, join_many("inner", self, others, joiner, named, materialized))
+
+    def left_join_many(
+        self,
+        others: Mapping[str, tuple[KTable, ForeignKeyExtractor]],
+        joiner: ManyJoiner = REQUIRED,
+        *,
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable:
+        """Left join with several tables: as `join_many`, and every row of this table has a result.
+
+        The joiner gets None for a table that has no row of the foreign key, or where the foreign key is None.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
+        >>> orders, customers = builder.table("orders", consumed), builder.table("customers", consumed)
+        >>> orders.left_join_many({"customer": (customers, lambda order: order.get("customer"))},
+        ...                       lambda order, rows: {**order, **rows})
+        <KTable orders.left_join_many(customer)>
+        """
+        return KTable(self._draft, join_many("left", self, others, joiner, named, materialized))
 
     def _join(
         self,

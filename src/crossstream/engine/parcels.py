@@ -81,8 +81,10 @@ def _changes(columns: dict[str, Any], key: Serde | None, value: Serde | None) ->
     )
 
 
-def route(changes: Changes, exchange: Exchange, partitions: int, bits: int) -> Iterator[tuple[int, bytes]]:
-    """(state partition, blob) for every partition that gets rows."""
+def route(
+    changes: Changes, exchange: Exchange, partitions: int, bits: int, sender: int
+) -> Iterator[tuple[int, bytes]]:
+    """(state partition, blob) for every partition that gets rows. ``sender``: the one they come from."""
     if not changes.rows:
         return
     key, value, partitioner = exchange.key, exchange.value, exchange.partitioner
@@ -96,10 +98,12 @@ def route(changes: Changes, exchange: Exchange, partitions: int, bits: int) -> I
         None,
         changes.extra,
     )
-    if partitions == 1:
-        yield 0, pack(changes, value, key)
+    if partitions == 1 or exchange.stays:
+        yield 0 if partitions == 1 else sender, pack(changes, value, key)
         return
-    if partitioner is None:
+    if exchange.place is not None:
+        pids = np.asarray(changes.extra[exchange.place])
+    elif partitioner is None:
         pids = partition_of(changes.hashes(bits), partitions)
     else:
         pids = chosen_partitions(partitioner, changes.key, partitions)

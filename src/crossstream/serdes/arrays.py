@@ -101,3 +101,31 @@ def numeric_series(values: npt.NDArray[Any], valid: Mask | None) -> pl.Series:
     spread = np.zeros(len(valid), values.dtype)
     spread[valid] = values
     return pl.Series(pa.array(spread, mask=~valid))
+
+
+def with_first_byte(byte: int, data: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+    """Every row with a byte in front; nulls stay nulls."""
+    there = validity(data)
+    dense = data if there is None else data.drop_null()
+    positions = offsets(dense)
+    begin = int(positions[0])
+    rows = np.empty(int(positions[-1]) - begin + len(dense), np.uint8)
+    made = positions - begin + np.arange(len(positions))
+    kept = np.ones(len(rows), np.bool_)
+    kept[made[:-1]] = False
+    rows[kept] = content(dense)[begin : int(positions[-1])]
+    rows[made[:-1]] = byte
+    array = binary_array(made, rows)
+    return array if there is None else array.take(pa.array(np.cumsum(there) - 1, mask=~there))
+
+
+def without_first_byte(data: pa.LargeBinaryArray) -> tuple[Content, pa.LargeBinaryArray] | None:
+    """The first byte of every row, and the rest of it; None if a row is empty. ``data``: no nulls."""
+    positions = offsets(data)
+    if len(data) and (np.diff(positions) == 0).any():
+        return None
+    begin, rows = int(positions[0]), content(data)
+    kept = np.ones(int(positions[-1]) - begin, np.bool_)
+    kept[positions[:-1] - begin] = False
+    rest = rows[begin : int(positions[-1])][kept]
+    return rows[positions[:-1]], binary_array(positions - begin - np.arange(len(positions)), rest)

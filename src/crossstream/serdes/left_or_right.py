@@ -139,32 +139,12 @@ class LeftOrRightSerde:
     def _split(self, data: pa.LargeBinaryArray) -> tuple[np.ndarray, np.ndarray, pa.LargeBinaryArray]:
         """Which rows are not null; of these, which belong to the left table, and their bytes without the tag."""
         there = arrays.validity(data)
-        dense = data if there is None else data.drop_null()
-        positions = arrays.offsets(dense)
-        starts, rows = positions[:-1], arrays.content(dense)
-        tags = (
-            rows[starts]
-            if len(starts) and (np.diff(positions) > 0).all()
-            else np.full(len(starts), 255, np.uint8)
-        )
-        if (tags > RIGHT).any():
+        split = arrays.without_first_byte(data if there is None else data.drop_null())
+        if split is None or (split[0] > RIGHT).any():
             raise refusals.undecodable(self.name, "the first byte is neither 0 nor 1")
-        begin = int(positions[0])
-        keys = np.delete(rows[begin : int(positions[-1])], starts - begin)
-        cut = arrays.binary_array(positions - begin - np.arange(len(positions)), keys)
-        return np.ones(len(data), bool) if there is None else there, tags == LEFT, cut
+        return np.ones(len(data), bool) if there is None else there, split[0] == LEFT, split[1]
 
 
 def tagged(side: int, keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
     """Serialised keys of one table as keys of a `LeftOrRightSerde`; nulls stay nulls. ``side``: LEFT or RIGHT."""
-    there = arrays.validity(keys)
-    dense = keys if there is None else keys.drop_null()
-    positions = arrays.offsets(dense)
-    begin = int(positions[0])
-    rows = np.insert(
-        arrays.content(dense)[begin : int(positions[-1])], positions[:-1] - begin, np.uint8(side)
-    )
-    made = arrays.binary_array(positions - begin + np.arange(len(positions)), rows)
-    if there is None:
-        return made
-    return made.take(pa.array(np.cumsum(there) - 1, mask=~there))
+    return arrays.with_first_byte(side, keys)

@@ -229,7 +229,7 @@ class TopologyTestDriver:
         return report
 
     def _rounds(self, plan: Plan, batch: Batch, wholes: Wholes) -> Report:
-        """Round by round; a state partition that nothing was sent to has nothing to do."""
+        """Round by round; a state partition that nothing was sent to has nothing to do, but to make what it lacks."""
         report = Report()
         waiting: dict[tuple[int, int], list[Parcel]] = {}
 
@@ -248,8 +248,10 @@ class TopologyTestDriver:
 
         deliver(task(0, 0).read(batch.read_by(plan.sources)))
         for number in range(1, plan.rounds):
+            derived = plan.derived_in(number)
             for pid in range(self._partitions):
-                if parcels := waiting.pop((number, pid), None):
+                parcels = waiting.pop((number, pid), [])
+                if parcels or any((store, pid) not in self._stores.versions for store in derived):
                     deliver(task(number, pid).run(parcels))
         return report
 

@@ -16,6 +16,7 @@ from crossstream.topology.graph import (
     FlatMap,
     ForeignKeyJoin,
     FrameSource,
+    ManyJoin,
     Map,
     Node,
     Repartition,
@@ -72,7 +73,7 @@ def is_rekeying(topology: Topology, parent: str, node: Node) -> bool:
     """Whether records on the way from ``parent`` to ``node`` move to the partition of another key."""
     if isinstance(node, Repartition):
         return True
-    if isinstance(node, ForeignKeyJoin):
+    if isinstance(node, ForeignKeyJoin | ManyJoin):
         return parent != node.parents[0]
     return isinstance(node, ToTable) and has_new_key(topology, parent)
 
@@ -101,6 +102,8 @@ def kind_of(node: Node) -> str:
     if getattr(node, "negate", False):
         return "filter_not"
     return "foreach" if getattr(node, "terminal", False) else name
+    if isinstance(node, ManyJoin):
+        return "join_many" if node.kind == "inner" else f"{node.kind}_join_many"
 
 
 def topics_of(node: Node) -> str:
@@ -171,3 +174,5 @@ def _node_dict(topology: Topology, node: Node) -> dict[str, Any]:
 
 def _serde_name(serde: Serde | None) -> str | None:
     return None if serde is None else serde.name
+    if isinstance(node, ManyJoin):
+        entry["foreign_keys"] = list(node.names)

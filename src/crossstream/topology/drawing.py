@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from crossstream.topology.describe import FRAME, callable_name, is_rekeying, kind_of, sub_topologies
-from crossstream.topology.graph import ForeignKeyJoin, FrameSource, Node, Sink, Source, TableJoin, Topology
-from crossstream.topology.validate import store_name
+from crossstream.topology.graph import ForeignKeyJoin, FrameSource, ManyJoin, Node, Sink, Source, StreamStreamJoin, StreamTableJoin, TableJoin, Topology
+from crossstream.topology.validate import store_names
 
 Look = Literal["topic", "stream", "table", "join"]
 
@@ -115,13 +115,15 @@ def _topic(topics: dict[str, Box], title: str) -> str:
 def _label(node: Node, place: int, rekeys: bool) -> str:
     if isinstance(node, ForeignKeyJoin):
         return "foreign key" if place == 0 else "right"
-    if isinstance(node, TableJoin):
+    if isinstance(node, ManyJoin):
+        return ("foreign keys", *node.names)[place]
+    if isinstance(node, TableJoin | StreamStreamJoin):
         return ("left", "right")[place]
     return "re-key" if rekeys else ""
 
 
 def _look(node: Node) -> Look:
-    if kind_of(node).endswith("join"):
+    if "join" in kind_of(node):
         return "join"
     return "table" if node.shape in ("table", "global") else "stream"
 

@@ -203,6 +203,50 @@ class StreamGlobalJoin(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StreamTableJoin(Node):
+    """KStream–KTable; parents are (stream, table). ``stream_value``: serde of the stream's values, if known.
+
+    ``grace``: how long records wait for the table, ms; None: they do not. Only over a versioned table.
+    """
+
+    kind: Literal["inner", "left"]
+    joiner: Function
+    stream_value: Serde | None = None
+    grace: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamStreamJoin(Node):
+    """KStream–KStream; parents are (left, right), maybe the same. Bounds of the window and grace in ms.
+
+    ``store``, ``other_store``: of the left and of the right records, with the serdes they are kept in.
+    """
+
+    kind: JoinKind
+    joiner: Function
+    before: int
+    after: int
+    store: StoreSpec
+    other_store: StoreSpec
+    grace: int = 0
+    eager: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManyJoin(Node):
+    """KTable with several tables by a foreign key each; parents are (left, the others in order of ``names``).
+
+    ``names``: what the joiner knows the others by, sorted; ``foreign_keys``: for each of them.
+    """
+
+    kind: Literal["inner", "left"]
+    names: tuple[str, ...]
+    foreign_keys: tuple[Function, ...]
+    joiner: Function
+    store: StoreSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sink(Node):
     """Writes a stream to a topic (a name, or a function of key and value that gives one)."""
 

@@ -15,17 +15,21 @@ look them up.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from crossstream.algebra.interest import reference
 from crossstream.serdes import Serde
 from crossstream.state.run import Layout
 from crossstream.topology.graph import FrameSink, Topology
 from crossstream.topology.steps import (
+    AnswerManyStep,
     GlobalStep,
     MaterializeStep,
     ReadStep,
+    ReferManyStep,
+    ResolveManyStep,
     ResolveStep,
     Step,
     SubscribeStep,
@@ -35,6 +39,8 @@ KEY_VALUE = Layout("key-value", (("value", "bytes"), ("ts", "int64")))
 VERSIONED = Layout("versioned", (("value", "bytes"),), sort="int64")
 REFERENCES = Layout("references", (("reference", "bytes"), ("ts", "int64")))
 REFERRERS = Layout("referrers", (("count", "int64"),))
+INDEX = Layout("index", (), sort="uint64", second_key=True)
+INTERESTED = Layout("interested", (), sort="uint64", second_key=True)
 SUBSCRIPTIONS = Layout("subscriptions", (("value", "bytes"), ("ts", "int64")), sort="uint64", second_key=True)
 
 Partitioner = Callable[[Any, int], int]
@@ -42,9 +48,23 @@ Partitioner = Callable[[Any, int], int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreDef:
-    """A store of the plan. ``public``: the user's name for it, None if it is not queryable."""
+    """A store of the plan. ``public``: the user's name for it, None if it is not queryable.
+
+    ``derived``: made from other stores, and made anew from them when the number of partitions changes.
+    """
 
     name: str
+def many_references(names: Sequence[str]) -> Layout:
+    """The foreign keys of a row into several tables."""
+    return Layout(f"references({','.join(names)})", tuple((reference(name), "bytes") for name in names))
+
+
+def many_rows(names: Sequence[str]) -> Layout:
+    """Rows, with their foreign keys into several tables."""
+    references = tuple((reference(name), "bytes") for name in names)
+    return Layout(f"rows({','.join(names)})", (("value", "bytes"), ("ts", "int64"), *references))
+
+
     layout: Layout
     round: int
     key: Serde
@@ -56,6 +76,7 @@ class StoreDef:
 @dataclass(frozen=True, slots=True)
 class Flow:
     """Rows that steps hand on: the serdes of key and value, the round they are made in.
+    derived: bool = False
 
     Keys or values that a function of the user made have the engine's own serde. ``routed``: rows are already
     in the state partition of their key.
@@ -73,7 +94,8 @@ class Exchange:
     """A flow that goes to the state partitions of ``to_round``, where it is called ``arrives``.
 
     Rows travel in the serdes that the operator ``node``, which wants them, keeps them in: the bytes of the key
-    decide the partition. ``partitioner``: KIP-775, else the hash of the key decides.
+    decide the partition. ``partitioner``: KIP-775, else the hash of the key decides. ``place``: the extra column
+    that says where each row goes; ``stays``: rows are in the state partition of their key already.
     """
 
     flow: str
@@ -88,6 +110,8 @@ class Exchange:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Everything an engine needs to run a topology, round by round."""
+    place: str | None = None
+    stays: bool = False
 
     topology: Topology
     steps: tuple[Step, ...]
@@ -131,6 +155,10 @@ class Plan:
         return {
             store.name: f"{store.layout.kind}/{store.key.name}/{store.value.name}/{store.history}"
             for store in self.stores.values()
+    def derived_in(self, number: int) -> list[str]:
+        """The stores of a round that are made from others."""
+        return [store.name for store in self.stores.values() if store.derived and store.round == number]
+
         }
 
     def digest(self) -> str:
@@ -156,8 +184,7 @@ class Plan:
                 )
             for exchange in self.exchanges:
                 if self.flows[exchange.flow].round == number:
-                    by = "partitioner" if exchange.partitioner else "hash of its key"
-                    lines.append(f"  shuffle {exchange.flow} -> round {exchange.to_round}, by {by}")
+                    lines.append(f"  shuffle {exchange.flow} -> round {exchange.to_round}, {_way(exchange)}")
         return "\n".join(lines) + "\n"
 
 
@@ -170,4 +197,16 @@ def _stores_of(step: Step) -> list[str]:
         return [step.store]
     if isinstance(step, ResolveStep):
         return [step.subscriptions] if step.referrers is None else [step.subscriptions, step.referrers]
-    return []
+def _way(exchange: Exchange) -> str:
+    if exchange.stays:
+        return "staying in its partition"
+    if exchange.place is not None:
+        return "back to who asked"
+    return "by partitioner" if exchange.partitioner else "by hash of its key"
+
+
+    if isinstance(step, ReferManyStep):
+        return [step.references, step.interest]
+    if isinstance(step, AnswerManyStep):
+        return [step.interested]
+    return [step.rows, step.referrers, step.partners] if isinstance(step, ResolveManyStep) else []

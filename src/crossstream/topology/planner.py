@@ -16,6 +16,7 @@ from crossstream.topology.graph import (
     FrameSink,
     FrameSource,
     Map,
+    ManyJoin,
     MapValues,
     Merge,
     Node,
@@ -39,6 +40,7 @@ from crossstream.topology.placing.sources import place_source
 from crossstream.topology.placing.streams import place_merge, place_repartition, place_sink, place_stateless
 from crossstream.topology.placing.tables import place_table, place_table_join
 from crossstream.topology.plan import KEY_VALUE, VERSIONED, Exchange, Flow, Partitioner, Plan, StoreDef
+from crossstream.topology.placing.join_many import place_join_many
 from crossstream.topology.steps import MaterializeStep, Step
 
 
@@ -162,25 +164,33 @@ class Planner:
             return False
         return any(self._re_keyed(parent) for parent in node.parents)
 
-    def arrive(self, flow: Flow, number: int, node: Node, partitioner: Partitioner | None = None) -> str:
+    def arrive(
+        self,
+        flow: Flow,
+        number: int,
+        node: Node,
+        partitioner: Partitioner | None = None,
+        place: str | None = None,
+    ) -> str:
         """Makes a flow available to ``node`` in a round, in the state partition of its key.
 
         ``flow`` has the serdes that its rows are to arrive with.
         """
         if flow.round == number and flow.routed and partitioner is None:
             return flow.name
-        place = (flow.name, number, partitioner, flow.key.name, flow.value.name)
-        if place not in self.exchanges:
+        wanted = (flow.name, number, partitioner, flow.key.name, flow.value.name)
+        if wanted not in self.exchanges:
             arrives = f"{flow.name}>{number}" + ("" if partitioner is None else f" by {name_of(partitioner)}")
             arrives = unique(arrives, {exchange.arrives: exchange for exchange in self.exchanges.values()})
-            self.exchanges[place] = Exchange(
-                flow.name, number, arrives, node.name, flow.key, flow.value, partitioner
+            stays = flow.routed and partitioner is None and self.flows[flow.name].key.name == flow.key.name
+            self.exchanges[wanted] = Exchange(
+                flow.name, number, arrives, node.name, flow.key, flow.value, partitioner, place, stays
             )
-        return self.exchanges[place].arrives
+        return self.exchanges[wanted].arrives
 
-    def keep(self, node: TableJoin | ForeignKeyJoin | Filter | MapValues) -> None:
+    def keep(self, node: TableJoin | ForeignKeyJoin | ManyJoin | Filter | MapValues) -> None:
         """Materialises a result that is queryable, or whose old values somebody asks for."""
-        asked = isinstance(node, ForeignKeyJoin) and node.name in self.wants_old
+        asked = isinstance(node, ForeignKeyJoin | ManyJoin) and node.name in self.wants_old
         if node.store is None and not asked:
             return
         if (
@@ -233,3 +243,4 @@ PLACES: dict[type[Node], Callable[[Planner, Any], None]] = {
     ToStream: place_stateless,
 }
 """How each kind of operator is placed."""
+    ManyJoin: place_join_many,

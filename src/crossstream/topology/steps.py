@@ -34,11 +34,12 @@ class StatelessStep(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceStep(Step):
-    """Adds the serialised foreign key of each row as the extra column ``column``."""
+    """Adds the serialised foreign key of each row as the extra column ``column``; ``index``: which of the join's."""
 
     column: str
 
 
+    index: int = 0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaterializeStep(Step):
     """Keeps a table in a store and yields its net changes; ``old``: with the values before.
@@ -104,3 +105,42 @@ class SinkStep(Step):
 class FrameSinkStep(Step):
     """Sends a flow to the driver, which makes a DataFrame of it."""
     referrers: str | None = None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferManyStep(Step):
+    """First round of a join of many, keyed by the primary key: which foreign keys this partition has use for.
+
+    ``references``: store of the foreign keys of each left row; ``interest``: of how many rows have each of them.
+    ``columns``: where the foreign keys of the left rows are. ``asks``: flow of foreign keys whose rows are wanted.
+    """
+
+    references: str
+    interest: str
+    columns: tuple[str, ...]
+    asks: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerManyStep(Step):
+    """Second round, keyed by foreign keys: inputs are the asks and the changes of each right table.
+
+    ``interested``: store of the partitions that want the row of a foreign key.
+    """
+
+    interested: str
+    right_stores: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolveManyStep(Step):
+    """Third round, where the left rows are again: inputs are these and the answers.
+
+    ``rows``: store of the left rows and their foreign keys; ``referrers``: of the left rows by foreign key;
+    ``partners``: of the right rows that some left row here refers to, in the form of ``right_stores``.
+    """
+
+    rows: str
+    referrers: str
+    partners: str
+    right_stores: tuple[str, ...]
+
+

@@ -14,6 +14,7 @@ from crossstream.topology.graph import (
     Filter,
     ForeignKeyJoin,
     FrameSource,
+    ManyJoin,
     MapValues,
     Node,
     Repartition,
@@ -39,7 +40,7 @@ def store_name(node: Node) -> str | None:
     without a name of its own is called after its node.
     """
     is_source = isinstance(node, Source | FrameSource | ToTable) and node.shape in ("table", "global")
-    is_kept_join = isinstance(node, TableJoin | ForeignKeyJoin) and node.store is not None
+    is_kept_join = isinstance(node, TableJoin | ForeignKeyJoin | ManyJoin) and node.store is not None
     return queryable_name(node) or (node.name if is_source or is_kept_join else None)
 
 

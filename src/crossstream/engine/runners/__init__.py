@@ -3,16 +3,20 @@
 from crossstream.engine.runners.base import Runner
 from crossstream.engine.runners.foreign_key import ReferenceRunner, ResolveRunner, SubscribeRunner
 from crossstream.engine.runners.globals import GlobalRunner, StreamGlobalJoinRunner
+from crossstream.engine.runners.join_many import AnswerManyRunner, ReferManyRunner, ResolveManyRunner
 from crossstream.engine.runners.sinks import FrameSinkRunner, SinkRunner
 from crossstream.engine.runners.stateless import StatelessRunner
 from crossstream.engine.runners.tables import MaterializeRunner, TableJoinRunner
 from crossstream.topology.steps import (
     FrameSinkStep,
     GlobalStep,
+    AnswerManyStep,
     MaterializeStep,
     ReferenceStep,
     ResolveStep,
     SinkStep,
+    ReferManyStep,
+    ResolveManyStep,
     StatelessStep,
     Step,
     StreamGlobalJoinStep,
@@ -32,3 +36,6 @@ RUNNERS: dict[type[Step], type[Runner]] = {
     SinkStep: SinkRunner,
     FrameSinkStep: FrameSinkRunner,
 }
+    ReferManyStep: ReferManyRunner,
+    AnswerManyStep: AnswerManyRunner,
+    ResolveManyStep: ResolveManyRunner,

@@ -60,7 +60,7 @@ class OpenStore:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What all steps of a task share."""
+    """What all steps of a task share. ``number``: its state partition, or its share of the source partitions."""
 
     plan: Plan
     batch: Batch
@@ -80,6 +80,7 @@ class Task:
         return self.plan.flows[name]
 
 
+    number: int
 class Runner:
     """A step at work. Row-wise steps override `accept`, steps with state `finish`."""
 

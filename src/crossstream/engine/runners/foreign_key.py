@@ -49,8 +49,9 @@ class ReferenceRunner(Runner):
         node = self.task.node(self.step.node)
         rows = np.flatnonzero(~changes.value.missing())
         there = changes.take(rows)
-        outcome = evaluate(node.foreign_key, there.key, value=there.value)
-        serde = self.task.node(node.parents[1]).key
+        functions = node.foreign_keys if isinstance(node, graph.ManyJoin) else (node.foreign_key,)
+        outcome = evaluate(functions[self.step.index], there.key, value=there.value)
+        serde = self.task.node(node.parents[1 + self.step.index]).key
         references, wrong = serialized(outcome.values, serde, "the foreign key")
         failures = [Failure(int(rows[f.row]), f.error) for f in (*outcome.failures, *wrong)]
         if failures:

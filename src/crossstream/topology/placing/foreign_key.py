@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from crossstream import serdes
 from crossstream.serdes import Serde
 from crossstream.serdes.internal import pickled
-from crossstream.topology.graph import ForeignKeyJoin, Node
+from crossstream.topology.graph import ForeignKeyJoin, ManyJoin, Node
 from crossstream.topology.names import unique
 from crossstream.topology.plan import REFERENCES, REFERRERS, SUBSCRIPTIONS, Flow, StoreDef
 from crossstream.topology.steps import ReferenceStep, ResolveStep, SubscribeStep
@@ -26,7 +26,6 @@ def place_foreign_key_join(planner: Planner, node: ForeignKeyJoin) -> None:
     if node.other_partitioner is not None:
         second = max(second, planner.source_of(right).round + 1)
     table = planner.materialize(right, second, node.other_partitioner)
-    column = f"fk {node.name}"
     references = StoreDef(
         name=unique(f"{node.name}.references", planner.stores),
         layout=REFERENCES,
@@ -45,7 +44,7 @@ def place_foreign_key_join(planner: Planner, node: ForeignKeyJoin) -> None:
             inputs=(arrived,),
             output=subscriptions.name,
             store=references.name,
-            column=column,
+            column=reference_column(node),
             answers=answers.name,
         )
     )
@@ -86,15 +85,15 @@ def _referrers(planner: Planner, node: ForeignKeyJoin, number: int, key: Serde) 
     return name
 
 
-def left_of(planner: Planner, node: ForeignKeyJoin, left: Node) -> Flow:
+def left_of(planner: Planner, node: ForeignKeyJoin | ManyJoin, left: Node) -> Flow:
     """The left changes with their foreign keys: taken while reading, or added where the changes are made."""
     source = planner.raw.get(left.name)
     if source is not None and node.name in source.name.split("+"):
         return source
     if source is not None or planner.versioned(left):
         step = planner.materialize(left, planner.earliest(planner.source_of(left)), None)
-        return reference_step(planner, node, planner.flows[step.output or ""])
-    return reference_step(planner, node, planner.flow(left.name))
+        return reference_steps(planner, node, planner.flows[step.output or ""])
+    return reference_steps(planner, node, planner.flow(left.name))
 
 
 def refer(planner: Planner, node: Node, flow: Flow) -> Flow:
@@ -102,27 +101,38 @@ def refer(planner: Planner, node: Node, flow: Flow) -> Flow:
     if planner.versioned(node):
         return flow
     for child in foreign_key_children(planner, node):
-        flow = reference_step(planner, child, flow)
+        flow = reference_steps(planner, child, flow)
     return flow
 
 
-def reference_step(planner: Planner, join: ForeignKeyJoin, flow: Flow) -> Flow:
-    out = planner.add(replace(flow, name=f"{flow.name}+{join.name}"))
-    planner.steps.append(
-        ReferenceStep(
-            node=join.name,
-            round=flow.round,
-            inputs=(flow.name,),
-            output=out.name,
-            column=f"fk {join.name}",
+def reference_steps(planner: Planner, join: ForeignKeyJoin | ManyJoin, flow: Flow) -> Flow:
+    """A step for each foreign key of a join; the flow with all of them has the name of the join in its own."""
+    last = len(join.parents) - 2
+    for index in range(last + 1):
+        part = "" if index == last else f" {index}"
+        out = planner.add(replace(flow, name=f"{flow.name}+{join.name}{part}"))
+        planner.steps.append(
+            ReferenceStep(
+                node=join.name,
+                round=flow.round,
+                inputs=(flow.name,),
+                output=out.name,
+                column=reference_column(join, index),
+                index=index,
+            )
         )
-    )
-    return out
+        flow = out
+    return flow
 
 
-def foreign_key_children(planner: Planner, node: Node) -> list[ForeignKeyJoin]:
+def reference_column(join: ForeignKeyJoin | ManyJoin, index: int = 0) -> str:
+    """The extra column with a foreign key of a join."""
+    return f"fk {join.name}" if isinstance(join, ForeignKeyJoin) else f"fk {join.name} {join.names[index]}"
+
+
+def foreign_key_children(planner: Planner, node: Node) -> list[ForeignKeyJoin | ManyJoin]:
     return [
         child
         for child in planner.topology.children(node.name)
-        if isinstance(child, ForeignKeyJoin) and child.parents[0] == node.name
+        if isinstance(child, ForeignKeyJoin | ManyJoin) and child.parents[0] == node.name
     ]

@@ -59,6 +59,7 @@ def readers(planner: Planner, node: Node) -> list[Function]:
     for child in planner.topology.children(node.name):
         if child.parents[0] == node.name:
             found.append(getattr(child, "foreign_key", None))
+            found += getattr(child, "foreign_keys", ())
             found.append(getattr(child, "key_selector", None))
         found += [getattr(child, "predicate", None), getattr(child, "mapper", None)]
     return [function for function in found if function is not None]

@@ -1,0 +1,205 @@
+"""KTable with several KTables, by a foreign key into each of them.
+
+    law    the result holds, for each left row, joiner(left row, {name: the right row its foreign key names}), for the
+           left rows whose foreign keys all name a right row (inner), or for all left rows (left join: None for those
+           that are missing)
+
+A partition of left rows keeps them, an index of them by foreign key, and the right rows they refer to (`home.py`),
+which `interest.py` gets there. So a result is made where its left row is, from rows as they are after the batch: once,
+whatever of it has changed. Source: decision 0019, semantics 8.12 to 8.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from crossstream.algebra.change import Changes, concat_headers
+from crossstream.algebra.evaluate import Failure, Outcome, evaluate
+from crossstream.algebra.functions import Function
+from crossstream.algebra.home import ChangedRows, Home, Partners
+from crossstream.algebra.interest import MOVED, WAS, before, reference
+from crossstream.algebra.table_table import Joined
+from crossstream.algebra.values import Values
+from crossstream.serdes import Serde
+from crossstream.state.columns import Column, take, take_or_null
+from crossstream.state.run import stable_order
+
+Kind = Literal["inner", "left"]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftSerdes:
+    """Of the left rows: primary key and value."""
+
+    key: Serde | None
+    value: Serde | None
+
+
+def resolve_many(
+    kind: Kind,
+    joiner: Function,
+    home: Home,
+    rows: Changes | None,
+    answers: Changes | None,
+    serdes: LeftSerdes,
+    *,
+    chunk: int,
+) -> Iterator[Joined]:
+    """The results of a batch, in chunks of about ``chunk`` rows.
+
+    ``rows``: left rows that changed, in order of their hash; ``answers``: what is told of right rows. Both are put
+    into ``home``.
+    """
+    if home.anew:
+        home.index_all()
+    join = _Join(kind, joiner, home, home.as_it_is(), ChangedRows.of(answers, home.bits), serdes)
+    if answers is not None:
+        home.put_partners(answers)
+    if rows is not None and rows.rows:
+        home.put_rows(rows)
+        yield from join.from_left(rows)
+    yield from join.from_right(chunk)
+
+
+@dataclass(frozen=True, slots=True)
+class _Join:
+    """One batch in one partition: what there is, what there was, and the right rows that changed."""
+
+    kind: Kind
+    joiner: Function
+    home: Home
+    was: Home
+    changed: ChangedRows | None
+    serdes: LeftSerdes
+
+    def from_left(self, rows: Changes) -> Iterator[Joined]:
+        """Left rows that changed, with the right rows as they are after the batch."""
+        references = [rows.extra[reference(name)] for name in self.home.names]
+        partners = self.home.partners_of(references, self.changed)
+        exists = ~rows.value.missing() & self._complete(partners)
+        told = exists | self._had(rows, np.flatnonzero(~exists))
+        picked = np.flatnonzero(told)
+        if len(picked):
+            result = self._stamped(rows, partners, exists).take(picked)
+            yield self._made(result, rows.value.take(picked), partners, picked, exists[picked])
+
+    def _had(self, rows: Changes, candidates: np.ndarray) -> np.ndarray:
+        """Which of the ``candidates`` had a result before the batch."""
+        had = np.zeros(rows.rows, bool)
+        candidates = candidates[np.asarray(rows.extra[WAS])[candidates] == 1]
+        if len(candidates):
+            moved = np.asarray(rows.extra[MOVED])[candidates]
+            old = []
+            for number, name in enumerate(self.home.names):
+                was, now = (take(rows.extra[column(name)], candidates) for column in (before, reference))
+                old.append(pc.if_else(pa.array((moved >> number & 1).astype(bool)), was, now))
+            had[candidates] = self._were_complete(old)
+        return had
+
+    def from_right(self, chunk: int) -> Iterator[Joined]:
+        """Left rows that have not changed themselves, by the right rows that have."""
+        if self.changed is not None:
+            run = self.changed.run
+            for queries, columns in self.was.referrers.scan(run["h"], run["key"], chunk):
+                joined = self._from_right(self.changed, queries, columns)
+                if joined is not None:
+                    yield joined
+
+    def _from_right(
+        self, changed: ChangedRows, queries: np.ndarray, columns: dict[str, Column]
+    ) -> Joined | None:
+        """Each left row once, by the first of its foreign keys whose right row has changed."""
+        order = stable_order(columns["s"])
+        order = order[~self.home.put_now(columns["s"][order], take(columns["key2"], order))]
+        if not len(order):
+            return None
+        keys = take(columns["key2"], order)
+        match = self.was.rows.lookup(columns["s"][order], keys)
+        references = [match.gather(reference(name)) for name in self.home.names]
+        partners = self.home.partners_of(references, changed)
+        first = changed.first(partners) == queries[order]
+        exists = self._complete(partners)
+        told = first & exists
+        lacks = np.flatnonzero(first & ~exists)
+        if len(lacks):
+            told[lacks] = self._were_complete([take(column, lacks) for column in references])
+        picked = np.flatnonzero(told)
+        if not len(picked):
+            return None
+        result_keys = Values(self.serdes.key, wire=take(keys, picked))
+        result = changed.triggered(result_keys, changed.latest(partners)[picked])
+        left = Values(self.serdes.value, wire=match.gather("value")).take(picked)
+        return self._made(result, left, partners, picked, exists[picked])
+
+    def _complete(self, partners: Sequence[Partners]) -> np.ndarray:
+        """For which left rows there is a result, as far as right rows matter."""
+        there = [partner.present for partner in partners]
+        return np.logical_and.reduce(there) if self.kind == "inner" else np.ones(len(there[0]), bool)
+
+    def _were_complete(self, references: Sequence[Column]) -> np.ndarray:
+        """Likewise before the batch; where that is not known, any row may have had a result."""
+        if self.kind == "left" or self.was.anew:
+            return np.ones(len(references[0]), bool)
+        return self._complete(self.was.partners_of(references, None))
+
+    def _stamped(self, rows: Changes, partners: Sequence[Partners], exists: np.ndarray) -> Changes:
+        """Results of left changes: the newest timestamp of all rows; where a right row came later, that one's."""
+        newest = rows.ts
+        for partner in partners:
+            newest = np.where(partner.present & exists, np.maximum(newest, partner.ts), newest)
+        result = Changes(rows.key, rows.value, newest, rows.major, rows.minor, rows.headers)
+        latest = None if self.changed is None else self.changed.latest(partners)
+        if self.changed is None or latest is None or (latest < 0).all():
+            return result
+        other = self.changed.triggered(rows.key, latest)
+        later = (latest >= 0) & self.changed.later(latest, rows.major, rows.minor)
+        headers = concat_headers([(rows.headers, rows.rows), (other.headers, rows.rows)])
+        place = np.where(later, rows.rows, 0) + np.arange(rows.rows)
+        return Changes(
+            rows.key,
+            rows.value,
+            np.where(later, other.ts, newest),
+            np.where(later, other.major, rows.major),
+            np.where(later, other.minor, rows.minor),
+            None if headers is None else take_or_null(headers, place),
+        )
+
+    def _made(
+        self,
+        result: Changes,
+        left: Values,
+        partners: Sequence[Partners],
+        picked: np.ndarray,
+        exists: np.ndarray,
+    ) -> Joined:
+        """The joiner where the row exists, a tombstone elsewhere. ``picked``: the rows of ``partners`` to take."""
+        rows = np.flatnonzero(exists)
+        if not len(rows):
+            return Joined(result.with_value(Values(objects=[None] * result.rows)), [])
+        rights = [partner.values.take(picked[rows]) for partner in partners]
+        names = self.home.names
+        if len(rows) == result.rows:
+            outcome = call_many(self.joiner, names, result.key, left, rights)
+            return Joined(result.with_value(outcome.values), outcome.failures)
+        outcome = call_many(self.joiner, names, result.key.take(rows), left.take(rows), rights)
+        place = np.full(result.rows, -1)
+        place[rows] = np.arange(len(rows))
+        failures = [Failure(int(rows[failure.row]), failure.error) for failure in outcome.failures]
+        return Joined(result.with_value(outcome.values.take(place)), failures)
+
+
+def call_many(
+    joiner: Function, names: Sequence[str], keys: Values, left: Values, rights: Sequence[Values]
+) -> Outcome:
+    """The joiner on every row: a callable gets the right rows as a dict, an expression as a column each."""
+    if joiner.expression is not None:
+        return evaluate(joiner, keys, left=left, **dict(zip(names, rights, strict=True)))
+    columns = [values.objects() for values in rights]
+    rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    return evaluate(joiner, keys, left=left, rows=Values(objects=rows))
