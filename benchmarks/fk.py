@@ -56,6 +56,18 @@ class Sizes:
     warm_seconds: int = 30
 
 
+PEER_SETTINGS: dict[str, dict[str, object]] = {
+    "kafka-streams": {},
+    "kafka-streams-defaults": {
+        "topology.optimization": "none",
+        "commit.interval.ms": 30_000,
+        "producer.batch.size": 16_384,
+        "producer.compression.type": "none",
+    },
+}
+"""Kafka Streams as fast as we can make it, and as it comes (but for the record cache and the threads)."""
+
+
 class Bench:
     """One broker, and runs against it."""
 
@@ -75,13 +87,13 @@ class Bench:
 
     def side(self, name: str, prefix: str, warm: Topics) -> AbstractContextManager[Any]:
         topics = Topics.of(prefix)
-        if name == "kafka-streams":
+        if name.startswith("kafka-streams"):
             return peer.KafkaStreamsPeer(
                 self.servers,
                 prefix,
                 topics,
                 warm_up=warm,
-                settings={"consumer.isolation.level": "read_committed"},
+                settings={"consumer.isolation.level": "read_committed", **PEER_SETTINGS[name]},
             )
         return Ours(self.servers, prefix, topics, functions=name.removeprefix("crossstream-"), warm_up=warm)
 
@@ -358,9 +370,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=19292)
     arguments = parser.parse_args(argv)
     sides = arguments.sides.split(",")
-    if "kafka-streams" in sides and (reason := peer.available()) is not None:
+    if any(side in PEER_SETTINGS for side in sides) and (reason := peer.available()) is not None:
         print(f"without Kafka Streams: {reason}")
-        sides.remove("kafka-streams")
+        sides = [side for side in sides if side not in PEER_SETTINGS]
     full = asdict(Sizes())
     scaled = {name: max(1, int(number * arguments.scale)) for name, number in full.items()}
     scaled |= {name: full[name] for name in ("rate", "seconds", "warm_seconds", "subscribers")}
