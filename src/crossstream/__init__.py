@@ -40,8 +40,8 @@ if TYPE_CHECKING:
         TopologyError,
     )
     from crossstream.query.files import open_store
-    from crossstream.spark import SparkStreams
     from crossstream.serdes.left_or_right import LeftOrRight
+    from crossstream.spark import SparkStreams
     from crossstream.testing import TestRecord, TopologyTestDriver
     from crossstream.topology.graph import Topology
 
@@ -58,9 +58,9 @@ __all__ = [
     "IncompatibleStateError",
     "KStream",
     "KTable",
+    "LeftOrRight",
     "Materialized",
     "Named",
-    "LeftOrRight",
     "ProcessingError",
     "Produced",
     "Repartitioned",
@@ -111,10 +111,10 @@ _HOMES = {
         "TopologyError",
     ),
     "crossstream.query.files": ("open_store",),
+    "crossstream.serdes.left_or_right": ("LeftOrRight",),
     "crossstream.spark": ("SparkStreams",),
     "crossstream.testing": ("TestRecord", "TopologyTestDriver"),
     "crossstream.topology.graph": ("Topology",),
-    "crossstream.serdes.left_or_right": ("LeftOrRight",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -145,9 +145,9 @@ def _frame(function: Function, key: Values, arguments: dict[str, Values]) -> pl.
     columns: dict[str, pl.Series] = {}
     uses = uses_of(function)
     wanted = uses.keys()
+    sides = arguments.keys() if "left" in arguments else set[str]()
     for name, values in [("key", key), *arguments.items()]:
         if name in wanted and name != "value" and name not in sides:
-    sides = arguments.keys() if "left" in arguments else set[str]()
             columns[name] = values.series()
     if "value" in arguments:
         names = wanted - columns.keys()

@@ -70,29 +70,12 @@ class RoundTask:
         """A later round: takes the parcels of one state partition."""
         started = time.perf_counter()
         self._set_up()
-        for number, arrived in enumerate(self._arrived(in_order(self._addressed(parcels)))):
-            if number:
-                self._put_away()
-            for exchange, changes in arrived.items():
-                self._push(self.plan.exchanges[exchange].arrives, changes)
-            yield from self._sent()
-            yield from self._finish()
-        yield from self._close(started)
-
-    def _arrived(self, blobs: dict[int, list[bytes]]) -> Iterator[Arrived]:
-        """What arrived, in slices of the keys if all steps of the round can be taken so."""
-        if all(runner.by_key() for runner in self._runners):
-            return in_slices(blobs, self.plan.exchanges, self.batch.bits)
-        return whole(blobs, self.plan.exchanges)
-
-    def _put_away(self) -> None:
-        """Between two slices: what the stores got goes into files, for nobody in the task looks it up again."""
-        for opened in self._opened.values():
-            fresh = opened.store.view.fresh
-            if fresh is not None and fresh.rows:
-                save = self.stores.saver(opened.store.definition, self.sender, self.batch.id)
-                opened.early.append(save(fresh))
-                opened.store.view.fresh = None
+        blobs = in_order(self._addressed(parcels))
+        for number, exchange in enumerate(self.plan.exchanges):
+            if number in blobs:
+                self._push(exchange.arrives, unpack(blobs.pop(number), exchange.key, exchange.value))
+        yield from self._sent()
+        yield from self._finish(started)
 
     def _addressed(self, parcels: Iterable[Parcel]) -> list[Parcel]:
         """The parcels for this round; the others go on as they are."""
@@ -119,6 +102,7 @@ class RoundTask:
             self._to_driver,
             self.wholes or Wholes(self.plan, self.batch, self.stores),
             self._record,
+            self.sender,
         )
         for step in self.plan.in_round(self.number):
             if isinstance(step, ReadStep):
@@ -130,7 +114,6 @@ class RoundTask:
         for number, exchange in enumerate(self.plan.exchanges):
             if self.plan.flows[exchange.flow].round == self.number:
                 self._leaving.setdefault(exchange.flow, []).append((number, exchange))
-            self.sender,
         return task
 
     def _store(self, name: str) -> OpenStore:

@@ -96,14 +96,14 @@ def kind_of(node: Node) -> str:
         return node.shape
     if isinstance(node, TableJoin | ForeignKeyJoin):
         return "join" if node.kind == "inner" else f"{node.kind}_join"
+    if isinstance(node, ManyJoin):
+        return "join_many" if node.kind == "inner" else f"{node.kind}_join_many"
     if isinstance(node, Sink):
         return "to"
     name = re.sub(r"(?<!^)([A-Z])", r"_\1", type(node).__name__).lower()
     if getattr(node, "negate", False):
         return "filter_not"
     return "foreach" if getattr(node, "terminal", False) else name
-    if isinstance(node, ManyJoin):
-        return "join_many" if node.kind == "inner" else f"{node.kind}_join_many"
 
 
 def topics_of(node: Node) -> str:
@@ -169,10 +169,10 @@ def _node_dict(topology: Topology, node: Node) -> dict[str, Any]:
         entry["topic"] = node.topic
     if isinstance(node, TableJoin | ForeignKeyJoin):
         entry["foreign_key"] = isinstance(node, ForeignKeyJoin)
+    if isinstance(node, ManyJoin):
+        entry["foreign_keys"] = list(node.names)
     return entry
 
 
 def _serde_name(serde: Serde | None) -> str | None:
     return None if serde is None else serde.name
-    if isinstance(node, ManyJoin):
-        entry["foreign_keys"] = list(node.names)

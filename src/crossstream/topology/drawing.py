@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from crossstream.topology.describe import FRAME, callable_name, is_rekeying, kind_of, sub_topologies
-from crossstream.topology.graph import ForeignKeyJoin, FrameSource, ManyJoin, Node, Sink, Source, StreamStreamJoin, StreamTableJoin, TableJoin, Topology
-from crossstream.topology.validate import store_names
+from crossstream.topology.graph import ForeignKeyJoin, FrameSource, ManyJoin, Node, Sink, Source, TableJoin, Topology
+from crossstream.topology.validate import store_name
 
 Look = Literal["topic", "stream", "table", "join"]
 
@@ -117,7 +117,7 @@ def _label(node: Node, place: int, rekeys: bool) -> str:
         return "foreign key" if place == 0 else "right"
     if isinstance(node, ManyJoin):
         return ("foreign keys", *node.names)[place]
-    if isinstance(node, TableJoin | StreamStreamJoin):
+    if isinstance(node, TableJoin):
         return ("left", "right")[place]
     return "re-key" if rekeys else ""
 

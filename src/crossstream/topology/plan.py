@@ -46,14 +46,6 @@ SUBSCRIPTIONS = Layout("subscriptions", (("value", "bytes"), ("ts", "int64")), s
 Partitioner = Callable[[Any, int], int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreDef:
-    """A store of the plan. ``public``: the user's name for it, None if it is not queryable.
-
-    ``derived``: made from other stores, and made anew from them when the number of partitions changes.
-    """
-
-    name: str
 def many_references(names: Sequence[str]) -> Layout:
     """The foreign keys of a row into several tables."""
     return Layout(f"references({','.join(names)})", tuple((reference(name), "bytes") for name in names))
@@ -65,18 +57,26 @@ def many_rows(names: Sequence[str]) -> Layout:
     return Layout(f"rows({','.join(names)})", (("value", "bytes"), ("ts", "int64"), *references))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreDef:
+    """A store of the plan. ``public``: the user's name for it, None if it is not queryable.
+
+    ``derived``: made from other stores, and made anew from them when the number of partitions changes.
+    """
+
+    name: str
     layout: Layout
     round: int
     key: Serde
     value: Serde
     public: str | None = None
     history: int | None = None
+    derived: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
     """Rows that steps hand on: the serdes of key and value, the round they are made in.
-    derived: bool = False
 
     Keys or values that a function of the user made have the engine's own serde. ``routed``: rows are already
     in the state partition of their key.
@@ -105,13 +105,13 @@ class Exchange:
     key: Serde
     value: Serde
     partitioner: Partitioner | None = None
+    place: str | None = None
+    stays: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Everything an engine needs to run a topology, round by round."""
-    place: str | None = None
-    stays: bool = False
 
     topology: Topology
     steps: tuple[Step, ...]
@@ -150,15 +150,15 @@ class Plan:
     def in_round(self, number: int) -> list[Step]:
         return [step for step in self.steps if step.round == number]
 
+    def derived_in(self, number: int) -> list[str]:
+        """The stores of a round that are made from others."""
+        return [store.name for store in self.stores.values() if store.derived and store.round == number]
+
     def fingerprint(self) -> dict[str, str]:
         """For each store what must stay the same for its state to be usable: kind, serdes, history."""
         return {
             store.name: f"{store.layout.kind}/{store.key.name}/{store.value.name}/{store.history}"
             for store in self.stores.values()
-    def derived_in(self, number: int) -> list[str]:
-        """The stores of a round that are made from others."""
-        return [store.name for store in self.stores.values() if store.derived and store.round == number]
-
         }
 
     def digest(self) -> str:
@@ -192,11 +192,6 @@ def _tasks(partitions: int | None) -> str:
     return "one task for each state partition" if partitions is None else f"{partitions} tasks"
 
 
-def _stores_of(step: Step) -> list[str]:
-    if isinstance(step, MaterializeStep | SubscribeStep | GlobalStep):
-        return [step.store]
-    if isinstance(step, ResolveStep):
-        return [step.subscriptions] if step.referrers is None else [step.subscriptions, step.referrers]
 def _way(exchange: Exchange) -> str:
     if exchange.stays:
         return "staying in its partition"
@@ -205,6 +200,11 @@ def _way(exchange: Exchange) -> str:
     return "by partitioner" if exchange.partitioner else "by hash of its key"
 
 
+def _stores_of(step: Step) -> list[str]:
+    if isinstance(step, MaterializeStep | SubscribeStep | GlobalStep):
+        return [step.store]
+    if isinstance(step, ResolveStep):
+        return [step.subscriptions] if step.referrers is None else [step.subscriptions, step.referrers]
     if isinstance(step, ReferManyStep):
         return [step.references, step.interest]
     if isinstance(step, AnswerManyStep):

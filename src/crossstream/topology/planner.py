@@ -15,8 +15,8 @@ from crossstream.topology.graph import (
     ForeignKeyJoin,
     FrameSink,
     FrameSource,
-    Map,
     ManyJoin,
+    Map,
     MapValues,
     Merge,
     Node,
@@ -36,11 +36,11 @@ from crossstream.topology.graph import (
 from crossstream.topology.names import name_of, unique
 from crossstream.topology.placing.foreign_key import place_foreign_key_join
 from crossstream.topology.placing.globals import place_stream_global_join
+from crossstream.topology.placing.join_many import place_join_many
 from crossstream.topology.placing.sources import place_source
 from crossstream.topology.placing.streams import place_merge, place_repartition, place_sink, place_stateless
 from crossstream.topology.placing.tables import place_table, place_table_join
 from crossstream.topology.plan import KEY_VALUE, VERSIONED, Exchange, Flow, Partitioner, Plan, StoreDef
-from crossstream.topology.placing.join_many import place_join_many
 from crossstream.topology.steps import MaterializeStep, Step
 
 
@@ -174,7 +174,7 @@ class Planner:
     ) -> str:
         """Makes a flow available to ``node`` in a round, in the state partition of its key.
 
-        ``flow`` has the serdes that its rows are to arrive with.
+        ``flow`` has the serdes that its rows are to arrive with. ``place``: the extra column that says where to.
         """
         if flow.round == number and flow.routed and partitioner is None:
             return flow.name
@@ -226,6 +226,7 @@ PLACES: dict[type[Node], Callable[[Planner, Any], None]] = {
     ToTable: _place_to_table,
     TableJoin: place_table_join,
     ForeignKeyJoin: place_foreign_key_join,
+    ManyJoin: place_join_many,
     StreamGlobalJoin: place_stream_global_join,
     Repartition: place_repartition,
     Merge: place_merge,
@@ -243,4 +244,3 @@ PLACES: dict[type[Node], Callable[[Planner, Any], None]] = {
     ToStream: place_stateless,
 }
 """How each kind of operator is placed."""
-    ManyJoin: place_join_many,

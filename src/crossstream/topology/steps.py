@@ -37,9 +37,9 @@ class ReferenceStep(Step):
     """Adds the serialised foreign key of each row as the extra column ``column``; ``index``: which of the join's."""
 
     column: str
-
-
     index: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaterializeStep(Step):
     """Keeps a table in a store and yields its net changes; ``old``: with the values before.
@@ -80,6 +80,7 @@ class ResolveStep(Step):
 
     subscriptions: str
     right_store: str
+    referrers: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,15 +97,6 @@ class StreamGlobalJoinStep(Step):
     store: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkStep(Step):
-    """Writes a flow to its topic."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrameSinkStep(Step):
-    """Sends a flow to the driver, which makes a DataFrame of it."""
-    referrers: str | None = None
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferManyStep(Step):
     """First round of a join of many, keyed by the primary key: which foreign keys this partition has use for.
@@ -144,3 +136,11 @@ class ResolveManyStep(Step):
     right_stores: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkStep(Step):
+    """Writes a flow to its topic."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameSinkStep(Step):
+    """Sends a flow to the driver, which makes a DataFrame of it."""

@@ -8,15 +8,15 @@ from crossstream.engine.runners.sinks import FrameSinkRunner, SinkRunner
 from crossstream.engine.runners.stateless import StatelessRunner
 from crossstream.engine.runners.tables import MaterializeRunner, TableJoinRunner
 from crossstream.topology.steps import (
+    AnswerManyStep,
     FrameSinkStep,
     GlobalStep,
-    AnswerManyStep,
     MaterializeStep,
     ReferenceStep,
-    ResolveStep,
-    SinkStep,
     ReferManyStep,
     ResolveManyStep,
+    ResolveStep,
+    SinkStep,
     StatelessStep,
     Step,
     StreamGlobalJoinStep,
@@ -31,11 +31,11 @@ RUNNERS: dict[type[Step], type[Runner]] = {
     TableJoinStep: TableJoinRunner,
     SubscribeStep: SubscribeRunner,
     ResolveStep: ResolveRunner,
+    ReferManyStep: ReferManyRunner,
+    AnswerManyStep: AnswerManyRunner,
+    ResolveManyStep: ResolveManyRunner,
     GlobalStep: GlobalRunner,
     StreamGlobalJoinStep: StreamGlobalJoinRunner,
     SinkStep: SinkRunner,
     FrameSinkStep: FrameSinkRunner,
 }
-    ReferManyStep: ReferManyRunner,
-    AnswerManyStep: AnswerManyRunner,
-    ResolveManyStep: ResolveManyRunner,

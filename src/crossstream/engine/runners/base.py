@@ -72,6 +72,7 @@ class Task:
     to_driver: Callable[[str, bytes], None]
     wholes: Wholes
     record: Callable[[str, History], None]
+    number: int
 
     def node(self, name: str) -> Any:
         return self.plan.topology[name]
@@ -80,7 +81,6 @@ class Task:
         return self.plan.flows[name]
 
 
-    number: int
 class Runner:
     """A step at work. Row-wise steps override `accept`, steps with state `finish`."""
 
