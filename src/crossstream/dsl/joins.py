@@ -217,15 +217,35 @@ def join_many(
     )
 
 
-def refuse_outer_foreign_key(foreign_key: object, table_joined: object) -> None:
-    """CS-132: a row of the other table without any referrer has no key in the result."""
-    if foreign_key is not None or table_joined is not None:
+def _pairs(operator: str, others: object) -> dict[str, tuple[Any, Any]]:
+    """CS-139: the tables and foreign keys by name, sorted, if each is what it should be."""
+    fault = None
+    if not isinstance(others, Mapping) or not others:
+        fault = f"the tables of {operator} are {others!r}, not a dict of them"
+    else:
+        for name, pair in others.items():
+            if not isinstance(name, str) or not name.isidentifier() or name in _TAKEN:
+                fault = f"{operator} cannot call a table {name!r}"
+            elif not isinstance(pair, tuple) or len(pair) != 2:
+                fault = f"{operator} needs a table and a foreign key for {name!r}, not {pair!r}"
+        if len(others) > _MOST:
+            fault = f"{operator} takes up to {_MOST} tables, not {len(others)}"
+    if fault is not None or not isinstance(others, Mapping):
         raise TopologyError(
-            "there is no outer join by foreign key: an unreferenced row of the other table would have no key",
-            code="CS-132",
-            where=here("outer_join"),
-            next="use left_join(…, foreign_key=…), or outer_join without foreign_key to join by key",
+            fault or "",
+            code="CS-139",
+            where=here(operator),
+            next='write {"customer": (customers, lambda left: …), …}; names are identifiers besides '
+            + ", ".join(_TAKEN),
         )
+    return dict(sorted(others.items()))
+
+
+_TAKEN = ("key", "left", "right", "value")
+"""Names that columns of an expression have already, or might be taken for."""
+
+_MOST = 62
+"""As many foreign keys fit into the bits of a number (`algebra/interest.py`)."""
 
 
 def _other_side(operator: str, left: KTable, other: object) -> tuple[Draft, Node]:
