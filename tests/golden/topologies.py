@@ -42,6 +42,21 @@ def views_clicks() -> cs.Topology:
     return builder.build()
 
 
+def shops() -> cs.Topology:
+    """A global table: a sub-topology of its own, looked up without re-keying."""
+    builder = cs.StreamsBuilder()
+    shops = builder.global_table("shops", JSON, cs.Materialized(store="all-shops"))
+    orders = builder.stream("orders", JSON)
+
+    def of_shop(order: object) -> object:
+        return order
+
+    told = orders.left_join(shops, lambda order, shop: [order, shop], key_selector=of_shop)
+    moved = told.select_key(lambda value: value[1]["city"])
+    moved.join(shops, lambda left, right: left, key_selector=of_shop, named=cs.Named("again")).foreach(print)
+    return builder.build()
+
+
 def orders() -> cs.Topology:
     """Every operator of streams: sources of several kinds, re-keying, branches, sinks."""
     builder = cs.StreamsBuilder()
@@ -68,5 +83,5 @@ def topic_of(key: str, value: dict[str, str]) -> str:
 
 
 TOPOLOGIES: dict[str, Callable[[], cs.Topology]] = {
-    function.__name__: function for function in (marketplace, views_clicks, orders)
+    function.__name__: function for function in (marketplace, views_clicks, orders, shops)
 }

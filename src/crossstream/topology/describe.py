@@ -23,6 +23,7 @@ from crossstream.topology.graph import (
     SelectKey,
     Sink,
     Source,
+    StreamGlobalJoin,
     TableJoin,
     Topology,
     ToStream,
@@ -38,7 +39,11 @@ def to_text(topology: Topology) -> str:
     parts = []
     for number, names in enumerate(sub_topologies(topology)):
         entries = [entry for name in names for entry in _entries(topology, topology[name])]
-        parts.append(f"  Sub-topology: {number}\n" + "".join(f"    {entry}\n" for entry in entries) + "\n")
+        body = "".join(f"    {entry}\n" for entry in entries)
+        if topology[names[0]].shape == "global":
+            parts.append(f"  Sub-topology: {number} for global store (will not generate tasks)\n{body}")
+        else:
+            parts.append(f"  Sub-topology: {number}\n{body}\n")
     return "Topologies:\n " + "".join(parts)
 
 
@@ -61,7 +66,7 @@ def sub_topologies(topology: Topology) -> list[list[str]]:
 
     for node in topology:
         for parent in node.parents:
-            if not is_rekeying(topology, parent, node):
+            if topology[parent].shape != "global" and not is_rekeying(topology, parent, node):
                 part[root(node.name)] = root(parent)
     groups: dict[str, list[str]] = {}
     for node in topology:
@@ -71,6 +76,8 @@ def sub_topologies(topology: Topology) -> list[list[str]]:
 
 def is_rekeying(topology: Topology, parent: str, node: Node) -> bool:
     """Whether records on the way from ``parent`` to ``node`` move to the partition of another key."""
+    if topology[parent].shape == "global":
+        return False
     if isinstance(node, Repartition):
         return True
     if isinstance(node, ForeignKeyJoin | ManyJoin):
@@ -100,6 +107,8 @@ def kind_of(node: Node) -> str:
         return "join_many" if node.kind == "inner" else f"{node.kind}_join_many"
     if isinstance(node, Sink):
         return "to"
+    if isinstance(node, StreamGlobalJoin):
+        return "left_join" if node.kind == "left" else "join"
     name = re.sub(r"(?<!^)([A-Z])", r"_\1", type(node).__name__).lower()
     if getattr(node, "negate", False):
         return "filter_not"
@@ -114,8 +123,8 @@ def topics_of(node: Node) -> str:
 
 
 def _entries(topology: Topology, node: Node) -> Iterable[str]:
-    below = _names(child.name for child in topology.children(node.name))
-    above = _names(node.parents)
+    below = _names(child.name for child in topology.children(node.name) if node.shape != "global")
+    above = _names(parent for parent in node.parents if topology[parent].shape != "global")
     if isinstance(node, Sink):
         return [f"Sink: {node.name} ({_target(node)})\n      <-- {above}"]
     if not isinstance(node, Source | FrameSource):

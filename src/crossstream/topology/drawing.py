@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from crossstream.topology.describe import FRAME, callable_name, is_rekeying, kind_of, sub_topologies
-from crossstream.topology.graph import ForeignKeyJoin, FrameSource, ManyJoin, Node, Sink, Source, TableJoin, Topology
+from crossstream.topology.graph import (
+    ForeignKeyJoin,
+    FrameSource,
+    ManyJoin,
+    Node,
+    Sink,
+    Source,
+    StreamGlobalJoin,
+    TableJoin,
+    Topology,
+)
 from crossstream.topology.validate import store_name
 
 Look = Literal["topic", "stream", "table", "join"]
@@ -119,7 +129,7 @@ def _label(node: Node, place: int, rekeys: bool) -> str:
         return ("foreign keys", *node.names)[place]
     if isinstance(node, TableJoin):
         return ("left", "right")[place]
-    return "re-key" if rekeys else ""
+    return "re-key" if rekeys else "looks up" if place == 1 and isinstance(node, StreamGlobalJoin) else ""
 
 
 def _look(node: Node) -> Look:
