@@ -17,7 +17,7 @@ from crossstream.algebra.hashing import hash_keys
 from crossstream.algebra.interest import CHANGED, GONE, MOVED, TOLD, before, reference, with_tables
 from crossstream.algebra.values import Values
 from crossstream.serdes import Serde, arrays
-from crossstream.state.columns import Column, take, take_or_null, valid
+from crossstream.state.columns import Column, concat_all, take, take_or_null, valid
 from crossstream.state.run import Run, sort_rows, stable_order
 from crossstream.state.view import View
 
@@ -48,10 +48,11 @@ class Home:
     def index_all(self) -> None:
         """Makes the index of the rows there are."""
         live = self.rows.live()
+        entries = []
         for number, name in enumerate(self.names):
             there = np.flatnonzero(valid(live[reference(name)]))
-            foreign, keys = take(live[reference(name)], there), take(live["key"], there)
-            self._index(number, foreign, keys, live["h"][there], leaves=False)
+            entries.append(self._entries(number, live[reference(name)], live["key"], live["h"], there, False))
+        self._index(entries)
 
     def put_rows(self, rows: Changes) -> None:
         """Left rows that changed, in order of their hash, with their foreign keys before and after."""
@@ -61,18 +62,26 @@ class Home:
         own = {"h": hashes, "key": keys, "value": rows.value.wire(), "ts": rows.ts, "gone": gone}
         self.rows.put({**own, **references})
         moved = np.asarray(rows.extra[MOVED])
+        entries = []
         for number, name in enumerate(self.names):
             mine = (moved >> number & 1).astype(bool)
             for column, leaves in ((rows.extra[before(name)], True), (rows.extra[reference(name)], False)):
                 there = np.flatnonzero(mine & valid(column))
-                self._index(number, take(column, there), take(keys, there), hashes[there], leaves)
+                entries.append(self._entries(number, column, keys, hashes, there, leaves))
+        self._index(entries)
 
-    def _index(self, number: int, foreign: Column, keys: Column, hashes: np.ndarray, leaves: bool) -> None:
-        if len(keys):
-            named = arrays.with_first_byte(number, foreign)
-            gone = np.full(len(keys), leaves, np.uint8)
-            h = hash_keys(named, self.bits)
-            self.referrers.put({"h": h, "s": hashes, "key": named, "key2": keys, "gone": gone})
+    def _entries(
+        self, number: int, foreign: Column, keys: Column, hashes: np.ndarray, rows: np.ndarray, leaves: bool
+    ) -> dict[str, Column]:
+        """Entries of the index for these rows; ``leaves``: they refer to the foreign key no longer."""
+        named = arrays.with_first_byte(number, take(foreign, rows))
+        h, gone = hash_keys(named, self.bits), np.full(len(rows), leaves, np.uint8)
+        return {"h": h, "s": hashes[rows], "key": named, "key2": take(keys, rows), "gone": gone}
+
+    def _index(self, entries: Sequence[dict[str, Column]]) -> None:
+        columns = concat_all(entries)
+        if len(columns["h"]):
+            self.referrers.put(columns)
 
     def put_partners(self, answers: Changes) -> None:
         """What is told of right rows; what they have become in this batch counts more than the row asked for."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from crossstream import serdes
 from crossstream.algebra.change import Changes
@@ -41,6 +42,8 @@ FORGET, WANT = 0, 1
 GONE, HERE, CHANGED = 0, 1, 2
 """Answers (`TOLD`): the row is told no longer; this is it; or this is what it has become in this batch."""
 
+_NOTHING = pa.scalar(None, pa.large_binary())
+
 MOVED, WAS = "moved", "was"
 """Extra columns of left rows: a bit for each foreign key that is another than before; whether there was a row."""
 
@@ -51,7 +54,7 @@ def reference(name: str) -> str:
 
 
 def before(name: str) -> str:
-    """The column of the foreign key that it had before."""
+    """The column of the foreign key that it had before, where it has moved."""
     return f"before {name}"
 
 
@@ -99,7 +102,7 @@ def refer(
         moved |= differs.astype(np.int64) << number
         leaving.append(arrays.with_first_byte(number, take(old, np.flatnonzero(differs & had))))
         joining.append(arrays.with_first_byte(number, take(new, np.flatnonzero(differs & has))))
-        extra |= {reference(name): new, before(name): old}
+        extra |= {reference(name): new, before(name): pc.if_else(pa.array(differs), old, _NOTHING)}
     kept = {reference(name): extra[reference(name)] for name in names}
     interest.references.put({"h": h, "key": net.key.wire(), **kept, "gone": (~is_row).astype(np.uint8)})
     extra |= {MOVED: moved, WAS: was_row.astype(np.uint8)}
