@@ -135,18 +135,18 @@ def check_store(ran: Ran, expected: Result) -> None:
         assert list(ran.store) == sorted(ran.store, key=key_bytes)
 
 
-def as_taken(case: Case, way: Way) -> Case:
+def as_taken(case: Case, way: Way, sides: Sequence[str] = SIDES) -> Case:
     """The case with the inputs of each batch in the order in which the engine takes them.
 
     Each source partition stays first-in-first-out; partitions merge by the running maximum of their
-    timestamps since the batch began, then by source, then by partition.
+    timestamps since the batch began, then by source (in the order of ``sides``), then by partition.
     """
     numbered = list(enumerate(case["inputs"]))
     taken: list[Any] = []
     for batch in batches(numbered, way.ends(len(numbered))):
         queues: dict[tuple[int, int], list[Any]] = {}
         for number, item in batch:
-            queues.setdefault((SIDES.index(item["side"]), way.place(number)), []).append(item)
+            queues.setdefault((sides.index(item["side"]), way.place(number)), []).append(item)
         placed = [
             (newest, place, at, item)
             for place, items in queues.items()

@@ -163,19 +163,26 @@ def stream_cases(
 
 @st.composite
 def stream_table_cases(
-    draw: st.DrawFn, kinds: Sequence[str] = ("inner", "left"), grace: bool = True, nulls: bool = True
+    draw: st.DrawFn,
+    kinds: Sequence[str] = ("inner", "left"),
+    grace: bool = True,
+    nulls: bool = True,
+    busy: bool = False,
 ) -> Case:
-    """Stream-table joins: plain table, versioned table, and with a grace period."""
+    """Stream-table joins: plain table, versioned table, and with a grace period.
+
+    ``busy``: dozens of records about two keys, every change of the table to another value.
+    """
     history = draw(HISTORIES)
     waits = draw(st.none() | st.integers(0, history)) if grace and history == 4 else None
     waits = draw(st.none() | st.integers(0, 10)) if grace and history == 1000 else waits
-    key = keys if nulls else known_keys
-    inputs = draw(records({"left": (key, rows if nulls else st.sampled_from(VALUES)), "right": (key, rows)}))
+    key = st.sampled_from(KEYS[1:]) if busy else keys if nulls else known_keys
+    sides = {"left": (key, rows if nulls else st.sampled_from(VALUES)), "right": (key, rows)}
+    inputs = with_headers(draw(records(sides, 40 if busy else 16, min_size=20 if busy else 0)))
     for number, item in enumerate(inputs):
-        if item["side"] == "left" and item["value"] is not None:
+        if item["value"] is not None and (busy or item["side"] == "left"):
             item["value"] = f"{item['value']}{number}"
     kind = draw(st.sampled_from(kinds))
-    inputs = with_headers(inputs)
     return case("stream-table", kind, inputs, table_versioned_ms=history, stream_grace_ms=waits)
 
 

@@ -24,6 +24,12 @@ def test_no_cut_into_batches_changes_a_record(case: Case, way: Way) -> None:
 
 
 @law
+@given(stream_table_cases(busy=True), ways())
+def test_a_key_may_change_many_times_in_a_batch(case: Case, way: Way) -> None:
+    check_records(case, way)
+
+
+@law
 @given(stream_table_cases(nulls=False), ways(functions=["expressions"]))
 def test_expressions_give_what_callables_give(case: Case, way: Way) -> None:
     check_records(case, way)

@@ -2,10 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from crossstream.algebra.change import Changes
-from crossstream.state.run import bisect
+from crossstream.algebra.order import by_key
+from crossstream.state.columns import Column, take
+from crossstream.state.run import Run, bisect
+
+
+@dataclass(frozen=True, slots=True)
+class Puts:
+    """Puts in order of their keys, in arrival order within a key.
+
+    ``rank``: the place of each in arrival order; ``starts``: where each key begins; ``hashes``, ``keys``: of each key.
+    """
+
+    changes: Changes
+    rank: np.ndarray
+    starts: np.ndarray
+    hashes: np.ndarray
+    keys: Column
+
+    @classmethod
+    def of(cls, puts: Changes, bits: int) -> Puts:
+        hashes = puts.hashes(bits)
+        rank, begins = by_key(puts, hashes) if puts.rows else (np.empty(0, np.int64), np.empty(0, bool))
+        heads = rank[begins]
+        return cls(puts.take(rank), rank, np.flatnonzero(begins), hashes[heads], take(puts.key.wire(), heads))
+
+    def places(self, hashes: np.ndarray, keys: Column) -> tuple[np.ndarray, np.ndarray]:
+        """Where the puts of each wanted key begin and end."""
+        first, last = np.zeros(len(hashes), np.int64), np.zeros(len(hashes), np.int64)
+        wanted, found = Run({"h": self.hashes, "key": self.keys}).match(hashes, keys)
+        first[wanted] = self.starts[found]
+        last[wanted] = np.append(self.starts[1:], len(self.rank))[found]
+        return first, last
 
 
 def came_before(records: Changes, events: Changes, *, or_with: bool) -> np.ndarray:

@@ -111,6 +111,8 @@ def _express(function: Function, key: Values, arguments: dict[str, Values]) -> O
     try:
         return Outcome(Values(series=_select(expression, _frame(function, key, arguments), rows)))
     except pl.exceptions.PolarsError as error:
+        if not rows:
+            return Outcome(Values(objects=[]))
         if rows == 1:
             return Outcome(Values(series=pl.Series([None])), [Failure(0, error)])
     halves = [np.arange(rows // 2), np.arange(rows // 2, rows)]

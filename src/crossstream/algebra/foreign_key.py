@@ -23,12 +23,12 @@ import pyarrow as pa
 from crossstream.algebra.change import Changes, concat_headers
 from crossstream.algebra.functions import Function
 from crossstream.algebra.hashing import hash_keys
-from crossstream.algebra.order import by_key, last_per_key
+from crossstream.algebra.order import by_key, last_per_key, last_per_trigger
 from crossstream.algebra.table_table import Joined, Lookup, call_joiner
 from crossstream.algebra.values import Values, nulls
 from crossstream.serdes import Serde
 from crossstream.serdes.left_or_right import LEFT, tagged
-from crossstream.state.columns import Column, equal, take, take_or_null, valid
+from crossstream.state.columns import Column, equal, take, take_all, take_or_null, valid
 from crossstream.state.run import Run
 from crossstream.state.view import View
 
@@ -83,24 +83,30 @@ def subscribe(
     *,
     bits: int,
     counted: bool = False,
+    every: bool = False,
 ) -> Subscribed:
     """What left changes ask for. ``left``: arrival order, keys not null; ``references``: serialised foreign keys.
 
     ``serde``: that of the foreign key. ``view``: the store of references, which this updates. ``counted``: the
-    subscriptions say which rows begin or cease to refer (`REFERS`).
+    subscriptions say which rows begin or cease to refer (`REFERS`). ``every``: each change asks, not the last one of
+    each row.
     """
     dropped = {"null-foreign-key": _null_references(left, references)} if kind == "inner" else {}
     hashes = left.hashes(bits)
-    rows = last_per_key(left, hashes)
+    if every:
+        rows, begins = last_per_trigger(left, *by_key(left, hashes))
+    else:
+        rows = last_per_key(left, hashes)
+        begins = np.ones(len(rows), bool)
     net, h, new = left.take(rows), hashes[rows], take(references, rows)
-    keys = net.key.wire()
-    match = view.lookup(h, keys)
-    old = match.gather("reference")
-    is_row, was_row = ~net.value.missing(), match.found
+    keys, is_row = net.key.wire(), ~net.value.missing()
+    old, was_row = _references_before(view, h, keys, new, is_row, begins)
     has, had = valid(new) & is_row, valid(old) & was_row
     same = has & had
     same[same] = equal(take(new, np.flatnonzero(same)), take(old, np.flatnonzero(same)))
-    view.put({"h": h, "key": keys, "reference": new, "ts": net.ts, "gone": (~is_row).astype(np.uint8)})
+    last = np.flatnonzero(np.append(begins[1:], True))
+    columns = {"h": h, "key": keys, "reference": new, "ts": net.ts, "gone": (~is_row).astype(np.uint8)}
+    view.put(columns if len(last) == len(h) else take_all(columns, last))
 
     moved = has & had & ~same
     left_behind = had & ~has
@@ -118,7 +124,28 @@ def subscribe(
     if counted:
         refers = np.concatenate([np.full(len(leavers), -1), (~same)[joiners].astype(np.int64)])
         subscriptions = replace(subscriptions, extra={**subscriptions.extra, REFERS: refers})
+    if every:  # a row leaves one foreign key before it joins the next
+        subscriptions = subscriptions.take(np.argsort(np.concatenate([leavers, joiners]), kind="stable"))
     return Subscribed(subscriptions, net.take(np.flatnonzero(alone)), dropped)
+
+
+def _references_before(
+    view: View,
+    hashes: np.ndarray,
+    keys: Column,
+    new: pa.LargeBinaryArray,
+    is_row: np.ndarray,
+    begins: np.ndarray,
+) -> tuple[pa.LargeBinaryArray, np.ndarray]:
+    """For rows grouped by key the foreign key before each, and whether there was a row."""
+    first = np.flatnonzero(begins)
+    whole = len(first) == len(hashes)
+    match = view.lookup(hashes[first], keys if whole else take(keys, first))
+    old = match.gather("reference")
+    if whole:
+        return old, match.found
+    place = np.where(begins, np.cumsum(begins) - 1, len(first) + np.arange(len(hashes)) - 1)
+    return take(pa.concat_arrays([old, new]), place), np.concatenate([match.found, is_row])[place]
 
 
 def _null_references(left: Changes, references: pa.LargeBinaryArray) -> int:
@@ -164,26 +191,26 @@ def resolve(
     ``view``: the subscription store, which this updates.
     """
     if answers.rows:
-        yield _without_partner(joiner, answers, serdes)
+        yield without_partner(joiner, answers, serdes)
     before = View(view.layout, view.slots)
     hashes = subscriptions.hashes(bits)
     order, begins = by_key(subscriptions, hashes)
     subs, h = subscriptions.take(order), hashes[order]
     group = np.cumsum(begins) - 1
     if subs.rows:
-        view.put(_stored(subs, h, bits))
+        view.put(stored(subs, h, bits))
         yield from _from_left(kind, joiner, subs, h, group, begins, right, right_rows, serdes, bits)
     yield from _from_right(kind, joiner, before, view, right, serdes, bits, chunk)
 
 
-def _without_partner(joiner: Function, answers: Changes, serdes: Serdes) -> Joined:
+def without_partner(joiner: Function, answers: Changes, serdes: Serdes) -> Joined:
     """Left rows without a foreign key: the row alone, or a tombstone if it is gone. Their own timestamp."""
     keys = answers.key if serdes.either is None else serdes.keys(answers.key.wire())
     value, failures = call_joiner(joiner, keys, answers.value, nulls(answers.rows), ~answers.value.missing())
     return Joined(replace(answers, key=keys, value=value, old=None, extra={}), failures)
 
 
-def _stored(subs: Changes, hashes: np.ndarray, bits: int) -> dict[str, Column]:
+def stored(subs: Changes, hashes: np.ndarray, bits: int) -> dict[str, Column]:
     primary = subs.extra[PRIMARY]
     return {
         "h": hashes,
@@ -294,10 +321,10 @@ def _from_right(
             continue
         keys = serdes.keys(columns["key2"])
         lefts = Values(serdes.value, wire=columns["value"])
-        yield _answer(kind, joiner, keys, lefts, right, queries, gone[queries])
+        yield answer(kind, joiner, keys, lefts, right, queries, gone[queries])
 
 
-def _answer(
+def answer(
     kind: Kind,
     joiner: Function,
     keys: Values,

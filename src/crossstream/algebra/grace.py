@@ -42,7 +42,7 @@ class Buffer:
 
     def due(self, clock: int) -> Changes:
         """Those that leave by the time the clock shows ``clock``, in arrival order; placed nowhere yet."""
-        parts = []
+        parts: list[dict[str, Column]] = []
         for run in self.view.pieces():
             rows = np.flatnonzero((run["s"] >= self.horizon) & (run["s"] <= clock - self.grace))
             if len(rows) or not parts:

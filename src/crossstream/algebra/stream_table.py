@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from crossstream.algebra.as_of import came_before, last_below, running_maximum_of
+from crossstream.algebra.as_of import Puts, came_before, last_below, running_maximum_of
 from crossstream.algebra.change import Changes
 from crossstream.algebra.functions import Function
 from crossstream.algebra.order import by_key
@@ -24,7 +24,7 @@ from crossstream.algebra.table_table import Joined, call_joiner
 from crossstream.algebra.values import Values, concat_values
 from crossstream.serdes import Serde
 from crossstream.state.columns import Column, take
-from crossstream.state.run import Run, bisect
+from crossstream.state.run import bisect
 from crossstream.state.view import Match, View
 
 Kind = Literal["inner", "left"]
@@ -94,35 +94,6 @@ def see(stream: Changes, table: TableHistory, bits: int) -> Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class _Puts:
-    """Puts in order of their keys, in arrival order within a key.
-
-    ``rank``: the place of each in arrival order; ``starts``: where each key begins; ``hashes``, ``keys``: of each key.
-    """
-
-    changes: Changes
-    rank: np.ndarray
-    starts: np.ndarray
-    hashes: np.ndarray
-    keys: Column
-
-    @classmethod
-    def of(cls, puts: Changes, bits: int) -> _Puts:
-        hashes = puts.hashes(bits)
-        rank, begins = by_key(puts, hashes) if puts.rows else (np.empty(0, np.int64), np.empty(0, bool))
-        heads = rank[begins]
-        return cls(puts.take(rank), rank, np.flatnonzero(begins), hashes[heads], take(puts.key.wire(), heads))
-
-    def places(self, hashes: np.ndarray, keys: Column) -> tuple[np.ndarray, np.ndarray]:
-        """Where the puts of each wanted key begin and end."""
-        first, last = np.zeros(len(hashes), np.int64), np.zeros(len(hashes), np.int64)
-        wanted, found = Run({"h": self.hashes, "key": self.keys}).match(hashes, keys)
-        first[wanted] = self.starts[found]
-        last[wanted] = np.append(self.starts[1:], len(self.rank))[found]
-        return first, last
-
-
-@dataclass(frozen=True, slots=True)
 class _Sight:
     """Records grouped by key (``order``), ``group``: the number of each one's key; and the puts of the batch.
 
@@ -134,7 +105,7 @@ class _Sight:
     group: np.ndarray
     hashes: np.ndarray
     keys: Column
-    puts: _Puts
+    puts: Puts
     first: np.ndarray
     last: np.ndarray
 
@@ -144,7 +115,7 @@ class _Sight:
         order, begins = by_key(stream, hashes)
         heads = order[begins]
         keys = take(stream.key.wire(), heads)
-        puts = _Puts.of(table.puts, bits)
+        puts = Puts.of(table.puts, bits)
         places = puts.places(hashes[heads], keys)
         return cls(stream.take(order), order, np.cumsum(begins) - 1, hashes[heads], keys, puts, *places)
 

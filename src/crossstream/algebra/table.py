@@ -28,11 +28,15 @@ BEHIND = "behind"
 
 @dataclass(frozen=True, slots=True)
 class Upserts:
-    """What a batch did to a table: its changes in order of the key hash, and their hashes."""
+    """What a batch did to a table: its net changes in order of the key hash, and their hashes.
+
+    ``every``: where it was asked for, each change that an input record made, grouped by key.
+    """
 
     changes: Changes
     hashes: np.ndarray
     dropped: dict[str, int] = field(default_factory=dict)
+    every: Changes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +54,7 @@ class Rows:
 def upsert(
     view: View, changes: Changes, *, bits: int, serde: Serde | None, want_old: bool, every: bool = False
 ) -> Upserts:
-    """Puts the last record of each key into an unversioned table. ``changes`` in arrival order, keys not null.
-
-    Gives the last change of each key, or with ``every`` the last one that each input record makes of it.
-    """
+    """Puts the last record of each key into an unversioned table. ``changes`` in arrival order, keys not null."""
     hashes = changes.hashes(bits)
     if every:
         return _upsert_every(view, changes, hashes, serde, want_old)
@@ -72,15 +73,16 @@ def _upsert_every(
     rows, begins = last_per_trigger(changes, *by_key(changes, hashes))
     made, h = changes.take(rows), hashes[rows]
     first = np.flatnonzero(begins)
-    old = None
+    last = np.append(first[1:], len(rows)) - 1
     values = as_stored(made.value, serde)
+    before = was = None
     if want_old:
         before = lookup(view, h[first], take(made.key.wire(), first), serde).values
         place = np.where(begins, np.cumsum(begins) - 1, before.rows + np.arange(len(rows)) - 1)
-        old = concat_values([before, values]).take(place)
-    last = np.append(first[1:], len(rows)) - 1
+        was = concat_values([before, values]).take(place)
     view.put(_rows(made.take(last), h[last], serde))
-    return Upserts(replace(made, value=values, old=old), h)
+    every = replace(made, value=values, old=was)
+    return Upserts(replace(every.take(last), old=before), h[last], every=every)
 
 
 def lookup(view: View, hashes: np.ndarray, keys: Column, serde: Serde | None) -> Rows:
@@ -120,7 +122,7 @@ def upsert_versions(
 
     A record older than stream time − ``history`` is rejected and counted. Of the rest, those behind a newer
     version of their key are kept as versions and marked `BEHIND`; of those that become the latest version
-    one for each key, the last, is handed on; with ``every`` all of them.
+    one for each key, the last, is handed on.
     """
     accepted, newest = accepted_versions(changes.ts, history, stream_time)
     dropped = {"expired-version": int((~accepted).sum())}
@@ -138,11 +140,9 @@ def upsert_versions(
     marks = behind.astype(np.uint8)
     if every:
         marks[_overtaken(sorted_, behind, begins)] = 2
-        keep = np.ones(len(behind), bool)
-    else:
-        keep = behind | _last_latest(behind, begins)
+    keep = behind | _last_latest(behind, begins)
     marked = replace(sorted_, extra={**sorted_.extra, BEHIND: marks})
-    return Upserts(marked.where(keep), h[keep], dropped), newest
+    return Upserts(marked.where(keep), h[keep], dropped, marked if every else None), newest
 
 
 def accepted_versions(ts: np.ndarray, history: int, stream_time: int) -> tuple[np.ndarray, int]:

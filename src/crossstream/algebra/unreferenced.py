@@ -29,15 +29,16 @@ _NEVER = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, slots=True)
-class _Events:
+class Events:
     """What happened to each foreign key: its changes, grouped by key (sorted by hash), in arrival order within.
 
-    ``refers``: by how many referrers an event raised the count; 0 for changes of the right row. ``first``, ``last``:
-    places of the first and the last event of each key.
+    ``row``: of the event among those of its side. ``refers``: by how many referrers an event raised the count; 0 for
+    changes of the right row. ``first``, ``last``: places of the first and the last event of each key.
     """
 
     changes: Changes
     hashes: np.ndarray
+    row: np.ndarray
     refers: np.ndarray
     is_right: np.ndarray
     first: np.ndarray
@@ -64,12 +65,12 @@ def unreferenced(
     moves = subscriptions.where(subscriptions.extra[REFERS] != 0)
     if not moves.rows and not right.rows:
         return None
-    events = _events(moves, right, bits)
+    events = events_of(moves, right, bits)
     h = events.hashes[events.first]
     keys = take(events.changes.key.wire(), events.first)
     count = np.asarray(referrers.lookup(h, keys).gather("count"))
     moved = np.add.reduceat(events.refers, events.first)
-    _count(referrers, h, keys, count + moved, moved != 0)
+    keep_counts(referrers, h, keys, count + moved, moved != 0)
 
     was, now = before(h, keys), after(h, keys)
     alone_before, alone_now = was.present & (count == 0), now.present & (count + moved == 0)
@@ -86,7 +87,7 @@ def unreferenced(
     return Joined(result.with_value(value), failures)
 
 
-def _events(moves: Changes, right: Changes, bits: int) -> _Events:
+def events_of(moves: Changes, right: Changes, bits: int) -> Events:
     """Of events of one trigger the left one comes last: it says what the trigger did."""
     keys = concat_values([moves.key, right.key])
     both = Changes(
@@ -104,9 +105,10 @@ def _events(moves: Changes, right: Changes, bits: int) -> _Events:
     order = order[np.lexsort((is_left, both.minor[order], both.major[order], group))]
     first = np.flatnonzero(begins)
     refers = np.concatenate([np.asarray(moves.extra[REFERS]), np.zeros(right.rows, np.int64)])
-    return _Events(
+    return Events(
         both.take(order),
         hashes[order],
+        np.where(order < moves.rows, order, order - moves.rows),
         refers[order],
         order >= moves.rows,
         first,
@@ -114,7 +116,7 @@ def _events(moves: Changes, right: Changes, bits: int) -> _Events:
     )
 
 
-def _count(
+def keep_counts(
     referrers: View, hashes: np.ndarray, keys: Column, counts: np.ndarray, changed: np.ndarray
 ) -> None:
     rows = np.flatnonzero(changed)
@@ -123,7 +125,7 @@ def _count(
         referrers.put({"h": hashes[rows], "key": take(keys, rows), "count": counts[rows], "gone": gone})
 
 
-def _triggers(events: _Events, now: Rows, rows: np.ndarray) -> Changes:
+def _triggers(events: Events, now: Rows, rows: np.ndarray) -> Changes:
     """The last trigger of each key: its timestamp, or of a left one the later of it and the right row's."""
     picked = events.changes.take(events.last[rows])
     moved = _newest_left(events)[rows]
@@ -131,7 +133,7 @@ def _triggers(events: _Events, now: Rows, rows: np.ndarray) -> Changes:
     return replace(picked, ts=np.where(moved > _NEVER, with_left, picked.ts))
 
 
-def _newest_left(events: _Events) -> np.ndarray:
+def _newest_left(events: Events) -> np.ndarray:
     """For each key the newest timestamp of the left events of its last trigger; `_NEVER` if it has none."""
     changes = events.changes
     end = np.repeat(events.last, np.diff(events.first, append=changes.rows))

@@ -1,0 +1,96 @@
+"""A stream looks up any composition of table operators as it is after all that came before the record.
+
+The table is what the composition of relations gives for the inputs so far, for every cut into batches: no change
+may be left out on the way, whatever operators it passes.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import crossstream as cs
+from tests.conformance.compare import assert_same_by_input
+from tests.conformance.runner import read
+from tests.laws.effort import law
+from tests.laws.engine import Way, as_taken, ways
+from tests.laws.strategies import KEYS, VALUES, Inputs
+from tests.laws.trees import TEXT, Builder, Tree, join_values, meaning, trees
+from tests.reference import Output
+from tests.reference.chain import SIDES
+
+STREAM = "stream"
+
+
+@st.composite
+def inputs(draw: st.DrawFn) -> Inputs:
+    """Some dozens of records about three keys; they come from a seed, for drawing each would take too long."""
+    rng = Random(draw(st.integers(0, 2**32)))
+    part = [*KEYS, "-"]
+    found, clock = [], 0
+    for number in range(draw(st.integers(0, 50))):
+        clock += rng.randint(0, 3)
+        side = rng.choice([*SIDES, STREAM, STREAM])
+        value = f"{rng.choice(part)};{rng.choice(part)};{rng.choice(VALUES)}{number}"
+        given_ = {"side": side, "key": rng.choice([*KEYS, *KEYS, None])}
+        given_["value"] = None if rng.random() < 0.15 else f"s{number}" if side == STREAM else value
+        found.append({**given_, "ts": max(0, clock - rng.choice([0, 0, 0, 5]))})
+    return found
+
+
+@law
+@given(trees, inputs(), st.sampled_from(["inner", "left"]), ways(by_record=True))
+def test_one_record_at_a_time(tree: Tree, given_: Inputs, kind: str, way: Way) -> None:
+    check(tree, given_, kind, way)
+
+
+@law
+@given(trees, inputs(), st.sampled_from(["inner", "left"]), ways())
+def test_no_cut_into_batches_changes_a_record(tree: Tree, given_: Inputs, kind: str, way: Way) -> None:
+    check(tree, given_, kind, way)
+
+
+def check(tree: Tree, given_: Inputs, kind: str, way: Way) -> None:
+    ends = way.ends(len(given_))
+    found = run(tree, given_, kind, way)
+    taken = as_taken({"inputs": given_}, way, (*SIDES, STREAM))["inputs"]
+    wanted = [result(tree, taken, number, kind) for number in range(len(taken))]
+    batches = [wanted[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    assert_same_by_input(found, [[output for one in batch for output in one] for batch in batches])
+
+
+def run(tree: Tree, given_: Inputs, kind: str, way: Way) -> list[list[Output]]:
+    """What each batch gives."""
+    build = Builder()
+    table = build.table_of(tree)
+    stream = build.builder.stream(STREAM, cs.Consumed(key=TEXT, value=TEXT))
+    joined = (stream.join if kind == "inner" else stream.left_join)(table, join_values)
+    joined.to("results", cs.Produced(key=TEXT, value=TEXT))
+    found = []
+    with cs.TopologyTestDriver(
+        build.builder.build(), partitions=way.partitions, commit_every=way.every, hash_bits=way.bits
+    ) as driver:
+        topics = {side: driver.create_input_topic(side, TEXT, TEXT) for side in (*SIDES, STREAM)}
+        results = driver.create_output_topic("results", TEXT, TEXT)
+        for number, item in enumerate(given_):
+            topics[item["side"]].pipe_input(
+                item["key"], item["value"], item["ts"], partition=way.place(number)
+            )
+            if number + 1 in way.ends(len(given_)):
+                driver.commit()
+                found.append(read(results))
+    return found
+
+
+def result(tree: Tree, taken: list[Any], number: int, kind: str) -> list[Output]:
+    """What one input gives: what its key has in the table that all inputs before it make."""
+    item = taken[number]
+    if item["side"] != STREAM or item["value"] is None or (item["key"] is None and kind == "inner"):
+        return []
+    row = meaning(tree, taken[:number]).get(item["key"])
+    if row is None and kind == "inner":
+        return []
+    return [Output(item["key"], join_values(item["value"], row), item["ts"])]
