@@ -21,6 +21,11 @@ COLUMNS = {
         "gone": "uint8",
     },
     "referrers": {"h": "uint64", "key": "bytes", "count": "int64", "gone": "uint8"},
+    "window": {
+        "h": "uint64", "s": "int64", "key": "bytes", "n": "uint64", "value": "bytes?", "headers": "bytes?",
+        "alone": "uint8", "gone": "uint8",
+    },
+    "waiting": {"h": "uint64", "s": "int64", "key": "bytes", "n": "uint64", "side": "uint8", "gone": "uint8"},
 }  # fmt: skip
 TYPES = {
     "uint64": pa.uint64(),
@@ -35,6 +40,8 @@ IDENTITY = {
     "references": ("key",),
     "subscriptions": ("key", "key2"),
     "referrers": ("key",),
+    "window": ("key", "s", "n"),
+    "waiting": ("key", "s", "n"),
 }
 
 Row = dict[str, Any]
@@ -116,8 +123,10 @@ def read_partition(folder: Path, name: str, kind: str) -> Iterator[Row]:
     for pieces, *_ in manifest["slots"]:
         above = (-1, 0)
         in_slot: set[tuple[Any, ...]] = set()
-        for file, start, stop, low, high, size, digest, *_ in pieces:
+        for file, start, stop, low, high, size, digest, times, *_ in pieces:
             rows = read_run(folder / file, kind, size, digest)[start:stop]
+            assert (times is not None) == (COLUMNS[kind].get("s") == "int64")
+            assert times is None or all(times[0] <= row["s"] <= times[1] for row in rows)
             assert (rows[0]["h"], rows[-1]["h"]) == (low, high)
             assert above < place_of(rows[0]) <= place_of(rows[-1])
             above = place_of(rows[-1])
@@ -125,7 +134,8 @@ def read_partition(folder: Path, name: str, kind: str) -> Iterator[Row]:
                 identity = tuple(row[name] for name in IDENTITY[kind])
                 assert identity not in in_slot
                 in_slot.add(identity)
-                if identity not in seen and row["gone"] == 0:
+                expired = kind in ("window", "waiting") and row["s"] < manifest["horizon"]
+                if identity not in seen and row["gone"] == 0 and not expired:
                     yield row
         seen |= in_slot
 

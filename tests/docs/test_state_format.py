@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,19 @@ from tests.docs.conftest import Readers
 from tests.docs.pages import ROOT
 from tests.docs.state_folder import Record, Writer
 from tests.docs.state_reader import COLUMNS, IDENTITY, Damaged, StateFolder, hash_of, read_sealed
+from tests.reference.functions import joiner
+from tests.reference.records import Record as Streamed
+from tests.reference.records import Side
+from tests.reference.stream_stream import StreamStreamJoin
 
 PAGE = ROOT / "docs" / "spec" / "state-format.md"
 TEXT, JSON = serdes.string(), serdes.json()
 BATCHES, RETAIN, PARTITIONS = 70, 25, 3
+WINDOW = {"before": 3000, "after": 5000, "grace": 1000}
 
 
 def topology() -> cs.Topology:
-    """All kinds of stores: a foreign-key join of two named tables, its result, and a versioned table."""
+    """All kinds of stores: foreign-key joins of two named tables, a versioned table, and a join of streams."""
     builder = cs.StreamsBuilder()
     consumed = cs.Consumed(key=TEXT, value=JSON)
     left = builder.table("left", consumed, cs.Materialized(store="left"))
@@ -44,10 +50,29 @@ def topology() -> cs.Topology:
         table_joined=cs.TableJoined(name="all"),
     )
     builder.table("past", consumed, cs.Materialized(store="past", history_retention="1 day"))
+    views, clicks = (
+        builder.stream(topic, cs.Consumed(key=TEXT, value=TEXT)) for topic in ("views", "clicks")
+    )
+    views.outer_join(
+        clicks,
+        lambda view, click: f"{view},{click}",
+        cs.JoinWindows(**WINDOW),
+        cs.StreamJoined(name="seen", store="views-kept"),
+    )
     return builder.build()
 
 
-Tables = dict[str, dict[Any, Any]]
+Tables = dict[str, Any]
+
+
+def join_of_streams() -> StreamStreamJoin:
+    """The reference of the join of streams, for one state partition."""
+    window = {f"{name}_ms": bound for name, bound in WINDOW.items()}
+    return StreamStreamJoin("outer", joiner({"template": "{left},{right}"}), window, False, Counter())
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    return ((hash_of(key) >> 32) * partitions) >> 32
 
 
 class Model:
@@ -57,10 +82,11 @@ class Model:
         self.left: dict[str, Any] = {}
         self.right: dict[str, Any] = {}
         self.past: dict[tuple[str, int], Any] = {}
+        self.seen = [join_of_streams() for _ in range(PARTITIONS)]
         self.after: list[Tables] = []
 
     def records(self, chance: random.Random) -> dict[str, list[Record]]:
-        found: dict[str, list[Record]] = {"left": [], "right": [], "past": []}
+        found: dict[str, list[Record]] = {"left": [], "right": [], "past": [], "views": [], "clicks": []}
         for number in range(chance.randrange(12)):
             ts = 1000 * len(self.after) + number
             key, to = f"l{chance.randrange(40)}", chance.choice([None, f"r{chance.randrange(9)}"])
@@ -73,8 +99,28 @@ class Model:
             at = chance.randrange(ts + 1)
             self.past[key, at] = row
             found["past"].append(_record(key, row, at))
+            self._see(chance, ts, found)
         self._note()
         return found
+
+    def _see(self, chance: random.Random, ts: int, found: dict[str, list[Record]]) -> None:
+        """A record of either stream; they arrive in the order of their timestamps, which are all different."""
+        topic, key = chance.choice(["views", "clicks"]), f"p{chance.randrange(5)}"
+        found[topic].append((key.encode(), f"{topic} {ts}".encode(), ts))
+        side: Side = "left" if topic == "views" else "right"
+        self.seen[partition_of(key.encode(), PARTITIONS)].receive(
+            [(side, Streamed(key, f"{topic} {ts}", ts))]
+        )
+
+    def _kept(self, side: Side) -> list[tuple[str, str, int]]:
+        """The records of a side that may still get partners."""
+        kept = [
+            one.record
+            for join in self.seen
+            for one in join.stored[side]
+            if join.visible(side, one.ts, join.newest[side]) and not one.unmatched
+        ]
+        return sorted((record.key, record.value, record.ts) for record in kept)
 
     def _note(self) -> None:
         left = {key: row for key, row in self.left.items() if row is not None}
@@ -88,6 +134,13 @@ class Model:
                 "versions": dict(self.past),
                 "references": {key: row["to"] for key, row in left.items()},
                 "subscriptions": {(row["to"], key): row for key, row in left.items() if row["to"]},
+                "views-kept": self._kept("left"),
+                "seen.right": self._kept("right"),
+                "seen.waiting": sorted(
+                    (u.record.key, ("left", "right").index(u.side), u.ts)
+                    for j in self.seen
+                    for u in j.waiting
+                ),
             }
         )
 
@@ -139,6 +192,23 @@ def test_what_a_join_and_a_versioned_table_keep(folder: StateFolder, model: Mode
     assert subscriptions == expected["subscriptions"]
 
 
+def test_what_a_join_of_streams_keeps(folder: StateFolder, model: Model) -> None:
+    """The records that may still get partners, and who of them waits: nothing that has expired, nothing that is out."""
+    for batch in folder.batches():
+        expected = model.after[batch]
+        for store in ("views-kept", "seen.right"):
+            placed = list(folder.rows(store, batch))
+            rows = [row for _, row in placed]
+            kept = sorted((row["key"].decode(), row["value"].decode(), row["s"]) for row in rows)
+            assert kept == expected[store], (store, batch)
+            assert len({(partition, row["n"]) for partition, row in placed}) == len(rows)
+        waiting = [row for _, row in folder.rows("seen.waiting", batch)]
+        assert (
+            sorted((row["key"].decode(), row["side"], row["s"]) for row in waiting)
+            == expected["seen.waiting"]
+        )
+
+
 def _value(data: bytes | None) -> Any:
     return None if data is None else json.loads(data)
 
@@ -146,7 +216,7 @@ def _value(data: bytes | None) -> Any:
 def test_rows_are_in_the_partition_of_their_key(folder: StateFolder) -> None:
     for store in folder.application["stores"]:
         for partition, row in folder.rows(store, BATCHES - 1):
-            assert partition == ((hash_of(row["key"]) >> 32) * folder.partitions(BATCHES - 1)) >> 32
+            assert partition == partition_of(row["key"], folder.partitions(BATCHES - 1))
 
 
 def test_this_state_shows_everything_the_page_tells(folder: StateFolder) -> None:

@@ -68,9 +68,9 @@ def _due(window: Window, waiting: Kept, stream_time: int) -> Run | None:
     limits = np.array([window.closing(side, stream_time) for side in SIDES])
     parts: list[Columns] = []
     for run in waiting.view.pieces():
-        rows = np.flatnonzero((run["s"] < limits[run["side"]]) & (run["s"] >= waiting.horizon))
-        if len(rows):
-            parts.append(take_all(run.columns, rows))
+        found = np.flatnonzero((run["s"] < limits[run["side"]]) & (run["s"] >= waiting.horizon))
+        if len(found):
+            parts.append(take_all(run.columns, found))
     if not parts:
         return None
     rows = sort_rows(concat_all(parts))
@@ -82,9 +82,9 @@ def _picked(run: Run, mask: np.ndarray) -> Run:
 
 
 def _same_rows(run: Run, wanted: Run) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs (wanted row, row of the run) of one identity, deleted ones left out."""
+    """Pairs (wanted row, row of the run) of one identity."""
     queries, rows = run.match_range(wanted["h"], wanted["key"], wanted["s"], wanted["s"])
-    same = (run["n"][rows] == wanted["n"][queries]) & (run["gone"][rows] == 0)
+    same = run["n"][rows] == wanted["n"][queries]
     return queries[same], rows[same]
 
 
@@ -107,11 +107,11 @@ def put_records(
 
 
 def put_waiting(
-    store: Kept, waits: Iterable[tuple[int, Columns, np.ndarray]], found: Iterable[tuple[int, Columns]]
+    store: Kept, waits: Iterable[tuple[int, Columns, np.ndarray]], ended: Iterable[tuple[int, Columns]]
 ) -> None:
-    """Notes who has begun to wait, and who has found a partner; each with the side."""
+    """Notes who has begun to wait, and who has found a partner or is out; each with the side."""
     parts = [_identity(_those(rows, mask), side, 0) for side, rows, mask in waits]
-    parts += [_identity(_those(rows, rows["s"] >= store.horizon), side, 1) for side, rows in found]
+    parts += [_identity(_those(rows, rows["s"] >= store.horizon), side, 1) for side, rows in ended]
     _put(store, parts)
 
 

@@ -16,7 +16,6 @@ from crossstream.algebra.windows import SIDES
 from crossstream.state.columns import Column, concat, cut, equal, take
 from crossstream.state.run import Run, bisect, expand
 
-
 FRESH = 2
 """The first so many pieces hold the records of the batch: the left ones, the right ones."""
 
@@ -78,29 +77,21 @@ class Pieces:
 
 
 @dataclass(frozen=True, slots=True)
-class Queries:
-    """Records of one side that look for partners, in arrival order: place in the batch, hash, reach in time."""
-
-    places: np.ndarray
-    hashes: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-
-
-@dataclass(frozen=True, slots=True)
 class Found:
-    """For each query, in each piece searched, the rows from ``start`` to ``stop`` that have its hash and are in reach."""
+    """Ranges of rows of one piece: each record at ``places``, ascending, found those from ``start`` to ``stop``.
 
-    queries: Queries
-    pieces: tuple[int, ...]
-    start: tuple[np.ndarray, ...]
-    stop: tuple[np.ndarray, ...]
+    The rows have the hash of the record, and are in its reach.
+    """
 
-    def counts(self) -> np.ndarray:
-        total = np.zeros(len(self.queries.places), np.int64)
-        for start, stop in zip(self.start, self.stop, strict=True):
-            total += stop - start
-        return total
+    piece: int
+    places: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+
+    def between(self, first: int, last: int) -> Found:
+        """What the records from place ``first`` to ``last`` found."""
+        begin, end = np.searchsorted(self.places, (first, last))
+        return Found(self.piece, self.places[begin:end], self.start[begin:end], self.stop[begin:end])
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,39 +114,39 @@ class Pairs:
         )
 
 
-def search(pieces: Pieces, other: int, queries: Queries) -> Found:
-    """Searches all pieces of the other side."""
-    numbers, starts, stops = [], [], []
-    order = np.argsort(queries.hashes, kind="stable")
-    hashes, low, high = queries.hashes[order], queries.low[order], queries.high[order]
+def search(
+    pieces: Pieces, other: int, places: np.ndarray, hashes: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> Iterator[Found]:
+    """Searches all pieces of the side ``other`` for each record: its place, hash, and reach in time."""
+    order = np.argsort(hashes, kind="stable")
+    hashes = hashes[order]
     for number in pieces.of_side(other):
-        start, stop = _ranges(pieces.runs[number], hashes, low, high)
-        if (stop > start).any():
-            numbers.append(number)
-            starts.append(_scattered(start, order))
-            stops.append(_scattered(stop, order))
-    return Found(queries, tuple(numbers), tuple(starts), tuple(stops))
+        hits, start, stop = _ranges(pieces.runs[number], hashes, order, low, high)
+        if len(hits):
+            by_place = np.argsort(hits)
+            yield Found(number, places[hits[by_place]], start[by_place], stop[by_place])
 
 
-def _ranges(run: Run, hashes: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _ranges(
+    run: Run, hashes: np.ndarray, order: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The records that found rows, and which. ``hashes`` ascend, ``order`` tells whose they are."""
     h, s = run["h"], run["s"]
-    first, last = h.searchsorted(hashes, "left"), h.searchsorted(hashes, "right")
-    start = bisect(s, first, last, low, right=False)
-    stop = bisect(s, start, last, high, right=True)
-    return start, np.maximum(start, stop)
-
-
-def _scattered(values: np.ndarray, order: np.ndarray) -> np.ndarray:
-    placed = np.empty_like(values)
-    placed[order] = values
-    return placed
+    first = h.searchsorted(hashes, "left")
+    known = h[np.minimum(first, run.rows - 1)] == hashes
+    first, hits = first[known], order[known]
+    last = h.searchsorted(hashes[known], "right")
+    start = bisect(s, first, last, low[hits], right=False)
+    some = (start < last) & (s[np.minimum(start, run.rows - 1)] <= high[hits])
+    hits, start = hits[some], start[some]
+    return hits, start, bisect(s, start, last[some], high[hits], right=True)
 
 
 def chunks(found: Sequence[Found], records: int, size: int) -> Iterator[tuple[int, int]]:
     """Cuts a batch of ``records`` into stretches with at most ``size`` rows found; a record alone may have more."""
     counts = np.zeros(records, np.int64)
     for one in found:
-        counts[one.queries.places] += one.counts()
+        counts[one.places] += one.stop - one.start
     total = np.cumsum(counts)
     start = 0
     while start < records:
@@ -167,30 +158,20 @@ def chunks(found: Sequence[Found], records: int, size: int) -> Iterator[tuple[in
 
 def pairs(pieces: Pieces, found: Sequence[Found], keys: Column, start: int, stop: int) -> Pairs:
     """What the records from ``start`` to ``stop`` found: rows with the very same key that were there before them."""
-    parts = [part for one in found for part in _pairs(pieces, one, keys, start, stop)]
-    if not parts:
-        nothing = np.empty(0, np.int64)
-        return Pairs(nothing, nothing, nothing, nothing, np.empty(0, np.uint64), nothing)
-    columns = zip(*parts, strict=True)
+    parts = [_pairs(pieces, one.between(start, stop), keys) for one in found]
+    columns = zip(*parts, strict=True) if parts else [[np.empty(0, np.int64)]] * 6
     return Pairs(*(np.concatenate(column) for column in columns))
 
 
-def _pairs(
-    pieces: Pieces, found: Found, keys: Column, start: int, stop: int
-) -> Iterator[tuple[np.ndarray, ...]]:
-    places = found.queries.places
-    first, last = np.searchsorted(places, (start, stop))
-    for number, starts, stops in zip(found.pieces, found.start, found.stop, strict=True):
-        run, side = pieces.runs[number], pieces.side[number]
-        queries, rows = expand(starts[first:last], stops[first:last])
-        trigger = places[first:last][queries]
-        if number < FRESH:
-            earlier = run["place"][rows] < trigger
-            trigger, rows = trigger[earlier], rows[earlier]
-        if len(rows):
-            same = equal(take(run["key"], rows), take(keys, trigger))
-            if not same.all():
-                trigger, rows = trigger[same], rows[same]
-        if len(rows):
-            count = len(rows)
-            yield trigger, np.full(count, number), rows, run["s"][rows], run["n"][rows], np.full(count, side)
+def _pairs(pieces: Pieces, found: Found, keys: Column) -> tuple[np.ndarray, ...]:
+    run = pieces.runs[found.piece]
+    queries, rows = expand(found.start, found.stop)
+    trigger = found.places[queries]
+    if found.piece < FRESH:
+        earlier = run["place"][rows] < trigger
+        trigger, rows = trigger[earlier], rows[earlier]
+    same = equal(take(run["key"], rows), take(keys, trigger)) if len(rows) else np.ones(0, bool)
+    if not same.all():
+        trigger, rows = trigger[same], rows[same]
+    piece, side = np.full(len(rows), found.piece), np.full(len(rows), pieces.side[found.piece])
+    return trigger, piece, rows, run["s"][rows], run["n"][rows], side

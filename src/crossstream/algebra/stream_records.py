@@ -47,7 +47,7 @@ class Records:
 
     @property
     def kept(self) -> np.ndarray:
-        return self.has_key & self.has_value
+        return np.asarray(self.has_key & self.has_value)
 
     def numbers(self, places: np.ndarray) -> np.ndarray:
         """The arrival numbers of records."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from crossstream.algebra.partners import Pieces
 from crossstream.algebra.stream_records import Records
 from crossstream.algebra.table_table import Joined
 from crossstream.algebra.values import Values, nulls
-from crossstream.algebra.windows import LEFT, RIGHT, SIDES
+from crossstream.algebra.windows import RIGHT, SIDES
 from crossstream.serdes import Serde
 
 CLOSED, PAIR, ALONE = 0, 1, 2
@@ -64,17 +64,18 @@ class Events:
 
     @classmethod
     def _concatenated(cls, parts: Sequence[Events]) -> Events:
-        def column(name: str) -> np.ndarray:
-            return np.concatenate([getattr(part, name) for part in parts])
-
-        partner = tuple(np.concatenate(column) for column in zip(*(p.partner for p in parts), strict=True))
-        names = ("what", "trigger", "piece", "row", "side")
-        return cls(*map(column, names), (partner[0], partner[1]), column("ts"), column("n"))
+        one, *_ = parts
+        columns = {
+            name: np.concatenate([getattr(part, name) for part in parts])
+            for name in cls.__slots__
+            if name != "partner"
+        }
+        partner = [np.concatenate([part.partner[place] for part in parts]) for place in range(2)]
+        return replace(one, **columns, partner=(partner[0], partner[1]))
 
     def take(self, rows: np.ndarray | slice) -> Events:
-        partner = (self.partner[0][rows], self.partner[1][rows])
-        names = ("what", "trigger", "piece", "row", "side")
-        return Events(*(getattr(self, name)[rows] for name in names), partner, self.ts[rows], self.n[rows])
+        columns = {name: getattr(self, name)[rows] for name in self.__slots__ if name != "partner"}
+        return replace(self, **columns, partner=(self.partner[0][rows], self.partner[1][rows]))
 
     def slices(self, size: int) -> Iterator[Events]:
         """At most ``size`` events at a time."""

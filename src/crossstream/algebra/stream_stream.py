@@ -27,12 +27,11 @@ import numpy as np
 
 from crossstream.algebra.change import Changes
 from crossstream.algebra.joined_records import Closing, Kept, closing, put_records, put_waiting, rows_of
-from crossstream.algebra.partners import FRESH, Found, Pairs, Pieces, Queries, chunks, pairs, search
+from crossstream.algebra.partners import FRESH, Found, Pairs, Pieces, chunks, pairs, search
 from crossstream.algebra.stream_records import Records
 from crossstream.algebra.stream_results import ALONE, CLOSED, PAIR, Events, Maker
 from crossstream.algebra.table_table import Joined
 from crossstream.algebra.windows import LEFT, RIGHT, SIDES, Times, Window
-from crossstream.state.run import Run
 
 Kind = Literal["inner", "left", "outer"]
 OUTER: dict[Kind, tuple[bool, bool]] = {
@@ -111,7 +110,7 @@ def join_streams(
     """
     batch = _prepared(join, records, sides, stores, waiting)
     fates = _begun(batch)
-    found = [_search(batch, side) for side in SIDES]
+    found = [one for side in SIDES for one in _search(batch, side)]
     keyless = np.flatnonzero(batch.outer & ~records.has_key & records.has_value)
     if len(keyless):
         yield join.maker.keyless(records, sides, keyless)
@@ -184,10 +183,11 @@ def _begun(batch: _Batch) -> _Fates:
     return _Fates(alone, np.zeros(batch.records.count, bool))
 
 
-def _search(batch: _Batch, side: int) -> Found:
+def _search(batch: _Batch, side: int) -> Iterator[Found]:
+    """What the records of a side find on the other one."""
     places = np.flatnonzero(batch.records.kept & (batch.records.side == side))
     low, high = batch.times.reach(batch.join.window, side, places, batch.records.ts[places])
-    return search(batch.pieces, RIGHT - side, Queries(places, batch.records.hashes[places], low, high))
+    return search(batch.pieces, RIGHT - side, places, batch.records.hashes[places], low, high)
 
 
 def _settle(batch: _Batch, fates: _Fates, found: Pairs) -> Pairs:
@@ -305,5 +305,5 @@ def _keep(batch: _Batch, fates: _Fates, stores: tuple[Kept, Kept], waiting: Kept
     waiting.stream_time = int(batch.times.join[-1])
     limits = [join.window.closing(side, waiting.stream_time) for side in SIDES if join.outer[side]]
     waiting.horizon = max(waiting.horizon, min(limits))
-    found = np.unique(np.concatenate([*fates.found, np.empty(0, np.int64)]))
-    put_waiting(waiting, waits, rows_of(pieces, *pieces.located(found)))
+    ended = np.unique(np.concatenate([*fates.found, pieces.number(out.piece, out.row)]))
+    put_waiting(waiting, waits, rows_of(pieces, *pieces.located(ended)))

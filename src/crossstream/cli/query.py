@@ -56,11 +56,15 @@ def _get(store: StoreReader, text: str, arguments: Namespace) -> int:
     """Prints a row; 1 if there is none."""
     key = parse_key(store.key, text)
     time = None if arguments.as_of_time is None else parse_time(arguments.as_of_time)
-    value = store.get(key, time)
-    if value is None:
+    if store.windowed:
+        rows = [((key, timestamp), value) for timestamp, value in store.fetch(key)]
+    else:
+        value = store.get(key, time)
+        rows = [] if value is None else [(key, value)]
+    if not rows:
         say(f"no row {text!r} in {store.name}")
         return 1
-    show_rows([(key, value)], arguments.format)
+    show_rows(rows, arguments.format)
     return 0
 
 
@@ -93,7 +97,7 @@ def _list(folder: Path, form: str) -> int:
 def _described(store: StoreReader) -> dict[str, Any]:
     return {
         "store": store.name,
-        "kind": "key-value" if store.history is None else "versioned",
+        "kind": store.kind,
         "key": "-" if store.key is None else store.key.name,
         "value": "-" if store.value is None else store.value.name,
         "rows": _count(store),

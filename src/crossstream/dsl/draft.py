@@ -11,7 +11,7 @@ from crossstream.errors import TopologyError
 from crossstream.topology.graph import FrameSource, Location, Node, Source, Topology
 from crossstream.topology.location import here, user_location
 from crossstream.topology.naming import Paths
-from crossstream.topology.validate import check_new_name, check_new_source, check_new_store, queryable_name
+from crossstream.topology.validate import check_new_name, check_new_source, check_new_store, queryable_names
 
 N = TypeVar("N", bound=Node)
 
@@ -78,8 +78,7 @@ class Draft:
 
     def _put(self, node: Node) -> None:
         self.nodes[node.name] = node
-        store = queryable_name(node)
-        if store is not None:
+        for store in queryable_names(node):
             self.stores[store] = node.name
 
 

@@ -17,6 +17,8 @@ from crossstream.dsl.global_joins import stream_global_join
 from crossstream.dsl.handle import OPERATORS, check_same_builder, child, given_name
 from crossstream.dsl.options import Materialized, Named, TableJoined
 from crossstream.dsl.serde_rules import needed_key, stored_value
+from crossstream.dsl.stream_joins import stream_stream_join
+from crossstream.dsl.table_lookups import stream_table_join
 from crossstream.errors import TopologyError
 from crossstream.serdes import Serde
 from crossstream.serdes.left_or_right import LeftOrRight, LeftOrRightSerde
@@ -38,7 +40,9 @@ if TYPE_CHECKING:
     from crossstream.dsl.kstream import KStream
     from crossstream.dsl.ktable import KTable
 
-STREAM_JOINS: Mapping[Shape, Callable[..., Node]] = MappingProxyType({"global": stream_global_join})
+STREAM_JOINS: Mapping[Shape, Callable[..., Node]] = MappingProxyType(
+    {"stream": stream_stream_join, "table": stream_table_join, "global": stream_global_join}
+)
 """What makes the join of a stream, by what is on the other side; called with (kind, stream, other side, …)."""
 
 _NOUNS: Mapping[Shape, str] = MappingProxyType(

@@ -270,16 +270,24 @@ class KStream:
         return KTable(self._draft, made)
 
     def join(
-        self, other: GlobalKTable, joiner: ValueJoiner = REQUIRED, *options: Any, **settings: Any
+        self,
+        other: KStream | KTable | GlobalKTable,
+        joiner: ValueJoiner = REQUIRED,
+        *options: Any,
+        **settings: Any,
     ) -> KStream:
         """Inner join; what is on the other side decides which one.
+
+        With a `KStream`: ``join(stream, joiner, windows, stream_joined=None)``. A result for each pair of records
+        with one key whose timestamps are as close as ``windows`` says, at the later timestamp, once. Records
+        without key or value are dropped and counted.
 
         With a `GlobalKTable`: ``join(table, joiner, key_selector=…, named=None)``. ``key_selector`` gives the key
         of the table's row, from the value or from key and value, which may both be None; the result has the
         stream's key and timestamp. A record whose value or selected key is None is dropped and counted.
 
         Raises CS-130 other builder, CS-135 nothing to join with, CS-136 options of another kind of join.
-        Sources: semantics 2.4.
+        Sources: semantics 2.1, 2.4.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
@@ -290,10 +298,16 @@ class KStream:
         return self._join("inner", other, (joiner, *options), settings)
 
     def left_join(
-        self, other: GlobalKTable, joiner: ValueJoiner = REQUIRED, *options: Any, **settings: Any
+        self,
+        other: KStream | KTable | GlobalKTable,
+        joiner: ValueJoiner = REQUIRED,
+        *options: Any,
+        **settings: Any,
     ) -> KStream:
         """Left join: as `join`, and records without a partner get ``joiner(left, None)``.
 
+        With a `KStream` once, when the window has closed and the grace period is over; with ``eager`` windows at
+        once, even if partners follow. A record with a value and without key comes out alone at once.
         With a `GlobalKTable` also those whose selected key is None; only a null value is dropped and counted.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
@@ -303,6 +317,19 @@ class KStream:
         <KStream orders.left_join(shops)>
         """
         return self._join("left", other, (joiner, *options), settings)
+
+    def outer_join(
+        self, other: KStream, joiner: ValueJoiner = REQUIRED, *options: Any, **settings: Any
+    ) -> KStream:
+        """Outer join with another stream: as `left_join`, on both sides; there is none with a table.
+
+        >>> from crossstream import Consumed, JoinWindows, StreamsBuilder, serdes
+        >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
+        >>> views, clicks = builder.stream("views", consumed), builder.stream("clicks", consumed)
+        >>> views.outer_join(clicks, lambda view, click: [view, click], JoinWindows.of("10 seconds"))
+        <KStream views.outer_join(clicks)>
+        """
+        return self._join("outer", other, (joiner, *options), settings)
 
     def _join(
         self, kind: JoinKind, other: object, given: tuple[Any, ...], settings: dict[str, Any]

@@ -16,6 +16,7 @@ from crossstream.errors import TopologyError
 from crossstream.serdes import Serde
 from crossstream.settings import keyword_settings
 from crossstream.topology.graph import StoreSpec
+from crossstream.topology.location import here
 from crossstream.typing import KeyPartitioner, Partitioner, TimestampExtractor
 
 
@@ -149,6 +150,66 @@ class Repartitioned:
         check_name("Repartitioned", "name", self.name, optional=True)
         check_partitions("Repartitioned", self.partitions)
         check_signature("Repartitioned", "partitioner", self.partitioner, ("key", "count"))
+
+
+@keyword_settings(TopologyError, "CS-101")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamJoined:
+    """Options of the join of two streams: serdes, a name, and names for what it keeps.
+
+    ``key``: of both streams; ``value``, ``other_value``: of the left and of the right one; where they are unknown.
+    With ``store`` and ``other_store`` the records that are kept of the left and of the right stream can be queried.
+    Source: semantics 3.5.
+
+    >>> StreamJoined(name="seen", store="recent-views", other_store="recent-clicks").store
+    'recent-views'
+    """
+
+    key: Serde | None = None
+    value: Serde | None = None
+    other_value: Serde | None = None
+    name: str | None = None
+    store: str | None = None
+    other_store: str | None = None
+
+    def __post_init__(self) -> None:
+        check_serdes("StreamJoined", key=self.key, value=self.value, other_value=self.other_value)
+        for setting in ("name", "store", "other_store"):
+            check_name("StreamJoined", setting, getattr(self, setting), optional=True)
+        if self.store is not None and self.store == self.other_store:
+            raise TopologyError(
+                f"StreamJoined gives both stores the name {self.store!r}",
+                code="CS-173",
+                where=here(),
+                next="name them differently, or leave one out",
+            )
+
+
+@keyword_settings(TopologyError, "CS-101")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """Options of the join of a stream with a table: serdes, the grace period, a name.
+
+    ``key``, ``value``: of the stream, where they are unknown; without ``key`` they are the table's. ``other_value``:
+    of the table, for readers. With ``grace`` (a duration) each record waits until the stream's time is so much
+    further, and then sees the version of the row that was valid at its own timestamp; the table must be versioned,
+    and keep versions for at least that long. Sources: KIP-923, semantics 2.3.2.
+
+    >>> Joined(grace="10 seconds", name="enriched").grace
+    '10 seconds'
+    """
+
+    key: Serde | None = None
+    value: Serde | None = None
+    other_value: Serde | None = None
+    grace: Duration | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        check_serdes("Joined", key=self.key, value=self.value, other_value=self.other_value)
+        if self.grace is not None:
+            to_milliseconds(self.grace, "grace", error=TopologyError)
+        check_name("Joined", "name", self.name, optional=True)
 
 
 @keyword_settings(TopologyError, "CS-101")

@@ -6,12 +6,13 @@ Every attempt of a task writes files of its own; the commit names those that cou
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
 from crossstream.errors import StateError
+from crossstream.state.expiry import NO_HORIZON
 from crossstream.state.manifest import PieceRef, read_manifest, read_run, write_run
 from crossstream.state.run import Run
 from crossstream.state.storage import Folder
@@ -42,9 +43,12 @@ def grow(
     fresh: Run | None,
     stream_time: int,
     batch: int,
+    early: Sequence[Piece] = (),
+    horizon: int = NO_HORIZON,
 ) -> Version:
-    """The version after a batch, saved; the same object if nothing changed."""
-    after = advance(version, fresh, stream_time, batch, stores.saver(store, partition, batch))
+    """The version after a batch, saved; the same object if nothing changed. ``early``: see `advance`."""
+    save = stores.saver(store, partition, batch)
+    after = advance(version, fresh, stream_time, batch, save, early, horizon)
     return version if after is version else stores.save(store, partition, after)
 
 

@@ -121,7 +121,7 @@ class RoundTask:
             definition = self.plan.stores[name]
             manifest = self.batch.versions.get(name, {}).get(self.sender)
             version = self.stores.open(definition, self.sender, manifest)
-            self._opened[name] = (OpenStore(definition, version.view(), version.stream_time), version)
+            self._opened[name] = (OpenStore(definition, version.view(), version.stream_time, version.horizon), version)
         return self._opened[name][0]
 
     def _record(self, store: str, history: History) -> None:
@@ -204,6 +204,7 @@ class RoundTask:
                 store.view.fresh,
                 store.stream_time,
                 self.batch.id,
+                horizon=store.horizon,
             )
             if after is not version:
                 self._saved(name, version, after)

@@ -14,7 +14,7 @@ from crossstream.errors import StateError
 from crossstream.query.store import StoreReader
 from crossstream.serdes.shipping import dumps
 from crossstream.state.store import Version
-from crossstream.topology.plan import Plan, StoreDef
+from crossstream.topology.plan import WINDOW, Plan, StoreDef
 
 
 def describe_readers(plan: Plan) -> dict[str, dict[str, str]]:
@@ -37,7 +37,9 @@ def open_store(state_dir: str | Path, name: str, as_of: int | None = None) -> St
     store = _definition(application_of(root), name, root)
     committed = _Committed(BatchLog(root), store, as_of)
     committed()
-    return StoreReader(name, store.key, store.value, committed, store.history)
+    return StoreReader(
+        name, store.key, store.value, committed, store.history, windowed=store.layout.kind == WINDOW.kind
+    )
 
 
 def application_of(state_dir: Path) -> Application:

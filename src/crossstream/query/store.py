@@ -17,15 +17,18 @@ from crossstream.algebra.table import latest_versions, lookup, version_at
 from crossstream.algebra.values import Values
 from crossstream.durations import to_timestamp
 from crossstream.errors import StateError
+from crossstream.query.records import all_records, records_of
 from crossstream.serdes import Serde
 from crossstream.serdes.internal import pickled
 from crossstream.state.columns import concat_all, take, take_all
 from crossstream.state.store import Version
 
+_EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
 
 @dataclass(frozen=True, slots=True)
 class StoreReader:
-    """A read-only view of a key-value or versioned store as of one batch.
+    """A read-only view of a key-value store, a versioned one, or one of records by time (``windowed``).
 
     ``versions``: gives one version for each state partition. Keys are ordered by their serialised bytes, as in
     Kafka. Every call of a live reader sees the newest committed batch; one opened ``as_of`` a batch stays there.
@@ -39,6 +42,14 @@ class StoreReader:
     history: int | None = None
     bits: int = 64
     hashed: bool = True
+    windowed: bool = False
+
+    @property
+    def kind(self) -> str:
+        """``key-value``, ``versioned`` or ``window``."""
+        if self.windowed:
+            return "window"
+        return "key-value" if self.history is None else "versioned"
 
     def get(self, key: Any, as_of_time: int | datetime | None = None) -> Any:
         """The value of ``key``, None if there is no such row.
@@ -46,6 +57,27 @@ class StoreReader:
         ``as_of_time`` (ms since the epoch, or datetime): of a versioned store, the value valid at that time.
         """
         return self._values([key], as_of_time)[0]
+
+    def fetch(
+        self,
+        key: Any,
+        time_from: int | datetime | None = None,
+        time_to: int | datetime | None = None,
+    ) -> list[tuple[int, Any]]:
+        """Of a store of records: (timestamp, value) of those with this key, by timestamp, then arrival.
+
+        From ``time_from`` to ``time_to`` (ms since the epoch, or datetime), both inclusive; None: no bound.
+        """
+        if not self.windowed:
+            raise self._unfit("keeps one row for each key, not records by time", "ask for it by get(key)")
+        low = _EARLIEST if time_from is None else to_timestamp(time_from, "time_from")
+        high = _LATEST if time_to is None else to_timestamp(time_to, "time_to")
+        wire = pa.array([self._bytes(key)], pa.large_binary())
+        hashes, versions = hash_keys(wire, self.bits), self.versions()
+        home = int(partition_of(hashes, len(versions))[0])
+        rows = records_of(versions[home], hashes, wire, low, high)
+        values = Values(self.value or pickled(), wire=rows["value"]).objects()
+        return list(zip(rows["ts"].tolist(), values, strict=True))
 
     def get_many(self, keys: Iterable[Any]) -> dict[Any, Any]:
         """The values of several keys; keys without a row are left out."""
@@ -64,7 +96,7 @@ class StoreReader:
         return self._rows(lambda key: key.startswith(start))
 
     def all(self) -> Iterator[tuple[Any, Any]]:
-        """All rows in byte order of the serialised key."""
+        """All rows in byte order of the serialised key; of a store of records the keys are (key, timestamp)."""
         return self._rows(lambda key: True)
 
     def approximate_count(self) -> int:
@@ -98,7 +130,12 @@ class StoreReader:
             raise StateError("a key cannot be None", code="CS-711", where={"store": self.name})
         return data
 
+    def _unfit(self, what: str, step: str) -> StateError:
+        return StateError(f"{self.name} {what}", code="CS-716", next=step)
+
     def _values(self, keys: list[Any], as_of_time: int | datetime | None) -> list[Any]:
+        if self.windowed:
+            raise self._unfit("keeps records by time, any number for each key", "ask for them by fetch(key)")
         if as_of_time is not None and self.history is None:
             raise StateError(
                 f"{self.name} keeps no versions",
@@ -136,6 +173,8 @@ class StoreReader:
 
     def _live(self) -> dict[str, Any]:
         """Key, value and ts of all rows, ordered by key bytes."""
+        if self.windowed:
+            return all_records(self.versions())
         parts = [self._live_rows(version) for version in self.versions()]
         columns = concat_all(parts)
         order = pl.Series(pl.from_arrow(columns["key"])).arg_sort().to_numpy()
@@ -158,6 +197,8 @@ class StoreReader:
         keep = np.fromiter((wanted(key) for key in columns["key"].to_pylist()), bool, len(columns["key"]))
         rows = np.flatnonzero(keep)
         keys = (self.key or pickled()).decode_objects(take(columns["key"], rows))
+        if self.windowed:
+            keys = list(zip(keys, columns["ts"][rows].tolist(), strict=True))
         values = (self.value or pickled()).decode_objects(take(columns["value"], rows))
         return iter(list(zip(keys, values, strict=True)))
 

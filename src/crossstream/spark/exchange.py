@@ -2,7 +2,7 @@
 
 Spark shuffles parcels. A blob inside one is copied eight times on its way through sockets, the JVM and shuffle
 files, which costs more core time than the join. Where driver and workers share a machine, large blobs
-therefore lie in files, and the parcels that Spark shuffles say where (decision 0011). The files of a batch go
+therefore lie in files, and the parcels that Spark shuffles say where (decision 0012). The files of a batch go
 when the batch has ended; a task that runs again writes files of its own.
 """
 

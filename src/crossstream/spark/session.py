@@ -73,7 +73,7 @@ def make_session(application_id: str, settings: Mapping[str, Any]) -> SparkSessi
 def warm_up(context: SparkContext) -> None:
     """Runs a job of nothing on the way a batch goes.
 
-    It forks the Python workers and loads what Spark's JVM needs for one: two seconds that the first batch
+    It forks the Python workers and loads what the JVM needs for one (decision 0013): seconds that the first batch
     would take longer.
     """
     from crossstream.spark.worker import send_nothing

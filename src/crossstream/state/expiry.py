@@ -1,8 +1,9 @@
 """Rows that time has passed by.
 
-A store of records by time has a *horizon*: rows whose timestamp lies before it are not there any more, for anybody.
-Their bytes go in passing: a piece that has no other rows is dropped as a whole, and a merge leaves them out. Merges of such a
-store join neighbours in age up to a small share of it, so that a piece spans little time and goes soon.
+A store of records by time has a *horizon*: rows whose timestamp lies before it are not there any more, for
+anybody. Their bytes go in passing: a piece that has no other rows is dropped as a whole, and a merge leaves them
+out. Merges of such a store join neighbours in age up to a small share of it, so that a piece spans little time and
+goes soon.
 """
 
 from __future__ import annotations

@@ -19,7 +19,10 @@ FORMAT = 1
 
 
 class PieceRef(msgspec.Struct, frozen=True, array_like=True):
-    """Rows ``start`` to ``stop`` of a run file; hashes from ``low`` to ``high``, both inclusive."""
+    """Rows ``start`` to ``stop`` of a run file; hashes from ``low`` to ``high``, both inclusive.
+
+    ``times``: no row of the file has a timestamp outside of these; None for rows that are not by time.
+    """
 
     file: str
     start: int
@@ -28,10 +31,11 @@ class PieceRef(msgspec.Struct, frozen=True, array_like=True):
     high: int
     size: int
     checksum: str
+    times: tuple[int, int] | None = None
 
 
 class SlotRef(msgspec.Struct, frozen=True, array_like=True):
-    """Pieces of one sorted run, ascending and disjoint by hash. ``job``: the merge it takes part in, 0 none."""
+    """Pieces of one sorted run, in its order. ``job``: the merge it takes part in, 0 none."""
 
     pieces: tuple[PieceRef, ...]
     job: int = 0
@@ -47,6 +51,7 @@ class Manifest(msgspec.Struct, frozen=True):
     stream_time: int = -1
     credit: int = 0
     format: int = FORMAT
+    horizon: int = 0
 
     def files(self) -> set[str]:
         return {piece.file for slot in self.slots for piece in slot.pieces}
@@ -102,7 +107,12 @@ def write_run(storage: Storage, name: str, run: Run) -> PieceRef:
     data = sink.getvalue()
     storage.write(name, data)
     h = run["h"]
-    return PieceRef(name, 0, run.rows, int(h[0]), int(h[-1]), data.size, _digest(data))
+    return PieceRef(name, 0, run.rows, int(h[0]), int(h[-1]), data.size, _digest(data), _times(run))
+
+
+def _times(run: Run) -> tuple[int, int] | None:
+    s = run.columns.get("s")
+    return None if s is None or s.dtype != np.int64 else (int(s.min()), int(s.max()))
 
 
 def read_run(storage: Storage, ref: PieceRef) -> Run:
@@ -117,6 +127,15 @@ def read_run(storage: Storage, ref: PieceRef) -> Run:
         ) from None
     if data.size != ref.size or _digest(data) != ref.checksum:
         raise _damaged(ref.file)
+    return _opened(data)
+
+
+def map_run(storage: Storage, ref: PieceRef) -> Run:
+    """Opens a run file that this process has just written, without reading it."""
+    return _opened(storage.read(ref.file))
+
+
+def _opened(data: pa.Buffer) -> Run:
     with pa.ipc.open_file(data) as reader:
         return Run(from_record_batch(reader.get_batch(0)))
 

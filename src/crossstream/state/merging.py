@@ -39,6 +39,10 @@ class Stored(Protocol):
     @property
     def rows(self) -> int: ...
 
+    @property
+    def newest(self) -> int:
+        """The largest timestamp, or more; only of rows by time."""
+
     def slice(self, start: int, stop: int) -> Stored: ...
 
 
@@ -58,11 +62,12 @@ class Part(Generic[P]):
         return sum(piece.rows for piece in self.pieces)
 
 
-def next_job(parts: Sequence[Part[P]]) -> list[Part[P]] | None:
+def next_job(parts: Sequence[Part[P]], most: int | None = None) -> list[Part[P]] | None:
     """The parts with one more merge marked, or None if none is due.
 
     Due are `FAN_IN` neighbours of one size class or smaller ones; small classes go first. So a row is rewritten
-    once for each size class, and a store of n rows has at most `FAN_IN` runs in each of log n classes.
+    once for each size class, and a store of n rows has at most `FAN_IN` runs in each of log n classes. ``most``: rows
+    that a run may have; of neighbours with more some are merged, oldest ones first.
     """
     classes = [_size_class(part.rows) for part in parts]
     for largest in sorted(set(classes)):
@@ -72,8 +77,22 @@ def next_job(parts: Sequence[Part[P]]) -> list[Part[P]] | None:
             while stop < len(parts) and not parts[stop].job and classes[stop] <= largest:
                 stop += 1
             if stop - start >= FAN_IN:
-                return _marked(parts, start, stop)
+                group = (start, stop) if most is None else _fitting(parts, start, stop, most)
+                if group is not None:
+                    return _marked(parts, *group)
             start = stop + 1
+    return None
+
+
+def _fitting(parts: Sequence[Part[P]], start: int, stop: int, most: int) -> tuple[int, int] | None:
+    """Neighbours with at most so many rows, none of them with more than all others: work that is worth its while."""
+    for end in range(stop, start, -1):
+        begin, rows = end, 0
+        while begin > start and rows + parts[begin - 1].rows <= most:
+            begin -= 1
+            rows += parts[begin].rows
+        if end - begin > 1 and 2 * max(part.rows for part in parts[begin:end]) <= rows:
+            return begin, end
     return None
 
 
@@ -87,13 +106,20 @@ def _size_class(rows: int) -> int:
     return (max(rows, 1).bit_length() - 1) // _CLASS_BITS
 
 
-def advance_job(parts: Sequence[Part[P]], job: int, rows: int, save: Callable[[Run], P]) -> list[Part[P]]:
-    """One step of a merge: about ``rows`` input rows, the lowest, move to its output."""
+def advance_job(
+    parts: Sequence[Part[P]],
+    job: int,
+    rows: int,
+    save: Callable[[Run], P],
+    keep: Callable[[Run], Run] | None = None,
+) -> list[Part[P]]:
+    """One step of a merge: about ``rows`` input rows, the lowest, move to its output, if ``keep`` keeps them."""
     inputs = [part for part in parts if part.job == job and not part.output]
     cut = _cut(inputs, rows)
     heads, rests = zip(*(_split(part, cut) for part in inputs), strict=True)
     last = max(i for i, part in enumerate(parts) if part.job == job)
     merged = merge([piece.run for head in heads for piece in head], drop_gone=last == len(parts) - 1)
+    merged = merged if keep is None else keep(merged)
     written = (save(merged),) if merged.rows else ()
     left = iter(rests)
     done = not any(rests)

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from crossstream.state.columns import concat_all, take_all
+from crossstream.state.expiry import NO_HORIZON, unexpired
 from crossstream.state.merging import Part
 from crossstream.state.run import Run, sort_rows
 from crossstream.state.store import PIECE_ROWS, Piece, Version
@@ -38,7 +39,10 @@ def sliced(sources: Sequence[Version], low: int, high: int, batch: int, save: Sa
 
     ``sources``: the old partitions that have hashes in the range, ascending; one at least.
     """
-    taken = [_without_empty(_between(part, low, high) for part in source.parts) for source in sources]
+    taken = [
+        _without_empty(_between(part, low, high, source.horizon) for part in source.parts)
+        for source in sources
+    ]
     return _assembled(sources, taken, batch, lambda runs: map(save, _joined(runs)))
 
 
@@ -70,6 +74,7 @@ def _assembled(
         parts=tuple(Part(tuple(save(runs))) for runs in _aligned(taken)),
         batch=batch,
         stream_time=max(source.stream_time for source in sources),
+        horizon=min(source.horizon for source in sources),
         credit=sum(
             source.credit * _count(slots) // source.rows
             for source, slots in zip(sources, taken, strict=True)
@@ -87,14 +92,17 @@ def _aligned(taken: Sequence[_Slots]) -> _Slots:
     ]
 
 
-def _between(part: Part[Piece], low: int, high: int) -> list[Run]:
+def _between(part: Part[Piece], low: int, high: int, horizon: int) -> list[Run]:
     found = []
     for piece in part.pieces:
         h = piece.run["h"]
         start = int(np.searchsorted(h, np.uint64(low), "left"))
         stop = piece.rows if high >= 1 << 64 else int(np.searchsorted(h, np.uint64(high), "left"))
-        if start < stop:
-            found.append(piece.run.slice(start, stop))
+        rows = piece.run.slice(start, stop) if start < stop else None
+        if rows is not None and horizon > NO_HORIZON:
+            rows = unexpired(rows, horizon)
+        if rows is not None and rows.rows:
+            found.append(rows)
     return found
 
 

@@ -19,30 +19,38 @@ class Layout:
 
     Always there: ``h`` (uint64, hash of ``key``), ``key`` (bytes) and ``gone`` (uint8, 1 = deleted).
     ``sort``: a secondary sort column ``s``, uint64 or int64 (hash of ``key2``, or a timestamp).
-    ``second_key``: a second key ``key2`` (bytes) belongs to the identity of a row.
-    ``values``: the other columns, by name, as ``"bytes"`` or ``"int64"``.
+    ``second_key``: a second key ``key2`` (bytes) belongs to the identity of a row; ``numbered``: a number ``n``
+    (uint64) does. ``values``: the other columns, by name, as ``"bytes"``, ``"int64"`` or ``"uint8"``.
     """
 
     kind: str
     values: tuple[tuple[str, str], ...]
     sort: str | None = None
     second_key: bool = False
+    numbered: bool = False
+
+    @property
+    def expires(self) -> bool:
+        """Whether rows get too old to matter: records by time, which nothing replaces."""
+        return self.numbered
 
     @property
     def names(self) -> tuple[str, ...]:
-        head = ("h",) + (("s",) if self.sort else ()) + ("key",) + (("key2",) if self.second_key else ())
+        there = {"s": self.sort is not None, "key2": self.second_key, "n": self.numbered}
+        head = (name for name in ("h", "s", "key", "key2", "n") if there.get(name, True))
         return (*head, *(name for name, _ in self.values), "gone")
 
     @classmethod
     def found_in(cls, kind: str, columns: Columns) -> Layout:
         """The layout of a store of this kind, read off columns of it."""
-        own = {"h", "s", "key", "key2", "gone"}
+        own = {"h", "s", "key", "key2", "n", "gone"}
         values = tuple(
-            (name, "int64" if isinstance(column, np.ndarray) else "bytes")
+            (name, str(column.dtype) if isinstance(column, np.ndarray) else "bytes")
             for name, column in columns.items()
             if name not in own
         )
-        return cls(kind, values, str(columns["s"].dtype) if "s" in columns else None, "key2" in columns)
+        sort = str(columns["s"].dtype) if "s" in columns else None
+        return cls(kind, values, sort, "key2" in columns, "n" in columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +190,7 @@ def newest(columns: Columns) -> np.ndarray:
         return keep
     # Rows tied with a neighbour: number their identities exactly, keep the first of each.
     places = np.flatnonzero(np.append(tied, False) | np.insert(tied, 0, False))
-    names = [name for name in ("h", "s", "key", "key2") if name in columns]
+    names = [name for name in ("h", "s", "key", "key2", "n") if name in columns]
     identity = identities([take(columns[name], places) for name in names])
     _, first = np.unique(identity, return_index=True)
     keep[places] = False

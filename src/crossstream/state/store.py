@@ -7,14 +7,17 @@ long as their files are kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from crossstream.errors import StateError
+from crossstream.state.expiry import NO_HORIZON, largest_run, unexpired, without_expired
 from crossstream.state.manifest import (
     Manifest,
     PieceRef,
     SlotRef,
+    map_run,
     piece_ref,
     read_manifest,
     read_run,
@@ -29,6 +32,9 @@ from crossstream.state.view import Slot, View
 PIECE_ROWS = 32_768
 """Rows that one merging step writes into one piece; also the least work done when work is due."""
 
+MAPPED_BYTES = 1 << 20
+"""Runs of at least that size are held in their files only, as soon as they are written."""
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -41,6 +47,12 @@ class Piece:
     def rows(self) -> int:
         return self.run.rows
 
+    @property
+    def newest(self) -> int:
+        """The largest timestamp, or more; only of rows by time."""
+        times = None if self.ref is None else self.ref.times
+        return int(self.run["s"].max()) if times is None else times[1]
+
     def slice(self, start: int, stop: int) -> Piece:
         if (start, stop) == (0, self.run.rows):
             return self
@@ -50,7 +62,10 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """The runs of one store partition after ``batch``, newest first; ``name`` of its manifest, if stored."""
+    """The runs of one store partition after ``batch``, newest first; ``name`` of its manifest, if stored.
+
+    ``horizon``: rows with older timestamps have expired, whether their bytes are still there or not.
+    """
 
     layout: Layout
     parts: tuple[Part[Piece], ...] = ()
@@ -58,6 +73,7 @@ class Version:
     stream_time: int = -1
     credit: int = 0
     name: str | None = None
+    horizon: int = NO_HORIZON
 
     def view(self) -> View:
         """What a batch reads, and puts its rows into."""
@@ -78,28 +94,49 @@ class Version:
 
 
 def advance(
-    version: Version, fresh: Run | None, stream_time: int, batch: int, save: Callable[[Run], Piece]
+    version: Version,
+    fresh: Run | None,
+    stream_time: int,
+    batch: int,
+    save: Callable[[Run], Piece],
+    early: Sequence[Piece] = (),
+    horizon: int = NO_HORIZON,
 ) -> Version:
     """The version after ``batch``: its fresh rows added, merging work done in proportion.
 
-    ``save`` stores a run and returns it as a piece. Returns ``version`` itself if nothing changed.
+    ``save`` stores a run and returns it as a piece. ``early``: rows of the batch that come before those of
+    ``fresh`` and are stored already. Returns ``version`` itself if nothing changed.
     """
-    if (fresh is None or not fresh.rows) and stream_time == version.stream_time:
+    pieces = tuple(early) if fresh is None or not fresh.rows else (*early, save(fresh))
+    if not pieces and (stream_time, horizon) == (version.stream_time, version.horizon):
         return version
     parts, credit = list(version.parts), version.credit
-    if fresh is not None and fresh.rows:
-        parts.insert(0, Part((save(fresh),)))
-        credit += 4 * fresh.rows + PIECE_ROWS // 8
-    while (job := next_job(parts)) is not None:
+    expires = horizon > NO_HORIZON
+    if expires:
+        parts = without_expired(parts, horizon)
+    if pieces:
+        parts.insert(0, Part(pieces))
+        credit += 4 * parts[0].rows + PIECE_ROWS // 8
+    most = largest_run(sum(part.rows for part in parts)) if version.layout.expires else None
+    while (job := next_job(parts, most)) is not None:
         parts = job
-    parts, credit = _work(parts, credit, save)
+    parts, credit = _work(parts, credit, save, partial(unexpired, horizon=horizon) if expires else None)
     return replace(
-        version, parts=tuple(parts), batch=batch, stream_time=stream_time, credit=credit, name=None
+        version,
+        parts=tuple(parts),
+        batch=batch,
+        stream_time=stream_time,
+        credit=credit,
+        name=None,
+        horizon=horizon,
     )
 
 
 def _work(
-    parts: list[Part[Piece]], credit: int, save: Callable[[Run], Piece]
+    parts: list[Part[Piece]],
+    credit: int,
+    save: Callable[[Run], Piece],
+    keep: Callable[[Run], Run] | None,
 ) -> tuple[list[Part[Piece]], int]:
     for job in sorted({part.job for part in parts if part.job}):
         while any(part.job == job for part in parts):
@@ -107,7 +144,7 @@ def _work(
             step = min(rows, PIECE_ROWS)
             if step > credit:
                 break
-            parts = advance_job(parts, job, step, save)
+            parts = advance_job(parts, job, step, save, keep)
             credit -= step
     return parts, min(credit, 4 * PIECE_ROWS) if not any(part.job for part in parts) else credit
 
@@ -121,7 +158,14 @@ def store_version(version: Version, storage: Storage, name: str) -> Version:
     write_manifest(
         storage,
         name,
-        Manifest(version.layout.kind, version.batch, slots, version.stream_time, version.credit),
+        Manifest(
+            version.layout.kind,
+            version.batch,
+            slots,
+            version.stream_time,
+            version.credit,
+            horizon=version.horizon,
+        ),
     )
     return replace(version, name=name)
 
@@ -144,18 +188,23 @@ def load_version(
         return Piece(whole.slice(ref.start, ref.stop), ref)
 
     parts = tuple(Part(tuple(map(piece, slot.pieces)), slot.job, slot.output) for slot in manifest.slots)
-    return Version(layout, parts, manifest.batch, manifest.stream_time, manifest.credit, name)
+    return Version(
+        layout, parts, manifest.batch, manifest.stream_time, manifest.credit, name, manifest.horizon
+    )
 
 
 def saver(storage: Storage, prefix: str) -> Callable[[Run], Piece]:
-    """A `save` for `advance` that writes runs as ``<prefix>-<number>.arrow``."""
+    """A `save` for `advance` that writes runs as ``<prefix>-<number>.arrow``.
+
+    Larger runs are given back as they lie in their files: a process that keeps a version keeps no second copy.
+    """
     count = 0
 
     def save(run: Run) -> Piece:
         nonlocal count
         ref = write_run(storage, f"{prefix}-{count}.arrow", run)
         count += 1
-        return Piece(run, ref)
+        return Piece(run if ref.size < MAPPED_BYTES else map_run(storage, ref), ref)
 
     return save
 

@@ -120,7 +120,7 @@ class View:
         if not pieces or not len(hashes):
             return
         counts = np.sum([last - first for first, last in bounds], axis=0)
-        for start, stop in _groups(counts, chunk):
+        for start, stop in groups_of(counts, chunk):
             part = [
                 (run, first[start:stop], last[start:stop])
                 for run, (first, last) in zip(pieces, bounds, strict=True)
@@ -143,12 +143,9 @@ def empty_columns(layout: Layout) -> dict[str, Column]:
 
 
 def _empty(layout: Layout, name: str) -> Column:
-    numbers = {"h": np.uint64, "gone": np.uint8, "s": np.dtype(layout.sort or "int64")}
-    if name in numbers:
-        return np.empty(0, numbers[name])
-    return (
-        np.empty(0, np.int64) if dict(layout.values).get(name) == "int64" else pa.array([], pa.large_binary())
-    )
+    numbers = {"h": "uint64", "s": layout.sort or "int64", "n": "uint64", "gone": "uint8"}
+    kind = numbers.get(name) or dict(layout.values).get(name, "bytes")
+    return pa.array([], pa.large_binary()) if kind == "bytes" else np.empty(0, np.dtype(kind))
 
 
 def _missing(pieces: Sequence[Run], name: str, rows: int) -> Column:
@@ -169,7 +166,7 @@ def _span(hashes: np.ndarray, pending: np.ndarray, run: Run) -> np.ndarray:
     return pending[wanted.searchsorted(low, "left") : wanted.searchsorted(high, "right")]
 
 
-def _groups(counts: np.ndarray, chunk: int) -> Iterator[tuple[int, int]]:
+def groups_of(counts: np.ndarray, chunk: int) -> Iterator[tuple[int, int]]:
     """Cuts queries into consecutive groups of at most ``chunk`` rows (a bigger one stands alone)."""
     start, total = 0, np.cumsum(counts)
     while start < len(counts):

@@ -135,11 +135,15 @@ class TopologyTestDriver:
 
     def get_key_value_store(self, name: str) -> StoreReader:
         """The store of this name; `StateError` CS-710 if the topology has none."""
-        return self._store(name, versioned=False)
+        return self._store(name, "key-value")
 
     def get_versioned_store(self, name: str) -> StoreReader:
         """The versioned store of this name; `StateError` CS-710 if the topology has none."""
-        return self._store(name, versioned=True)
+        return self._store(name, "versioned")
+
+    def get_window_store(self, name: str) -> StoreReader:
+        """The store of records of this name, which a join of streams keeps; `StateError` CS-710 if there is none."""
+        return self._store(name, "window")
 
     def metrics(self) -> dict[str, Any]:
         """Totals since the start: rows in and out by operator, dropped rows by operator and reason.
@@ -268,19 +272,20 @@ class TopologyTestDriver:
     def _rank(self, span: tuple[str, str, int, int, int]) -> tuple[int, str, int]:
         return (self._places[span[0]], span[1], span[2])
 
-    def _store(self, name: str, *, versioned: bool) -> StoreReader:
+    def _store(self, name: str, kind: str) -> StoreReader:
         found = [store for store in self.plan.stores.values() if store.public == name]
-        if not found or (found[0].history is not None) != versioned:
-            kind = "versioned" if versioned else "key-value"
+        if not found or found[0].layout.kind != kind:
             public = sorted(store.public for store in self.plan.stores.values() if store.public is not None)
             raise StateError(
                 f"the topology has no {kind} store named {name!r}",
                 code="CS-710",
-                next=f"name it with Materialized(store=…); its stores are: {', '.join(public) or 'none'}",
+                next=f"name it, with Materialized or StreamJoined; its stores are: {', '.join(public) or 'none'}",
             )
         store = found[0]
 
         def versions() -> list[Version]:
             return [self._stores.open(store, pid, None) for pid in range(self._partitions)]
 
-        return StoreReader(name, store.key, store.value, versions, store.history, self._bits)
+        return StoreReader(
+            name, store.key, store.value, versions, store.history, self._bits, windowed=kind == "window"
+        )

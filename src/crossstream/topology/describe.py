@@ -24,12 +24,14 @@ from crossstream.topology.graph import (
     Sink,
     Source,
     StreamGlobalJoin,
+    StreamStreamJoin,
+    StreamTableJoin,
     TableJoin,
     Topology,
     ToStream,
     ToTable,
 )
-from crossstream.topology.validate import store_name
+from crossstream.topology.validate import store_name, store_names
 
 FRAME = "<DataFrame>"
 
@@ -82,7 +84,9 @@ def is_rekeying(topology: Topology, parent: str, node: Node) -> bool:
         return True
     if isinstance(node, ForeignKeyJoin | ManyJoin):
         return parent != node.parents[0]
-    return isinstance(node, ToTable) and has_new_key(topology, parent)
+    if isinstance(node, StreamTableJoin):
+        return parent == node.parents[0] and has_new_key(topology, parent)
+    return isinstance(node, ToTable | StreamStreamJoin) and has_new_key(topology, parent)
 
 
 def has_new_key(topology: Topology, name: str) -> bool:
@@ -92,7 +96,9 @@ def has_new_key(topology: Topology, name: str) -> bool:
         return True
     if isinstance(node, ToStream) and node.mapper is not None:
         return True
-    if isinstance(node, Repartition | ToTable | TableJoin | ForeignKeyJoin):
+    if isinstance(
+        node, Repartition | ToTable | TableJoin | ForeignKeyJoin | StreamTableJoin | StreamStreamJoin
+    ):
         return False
     return any(has_new_key(topology, parent) for parent in node.parents)
 
@@ -101,7 +107,7 @@ def kind_of(node: Node) -> str:
     """The operator's public name: ``filter_not``, ``left_join``, ``table``, …"""
     if isinstance(node, Source | FrameSource):
         return node.shape
-    if isinstance(node, TableJoin | ForeignKeyJoin):
+    if isinstance(node, TableJoin | ForeignKeyJoin | StreamTableJoin | StreamStreamJoin):
         return "join" if node.kind == "inner" else f"{node.kind}_join"
     if isinstance(node, ManyJoin):
         return "join_many" if node.kind == "inner" else f"{node.kind}_join_many"
@@ -143,7 +149,7 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _stores(node: Node) -> str:
-    return store_name(node) or ""
+    return ", ".join(store_names(node))
 
 
 def _target(node: Sink) -> str:

@@ -16,10 +16,12 @@ from crossstream.topology.graph import (
     Sink,
     Source,
     StreamGlobalJoin,
+    StreamStreamJoin,
+    StreamTableJoin,
     TableJoin,
     Topology,
 )
-from crossstream.topology.validate import store_name
+from crossstream.topology.validate import store_names
 
 Look = Literal["topic", "stream", "table", "join"]
 
@@ -72,7 +74,7 @@ def picture(topology: Topology) -> Picture:
             rekeys = is_rekeying(topology, parent, node)
             arrows.append(Arrow(ids[parent], head, _label(node, place, rekeys), rekeys))
     boxes = tuple(
-        Box(ids[node.name], _look(node), node.name, group[node.name], store_name(node))
+        Box(ids[node.name], _look(node), node.name, group[node.name], ", ".join(store_names(node)) or None)
         for node in topology
         if node.name in ids
     )
@@ -127,9 +129,11 @@ def _label(node: Node, place: int, rekeys: bool) -> str:
         return "foreign key" if place == 0 else "right"
     if isinstance(node, ManyJoin):
         return ("foreign keys", *node.names)[place]
-    if isinstance(node, TableJoin):
+    if isinstance(node, TableJoin | StreamStreamJoin):
         return ("left", "right")[place]
-    return "re-key" if rekeys else "looks up" if place == 1 and isinstance(node, StreamGlobalJoin) else ""
+    if isinstance(node, StreamTableJoin | StreamGlobalJoin) and place == 1:
+        return "looks up"
+    return "re-key" if rekeys else ""
 
 
 def _look(node: Node) -> Look:

@@ -262,6 +262,11 @@ class FrameSink(Node):
     function: Callable[[Any, int], None] | None = None
 
 
+def is_stream_join(node: Node) -> bool:
+    """Whether a node joins a stream with a stream or a table."""
+    return node.shape == "stream" and hasattr(node, "joiner")
+
+
 @dataclass(frozen=True, slots=True)
 class Topology:
     """A finished topology: nodes by name, parents before children.

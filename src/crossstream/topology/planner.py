@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from crossstream.serdes.internal import pickled
+from crossstream.topology.describe import has_new_key
 from crossstream.topology.graph import (
     Branch,
     Filter,
@@ -28,20 +29,26 @@ from crossstream.topology.graph import (
     Split,
     StoreSpec,
     StreamGlobalJoin,
+    StreamStreamJoin,
+    StreamTableJoin,
     TableJoin,
     Topology,
     ToStream,
     ToTable,
+    is_stream_join,
 )
 from crossstream.topology.names import name_of, unique
 from crossstream.topology.placing.foreign_key import place_foreign_key_join
 from crossstream.topology.placing.globals import place_stream_global_join
 from crossstream.topology.placing.join_many import place_join_many
 from crossstream.topology.placing.sources import place_source
+from crossstream.topology.placing.stream_stream import place_stream_stream_join
+from crossstream.topology.placing.stream_table import place_stream_table_join
 from crossstream.topology.placing.streams import place_merge, place_repartition, place_sink, place_stateless
 from crossstream.topology.placing.tables import place_table, place_table_join
 from crossstream.topology.plan import KEY_VALUE, VERSIONED, Exchange, Flow, Partitioner, Plan, StoreDef
 from crossstream.topology.steps import MaterializeStep, Step
+from crossstream.topology.validate import history_of
 
 
 @dataclass(slots=True)
@@ -57,6 +64,10 @@ class Planner:
     stores: dict[str, StoreDef] = field(default_factory=dict)
     tables: dict[tuple[str, int, Partitioner | None], MaterializeStep] = field(default_factory=dict)
     wants_old: set[str] = field(default_factory=set)
+    wants_every: set[str] = field(default_factory=set)
+    """The tables whose readers want every change, not the last of the batch."""
+    makes_every: set[str] = field(default_factory=set)
+    """The tables that a stream looks up: what they are kept from must be every change."""
     wholes: dict[str, str] = field(default_factory=dict)
     """The store of each global table."""
     _before: Planner | None = None
@@ -64,6 +75,7 @@ class Planner:
     def plan(self) -> Plan:
         for node in reversed(list(self.topology)):
             self._ask_old(node)
+            self._ask_every(node)
         for node in self.topology:
             self._place(node)
         return self.placed()
@@ -71,8 +83,14 @@ class Planner:
     def placed(self) -> Plan:
         """The plan of what has been placed so far."""
         before = None if self._before is None else self._before.placed()
-        exchanges = tuple(self.exchanges.values())
-        return Plan(self.topology, tuple(self.steps), self.flows, exchanges, self.stores, before)
+        return Plan(
+            self.topology,
+            tuple(self.steps),
+            self.flows,
+            tuple(self.exchanges.values()),
+            self.stores,
+            before,
+        )
 
     @property
     def before(self) -> Planner:
@@ -89,14 +107,21 @@ class Planner:
         if asks and not self.versioned(node):
             self.wants_old.update(node.parents)
 
+    def _ask_every(self, node: Node) -> None:
+        """A join of streams gives the same whatever the batches are, so nothing above it may leave changes out."""
+        if isinstance(node, StreamTableJoin):
+            self.wants_every.add(node.parents[0])
+            self.makes_every.add(node.parents[1])
+        elif is_stream_join(node) or self.every(node):
+            self.wants_every.update(node.parents)
+
+    def every(self, node: Node) -> bool:
+        """Whether an operator on tables gives every change."""
+        return node.name in self.wants_every or node.name in self.makes_every
+
     def versioned(self, node: Node) -> bool:
         """Whether a table keeps versions, itself or the table it is derived from row by row."""
-        spec: StoreSpec | None = getattr(node, "store", None)
-        if spec is not None and spec.history_retention is not None:
-            return True
-        if isinstance(node, Filter | MapValues) and spec is None and node.shape == "table":
-            return self.versioned(self.topology[node.parents[0]])
-        return False
+        return history_of(self.topology.nodes, node.name) is not None
 
     def _place(self, node: Node) -> None:
         PLACES[type(node)](self, node)
@@ -120,19 +145,21 @@ class Planner:
         first = not any(name == table.name for name, _, _ in self.tables)
         public = spec.name if first else None
         name = public or unique(f"{table.name}@{number}", self.stores)
-        versioned = spec.history_retention is not None
+        history = history_of(self.topology.nodes, table.name)
         store = StoreDef(
             name=name,
-            layout=VERSIONED if versioned else KEY_VALUE,
+            layout=KEY_VALUE if history is None else VERSIONED,
             round=number,
             key=key,
             value=value,
             public=public,
-            history=spec.history_retention,
+            history=history,
         )
         self.stores[name] = store
-        name = f"{name} changes"
-        out = self.add(Flow(name, number, store.key, store.value, partitioner is None))
+        out = self.add(Flow(f"{name} changes", number, store.key, store.value, partitioner is None))
+        every = None
+        if table.name in self.wants_every:
+            every = self.add(replace(out, name=f"{name} every change")).name
         step = MaterializeStep(
             node=table.name,
             round=number,
@@ -140,29 +167,30 @@ class Planner:
             output=out.name,
             store=store.name,
             old=table.name in self.wants_old,
-            admit=self._refusal(table),
+            every=every,
+            admit=self.refusal(table) if isinstance(table, ToTable) else None,
             counts=first,
         )
         self.tables[table.name, number, partitioner] = step
         self.steps.append(step)
         return step
 
-    def _refusal(self, table: Node) -> str | None:
-        """Under which reason a stream that becomes a table counts null keys (semantics 8.19)."""
-        if not isinstance(table, ToTable):
-            return None
-        return "null-key-repartition" if self._re_keyed(table.parents[0]) else "null-key"
+    def refusal(self, node: Node) -> str:
+        """Under which reason an operator by key counts the null keys of its stream (semantics 8.19)."""
+        re_keyed = has_new_key(self.topology, node.parents[0])
+        return "null-key-repartition" if re_keyed and not self.keeps_null_keys(node.name) else "null-key"
 
-    def _re_keyed(self, name: str) -> bool:
-        """Whether the key of a stream may have changed since it was last moved to the partition of its key."""
-        node = self.topology[name]
-        if isinstance(node, Map | FlatMap | SelectKey) or (
-            isinstance(node, ToStream) and node.mapper is not None
-        ):
-            return True
-        if isinstance(node, Repartition) or node.shape == "table":
-            return False
-        return any(self._re_keyed(parent) for parent in node.parents)
+    def keeps_null_keys(self, name: str) -> bool:
+        """Whether a left or outer join of streams is below, so that re-keying lets null keys pass (KIP-962)."""
+        below, seen = [name], set[str]()
+        while below:
+            for child in self.topology.children(below.pop()):
+                if is_stream_join(child) and getattr(child, "kind", "inner") != "inner":
+                    return True
+                if child.name not in seen:
+                    seen.add(child.name)
+                    below.append(child.name)
+        return False
 
     def arrive(
         self,
@@ -202,7 +230,11 @@ class Planner:
             return
         step = self.materialize(node, self.earliest(self.flows[node.name]), None)
         self.raw[node.name] = self.flows[node.name]
-        self.changes[node.name] = self.flows[step.output or ""]
+        self.changes[node.name] = self.changes_of(step)
+
+    def changes_of(self, step: MaterializeStep) -> Flow:
+        """What readers of a kept table read: the last changes of a batch, or every change where some want that."""
+        return self.flows[step.every or step.output or ""]
 
     def flow(self, name: str) -> Flow:
         return self.changes.get(name) or self.flows[name]
@@ -228,6 +260,8 @@ PLACES: dict[type[Node], Callable[[Planner, Any], None]] = {
     ForeignKeyJoin: place_foreign_key_join,
     ManyJoin: place_join_many,
     StreamGlobalJoin: place_stream_global_join,
+    StreamStreamJoin: place_stream_stream_join,
+    StreamTableJoin: place_stream_table_join,
     Repartition: place_repartition,
     Merge: place_merge,
     Sink: place_sink,

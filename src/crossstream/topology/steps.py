@@ -29,7 +29,9 @@ class ReadStep(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatelessStep(Step):
-    """filter, map, … on a stream; filter and map_values on a table."""
+    """filter, map, … on a stream; filter and map_values on a table. ``null_keys``: a re-keying lets them pass."""
+
+    null_keys: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,43 +46,84 @@ class ReferenceStep(Step):
 class MaterializeStep(Step):
     """Keeps a table in a store and yields its net changes; ``old``: with the values before.
 
-    ``counts``: this is the store that counts refused rows, where a table has several. ``admit``: null keys are
-    refused here, and counted under this reason.
+    ``every``: a second flow, with each change that an input record makes. ``counts``: this is the store that counts
+    refused rows, where a table has several. ``admit``: null keys are refused here, and counted under this reason.
     """
 
     store: str
     old: bool = False
+    every: str | None = None
     admit: str | None = None
     counts: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableJoinStep(Step):
-    """Primary-key join; ``stores``: of the left and the right table."""
+    """Primary-key join; ``stores``: of the left and the right table.
+
+    ``every``: yields each change that an input record makes, not the last of the batch.
+    """
 
     stores: tuple[str, str]
     old: bool = False
+    every: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamStreamJoinStep(Step):
+    """Stream–stream join; inputs are both streams, one name twice for a stream joined with itself.
+
+    ``stores``: of the left and the right records; ``waiting``: of those that wait for their windows to close, if any
+    do. ``refused``: of either side, the reason under which null keys are counted. ``right_first``: where one record
+    reaches both sides, whether the right one is reached first.
+    """
+
+    stores: tuple[str, str]
+    refused: tuple[str, str]
+    waiting: str | None = None
+    right_first: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamTableJoinStep(Step):
+    """Stream–table join; inputs are the stream's records and the records that the table in ``store`` is kept from.
+
+    ``table_first``: where one record both changes the table and looks it up, whether the change comes first.
+    ``buffer``: the store of the records that wait, if any do. ``refusal``: under which reason an inner join counts
+    null keys.
+    """
+
+    store: str
+    buffer: str | None = None
+    table_first: bool = True
+    refusal: str = "null-key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscribeStep(Step):
-    """First half of a foreign-key join, keyed by the primary key. ``answers``: flow of rows without foreign key."""
+    """First half of a foreign-key join, keyed by the primary key. ``answers``: flow of rows without foreign key.
+
+    ``every``: each change asks, not the last one of a batch.
+    """
 
     store: str
     column: str
     answers: str
+    every: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolveStep(Step):
     """Second half, keyed by the foreign key: inputs are subscriptions, answers and right changes.
 
-    ``referrers``: where the result has right rows nobody refers to, the store that counts referrers.
+    ``referrers``: where the result has right rows nobody refers to, the store that counts referrers. ``every``: the
+    inputs are every change, and so are the results.
     """
 
     subscriptions: str
     right_store: str
     referrers: str | None = None
+    every: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

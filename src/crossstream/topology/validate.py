@@ -20,6 +20,7 @@ from crossstream.topology.graph import (
     Repartition,
     Source,
     StoreSpec,
+    StreamStreamJoin,
     TableJoin,
     ToTable,
 )
@@ -42,6 +43,20 @@ def store_name(node: Node) -> str | None:
     is_source = isinstance(node, Source | FrameSource | ToTable) and node.shape in ("table", "global")
     is_kept_join = isinstance(node, TableJoin | ForeignKeyJoin | ManyJoin) and node.store is not None
     return queryable_name(node) or (node.name if is_source or is_kept_join else None)
+
+
+def store_names(node: Node) -> list[str]:
+    """The names of all stores that ``node`` itself keeps, for people; a join of streams keeps two."""
+    if isinstance(node, StreamStreamJoin):
+        return [node.store.name or f"{node.name}.left", node.other_store.name or f"{node.name}.right"]
+    name = store_name(node)
+    return [] if name is None else [name]
+
+
+def queryable_names(node: Node) -> list[str]:
+    """The names under which anything that ``node`` keeps can be queried."""
+    specs: list[StoreSpec | None] = [getattr(node, setting, None) for setting in ("store", "other_store")]
+    return [spec.name for spec in specs if spec is not None and spec.name is not None]
 
 
 def history_of(nodes: Mapping[str, Node], name: str) -> int | None:
@@ -72,8 +87,9 @@ def check_new_name(nodes: Mapping[str, Node], node: Node) -> None:
 
 def check_new_store(nodes: Mapping[str, Node], stores: Mapping[str, str], node: Node) -> None:
     """CS-121: no two stores of one name. ``stores``: the user's name for a store → the node that keeps it."""
-    store = queryable_name(node)
-    if store is not None and store in stores:
+    for store in queryable_names(node):
+        if store not in stores:
+            continue
         owner = stores[store]
         raise TopologyError(
             f"there is already a store named {store!r}, kept by {owner}",

@@ -6,6 +6,8 @@ from crossstream.engine.runners.globals import GlobalRunner, StreamGlobalJoinRun
 from crossstream.engine.runners.join_many import AnswerManyRunner, ReferManyRunner, ResolveManyRunner
 from crossstream.engine.runners.sinks import FrameSinkRunner, SinkRunner
 from crossstream.engine.runners.stateless import StatelessRunner
+from crossstream.engine.runners.stream_stream import StreamStreamJoinRunner
+from crossstream.engine.runners.stream_table import StreamTableJoinRunner
 from crossstream.engine.runners.tables import MaterializeRunner, TableJoinRunner
 from crossstream.topology.steps import (
     AnswerManyStep,
@@ -20,6 +22,8 @@ from crossstream.topology.steps import (
     StatelessStep,
     Step,
     StreamGlobalJoinStep,
+    StreamStreamJoinStep,
+    StreamTableJoinStep,
     SubscribeStep,
     TableJoinStep,
 )
@@ -29,6 +33,8 @@ RUNNERS: dict[type[Step], type[Runner]] = {
     ReferenceStep: ReferenceRunner,
     MaterializeStep: MaterializeRunner,
     TableJoinStep: TableJoinRunner,
+    StreamStreamJoinStep: StreamStreamJoinRunner,
+    StreamTableJoinStep: StreamTableJoinRunner,
     SubscribeStep: SubscribeRunner,
     ResolveStep: ResolveRunner,
     ReferManyStep: ReferManyRunner,

@@ -7,7 +7,7 @@ piece at once; steps with state collect theirs until all inputs of the round are
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -35,11 +35,19 @@ Emitted = Iterator[tuple[str, Changes]]
 
 @dataclass(slots=True)
 class OpenStore:
-    """A store partition in a task: what the batch sees and puts, and the stream time it moves."""
+    """A store partition in a task: what the batch sees and puts, and the stream time it moves.
+
+    ``horizon``: the oldest timestamp it has rows of. ``began``: the stream time before the batch.
+    """
 
     definition: StoreDef
     view: View
     stream_time: int
+    horizon: int = 0
+    began: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.began = self.stream_time
 
     def before(self) -> View:
         """The store as it was before this batch."""
@@ -89,6 +97,13 @@ class Runner:
         self.step = step
         self.held: dict[str, list[Changes]] = {}
 
+    def by_key(self) -> bool:
+        """Whether ranges of keys may be taken one after the other, in order of their hashes.
+
+        That is so if no row depends on rows of other keys, nor the order among them on anything but the hash.
+        """
+        return False
+
     def accept(self, flow: str, changes: Changes) -> Emitted:
         """Takes a piece of an input flow; what it gives at once."""
         self.held.setdefault(flow, []).append(changes)
@@ -125,11 +140,16 @@ def latest_only(runner: Runner, changes: Changes | None) -> Changes | None:
     """A join ignores, and counts, versions behind the latest one (semantics 2.2.6)."""
     if changes is None or BEHIND not in changes.extra:
         return changes
-    behind = changes.extra[BEHIND].astype(bool)
-    runner.task.report.count_dropped(runner.step.node, {"out-of-order-version": int(behind.sum())})
-    kept = changes.where(~behind)
-    extra = {name: column for name, column in kept.extra.items() if name != BEHIND}
-    return replace(kept, extra=extra) if kept.rows else None
+    mark = changes.extra[BEHIND]
+    runner.task.report.count_dropped(runner.step.node, {"out-of-order-version": int((mark == 1).sum())})
+    kept = without_marks(changes.where(mark == 0))
+    return kept if kept.rows else None
+
+
+def without_marks(changes: Changes) -> Changes:
+    """The changes of a versioned table as those of one that goes by arrival."""
+    extra = {name: column for name, column in changes.extra.items() if name != BEHIND}
+    return changes if BEHIND not in changes.extra else replace(changes, extra=extra)
 
 
 def emit_joined(runner: Runner, joined: Joined) -> Emitted:

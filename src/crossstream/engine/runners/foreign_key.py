@@ -20,6 +20,7 @@ from crossstream.algebra.foreign_key import (
     resolve,
     subscribe,
 )
+from crossstream.algebra.foreign_key_every import resolve_every, unreferenced_every
 from crossstream.algebra.unreferenced import unreferenced
 from crossstream.engine.runners.base import Emitted, Runner, emit_joined, latest_only, no_changes
 from crossstream.state.columns import EMPTY_BYTES
@@ -98,6 +99,7 @@ class SubscribeRunner(Runner):
             store.definition.value,
             bits=self.task.batch.bits,
             counted=node.kind in ("right", "outer"),
+            every=self.step.every,
         )
         self.task.report.count_dropped(node.name, told.dropped)
         if told.subscriptions.rows:
@@ -118,7 +120,8 @@ class ResolveRunner(Runner):
         node: graph.ForeignKeyJoin = self.task.node(self.step.node)
         told_by, alone, table_changes = self.step.inputs
         subscriptions, answers = self.arrived(told_by), self.arrived(alone)
-        right = latest_only(self, self.gathered(table_changes))
+        take_right = self.arrived if self.step.every else self.gathered
+        right = latest_only(self, take_right(table_changes))
         if subscriptions is None and answers is None and right is None:
             return
         store = self.task.stores(self.step.subscriptions)
@@ -130,14 +133,15 @@ class ResolveRunner(Runner):
             subscriptions = no_subscriptions(told, counted=self.step.referrers is not None)
         if right is None:
             right = no_changes(table.definition.key, table.definition.value)
-        chunks = resolve(
+        work = resolve_every if self.step.every else resolve
+        chunks = work(
             LEFT_ROWS[node.kind],
             node.joiner,
             store.view,
             subscriptions,
             answers if answers is not None else no_changes(left_key, told.value),
             right,
-            table.lookup_in(table.view),
+            table.lookup_in(table.before() if self.step.every else table.view),
             Serdes(left_key, told.value, None if self.step.referrers is None else node.key),
             bits=self.task.batch.bits,
             chunk=self.task.settings.chunk_rows,
@@ -153,17 +157,24 @@ class ResolveRunner(Runner):
         """The right rows that nobody refers to, any more or no longer."""
         assert node.key is not None
         table = self.task.stores(self.step.right_store)
-        joined = unreferenced(
-            node.joiner,
-            self.task.stores(referrers).view,
-            subscriptions,
-            right,
-            table.lookup_in(table.before()),
-            table.lookup_in(table.view),
-            node.key,
-            subscriptions.value.serde,
-            bits=self.task.batch.bits,
-        )
+        rows_before, rows_after = table.lookup_in(table.before()), table.lookup_in(table.view)
+        counts, serde, bits = self.task.stores(referrers).view, subscriptions.value.serde, self.task.batch.bits
+        if self.step.every:
+            joined = unreferenced_every(
+                node.joiner, counts, subscriptions, right, rows_before, node.key, serde, bits=bits
+            )
+        else:
+            joined = unreferenced(
+                node.joiner,
+                counts,
+                subscriptions,
+                right,
+                rows_before,
+                rows_after,
+                node.key,
+                serde,
+                bits=bits,
+            )
         if joined is not None:
             yield from emit_joined(self, joined)
 

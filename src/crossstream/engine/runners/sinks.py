@@ -22,6 +22,9 @@ from crossstream.topology import graph
 class SinkRunner(Runner):
     """Writes a flow to its topic."""
 
+    def by_key(self) -> bool:
+        return True
+
     def accept(self, flow: str, changes: Changes) -> Emitted:
         node: graph.Sink = self.task.node(self.step.node)
         if changes.rows:
@@ -112,6 +115,9 @@ def _partitions(node: graph.Sink, topic: str, key: Any, value: Any, count: int) 
 
 class FrameSinkRunner(Runner):
     """Sends records to the driver, in wire form."""
+
+    def by_key(self) -> bool:
+        return True
 
     def accept(self, flow: str, changes: Changes) -> Emitted:
         node: graph.FrameSink = self.task.node(self.step.node)

@@ -6,10 +6,17 @@ from crossstream.algebra.change import Changes
 from crossstream.engine import rowwise
 from crossstream.engine.runners.base import Emitted, Runner
 from crossstream.topology import graph
+from crossstream.topology.steps import StatelessStep
 
 
 class StatelessRunner(Runner):
     """filter, map, … : a piece in, a piece out."""
+
+    step: StatelessStep
+
+    def by_key(self) -> bool:
+        """Not where streams come in from other partitions: their records are in order of arrival."""
+        return not isinstance(self.task.node(self.step.node), graph.Repartition | graph.Merge)
 
     def accept(self, flow: str, changes: Changes) -> Emitted:
         node = self.task.node(self.step.node)
@@ -24,7 +31,9 @@ class StatelessRunner(Runner):
         return iter([(self.out(), result)])
 
     def _with_key(self, changes: Changes) -> Changes:
-        """Without null keys, which have no partition (semantics 1.4, 8.19)."""
+        """Without null keys, which have no partition, unless a left join below wants them (semantics 1.4, 8.19)."""
+        if self.step.null_keys:
+            return changes
         there = ~changes.key.missing()
         self.task.report.count_dropped(self.step.node, {"null-key-repartition": int((~there).sum())})
         return changes.where(there)

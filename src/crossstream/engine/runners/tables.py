@@ -7,15 +7,26 @@ from dataclasses import replace
 from crossstream.algebra.change import Changes
 from crossstream.algebra.table import upsert, upsert_versions
 from crossstream.algebra.table_table import join_tables
-from crossstream.engine.runners.base import Emitted, Runner, emit_joined, latest_only, no_changes
+from crossstream.engine.runners.base import (
+    Emitted,
+    Runner,
+    emit_joined,
+    latest_only,
+    no_changes,
+    without_marks,
+)
 from crossstream.topology import graph
 from crossstream.topology.steps import MaterializeStep, TableJoinStep
 
 
 class MaterializeRunner(Runner):
-    """Keeps a table, and yields its net changes."""
+    """Keeps a table, and yields its changes: the last of each key, or every one."""
 
     step: MaterializeStep
+
+    def by_key(self) -> bool:
+        """Not where there are versions: what is too old depends on the stream time that all keys move."""
+        return self.task.plan.stores[self.step.store].history is None
 
     def accept(self, flow: str, changes: Changes) -> Emitted:
         if self.step.admit:
@@ -36,8 +47,14 @@ class MaterializeRunner(Runner):
         self.serialized(changes, "value", definition.value)
         plain = replace(changes, old=None, lost=None)
         if definition.history is None:
+            plain = without_marks(plain)
             net = upsert(
-                store.view, plain, bits=self.task.batch.bits, serde=definition.value, want_old=self.step.old
+                store.view,
+                plain,
+                bits=self.task.batch.bits,
+                serde=definition.value,
+                want_old=self.step.old,
+                every=self.step.every is not None,
             )
         else:
             net, store.stream_time = upsert_versions(
@@ -47,17 +64,23 @@ class MaterializeRunner(Runner):
                 serde=definition.value,
                 history=definition.history,
                 stream_time=store.stream_time,
+                every=self.step.every is not None,
             )
         if self.step.counts:
             self.task.report.count_dropped(self.step.node, net.dropped)
         if net.changes.rows:
             yield self.out(), net.changes
+        if self.step.every is not None and net.every is not None and net.every.rows:
+            yield self.step.every, net.every
 
 
 class TableJoinRunner(Runner):
     """Primary-key join of two materialised tables."""
 
     step: TableJoinStep
+
+    def by_key(self) -> bool:
+        return True
 
     def finish(self) -> Emitted:
         node: graph.TableJoin = self.task.node(self.step.node)
@@ -77,5 +100,6 @@ class TableJoinRunner(Runner):
             stores[1].lookup_in(stores[1].before()),
             bits=self.task.batch.bits,
             want_old=self.step.old,
+            every=self.step.every,
         )
         yield from emit_joined(self, joined)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 def place_foreign_key_join(planner: Planner, node: ForeignKeyJoin) -> None:
     left, right = (planner.topology[name] for name in node.parents)
+    every = planner.every(node)
     flow = left_of(planner, node, left)
     first = planner.earliest(flow) if node.partitioner is None else max(1, flow.round + 1)
     arrived = planner.arrive(flow, first, node, node.partitioner)
@@ -46,6 +47,7 @@ def place_foreign_key_join(planner: Planner, node: ForeignKeyJoin) -> None:
             store=references.name,
             column=reference_column(node),
             answers=answers.name,
+            every=every,
         )
     )
     store = StoreDef(
@@ -65,12 +67,13 @@ def place_foreign_key_join(planner: Planner, node: ForeignKeyJoin) -> None:
             inputs=(
                 planner.arrive(subscriptions, second, node, node.other_partitioner),
                 planner.arrive(answers, second, node),
-                table.output or "",
+                (table.every if every else table.output) or "",
             ),
             output=out.name,
             subscriptions=store.name,
             right_store=table.store,
             referrers=referrers,
+            every=every,
         )
     )
     planner.keep(node)
@@ -92,7 +95,7 @@ def left_of(planner: Planner, node: ForeignKeyJoin | ManyJoin, left: Node) -> Fl
         return source
     if source is not None or planner.versioned(left):
         step = planner.materialize(left, planner.earliest(planner.source_of(left)), None)
-        return reference_steps(planner, node, planner.flows[step.output or ""])
+        return reference_steps(planner, node, planner.changes_of(step))
     return reference_steps(planner, node, planner.flow(left.name))
 
 

@@ -49,7 +49,7 @@ def place_stream_stream_join(planner: Planner, node: StreamStreamJoin) -> None:
             inputs=inputs,
             output=out.name,
             stores=(stores[0].name, stores[1].name),
-            waiting=waiting and waiting.name,
+            waiting=None if waiting is None else waiting.name,
             right_first=right_comes_first(planner.topology, node),
             refused=(_refusal(planner, node, node.parents[0]), _refusal(planner, node, node.parents[1])),
         )

@@ -30,7 +30,15 @@ def place_repartition(planner: Planner, node: Repartition) -> None:
     moved = replace(parent, key=node.key or parent.key, value=node.value or parent.value, routed=False)
     arrived = planner.arrive(moved, number, node, node.partitioner)
     planner.add(replace(moved, name=node.name, round=number, routed=node.partitioner is None))
-    planner.steps.append(StatelessStep(node=node.name, round=number, inputs=(arrived,), output=node.name))
+    planner.steps.append(
+        StatelessStep(
+            node=node.name,
+            round=number,
+            inputs=(arrived,),
+            output=node.name,
+            null_keys=planner.keeps_null_keys(node.name),
+        )
+    )
 
 
 def place_merge(planner: Planner, node: Merge) -> None:

@@ -20,7 +20,7 @@ def place_table(planner: Planner, node: Source | FrameSource | ToTable, raw: Flo
     row_wise = any(isinstance(c, Filter | MapValues) for c in planner.topology.children(node.name))
     if named or row_wise or node.name in planner.wants_old or isinstance(node, ToTable):
         step = planner.materialize(node, planner.earliest(raw), None)
-        planner.changes[node.name] = planner.flows[step.output or ""]
+        planner.changes[node.name] = planner.changes_of(step)
     else:
         planner.changes[node.name] = raw
 
@@ -30,15 +30,16 @@ def place_table_join(planner: Planner, node: TableJoin) -> None:
     number = max(planner.earliest(planner.source_of(left)), planner.earliest(planner.source_of(right)))
     sides = [planner.materialize(side, number, None) for side in (left, right)]
     out = planner.flow_of(node, node.name, number, True)
-    old = node.name in planner.wants_old
+    old, every = node.name in planner.wants_old, planner.every(node)
     planner.steps.append(
         TableJoinStep(
             node=node.name,
             round=number,
-            inputs=tuple(side.output or "" for side in sides),
+            inputs=tuple((side.every if every else side.output) or "" for side in sides),
             output=out.name,
             stores=(sides[0].store, sides[1].store),
             old=old,
+            every=every,
         )
     )
     planner.keep(node)

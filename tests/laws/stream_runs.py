@@ -1,0 +1,69 @@
+"""Runs a stream case through the driver in ways that must not matter: batches, partitions, places, collisions, chunks.
+
+check_by_record(case, way)    one record in a batch: the reference's outputs, timestamps, headers and drops, in order
+check_in_batches(case, way)   any batches: the very records of the reference, those of each batch in it, and the drops
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import crossstream as cs
+from tests.conformance.compare import assert_same_by_input, assert_same_records
+from tests.conformance.runner import Ran, Serdes, add, is_used, per_batch, read
+from tests.laws.engine import Way, as_taken
+from tests.laws.strategies import Case
+from tests.reference import Output, run
+from tests.reference.chain import SIDES, headers_of
+
+
+def check_by_record(case: Case, way: Way, chunk: int | None = None) -> Ran:
+    ran = run_streams(case, replace(way, every=1), chunk)
+    expected = run(case, way.partition_of)
+    assert_same_by_input(ran.outputs, expected.outputs, case["inputs"])
+    assert ran.dropped == expected.dropped.total(), (ran.reasons, expected.dropped)
+    return ran
+
+
+def check_in_batches(case: Case, way: Way, chunk: int | None = None) -> Ran:
+    ran = run_streams(case, way, chunk)
+    ends = way.ends(len(case["inputs"]))
+    expected = run(as_taken(case, way), way.partition_of)
+    for got, want in zip(per_batch(ran.outputs, ends), per_batch(expected.outputs, ends), strict=True):
+        assert_same_records(got, want)
+    assert ran.dropped == expected.dropped.total(), (ran.reasons, expected.dropped)
+    return ran
+
+
+def run_streams(case: Case, way: Way, chunk: int | None = None) -> Ran:
+    """The case through the driver. ``chunk``: rows that a join makes at a time."""
+    kinds = Serdes(case)
+    builder = cs.StreamsBuilder()
+    add(builder, case, way.functions)
+    outputs: list[list[Output]] = []
+    with cs.TopologyTestDriver(
+        builder.build(), partitions=way.partitions, commit_every=way.every, hash_bits=way.bits
+    ) as driver:
+        if chunk is not None:
+            driver._settings = replace(driver._settings, chunk_rows=chunk)
+        topics = {
+            side: driver.create_input_topic(side, *kinds.of(side)) for side in SIDES if is_used(case, side)
+        }
+        results = driver.create_output_topic("results", kinds.result_key, kinds.result_value)
+        ends = way.ends(len(case["inputs"]))
+        for number, item in enumerate(case["inputs"]):
+            if item["side"] in topics:
+                place = way.place(number)
+                topics[item["side"]].pipe_input(
+                    item["key"], item["value"], item["ts"], headers_of(item), place
+                )
+            if number + 1 in ends:
+                driver.commit()
+            outputs.append(read(results))
+        metrics = driver.metrics()
+    return Ran(outputs, None, metrics["dropped-records-total"], metrics["dropped"])
+
+
+def records_of(outputs: Sequence[Sequence[Output]]) -> list[Output]:
+    return [output for one in outputs for output in one]

@@ -1,0 +1,118 @@
+"""The stream–stream join, through the driver, against the plain reference."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.laws.effort import law
+from tests.laws.engine import Way, ways
+from tests.laws.strategies import Case, flipped, stream_cases
+from tests.laws.stream_runs import check_by_record, check_in_batches, records_of, run_streams
+from tests.reference import Output, pairs_and_unmatched
+
+any_case = (
+    stream_cases()
+    | stream_cases(eager=True)
+    | stream_cases(self_join=True)
+    | stream_cases(self_join=True, eager=True)
+)
+waiting_case = stream_cases(kinds=("left", "outer")) | stream_cases(kinds=("left", "outer"), self_join=True)
+small_chunks = st.sampled_from([None, 1, 2, 5])
+
+
+@law
+@given(any_case, ways(by_record=True), small_chunks)
+def test_one_record_at_a_time_is_the_reference(case: Case, way: Way, chunk: int | None) -> None:
+    check_by_record(case, way, chunk)
+
+
+@law
+@given(any_case, ways(), small_chunks)
+def test_no_cut_into_batches_changes_the_records(case: Case, way: Way, chunk: int | None) -> None:
+    check_in_batches(case, way, chunk)
+
+
+@law
+@given(waiting_case, ways(), small_chunks)
+def test_late_records_of_joins_that_wait_do_not_depend_on_batches(
+    case: Case, way: Way, chunk: int | None
+) -> None:
+    check_in_batches(case, way, chunk)
+
+
+@law
+@given(stream_cases(max_size=30), ways(functions=["expressions"]))
+def test_expressions_give_what_callables_give(case: Case, way: Way) -> None:
+    check_in_batches(case, way)
+
+
+@law
+@given(waiting_case.filter(lambda case: not case["params"].get("self_join")), ways())
+def test_a_record_has_a_pair_or_one_unmatched_row(case: Case, way: Way) -> None:
+    """Also late ones. Values are all different, so a result names its records."""
+    out = records_of(run_streams(with_the_end(case), way).outputs)
+    sides = {"left": ["left"], "outer": ["left", "right"]}[case["type"]]
+    sides_of = [output.value.split(",") for output in out]
+    for item in case["inputs"]:
+        if item["side"] in sides and item["key"] is not None and item["value"] is not None:
+            place = ("left", "right").index(item["side"])
+            partners = [pair[1 - place] for pair in sides_of if pair[place] == item["value"]]
+            assert partners == ["∅"] or (partners and "∅" not in partners), item
+
+
+@law
+@given(stream_cases(on_time=True), ways(by_record=True))
+def test_in_time_records_give_the_relational_join(case: Case, way: Way) -> None:
+    """Of what is never later than the grace period; in one partition, whose time is that of all keys."""
+    ended = with_the_end(case)
+    out = Counter(records_of(run_streams(ended, replace(way, partitions=1, places=(0,))).outputs))
+    pairs, alone = pairs_and_unmatched(ended)
+    assert out == pairs + alone
+
+
+@law
+@given(stream_cases(kinds=("inner", "outer")) | stream_cases(kinds=("inner", "outer"), eager=True), ways())
+def test_a_flipped_join_is_the_join_of_flipped_streams(case: Case, way: Way) -> None:
+    """A batch of one record: with more, sources of one time are taken in another order when they change sides."""
+    way = replace(way, every=1)
+    assert Counter(run_all(case, way)) == Counter(run_all(flipped(case), way))
+
+
+@law
+@given(stream_cases(kinds=("left",)) | stream_cases(kinds=("left",), eager=True), ways())
+def test_left_is_inner_and_left_records_without_partner(case: Case, way: Way) -> None:
+    """Every pair of the left join is one of the inner join; eager mode has them all."""
+    left, inner = Counter(run_all(case, way)), Counter(run_all({**case, "type": "inner"}, way))
+    more = left - inner
+    assert all(output.value.endswith(",∅") for output in more)
+    if case["params"]["eager"]:
+        assert left >= inner
+
+
+@law
+@given(stream_cases(kinds=("outer",), eager=True), ways())
+def test_outer_is_left_and_right_records_without_partner(case: Case, way: Way) -> None:
+    outer, left = Counter(run_all(case, way)), Counter(run_all({**case, "type": "left"}, way))
+    assert left <= outer
+    assert all(output.value.startswith("∅,") for output in outer - left)
+
+
+def run_all(case: Case, way: Way) -> list[Output]:
+    return records_of(run_streams(case, way).outputs)
+
+
+def with_the_end(case: Case) -> Case:
+    """The case, and records without value that close every window: they give nothing themselves.
+
+    One for each state partition that there may be; a null key belongs to the first.
+    """
+    far = 10_000
+    ends: list[dict[str, Any]] = [
+        {"side": "left", "key": key, "value": None, "ts": far} for key in (None, "a", "b", "c")
+    ]
+    return {**case, "inputs": [*case["inputs"], *ends]}

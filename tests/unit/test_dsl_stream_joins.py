@@ -1,0 +1,117 @@
+"""The join of two streams: its node, serdes, stores and names, and every wrong combination in the user's line."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+import crossstream as cs
+from crossstream import serdes
+from crossstream.topology import graph
+from tests.unit.dsl_cases import JSON, node_of, refused, serde_names, stream
+
+TEN = cs.JoinWindows.of("10 seconds")
+
+
+def joiner(left, right):
+    return [left, right]
+
+
+def streams(*topics, consumed=JSON):
+    builder = cs.StreamsBuilder()
+    return [builder.stream(topic, consumed) for topic in topics]
+
+
+def test_the_node():
+    views, clicks = streams("views", "clicks")
+    windows = cs.JoinWindows(before=0, after="10 seconds", grace="1 minute")
+    node = node_of(views.left_join(clicks, joiner, windows))
+    assert type(node) is graph.StreamStreamJoin
+    assert (node.name, node.parents, node.shape) == ("views.left_join(clicks)", ("views", "clicks"), "stream")
+    assert (node.kind, node.before, node.after, node.grace, node.eager) == ("left", 0, 10_000, 60_000, False)
+    assert node_of(views.outer_join(clicks, joiner, cs.JoinWindows.of(5, eager=True))).eager
+    assert node_of(views.join(views, joiner, TEN)).parents == ("views", "views")
+
+
+@pytest.mark.parametrize(
+    "function", [joiner, lambda key, left, right: key, cs.keyed(lambda *a: a), pl.col("left")]
+)
+def test_joiners(function):
+    views, clicks = streams("views", "clicks")
+    assert node_of(views.join(clicks, function, TEN)).joiner is not None
+
+
+def test_serdes():
+    views, clicks = streams("views", "clicks")
+    assert serde_names(views.join(clicks, joiner, TEN)) == ("string", None)
+    lost = views.map(lambda key, value: (key, value))
+    assert serde_names(lost.join(clicks, joiner, TEN)) == ("string", None)
+    assert serde_names(clicks.join(lost, joiner, TEN)) == ("string", None)
+    told = cs.StreamJoined(key=serdes.string(), value=serdes.json(), other_value=serdes.json())
+    node = node_of(lost.join(lost.filter(lambda value: True), joiner, TEN, told))
+    assert (node.store.value, node.other_store.value) == (serdes.json(), serdes.json())
+    refused("CS-141", lambda: lost.join(lost, joiner, TEN), "StreamJoined(key=serdes.string())")
+    wrong = cs.StreamJoined(key=serdes.int64())
+    refused("CS-143", lambda: views.join(clicks, joiner, TEN, wrong), "has string keys")
+    wrong_value = cs.StreamJoined(other_value=serdes.int64())
+    refused("CS-143", lambda: views.join(clicks, joiner, TEN, wrong_value), "leave other_value= out")
+
+
+def test_names():
+    views, clicks = streams("views", "clicks")
+    named = views.join(clicks, joiner, TEN, cs.StreamJoined(name="seen"))
+    assert node_of(named).name == "seen"
+    refused("CS-120", lambda: views.join(clicks, joiner, TEN, cs.StreamJoined(name="seen")))
+    refused("CS-102", lambda: cs.StreamJoined(name="no blanks"))
+    refused("CS-102", lambda: cs.StreamJoined(other_store=""))
+    assert node_of(views.join(clicks, joiner, TEN)).name == "views.join(clicks)-2"
+
+
+def test_stores_have_names_of_their_own():
+    views, clicks = streams("views", "clicks")
+    views.join(clicks, joiner, TEN, cs.StreamJoined(store="v", other_store="c"))
+    refused("CS-121", lambda: views.join(clicks, joiner, TEN, cs.StreamJoined(store="c")), "named 'c'")
+    refused("CS-121", lambda: views.to_table(materialized=cs.Materialized(store="v")))
+    refused("CS-173", lambda: cs.StreamJoined(store="same", other_store="same"), "'same'")
+
+
+def test_windows():
+    assert cs.JoinWindows.of("10 seconds") == cs.JoinWindows(before="10 seconds", after="10 seconds")
+    assert cs.JoinWindows(before="-5 seconds", after=5_000).milliseconds() == (-5_000, 5_000, 0)
+    refused("CS-170", lambda: cs.JoinWindows(before=-5, after=4), "ends 1 ms before it begins")
+    refused("CS-110", lambda: cs.JoinWindows.of(-1, grace=-1), "grace must be at least 0")
+    refused("CS-110", lambda: cs.JoinWindows(before="soon", after=0), "before is not a duration")
+    refused("CS-110", lambda: cs.JoinWindows.of(1.5), "not a duration")
+    refused("CS-103", lambda: cs.JoinWindows.of(1, eager="yes"))
+    refused("CS-101", lambda: cs.JoinWindows(before=1), "needs after")
+    refused("CS-101", lambda: cs.JoinWindows.of(1, grce=2), "did you mean grace")
+    with pytest.raises(AttributeError):
+        TEN.grace = 5
+
+
+def test_what_is_missing_or_wrong():
+    views, clicks = streams("views", "clicks")
+    refused("CS-171", lambda: views.join(clicks, joiner), "JoinWindows.of")
+    refused("CS-171", lambda: views.outer_join(clicks, joiner, None))
+    refused("CS-105", lambda: views.join(clicks, joiner, "10 seconds"), "JoinWindows")
+    refused("CS-105", lambda: views.join(clicks, joiner, TEN, cs.Named("x")), "StreamJoined")
+    refused("CS-106", lambda: views.join(clicks), "joiner")
+    refused("CS-104", lambda: views.join(clicks, lambda one: one, TEN))
+    refused("CS-136", lambda: views.join(clicks, joiner, TEN, key_selector=joiner), "windows")
+    refused("CS-130", lambda: views.join(stream("elsewhere"), joiner, TEN))
+    refused("CS-135", lambda: views.join(None, joiner, TEN))
+    refused("CS-135", lambda: views.join("clicks", joiner, TEN))
+
+
+def test_keys_that_never_meet():
+    builder = cs.StreamsBuilder()
+    views = builder.stream("views", JSON)
+    numbers = builder.stream("numbers", cs.Consumed(key=serdes.int64(), value=serdes.json()))
+    refused("CS-172", lambda: views.join(numbers, joiner, TEN), "string keys", "int64 keys")
+
+
+def test_unequal_repartitions():
+    views, clicks = streams("views", "clicks")
+    three, four = (one.repartition(cs.Repartitioned(partitions=n)) for one, n in ((views, 3), (clicks, 4)))
+    refused("CS-128", lambda: three.join(four, joiner, TEN), "different numbers of partitions")
+    three.join(clicks, joiner, TEN)
