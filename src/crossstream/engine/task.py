@@ -11,20 +11,30 @@ from crossstream.algebra.change import Changes
 from crossstream.algebra.history import History
 from crossstream.engine.batch import Batch, Report, SourceRange, pack_report
 from crossstream.engine.failures import Failures
-from crossstream.engine.parcels import FRAME, REPORT, Parcel, in_order, route, unpack
+from crossstream.engine.parcels import FRAME, REPORT, Parcel, in_order, route
 from crossstream.engine.read import Reader
 from crossstream.engine.runners import RUNNERS
 from crossstream.engine.runners.base import Emitted, OpenStore, Runner, Task
 from crossstream.engine.services import Input, Output, Settings
+from crossstream.engine.slices import Arrived, in_slices, whole
 from crossstream.engine.stores import FolderStores, MemoryStores, grow
 from crossstream.engine.wholes import Wholes
 from crossstream.errors import CrossStreamError, SerdeError
-from crossstream.state.store import Version
+from crossstream.state.store import Piece, Version
 from crossstream.topology.plan import Exchange, Plan
 from crossstream.topology.steps import ReadStep
 
 Sent = tuple[int, list[Parcel]]
 """A state partition and the parcels for it."""
+
+
+@dataclass(slots=True)
+class _Opened:
+    """A store partition of a task: as it was before, and what of this batch is in files already."""
+
+    store: OpenStore
+    before: Version
+    early: list[Piece] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -44,7 +54,7 @@ class RoundTask:
     input: Input | None = None
     wholes: Wholes | None = None
     report: Report = field(default_factory=Report)
-    _opened: dict[str, tuple[OpenStore, Version]] = field(default_factory=dict)
+    _opened: dict[str, _Opened] = field(default_factory=dict)
     _outbox: dict[int, list[Parcel]] = field(default_factory=dict)
     _sequence: int = 0
     _runners: list[Runner] = field(default_factory=list)
@@ -64,18 +74,36 @@ class RoundTask:
             if changes is not None:
                 self._push(steps[span.node].output or "", changes)
                 yield from self._sent()
-        yield from self._finish(started)
+        yield from self._finish()
+        yield from self._close(started)
 
     def run(self, parcels: Iterable[Parcel]) -> Iterator[Sent]:
         """A later round: takes the parcels of one state partition."""
         started = time.perf_counter()
         self._set_up()
-        blobs = in_order(self._addressed(parcels))
-        for number, exchange in enumerate(self.plan.exchanges):
-            if number in blobs:
-                self._push(exchange.arrives, unpack(blobs.pop(number), exchange.key, exchange.value))
-        yield from self._sent()
-        yield from self._finish(started)
+        for number, arrived in enumerate(self._arrived(in_order(self._addressed(parcels)))):
+            if number:
+                self._put_away()
+            for exchange, changes in arrived.items():
+                self._push(self.plan.exchanges[exchange].arrives, changes)
+            yield from self._sent()
+            yield from self._finish()
+        yield from self._close(started)
+
+    def _arrived(self, blobs: dict[int, list[bytes]]) -> Iterator[Arrived]:
+        """What arrived, in slices of the keys if all steps of the round can be taken so."""
+        if all(runner.by_key() for runner in self._runners):
+            return in_slices(blobs, self.plan.exchanges, self.batch.bits)
+        return whole(blobs, self.plan.exchanges)
+
+    def _put_away(self) -> None:
+        """Between two slices: what the stores got goes into files, for nobody in the task looks it up again."""
+        for opened in self._opened.values():
+            fresh = opened.store.view.fresh
+            if fresh is not None and fresh.rows:
+                save = self.stores.saver(opened.store.definition, self.sender, self.batch.id)
+                opened.early.append(save(fresh))
+                opened.store.view.fresh = None
 
     def _addressed(self, parcels: Iterable[Parcel]) -> list[Parcel]:
         """The parcels for this round; the others go on as they are."""
@@ -121,8 +149,9 @@ class RoundTask:
             definition = self.plan.stores[name]
             manifest = self.batch.versions.get(name, {}).get(self.sender)
             version = self.stores.open(definition, self.sender, manifest)
-            self._opened[name] = (OpenStore(definition, version.view(), version.stream_time, version.horizon), version)
-        return self._opened[name][0]
+            store = OpenStore(definition, version.view(), version.stream_time, version.horizon)
+            self._opened[name] = _Opened(store, version)
+        return self._opened[name].store
 
     def _record(self, store: str, history: History) -> None:
         """Keeps the changes of a global table until the batch is done."""
@@ -178,12 +207,16 @@ class RoundTask:
         self._outbox.setdefault(self.sender % self.batch.partitions, []).append(parcel)
         self._sequence += 1
 
-    def _finish(self, started: float) -> Iterator[Sent]:
+    def _finish(self) -> Iterator[Sent]:
+        """What the steps have to give when all they take has come, or all of a slice."""
         for runner in self._runners:
             for out, changes in self._located(runner, runner.finish):
                 self._push(out, changes)
                 yield from self._sent()
         yield from self._sent()
+
+    def _close(self, started: float) -> Iterator[Sent]:
+        """Saves the stores, finishes the output, reports."""
         self._save()
         self.output.finish()
         self.report.seconds[f"round {self.number}"] = time.perf_counter() - started
@@ -195,19 +228,20 @@ class RoundTask:
         yield from sent.items()
 
     def _save(self) -> None:
-        for name, (store, version) in self._opened.items():
+        for name, opened in self._opened.items():
             after = grow(
                 self.stores,
-                store.definition,
+                opened.store.definition,
                 self.sender,
-                version,
-                store.view.fresh,
-                store.stream_time,
+                opened.before,
+                opened.store.view.fresh,
+                opened.store.stream_time,
                 self.batch.id,
-                horizon=store.horizon,
+                opened.early,
+                opened.store.horizon,
             )
-            if after is not version:
-                self._saved(name, version, after)
+            if after is not opened.before:
+                self._saved(name, opened.before, after)
             self.report.state[f"{name}/{self.sender}"] = (after.rows, after.size)
 
     def _saved(self, name: str, version: Version, after: Version) -> None:
