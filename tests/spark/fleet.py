@@ -12,7 +12,7 @@ from typing import Any
 
 import crossstream as cs
 from tests.conformance.functions import Style, expressible
-from tests.conformance.runner import STORE, Case, Serdes, add, batches, is_used, source_partition
+from tests.conformance.runner import STORE, Case, Serdes, add, batches, is_table, is_used, source_partition
 from tests.reference import Output
 from tests.reference.chain import SIDES
 from tests.spark.world import World
@@ -20,7 +20,7 @@ from tests.spark.world import World
 
 @dataclass(frozen=True, slots=True)
 class Sailed:
-    """``outputs[n]``: what a case emitted in batch n, by arrival; ``store``: the rows of its result."""
+    """``outputs[n]``: what a case emitted in batch n, by arrival; ``store``: the rows of its result, if it is a table."""
 
     outputs: list[list[Output]]
     store: dict[Any, Any]
@@ -55,7 +55,10 @@ def run_fleet(
             for place, case in enumerate(cases):
                 so_far = sum(map(len, seen[place]))
                 seen[place].append(results(world, place, case)[so_far:])
-        stores = [dict(app.store(f"{prefix_of(n)}{STORE}").all()) for n in range(len(cases))]
+        stores = [
+            dict(app.store(f"{prefix_of(n)}{STORE}").all()) if is_table(case) else {}
+            for n, case in enumerate(cases)
+        ]
     return [Sailed(outputs, store) for outputs, store in zip(seen, stores, strict=True)]
 
 
