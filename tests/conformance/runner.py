@@ -114,7 +114,7 @@ def source(builder: Any, case: Case, side: str, kinds: Serdes, prefix: str = "")
     key, value = kinds.of(side)
     topic = f"{prefix}{side}"
     consumed = cs.Consumed(key=key, value=value)
-    if any(join["operator"] == "stream-globaltable" and join["right"] == side for join in joins_of(case)):
+    if any(is_global(join) and join["right"] == side for join in joins_of(case)):
         return builder.global_table(topic, consumed)
     if side not in histories(case):
         return builder.stream(topic, consumed)
@@ -124,6 +124,11 @@ def source(builder: Any, case: Case, side: str, kinds: Serdes, prefix: str = "")
     return builder.table(
         topic, consumed, cs.Materialized(store=f"{topic}-versions", history_retention=history)
     )
+
+
+def is_global(join: Mapping[str, Any]) -> bool:
+    """Whether the right side is a global table: that of a stream, or (``global``) of a foreign-key join."""
+    return join["operator"] == "stream-globaltable" or bool(join.get("global"))
 
 
 def joined(

@@ -8,7 +8,7 @@ import pytest
 
 import crossstream as cs
 from crossstream.engine.log import BatchLog
-from tests.spark.orders import JSON, TEXT, found, ordering, orders, shops
+from tests.spark.orders import JSON, TEXT, found, ordering, orders, shops, told
 from tests.spark.test_running import wait_for
 from tests.spark.world import World
 
@@ -171,3 +171,46 @@ def test_records_after_a_re_keying_find_their_rows(spark: Any, stocked: World) -
         }
         for number in range(20)
     }
+
+
+def test_a_table_joined_with_a_global_table_follows_both(spark: Any, stocked: World) -> None:
+    """KIP-314: results change with either side; a restart goes on; nothing is moved to another partition."""
+    builder = cs.StreamsBuilder()
+    given = builder.table("orders", cs.Consumed(key=TEXT, value=JSON))
+    held = builder.global_table("shops", cs.Consumed(key=TEXT, value=JSON))
+    result = given.left_join(
+        held, told, foreign_key=lambda order: order["shop"], materialized=cs.Materialized(store="told")
+    )
+    result.to_stream().to("told", cs.Produced(key=TEXT, value=JSON))
+    topology = builder.build()
+    assert topology.plan().count("shuffle") == 2, "each input to the partition of its key"
+    state = {key: value for key, value, _ in shops(50)}
+    with cs.SparkStreams(topology, stocked.config(partitions=3), spark) as app:
+        app.process_available()
+        assert dict(app.store("told").all()) == found(orders(20, 60), state)
+        assert len(stocked.read("told", TEXT, JSON)) == 20, "rows that come after their shops have one result"
+        change(
+            stocked,
+            state,
+            ("s3", {"city": "Moved"}, 9000),
+            ("s4", None, 9001),
+            ("s55", {"city": "New"}, 9002),
+        )
+        app.process_available()
+        assert dict(app.store("told").all()) == found(orders(20, 60), state)
+        assert len(stocked.read("told", TEXT, JSON)) == 22, "one for each row whose shop changed"
+    change(stocked, state, ("s5", {"city": "While stopped"}, 9003), ("s6", {"city": "Both"}, 9004))
+    stocked.append("orders", [("o6", {"item": "Other", "shop": "s6"}, 9005), ("o7", None, 9006)], TEXT, JSON)
+    with cs.SparkStreams(topology, stocked.config(partitions=3), spark) as app:
+        app.process_available()
+        rest = [order for order in orders(20, 60) if order[0] not in ("o6", "o7")]
+        expected = found([*rest, ("o6", {"item": "Other", "shop": "s6"}, 0)], state)
+        assert dict(app.store("told").all()) == expected
+    assert {k: v for k, v in stocked.table("told", TEXT, JSON).items() if v is not None} == expected
+
+
+def change(world: World, state: dict[str, Any], *changes: tuple[str, Any, int]) -> None:
+    """Changes shops in their topic, and in ``state``."""
+    world.append("shops", changes, TEXT, JSON)
+    for key, value, _ in changes:
+        state[key] = value

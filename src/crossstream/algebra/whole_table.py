@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from crossstream.algebra.change import Changes, concat_changes
 from crossstream.algebra.hashing import partition_of
 from crossstream.algebra.history import History
+from crossstream.algebra.table import Rows
 from crossstream.algebra.values import Values
 from crossstream.serdes import Serde
 from crossstream.state.columns import Column, cut
@@ -38,6 +40,18 @@ class WholeTable:
         rows = np.flatnonzero(first)
         once = Match(match.pieces, match.piece[rows], match.row[rows])
         return Values(self.value, wire=once.gather("value")).take(np.cumsum(first) - 1)
+
+    def changes(self) -> Changes | None:
+        """The last change that the batch makes of each key, in order of the hash; None if it makes none."""
+        nets = [history.net(self.key, self.value) for history in self.histories if history is not None]
+        return concat_changes(nets) if nets else None
+
+    def after(self, hashes: np.ndarray, keys: Column) -> Rows:
+        """The rows of these keys after the batch; ``hashes`` sorted."""
+        end = np.full(len(hashes), np.iinfo(np.int64).max)
+        match = self._match(hashes, keys, end, end)
+        values = Values(self.value, wire=match.gather("value"))
+        return Rows(~values.missing(), values, np.asarray(match.gather("ts")))
 
     def _match(self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray) -> Match:
         pieces: list[Run] = []

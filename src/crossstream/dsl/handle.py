@@ -8,9 +8,11 @@ from typing import Any, TypeVar
 
 from crossstream.dsl.checks import check_option
 from crossstream.dsl.draft import Draft
-from crossstream.dsl.options import Named
+from crossstream.dsl.options import Materialized, Named
+from crossstream.dsl.serde_rules import needed_key, stored_value
 from crossstream.errors import TopologyError
-from crossstream.topology.graph import JoinKind, Node
+from crossstream.serdes import Serde
+from crossstream.topology.graph import JoinKind, Node, StoreSpec
 from crossstream.topology.location import here
 
 N = TypeVar("N", bound=Node)
@@ -33,6 +35,18 @@ def child(
     """A new node below ``parent``, with the parent's serdes and shape unless ``attributes`` say otherwise."""
     kept = {"parents": (parent.name,), "shape": parent.shape, "key": parent.key, "value": parent.value}
     return draft.add(kind, path, name, **{**kept, **attributes})
+
+
+def table_result(
+    operator: str, left: Node, materialized: Materialized | None, either: Serde | None = None
+) -> dict[str, Any]:
+    """Serdes and store of a join of tables: keyed like the left side, or by ``either``."""
+    option = check_option(operator, "materialized", materialized, Materialized)
+    asked = option or Materialized()
+    key = needed_key(operator, either or left.key, asked.key, "materialized=Materialized(key=…)")
+    value = stored_value(None, asked.value, queryable=asked.store is not None, like=left.value)
+    store: StoreSpec | None = None if option is None else option.spec(key, value)
+    return {"key": key, "value": value, "store": store}
 
 
 def check_same_builder(operator: str, mine: Draft, other: Draft) -> None:

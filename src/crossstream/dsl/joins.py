@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from crossstream.dsl.checks import check_option, function_of
 from crossstream.dsl.draft import Draft
 from crossstream.dsl.global_joins import stream_global_join
-from crossstream.dsl.handle import OPERATORS, check_same_builder, child, given_name
+from crossstream.dsl.handle import OPERATORS, check_same_builder, child, given_name, table_result
 from crossstream.dsl.options import Materialized, Named, TableJoined
-from crossstream.dsl.serde_rules import needed_key, stored_value
 from crossstream.dsl.stream_joins import stream_stream_join
 from crossstream.dsl.table_lookups import stream_table_join
 from crossstream.errors import TopologyError
@@ -29,7 +28,6 @@ from crossstream.topology.graph import (
     ManyJoin,
     Node,
     Shape,
-    StoreSpec,
     TableJoin,
 )
 from crossstream.topology.location import here
@@ -121,7 +119,7 @@ def primary_key_join(
         parents=(left._node.name, right.name),
         kind=kind,
         joiner=function,
-        **_result(operator, left._node, materialized),
+        **table_result(operator, left._node, materialized),
     )
 
 
@@ -154,7 +152,9 @@ def foreign_key_join(
         joiner=function_of(operator, "joiner", joiner, ("left", "right")),
         partitioner=option.partitioner,
         other_partitioner=option.other_partitioner,
-        **_result(operator, left._node, materialized, _either_key(left._node, right) if either else None),
+        **table_result(
+            operator, left._node, materialized, _either_key(left._node, right) if either else None
+        ),
     )
 
 
@@ -172,6 +172,12 @@ def check_keyed_by(operator: str, foreign_key: object, table_joined: object, key
             where=here(operator),
             next="say that you want them: keyed_by=cs.LeftOrRight; or use left_join(…, foreign_key=…)",
         )
+
+
+def check_key_selector(operator: str, key_selector: object) -> None:
+    """CS-133: the key of a row in another table is its foreign key."""
+    if key_selector is not None:
+        raise _misplaced(operator, "key_selector", "a global table", "pass foreign_key=lambda left: …")
 
 
 def check_right_join(foreign_key: object) -> None:
@@ -217,7 +223,7 @@ def join_many(
             for name, (_, foreign_key) in pairs.items()
         ),
         joiner=function_of(operator, "joiner", joiner, ("left", "rows")),
-        **_result(operator, left._node, materialized),
+        **table_result(operator, left._node, materialized),
     )
 
 
@@ -260,7 +266,10 @@ def _other_side(operator: str, left: KTable, other: object) -> tuple[Draft, Node
 
 
 def _not_a_table(operator: str, other: object) -> TopologyError:
-    steps = {"KStream": "turn the stream into a table first: stream.to_table()"}
+    steps = {
+        "KStream": "turn the stream into a table first: stream.to_table()",
+        "GlobalKTable": "use join or left_join, which take one; or read its topic as a table",
+    }
     return TopologyError(
         f"a KTable joins a KTable, not a {type(other).__name__}",
         code="CS-131",
@@ -284,15 +293,3 @@ def _check_keys(operator: str, left: Node, right: Node) -> None:
         where=here(operator),
         next="give both tables the same key serde, or join by foreign_key=…",
     )
-
-
-def _result(
-    operator: str, left: Node, materialized: Materialized | None, either: Serde | None = None
-) -> dict[str, Any]:
-    """Serdes and store of the result: keyed like the left side, or by ``either``."""
-    option = check_option(operator, "materialized", materialized, Materialized)
-    asked = option or Materialized()
-    key = needed_key(operator, either or left.key, asked.key, "materialized=Materialized(key=…)")
-    value = stored_value(None, asked.value, queryable=asked.store is not None, like=left.value)
-    store: StoreSpec | None = None if option is None else option.spec(key, value)
-    return {"key": key, "value": value, "store": store}

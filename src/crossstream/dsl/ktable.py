@@ -7,8 +7,11 @@ from typing import Any
 
 from crossstream.dsl.checks import REQUIRED, check_option, function_of
 from crossstream.dsl.draft import Draft
-from crossstream.dsl.handle import child, given_name
+from crossstream.dsl.global_joins import table_global_join
+from crossstream.dsl.global_table import GlobalKTable
+from crossstream.dsl.handle import OPERATORS, child, given_name
 from crossstream.dsl.joins import (
+    check_key_selector,
     check_keyed_by,
     check_right_join,
     foreign_key_join,
@@ -127,10 +130,11 @@ class KTable:
 
     def join(
         self,
-        other: KTable,
+        other: KTable | GlobalKTable,
         joiner: ValueJoiner = REQUIRED,
         *,
         foreign_key: ForeignKeyExtractor | None = None,
+        key_selector: KeySelector | None = None,
         table_joined: TableJoined | None = None,
         named: Named | None = None,
         materialized: Materialized | None = None,
@@ -142,20 +146,28 @@ class KTable:
         ``foreign_key``. Raises CS-130 other builder, CS-131 not a table, CS-133 options that do not fit the
         kind of join, CS-134 keys of different serdes, CS-128 different partition counts.
 
+        With a `GlobalKTable` always by ``foreign_key``, or ``key_selector``, which is the same; results follow
+        changes of both sides (KIP-314, decision 0021). Raises CS-145 for other options.
+
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
         >>> views, clicks = builder.table("views", consumed), builder.table("clicks", consumed)
         >>> views.join(clicks, lambda view, click: [view, click])
         <KTable views.join(clicks)>
+        >>> users = builder.global_table("users", consumed)
+        >>> views.join(users, lambda view, user: [view, user], foreign_key=lambda view: view["user"])
+        <KTable views.join(users)>
         """
-        return self._join("inner", other, joiner, foreign_key, table_joined, named, materialized)
+        options = (joiner, foreign_key, key_selector, table_joined, named, materialized)
+        return self._join("inner", other, *options)
 
     def left_join(
         self,
-        other: KTable,
+        other: KTable | GlobalKTable,
         joiner: ValueJoiner = REQUIRED,
         *,
         foreign_key: ForeignKeyExtractor | None = None,
+        key_selector: KeySelector | None = None,
         table_joined: TableJoined | None = None,
         named: Named | None = None,
         materialized: Materialized | None = None,
@@ -168,7 +180,8 @@ class KTable:
         >>> views.left_join(clicks, lambda view, click: [view, click])
         <KTable views.left_join(clicks)>
         """
-        return self._join("left", other, joiner, foreign_key, table_joined, named, materialized)
+        options = (joiner, foreign_key, key_selector, table_joined, named, materialized)
+        return self._join("left", other, *options)
 
     def outer_join(
         self,
@@ -196,7 +209,7 @@ class KTable:
         <KTable products.outer_join(merchants)-2>
         """
         check_keyed_by("outer_join", foreign_key, table_joined, keyed_by)
-        return self._join("outer", other, joiner, foreign_key, table_joined, named, materialized)
+        return self._join("outer", other, joiner, foreign_key, None, table_joined, named, materialized)
 
     def right_join(
         self,
@@ -277,17 +290,23 @@ class KTable:
     def _join(
         self,
         kind: JoinKind,
-        other: KTable,
+        other: KTable | GlobalKTable,
         joiner: ValueJoiner,
         foreign_key: ForeignKeyExtractor | None,
+        key_selector: KeySelector | None,
         table_joined: TableJoined | None,
         named: Named | None,
         materialized: Materialized | None,
     ) -> KTable:
+        options = (table_joined, named, materialized)
+        if isinstance(other, GlobalKTable):
+            node: Node = table_global_join(kind, self, other, joiner, foreign_key, key_selector, *options)
+            return KTable(self._draft, node)
+        check_key_selector(OPERATORS[kind], key_selector)
         if foreign_key is None:
-            node: Node = primary_key_join(kind, self, other, joiner, table_joined, named, materialized)
+            node = primary_key_join(kind, self, other, joiner, *options)
         else:
-            node = foreign_key_join(kind, self, other, joiner, foreign_key, table_joined, named, materialized)
+            node = foreign_key_join(kind, self, other, joiner, foreign_key, *options)
         return KTable(self._draft, node)
 
     def _row_wise(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from crossstream.algebra.change import Changes
 from crossstream.algebra.history import History
 from crossstream.algebra.whole_table import WholeTable
 from crossstream.engine.batch import Batch
@@ -23,6 +24,7 @@ class Wholes:
     batch: Batch
     stores: MemoryStores | FolderStores
     _opened: dict[str, WholeTable] = field(default_factory=dict)
+    _changes: dict[str, Changes | None] = field(default_factory=dict)
 
     def open(self, name: str) -> WholeTable:
         """A table as it was before the batch, with the changes that the batch makes to it."""
@@ -36,6 +38,12 @@ class Wholes:
                 store.value,
             )
         return self._opened[name]
+
+    def changes(self, name: str) -> Changes | None:
+        """The last change that the batch makes of each key of a table, in order of the hash; None if there is none."""
+        if name not in self._changes:
+            self._changes[name] = self.open(name).changes()
+        return self._changes[name]
 
     def _history(self, store: StoreDef, place: int, ref: PieceRef | None) -> History | None:
         return None if ref is None else History.from_run(self.stores.recall(store, place, ref))

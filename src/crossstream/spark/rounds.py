@@ -142,7 +142,9 @@ class SparkRounds:
         before = self.job.plan.before
         if before is None or not batch.read_by(before.sources):
             return self._run(False, batch, frame)
-        follows = frame is not None or bool(batch.read_by(self.job.plan.sources))
+        plan = self.job.plan
+        reacting = plan.reacting & batch.versions.keys()
+        follows = frame is not None or bool(reacting or batch.read_by(plan.sources))
         changed, _ = self._run(True, replace(batch, recorded=follows))
         if not follows:
             return changed, {}

@@ -233,7 +233,7 @@ class TopologyTestDriver:
         return report
 
     def _rounds(self, plan: Plan, batch: Batch, wholes: Wholes) -> Report:
-        """Round by round; a state partition that nothing was sent to has nothing to do, but to make what it lacks."""
+        """Round by round; a state partition that nothing was sent to makes what it lacks, and reacts to global tables."""
         report = Report()
         waiting: dict[tuple[int, int], list[Parcel]] = {}
 
@@ -255,7 +255,8 @@ class TopologyTestDriver:
             derived = plan.derived_in(number)
             for pid in range(self._partitions):
                 parcels = waiting.pop((number, pid), [])
-                if parcels or any((store, pid) not in self._stores.versions for store in derived):
+                missing = any((store, pid) not in self._stores.versions for store in derived)
+                if parcels or missing or (batch.histories and plan.reacts_in(number)):
                     deliver(task(number, pid).run(parcels))
         return report
 

@@ -24,6 +24,7 @@ from crossstream.serdes import Serde
 from crossstream.state.run import Layout
 from crossstream.topology.graph import FrameSink, Topology
 from crossstream.topology.steps import (
+    GlobalResolveStep,
     AnswerManyStep,
     GlobalStep,
     MaterializeStep,
@@ -142,6 +143,15 @@ class Plan:
         """The nodes whose records round 0 reads."""
         return frozenset(step.node for step in self.steps if isinstance(step, ReadStep))
 
+    @property
+    def reacting(self) -> frozenset[str]:
+        """The stores whose rows give new results when a global table changes."""
+        return frozenset(step.subscriptions for step in self.steps if isinstance(step, GlobalResolveStep))
+
+    def reacts_in(self, number: int) -> bool:
+        """Whether a round has something to do when nothing but a global table changed."""
+        return any(isinstance(step, GlobalResolveStep) for step in self.in_round(number))
+
     def shipped(self) -> Plan:
         """The plan as workers get it: without what belongs to the driver alone."""
         nodes = {
@@ -210,6 +220,8 @@ def _stores_of(step: Step) -> list[str]:
         return [step.store]
     if isinstance(step, ResolveStep):
         return [step.subscriptions] if step.referrers is None else [step.subscriptions, step.referrers]
+    if isinstance(step, GlobalResolveStep):
+        return [step.subscriptions]
     if isinstance(step, ReferManyStep):
         return [step.references, step.interest]
     if isinstance(step, AnswerManyStep):

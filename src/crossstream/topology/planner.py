@@ -45,6 +45,7 @@ from crossstream.topology.placing.sources import place_source
 from crossstream.topology.placing.stream_stream import place_stream_stream_join
 from crossstream.topology.placing.stream_table import place_stream_table_join
 from crossstream.topology.placing.streams import place_merge, place_repartition, place_sink, place_stateless
+from crossstream.topology.placing.table_global import place_table_global_join
 from crossstream.topology.placing.tables import place_table, place_table_join
 from crossstream.topology.plan import KEY_VALUE, VERSIONED, Exchange, Flow, Partitioner, Plan, StoreDef
 from crossstream.topology.steps import MaterializeStep, Step
@@ -248,6 +249,12 @@ class Planner:
         return flow
 
 
+def _place_foreign_key_join(planner: Planner, node: ForeignKeyJoin) -> None:
+    """Two rounds, or with a global table one."""
+    is_global = planner.topology[node.parents[1]].shape == "global"
+    (place_table_global_join if is_global else place_foreign_key_join)(planner, node)
+
+
 def _place_to_table(planner: Planner, node: ToTable) -> None:
     place_table(planner, node, planner.flow(node.parents[0]))
 
@@ -257,7 +264,7 @@ PLACES: dict[type[Node], Callable[[Planner, Any], None]] = {
     FrameSource: place_source,
     ToTable: _place_to_table,
     TableJoin: place_table_join,
-    ForeignKeyJoin: place_foreign_key_join,
+    ForeignKeyJoin: _place_foreign_key_join,
     ManyJoin: place_join_many,
     StreamGlobalJoin: place_stream_global_join,
     StreamStreamJoin: place_stream_stream_join,

@@ -180,6 +180,17 @@ class ResolveManyStep(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalResolveStep(Step):
+    """Second half of a table's join with a global table, in the round of the first: nothing has to be moved.
+
+    Inputs are subscriptions and answers; the changes of the global table come from where it is kept.
+    """
+
+    subscriptions: str
+    table: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SinkStep(Step):
     """Writes a flow to its topic."""
 

@@ -8,10 +8,12 @@ from crossstream.engine.runners.sinks import FrameSinkRunner, SinkRunner
 from crossstream.engine.runners.stateless import StatelessRunner
 from crossstream.engine.runners.stream_stream import StreamStreamJoinRunner
 from crossstream.engine.runners.stream_table import StreamTableJoinRunner
+from crossstream.engine.runners.table_global import GlobalResolveRunner
 from crossstream.engine.runners.tables import MaterializeRunner, TableJoinRunner
 from crossstream.topology.steps import (
     AnswerManyStep,
     FrameSinkStep,
+    GlobalResolveStep,
     GlobalStep,
     MaterializeStep,
     ReferenceStep,
@@ -41,6 +43,7 @@ RUNNERS: dict[type[Step], type[Runner]] = {
     AnswerManyStep: AnswerManyRunner,
     ResolveManyStep: ResolveManyRunner,
     GlobalStep: GlobalRunner,
+    GlobalResolveStep: GlobalResolveRunner,
     StreamGlobalJoinStep: StreamGlobalJoinRunner,
     SinkStep: SinkRunner,
     FrameSinkStep: FrameSinkRunner,

@@ -1,0 +1,39 @@
+"""The second half of a table's join with a global table."""
+
+from __future__ import annotations
+
+from crossstream.algebra.foreign_key import Serdes, resolve
+from crossstream.engine.runners.base import Emitted, Runner, emit_joined, no_changes
+from crossstream.engine.runners.foreign_key import LEFT_ROWS, no_subscriptions
+from crossstream.topology import graph
+from crossstream.topology.steps import GlobalResolveStep
+
+
+class GlobalResolveRunner(Runner):
+    """Answers the left rows of its partition, and again those whose row in the global table changed."""
+
+    step: GlobalResolveStep
+
+    def finish(self) -> Emitted:
+        node: graph.ForeignKeyJoin = self.task.node(self.step.node)
+        asked, alone = self.step.inputs
+        subscriptions, answers = self.arrived(asked), self.arrived(alone)
+        table, right = self.task.wholes.open(self.step.table), self.task.wholes.changes(self.step.table)
+        if subscriptions is None and answers is None and right is None:
+            return
+        told, left_key = self.task.flow(asked), self.task.flow(alone).key
+        store = self.task.stores(self.step.subscriptions)
+        chunks = resolve(
+            LEFT_ROWS[node.kind],
+            node.joiner,
+            store.view,
+            no_subscriptions(told, counted=False) if subscriptions is None else subscriptions,
+            no_changes(left_key, told.value) if answers is None else answers,
+            no_changes(table.key, table.value) if right is None else right,
+            table.after,
+            Serdes(left_key, told.value),
+            bits=self.task.batch.bits,
+            chunk=self.task.settings.chunk_rows,
+        )
+        for joined in chunks:
+            yield from emit_joined(self, joined)
