@@ -67,6 +67,7 @@ def needed_key(operator: str, inherited: Serde | None, given: Serde | None, opti
 
 def agreed(operator: str, what: str, known: Serde | None, given: Serde | None, setting: str) -> Serde | None:
     """The serde of an input, known or given by an option. Raises CS-143 if the two disagree."""
+    known = _public(known)
     if known is not None and given is not None and known.name != given.name:
         raise TopologyError(
             f"{operator} is told that {what} are {given.name}, but they are {known.name}",

@@ -25,6 +25,7 @@ import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.KeyValueMapper;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.Repartitioned;
 import org.apache.kafka.streams.kstream.StreamJoined;
 import org.apache.kafka.streams.kstream.ValueJoiner;
 import org.apache.kafka.streams.kstream.ValueJoinerWithKey;
@@ -180,7 +181,27 @@ final class Joins {
             case "stream-globaltable" -> streamGlobal(join, joiner);
             case "table-table" -> tableTable(join, (l, r) -> joiner.apply(null, l, r));
             case "table-table-fk" -> foreignKey(join, (l, r) -> joiner.apply(null, l, r));
+            case "derived" -> derived(join);
             default -> throw new IllegalArgumentException("unknown operator " + join.operator());
+        };
+    }
+
+    /** An operator of one parent, so that a case can say which ways a record takes, and in which order. */
+    private Object derived(Join join) {
+        String parent = join.left();
+        Materialized<Object, Object, KeyValueStore<Bytes, byte[]>> kept = Materialized.<Object, Object, KeyValueStore<Bytes, byte[]>>as(
+            join.id() + "-kept").withKeySerde(key(parent)).withValueSerde(value(parent));
+        return switch (join.type()) {
+            case "same" -> stream(parent).mapValues(value -> value);
+            case "re-key" -> stream(parent).selectKey((key, value) -> key);
+            case "repartition" -> stream(parent).repartition(Repartitioned.with(key(parent), value(parent)));
+            case "to table" -> stream(parent).toTable(Materialized.with(key(parent), value(parent)));
+            case "to stream" -> table(parent).toStream();
+            case "map" -> table(parent).mapValues(value -> value + "'");
+            case "map kept" -> table(parent).mapValues(value -> value + "'", kept);
+            case "filter" -> table(parent).filter((key, value) -> !value.toString().contains("3"));
+            case "filter kept" -> table(parent).filter((key, value) -> !value.toString().contains("3"), kept);
+            default -> throw noSuch(join);
         };
     }
 
