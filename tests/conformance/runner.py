@@ -169,9 +169,10 @@ class Serdes:
         self.result_value = self.made()
 
     def of(self, side: str) -> tuple[Any, Any]:
-        """Key and value serde of an input side."""
+        """Key and value serde of an input side; one without records has the keys of the others."""
         inputs = [item for item in self.case["inputs"] if item["side"] == side]
-        return self.fitting(item["key"] for item in inputs), self.fitting(item["value"] for item in inputs)
+        keys = [item["key"] for item in inputs or self.case["inputs"]]
+        return self.fitting(keys), self.fitting(item["value"] for item in inputs)
 
     def of_end(self, end: str) -> tuple[Any, Any]:
         """Key and value serde of an input side or of an earlier join."""

@@ -192,10 +192,14 @@ class Builder:
     made: dict[Tree, Any] = field(default_factory=dict)
 
     def topology(self, tree: Tree) -> cs.Topology:
+        self.table_of(tree).to_stream().to("results", cs.Produced(key=TEXT, value=TEXT))
+        return self.builder.build()
+
+    def table_of(self, tree: Tree) -> Any:
+        """The table, after all sources, which are there even if the tree does not read them."""
         for source in SOURCES:
             self.table(source)
-        self.table(tree).to_stream().to("results", cs.Produced(key=TEXT, value=TEXT))
-        return self.builder.build()
+        return self.table(tree)
 
     def table(self, tree: Tree) -> Any:
         if tree not in self.made:
