@@ -20,6 +20,10 @@ class GlobalRunner(Runner):
 
     step: GlobalStep
 
+    def by_key(self) -> bool:
+        """Not where the changes are kept: they are numbered in order of arrival."""
+        return not self.task.batch.recorded
+
     def finish(self) -> Emitted:
         changes = self.arrived(self.step.inputs[0])
         if changes is not None:
@@ -35,6 +39,9 @@ class StreamGlobalJoinRunner(Runner):
     """Looks up the row of each record: a piece in, a piece out."""
 
     step: StreamGlobalJoinStep
+
+    def by_key(self) -> bool:
+        return True
 
     def accept(self, flow: str, changes: Changes) -> Emitted:
         rows = self.task.settings.chunk_rows
