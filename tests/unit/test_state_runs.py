@@ -157,6 +157,28 @@ def test_stable_order(values: list[int]) -> None:
 
 
 @law
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from([65, 300, 1000]),
+    st.sampled_from([3, 50, 2**62]),
+    st.integers(0, 63),
+)
+def test_stable_order_of_many(seed: int, rows: int, different: int, shift: int) -> None:
+    """Also of hashes that differ in their lowest bits only, or in their uppermost."""
+    h = np.random.default_rng(seed).integers(0, different, rows).astype(np.uint64) << np.uint64(shift)
+    assert stable_order(h).tolist() == np.argsort(h, kind="stable").tolist()
+
+
+@law
+@given(st.integers(0, 2**32), st.sampled_from(["int64", "uint64"]))
+def test_rows_are_sorted_by_hash_and_number(seed: int, kind: str) -> None:
+    rng = np.random.default_rng(seed)
+    h, s = rng.integers(0, 9, 200).astype(np.uint64), rng.integers(0, 5, 200).astype(kind)
+    run = sort_rows({"h": h, "s": s, "row": np.arange(200)})
+    assert run["row"].tolist() == np.lexsort((s, h)).tolist()
+
+
+@law
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(-1, 10))), st.booleans())
 def test_bisect(ranges: list[tuple[int, int, int]], right: bool) -> None:
     s = np.array([0, 2, 2, 3, 5, 5, 5, 8, 9, 9])
