@@ -49,6 +49,7 @@ def run_fleet(
     make_topics(world, cases, partitions)
     seen: list[list[list[Output]]] = [[] for _ in cases]
     with cs.SparkStreams(topology, world.config(partitions=partitions), spark) as app:
+        app.process_available()  # so that nothing is in a global table's topic when the application starts
         for number in range(cuts):
             put_batch(world, cases, number, cuts, partitions)
             app.process_available()

@@ -31,6 +31,20 @@ RECORDED: list[Case] = [vector.case for vector in load() if vector.operator in T
 WRITTEN: list[Case] = [script.case for script in [*TABLE_SCRIPTS, *BATCH_SCRIPTS]]
 
 
+def with_global(case: Case) -> Case:
+    """A foreign-key join with its right table as a global one."""
+    return {**case, "id": f"{case['id']}, global", "params": {**case["params"], "global": True}}
+
+
+GLOBAL: list[Case] = [
+    with_global(case)
+    for case in RECORDED + WRITTEN
+    if case["operator"] == "table-table-fk"
+    and "joins" not in case
+    and case["params"].get("right_versioned_ms") is None
+]
+
+
 def drawn(seed: int, count: int) -> list[Case]:
     """Random cases of every table join, chains among them."""
     rng = Random(seed)
@@ -53,6 +67,7 @@ VOYAGES: dict[str, Any] = {
     "all in one batch on three partitions": (RECORDED + WRITTEN, 3, 1, "expressions"),
     "all in three batches on one partition": (RECORDED + WRITTEN, 1, 3, "callables"),
     "random cases in four batches on three partitions": (drawn(11, 60), 3, 4, "callables"),
+    "with global tables in three batches on three partitions": (GLOBAL, 3, 3, "expressions"),
 }
 
 

@@ -77,7 +77,7 @@ def write(
 
 
 def mapped(worker: psutil.Process, world: World) -> dict[str, int]:
-    """Bytes in a worker's memory. Of the table's files: all, its share of shared pages, copies; and all that it owns."""
+    """Bytes in a worker's memory: of the table's files all, its share of common pages, copies; and what it owns."""
     found = {"rss": 0, "pss": 0, "copied": 0, "own": 0}
     for part in worker.memory_maps(grouped=True):
         if part.path.startswith(str(world.state_dir)):
