@@ -25,7 +25,7 @@ from tests.spark.world import World
 
 pytestmark = pytest.mark.spark
 
-OPERATORS = ("stream-stream", "stream-globaltable")
+OPERATORS = ("stream-stream", "stream-table", "stream-globaltable")
 RECORDED: list[Case] = [vector.case for vector in load() if vector.operator in OPERATORS]
 WRITTEN: list[Case] = [script.case for script in STREAM_SCRIPTS if script.operator in OPERATORS]
 
