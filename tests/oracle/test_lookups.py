@@ -15,7 +15,7 @@ import crossstream as cs
 from crossstream import serdes
 from tests.conformance.functions import user_extractor, user_joiner
 from tests.conformance.runner import METHODS, read
-from tests.oracle.cases import EXTRACTOR, JOINERS, Case, Rows, clock, records
+from tests.oracle.cases import EXTRACTOR, JOINERS, Case, Rows, records
 from tests.oracle.compare import same
 from tests.oracle.oracle import Oracle
 
@@ -119,9 +119,15 @@ def joined_table(rng: Random) -> Case:
         keys = ("L1", "L2", "L3", "L4")
     if rng.random() < 0.5:
         type_ = rng.choice(["map", "map kept", "filter", "filter kept"])
-        joins.append({"id": "second", "operator": "derived", "type": type_, "left": "first", "right": "first"})
+        joins.append(
+            {"id": "second", "operator": "derived", "type": type_, "left": "first", "right": "first"}
+        )
     joins.append(looking_up(rng, "third", joins[-1]["id"]))
-    sides = {"left": Rows(rng, ("a", "b"), "L"), "right": Rows(rng, keys, "R"), "third": Rows(rng, ("a", "b"), "T")}
+    sides = {
+        "left": Rows(rng, ("a", "b"), "L"),
+        "right": Rows(rng, keys, "R"),
+        "third": Rows(rng, ("a", "b"), "T"),
+    }
     return made(joins, records(rng, sides, {"left": 2, "right": 2, "third": 3}))
 
 
@@ -133,14 +139,22 @@ def looking_up(rng: Random, stream: str, table: str) -> dict[str, Any]:
 def made(joins: list[dict[str, Any]], inputs: list[dict[str, Any]]) -> Case:
     last = joins[-1]
     params = {"joiner": JOINERS[0]}
-    return {"operator": last["operator"], "type": last["type"], "params": params, "joins": joins, "inputs": inputs}
+    return {
+        "operator": last["operator"],
+        "type": last["type"],
+        "params": params,
+        "joins": joins,
+        "inputs": inputs,
+    }
 
 
 def run(case: Case) -> list[list[dict[str, Any]]]:
     """The case through our driver, one record at a time."""
     with cs.TopologyTestDriver(topology(case)) as driver:
         used = {name for one in case["joins"] for name in (one["left"], one["right"])}
-        topics = {side: driver.create_input_topic(side, TEXT, TEXT) for side in {"left", "right", "third"} & used}
+        topics = {
+            side: driver.create_input_topic(side, TEXT, TEXT) for side in {"left", "right", "third"} & used
+        }
         results = driver.create_output_topic("results", TEXT, TEXT)
         found = []
         for item in case["inputs"]:

@@ -282,12 +282,17 @@ class KStream:
         with one key whose timestamps are as close as ``windows`` says, at the later timestamp, once. Records
         without key or value are dropped and counted.
 
+        With a `KTable`: ``join(table, joiner, joined=None)``. Each record sees the row of its key as it was when the
+        record arrived; of a versioned table the version valid at its timestamp, with ``Joined(grace=…)`` that much
+        later. The result has the record's key and timestamp. Changes of the table give nothing. Records without key
+        or value are dropped and counted.
+
         With a `GlobalKTable`: ``join(table, joiner, key_selector=…, named=None)``. ``key_selector`` gives the key
         of the table's row, from the value or from key and value, which may both be None; the result has the
         stream's key and timestamp. A record whose value or selected key is None is dropped and counted.
 
         Raises CS-130 other builder, CS-135 nothing to join with, CS-136 options of another kind of join.
-        Sources: semantics 2.1, 2.4.
+        Sources: semantics 2.1, 2.3, 2.4.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
@@ -308,6 +313,7 @@ class KStream:
 
         With a `KStream` once, when the window has closed and the grace period is over; with ``eager`` windows at
         once, even if partners follow. A record with a value and without key comes out alone at once.
+        With a `KTable` each record that has a value comes out once, also one without key.
         With a `GlobalKTable` also those whose selected key is None; only a null value is dropped and counted.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
