@@ -24,23 +24,22 @@ from crossstream.topology.plan import Plan
 CORES = 2
 
 
-class OneProcess:
-    """Rounds of a batch, as `SparkRounds` has them."""
+class OneProcess(rounds.SparkRounds):
+    """The rounds of a batch, each task after the other."""
 
-    def __init__(self, context: Any, job: worker.Job, application_id: str) -> None:
-        self.held = worker.opened(job)
+    def __post_init__(self) -> None:
+        self.held = worker.opened(self.job)
 
-    def run(self, batch: Batch, frame: Any = None) -> tuple[Report, dict[str, list[bytes]]]:
-        shares = rounds.share_count(CORES, batch)
-        sent = [
-            sent for share in range(shares) for sent in worker.read_round(self.held, batch, share, shares)
-        ]
-        for number in range(1, self.held.job.plan.rounds):
+    def _run(self, before: bool, batch: Batch, frame: Any = None) -> tuple[Report, dict[str, list[bytes]]]:
+        held, plan = self.held, self._plans()[before]
+        shares = rounds.share_count(CORES, plan, batch)
+        sent = [s for share in range(shares) for s in worker.read_round(held, plan, batch, share, shares)]
+        for number in range(1, plan.rounds):
             inboxes = delivered(sent)
             sent = [
-                sent
+                s
                 for pid in range(batch.partitions)
-                for sent in worker.later_round(self.held, batch, number, pid, inboxes.get(pid, []))
+                for s in worker.later_round(held, plan, batch, number, pid, inboxes.get(pid, []))
             ]
         return rounds.collected([parcel for _, parcels in sent for parcel in parcels])
 

@@ -102,10 +102,22 @@ class FolderStores:
             version = load_version(self._storage(store, partition), store.layout, name, files)
         except StateError as error:
             raise error.at(store=store.name, partition=partition, folder=str(self.root)) from None
+        self._hold(store, partition, version)
+        return version
+
+    def _hold(self, store: StoreDef, partition: int, version: Version) -> None:
+        """Keeps a version open, and no file that it does not need: an open file keeps its place on the disk."""
+        files = self.files.setdefault((store.name, partition), {})
         for gone in files.keys() - version.files():
             del files[gone]
         self.held[store.name, partition] = version
-        return version
+
+    def let_go(self, batch: int, versions: Mapping[str, Mapping[int, str]]) -> None:
+        """Closes what other processes moved on: older versions than ``batch`` that are not those it starts from."""
+        for store, partition in list(self.held):
+            held = self.held[store, partition]
+            if held.batch < batch and held.name != versions.get(store, {}).get(partition):
+                del self.held[store, partition], self.files[store, partition]
 
     def saver(self, store: StoreDef, partition: int, batch: int) -> Callable[[Run], Piece]:
         return saver(self._storage(store, partition), f"{batch:012d}-{uuid.uuid4().hex[:8]}")
@@ -125,5 +137,5 @@ class FolderStores:
     def save(self, store: StoreDef, partition: int, version: Version) -> Version:
         name = f"{version.batch:012d}-{uuid.uuid4().hex[:8]}.manifest"
         saved = store_version(version, self._storage(store, partition), name)
-        self.held[store.name, partition] = saved
+        self._hold(store, partition, saved)
         return saved

@@ -41,7 +41,7 @@ class _Opened:
 class RoundTask:
     """Runs one round. ``sender``: the task's own number (its state partition after round 0).
 
-    ``wholes``: the global tables that the steps may look up.
+    ``wholes``: the global tables that the steps may look up. ``pause`` is called between pieces of the work.
     """
 
     plan: Plan
@@ -53,6 +53,7 @@ class RoundTask:
     settings: Settings
     input: Input | None = None
     wholes: Wholes | None = None
+    pause: Callable[[], None] = lambda: None
     report: Report = field(default_factory=Report)
     _opened: dict[str, _Opened] = field(default_factory=dict)
     _outbox: dict[int, list[Parcel]] = field(default_factory=dict)
@@ -226,6 +227,7 @@ class RoundTask:
     def _sent(self) -> Iterator[Sent]:
         sent, self._outbox = self._outbox, {}
         yield from sent.items()
+        self.pause()
 
     def _save(self) -> None:
         for name, opened in self._opened.items():

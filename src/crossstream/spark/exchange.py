@@ -24,6 +24,9 @@ from crossstream.engine.task import Sent
 INLINE_BYTES = 16 << 10
 """Blobs up to that size travel inside their parcels."""
 
+PARCELS = "crossstream-parcels-"
+"""How the names of folders with such files begin."""
+
 _ALIGNMENT = 64
 
 
@@ -44,7 +47,7 @@ def shared_folder(context: SparkContext, run_id: str) -> str | None:
     master = context.master or ""
     if master != "local" and not master.startswith("local["):
         return None
-    folder = Path(SparkFiles.getRootDirectory()) / f"crossstream-{run_id}"
+    folder = Path(SparkFiles.getRootDirectory()) / f"{PARCELS}{run_id}"
     folder.mkdir()
     return str(folder)
 

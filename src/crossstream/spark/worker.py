@@ -23,6 +23,7 @@ from crossstream.engine.services import Input, Settings
 from crossstream.engine.stores import FolderStores
 from crossstream.engine.task import RoundTask, Sent
 from crossstream.engine.wholes import Wholes
+from crossstream.spark.exchange import PARCELS
 from crossstream.spark.memory import give_back
 from crossstream.topics import OffsetRange, TopicConnection
 from crossstream.topology.plan import Plan
@@ -52,7 +53,6 @@ class Held:
     reader: Any = None
     writer: Any = None
     partition_counts: dict[str, int] = field(default_factory=dict)
-    resident: int = 0
     whole_stores: FolderStores | None = None
     whole_tables: Wholes | None = None
 
@@ -69,9 +69,16 @@ class Held:
             self.whole_tables = Wholes(self.job.plan, batch, self.whole_stores)
         return self.whole_tables
 
-    def tidy(self) -> None:
-        """Before a task: memory that only earlier ones needed goes back to the system."""
-        self.resident = give_back(self.resident)
+    def begin(self, batch: Batch) -> None:
+        """Before a task: what other workers have moved on since is not held any more."""
+        for stores in (self.stores, self.whole_stores):
+            if stores is not None:
+                stores.let_go(batch.id, batch.versions)
+        self.pause()
+
+    def pause(self) -> None:
+        """Between two pieces of work: state and parcels that have been read need not stay in memory."""
+        give_back((self.job.state_dir, PARCELS))
 
     def input(self) -> Input:
         if self.reader is None:
@@ -91,14 +98,13 @@ _LIMIT = 4
 
 
 def held_for(run_id: str, load: Callable[[], bytes]) -> Held:
-    """What this worker keeps for a run, at the start of a task; made when the first one comes."""
+    """What this worker keeps for a run; made when the first task of it comes."""
     if run_id not in _held:
         while len(_held) >= _LIMIT:
             _close(_held.pop(next(iter(_held))))
         job: Job = pickle.load(io.BytesIO(load()))
         _held[run_id] = opened(job)
         gc.freeze()  # Spark collects garbage after every task: what stays need not be looked at again
-    _held[run_id].tidy()
     return _held[run_id]
 
 
@@ -182,10 +188,11 @@ class WorkerOutput:
 def read_round(held: Held, plan: Plan, batch: Batch, share: int, shares: int) -> Iterator[Sent]:
     """Round 0 in one task: its share of the source partitions."""
     spans = [span for place, span in enumerate(batch.read_by(plan.sources)) if place % shares == share]
+    held.begin(batch)
     output = held.output(batch, 0, share)
     source = held.input() if spans else None
     task = RoundTask(
-        plan, batch, 0, share, held.stores, output, held.job.settings, source, held.wholes(batch)
+        plan, batch, 0, share, held.stores, output, held.job.settings, source, held.wholes(batch), held.pause
     )
     if spans or share == 0:
         task.report.staged = output.staged
@@ -203,6 +210,7 @@ def frame_round(held: Held, batch: Batch, rows: Iterable[pa.RecordBatch]) -> Ite
     share = context.partitionId()
     spans = frame_spans(held.job.plan.topology, share, share)
     sender = _FRAME_SENDERS + share
+    held.begin(batch)
     output = held.output(batch, 0, sender)
     source = FrameInput(rows, spans)
     task = RoundTask(
@@ -215,6 +223,7 @@ def frame_round(held: Held, batch: Batch, rows: Iterable[pa.RecordBatch]) -> Ite
         held.job.settings,
         source,
         held.wholes(batch),
+        held.pause,
     )
     task.report.staged = output.staged
     yield from task.read(list(spans.values()))
@@ -224,9 +233,19 @@ def later_round(
     held: Held, plan: Plan, batch: Batch, number: int, pid: int, parcels: Iterable[Parcel]
 ) -> Iterator[Sent]:
     """A later round in one task: one state partition."""
+    held.begin(batch)
     output = held.output(batch, number, pid)
-    wholes = held.wholes(batch)
-    task = RoundTask(plan, batch, number, pid, held.stores, output, held.job.settings, wholes=wholes)
+    task = RoundTask(
+        plan,
+        batch,
+        number,
+        pid,
+        held.stores,
+        output,
+        held.job.settings,
+        wholes=held.wholes(batch),
+        pause=held.pause,
+    )
     task.report.staged = output.staged
     yield from task.run(parcels)
 
