@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import final
@@ -201,6 +201,14 @@ def create(bootstrap: str, topics: Topics, partitions: int, append_time: bool = 
     stamped = {**kept, "message.timestamp.type": "LogAppendTime"} if append_time else kept
     new = [NewTopic(name, partitions, 1, config=kept) for name in (topics.orders, topics.customers)]
     new.append(NewTopic(topics.results, partitions, 1, config=stamped))
+    for made in admin.create_topics(new).values():
+        made.result()
+
+
+def create_more(bootstrap: str, topics: Sequence[str], partitions: int) -> None:
+    """Further topics of a run, as `create` makes them."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    new = [NewTopic(name, partitions, 1, config={"retention.ms": "-1"}) for name in topics]
     for made in admin.create_topics(new).values():
         made.result()
 

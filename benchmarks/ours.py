@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -28,7 +29,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class Ours:
-    """One run of the application, from an empty or a given state folder."""
+    """One run of the application, from an empty or a given state folder. ``module``: the program it is."""
+
+    module = "benchmarks.ours"
 
     def __init__(
         self,
@@ -67,7 +70,7 @@ class Ours:
 
     def __enter__(self) -> Ours:
         self._folder = Path(tempfile.mkdtemp(prefix="crossstream-bench-"))
-        command = [sys.executable, "-m", "benchmarks.ours"]
+        command = [sys.executable, "-m", self.module]
         for name, value in {
             **self.arguments,
             "state-dir": str(self.state_dir or self._folder / "state"),
@@ -214,7 +217,8 @@ def say(event: str, **details: Any) -> None:
     print(json.dumps({"event": event, **details}), flush=True)
 
 
-def main() -> None:
+def main(topology: Callable[[Topics, str], Any] = topology) -> None:
+    """Runs until it is told to end. ``topology``: of the topics and the ``--functions``."""
     parser = argparse.ArgumentParser()
     for name in ("bootstrap", "application-id", "prefix", "functions", "master", "partitions", "state-dir"):
         parser.add_argument(f"--{name}", required=True)

@@ -38,6 +38,7 @@ JVM_OPTIONS = ("-Xms2g", "-Xmx2g", "-XX:+UseParallelGC", "-Dorg.slf4j.simpleLogg
 
 MODES: Mapping[str, tuple[str, ...]] = {
     "fk": ("inner", "left"),
+    "fk-chain": ("inner",),
     "table-table": ("inner", "left", "outer"),
     "stream-stream": ("inner", "left", "outer"),
     "stream-table": ("inner", "left"),
@@ -59,6 +60,7 @@ class KafkaStreamsPeer:
     ``warm_up``: topics of a second, equal join of the application, to warm it up with.
     ``foreign_key``: field of an order (fk, stream-global). ``window_ms``, ``grace_ms``: stream-stream.
     ``settings``: any others of Kafka Streams, such as ``commit.interval.ms``. ``state_dir``: kept if given.
+    ``arguments``: what a mode needs besides, in the words of the program: fk-chain has several right tables.
     ``patience``: seconds to start or stop in.
     """
 
@@ -76,6 +78,7 @@ class KafkaStreamsPeer:
         grace_ms: int = 0,
         threads: int = 2,
         settings: Mapping[str, object] | None = None,
+        arguments: Mapping[str, str] | None = None,
         state_dir: Path | None = None,
         patience: float = 60,
     ) -> None:
@@ -98,6 +101,7 @@ class KafkaStreamsPeer:
         if warm_up is not None:
             warm = {"left": warm_up.orders, "right": warm_up.customers, "output": warm_up.results}
             self.arguments |= {f"warm-{name}": topic for name, topic in warm.items()}
+        self.arguments |= arguments or {}
         self.settings = dict(settings or {})
         self.state_dir = state_dir
         self.patience = patience

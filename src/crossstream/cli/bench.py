@@ -9,7 +9,7 @@ from pathlib import Path
 
 from crossstream.errors import ConfigError
 
-BENCHMARKS = ("fk",)
+BENCHMARKS = ("fk", "join_many")
 """Modules of ``benchmarks/`` with a ``main(argv)``, in the order they run."""
 
 

@@ -1,6 +1,8 @@
 package crossstream.peer;
 
 import java.time.Duration;
+import java.util.LinkedHashMap;
+import java.util.Map;
 import java.util.function.Function;
 import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.serialization.Serdes;
@@ -11,6 +13,7 @@ import org.apache.kafka.streams.kstream.JoinWindows;
 import org.apache.kafka.streams.kstream.Joined;
 import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
+import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.StreamJoined;
 import org.apache.kafka.streams.kstream.ValueJoiner;
@@ -46,6 +49,7 @@ final class Joins {
     private void build() {
         KStream<String, byte[]> results = switch (arguments.text("mode")) {
             case "fk" -> foreignKey().toStream();
+            case "fk-chain" -> chain().toStream();
             case "table-table" -> tableTable().toStream();
             case "stream-stream" -> streamStream();
             case "stream-table" -> streamTable();
@@ -64,6 +68,33 @@ final class Joins {
             case "left" -> left.leftJoin(right, extractor, JOINER);
             default -> throw noSuchType();
         };
+    }
+
+    /**
+     * Left rows with the rows of several right tables: `--right a,b,c`, referred to by `--foreign-key x,y,z`. Each join
+     * passes on what the next ones and the result need: `--kept` of the left row, `--taken` of a right one (`;` between
+     * the tables, `field=name` for another name).
+     */
+    private KTable<String, byte[]> chain() {
+        String[] tables = arguments.text(prefix + "right").split(",");
+        String[] keys = arguments.text("foreign-key").split(",");
+        String[] taken = arguments.text("taken").split(";");
+        Map<String, String> kept = Json.names(arguments.text("kept").split(","));
+        KTable<String, byte[]> result = table("left");
+        for (int i = 0; i < tables.length; i++) {
+            String key = keys[i];
+            Map<String, String> left = new LinkedHashMap<>(kept);
+            for (int later = i + 1; later < keys.length; later++) {
+                left.put(keys[later], keys[later]);
+            }
+            Map<String, String> right = Json.names(taken[i].split(","));
+            KTable<String, byte[]> other = builder.table(tables[i], Consumed.with(KEY, VALUE));
+            Function<byte[], String> extractor = value -> Json.field(value, key);
+            ValueJoiner<byte[], byte[], byte[]> joiner = (row, partner) -> Json.joined(row, left, partner, right);
+            result = result.join(other, extractor, joiner, Materialized.with(KEY, VALUE));
+            right.forEach((field, name) -> kept.put(name, name));
+        }
+        return result;
     }
 
     private KTable<String, byte[]> tableTable() {

@@ -7,6 +7,8 @@ import com.fasterxml.jackson.core.JsonToken;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.util.LinkedHashMap;
+import java.util.Map;
 
 /** Values stay bytes: what a join needs of them is read with Jackson's streaming parser, nothing is bound to objects. */
 final class Json {
@@ -29,6 +31,47 @@ final class Json {
             return null;
         } catch (IOException e) {
             throw new UncheckedIOException(e);
+        }
+    }
+
+    /** Fields and the names they get: `field` or `field=name`. */
+    static Map<String, String> names(String... words) {
+        Map<String, String> names = new LinkedHashMap<>();
+        for (String word : words) {
+            String[] pair = word.split("=", 2);
+            names.put(pair[0], pair[pair.length - 1]);
+        }
+        return names;
+    }
+
+    /** Fields of both rows, under the names they get; other fields are left out. */
+    static byte[] joined(byte[] left, Map<String, String> ofLeft, byte[] right, Map<String, String> ofRight) {
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream(192);
+        try (JsonGenerator out = FACTORY.createGenerator(bytes)) {
+            out.writeStartObject();
+            copy(left, out, ofLeft);
+            copy(right, out, ofRight);
+            out.writeEndObject();
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+        return bytes.toByteArray();
+    }
+
+    private static void copy(byte[] object, JsonGenerator out, Map<String, String> names) throws IOException {
+        try (JsonParser parser = FACTORY.createParser(object)) {
+            parser.nextToken();
+            for (int missing = names.size(); missing > 0 && parser.nextToken() == JsonToken.FIELD_NAME; ) {
+                String as = names.get(parser.currentName());
+                parser.nextToken();
+                if (as == null) {
+                    parser.skipChildren();
+                } else {
+                    out.writeFieldName(as);
+                    out.copyCurrentStructure(parser);
+                    missing--;
+                }
+            }
         }
     }
 

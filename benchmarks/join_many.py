@@ -1,0 +1,203 @@
+"""`crossstream bench join_many`: orders with customer, product and store, in one operator and in three joins, chained.
+
+The same results three ways, same machine, data and broker, in turn: `join_many`, three foreign-key joins of ours, and
+three of Kafka Streams. ``engine`` counts the processor time of the operators alone, in the test driver.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from benchmarks.data import START_MS
+from benchmarks.fk import PARTITIONS, PEER_SETTINGS, Bench, Sizes, leaving, machine
+from benchmarks.generate import Sending, Sent, Topics, create, create_more
+from benchmarks.join_many_app import KEPT, TABLES, TAKEN, OursMany
+from benchmarks.join_many_engine import measure
+from benchmarks.peers.kafka_streams import peer
+from benchmarks.star_data import Star, StarEnds, order_updates, rows_of
+
+SIDES = ("crossstream-many", "crossstream-chain", "kafka-streams")
+LATER = START_MS + 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class StarSizes:
+    """How much of everything. ``changes``: new rows of each right table in the measure of fan-out."""
+
+    star: Star
+    updates: int
+    changes: dict[str, int]
+
+    @classmethod
+    def scaled(cls, scale: float) -> StarSizes:
+        full = Star()
+        counts = {name: max(100, int(full.rows(name) * scale)) for name in full.__dataclass_fields__}
+        star = Star(**counts)
+        # every table's changes reach about a fifth of the orders
+        changes = {table: max(1, star.rows(table) // 5) for table in TABLES.values()}
+        return cls(star, int(1_000_000 * scale), changes)
+
+
+class StarBench(Bench):
+    """`Bench` with four topics."""
+
+    def __init__(self, sizes: StarSizes, port: int, rounds: int, sides: Sequence[str]) -> None:
+        super().__init__(Sizes(), port, rounds, sides)
+        self.star = sizes
+        self.ends = StarEnds.of(PARTITIONS)
+
+    def side(self, name: str, prefix: str, warm: Topics) -> AbstractContextManager[Any]:
+        topics = Topics.of(prefix)
+        if not name.startswith("kafka-streams"):
+            how = name.removeprefix("crossstream-")
+            return OursMany(self.servers, prefix, topics, functions=how, warm_up=warm)
+        rights = {"right": prefix, "warm-right": warm.orders.removesuffix("-orders")}
+        taken = [",".join(f"{name}={to}" for to, name in TAKEN[side].items()) for side in TABLES]
+        return peer.KafkaStreamsPeer(
+            self.servers,
+            prefix,
+            topics,
+            mode="fk-chain",
+            warm_up=warm,
+            foreign_key=",".join(f"{side}_id" for side in TABLES),
+            settings={"consumer.isolation.level": "read_committed", **PEER_SETTINGS[name]},
+            arguments={
+                **{
+                    name: ",".join(f"{of}-{table}" for table in TABLES.values())
+                    for name, of in rights.items()
+                },
+                "kept": ",".join(KEPT),
+                "taken": ";".join(taken),
+            },
+        )
+
+    def warm_topics(self) -> Topics:
+        small = Star(50_000, 10_000, 2_000, 100)
+        sent = self.fill(self.prefix("warm"), small)
+        with Sending(self.servers, sent.topics.orders.removesuffix("-orders")) as sending:
+            sending.orders(order_updates(small, 200_000, 1, START_MS))
+        return sent.topics
+
+    def fill(self, prefix: str, star: Star, orders: bool = False, append_time: bool = False) -> Sent:
+        """Makes the topics and sends all right rows, with ``orders`` all orders, and the ends."""
+        topics = Topics.of(prefix)
+        create(self.servers, topics, PARTITIONS, append_time)
+        create_more(self.servers, [f"{prefix}-products", f"{prefix}-stores"], PARTITIONS)
+        with Sending(self.servers, prefix) as sending:
+            for table in TABLES.values():
+                sending.send(f"{prefix}-{table}", [rows_of(table, range(star.rows(table)), 1)])
+                sending.send(f"{prefix}-{table}", [self.ends.right_messages(table, START_MS)])
+            if orders:
+                sending.orders(order_updates(star, star.orders, 1, START_MS))
+            sending.orders([self.ends.order_messages(START_MS)])
+        return self._sent(sending)
+
+    def update(self, prefix: str) -> Sent:
+        """Updates of orders, all visible at once, and the ends."""
+        star = self.star
+        with Sending(self.servers, prefix, at_once=True) as sending:
+            sending.orders(order_updates(star.star, star.updates, 2, LATER))
+            sending.orders([self.ends.order_messages(LATER + star.updates)])
+        return self._sent(sending)
+
+    def change(self, prefix: str, table: str, seed: int) -> Sent:
+        """New rows of a right table, all visible at once, and the ends."""
+        count, rows = self.star.changes[table], self.star.star.rows(table)
+        numbers = range(0, rows, max(1, rows // count))[:count]
+        with Sending(self.servers, prefix, at_once=True) as sending:
+            sending.send(f"{prefix}-{table}", [rows_of(table, numbers, seed, LATER)])
+            sending.send(f"{prefix}-{table}", [self.ends.right_messages(table, LATER + count, seed)])
+        return self._sent(sending)
+
+    def _sent(self, sending: Sending) -> Sent:
+        return Sent(
+            sending.topics, 0, 0, self.ends.results, time.monotonic() - sending.began, sending.visible
+        )
+
+    def left_updates(self) -> None:
+        """Left updates per second, and core-seconds per million of them."""
+        for _ in range(self.rounds):
+            for side in self.sides:
+                prefix = self.prefix("many")
+                running, manager = self.caught_up(
+                    prefix, partial(self.fill, prefix, self.star.star, append_time=True), side
+                )
+                with leaving(manager):
+                    time.sleep(2)
+                    took = self.timed(running, partial(self.update, prefix), f"{prefix}-results")
+                self._note("left updates", side, self.star.updates, took)
+
+    def fan_out(self) -> None:
+        """Results per second, and core-seconds per million of them, when rows of the right tables change in turn."""
+        for _ in range(self.rounds):
+            for side in self.sides:
+                self._fan_out(side, self.prefix("wide"))
+
+    def _fan_out(self, side: str, prefix: str) -> None:
+        star = self.star.star
+        running, manager = self.caught_up(
+            prefix, partial(self.fill, prefix, star, orders=True, append_time=True), side
+        )
+        total: dict[str, float] = {}
+        with leaving(manager):
+            for seed, table in enumerate(TABLES.values(), 10):
+                time.sleep(2)
+                took = self.timed(
+                    running,
+                    partial(self.change, prefix, table, seed),
+                    f"{prefix}-results",
+                )
+                results = star.orders * self.star.changes[table] / star.rows(table)
+                self._note(f"results of new {table}", side, results, took)
+                for name, number in {**took, "results": results}.items():
+                    total[name] = total.get(name, 0.0) + number
+        self._note("results of all new right rows", side, total.pop("results"), total)
+
+    def _note(self, what: str, side: str, count: float, took: dict[str, float]) -> None:
+        cores = (took["side_cpu"] + took["broker_cpu"]) * 1_000_000 / count
+        self.note(f"{what} per second", side, count / took["seconds"], **took)
+        self.note(f"core-seconds per million {what}", side, cores)
+
+
+FIGURES = {"left": StarBench.left_updates, "fan-out": StarBench.fan_out}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="crossstream bench join_many", description=__doc__)
+    parser.add_argument(
+        "figures", nargs="*", default=["engine", *FIGURES], help=f"of engine, {', '.join(FIGURES)}"
+    )
+    parser.add_argument("--sides", default=",".join(SIDES))
+    parser.add_argument("--rounds", type=int, default=2, help="runs of each side, alternating")
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the full sizes")
+    parser.add_argument("--port", type=int, default=19492)
+    arguments = parser.parse_args(argv)
+    sides = arguments.sides.split(",")
+    if any(side.startswith("kafka-streams") for side in sides) and (reason := peer.available()) is not None:
+        print(f"without Kafka Streams: {reason}")
+        sides = [side for side in sides if not side.startswith("kafka-streams")]
+    print(json.dumps(machine()), flush=True)
+    if "engine" in arguments.figures:
+        for line in measure(arguments.scale):
+            print(json.dumps(line), flush=True)
+    figures = [figure for figure in arguments.figures if figure in FIGURES]
+    if not figures:
+        return 0
+    bench = StarBench(StarSizes.scaled(arguments.scale), arguments.port, arguments.rounds, sides)
+    try:
+        for figure in figures:
+            FIGURES[figure](bench)
+    finally:
+        bench.close()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
