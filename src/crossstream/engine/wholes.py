@@ -1,4 +1,4 @@
-"""Global tables as the tasks of a batch see them: every state partition, read-only, in files all tasks share."""
+"""Global tables as the tasks of a batch see them: all partitions, read-only, in files they share (decision 0020)."""
 
 from __future__ import annotations
 

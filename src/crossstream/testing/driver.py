@@ -233,7 +233,7 @@ class TopologyTestDriver:
         return report
 
     def _rounds(self, plan: Plan, batch: Batch, wholes: Wholes) -> Report:
-        """Round by round; a state partition that nothing was sent to makes what it lacks, and reacts to global tables."""
+        """Round by round; a partition that nothing was sent to makes what it lacks, and reacts to global tables."""
         report = Report()
         waiting: dict[tuple[int, int], list[Parcel]] = {}
 

@@ -24,8 +24,8 @@ from crossstream.serdes import Serde
 from crossstream.state.run import Layout
 from crossstream.topology.graph import FrameSink, Topology
 from crossstream.topology.steps import (
-    GlobalResolveStep,
     AnswerManyStep,
+    GlobalResolveStep,
     GlobalStep,
     MaterializeStep,
     ReadStep,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def place_table_global_join(planner: Planner, node: ForeignKeyJoin) -> None:
     """Both halves where the left rows are: each partition finds the whole other table, and keeps its own subscribers.
 
-    So left rows are not moved to the partition of their foreign key, nor results back (decision 0020).
+    So left rows are not moved to the partition of their foreign key, nor results back (decision 0021).
     """
     left, table = (planner.topology[name] for name in node.parents)
     flow = left_of(planner, node, left)
