@@ -6,6 +6,7 @@ may be left out on the way, whatever operators it passes.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.conformance.runner import read
 from tests.laws.effort import law
 from tests.laws.engine import Way, as_taken, ways
 from tests.laws.strategies import KEYS, VALUES, Inputs
-from tests.laws.trees import TEXT, Builder, Tree, join_values, meaning, trees
+from tests.laws.trees import SOURCES, TEXT, Builder, Tree, extract, join_values, meaning, trees
 from tests.reference import Output
 from tests.reference.chain import SIDES
 
@@ -53,18 +54,40 @@ def test_no_cut_into_batches_changes_a_record(tree: Tree, given_: Inputs, kind: 
     check(tree, given_, kind, way)
 
 
-def check(tree: Tree, given_: Inputs, kind: str, way: Way) -> None:
+@law
+@given(st.sampled_from(["inner", "left"]), inputs(), st.sampled_from(["inner", "left"]), ways())
+def test_a_table_joined_with_a_global_one(by: str, given_: Inputs, kind: str, way: Way) -> None:
+    left, right, _ = SOURCES
+    check(Tree("foreign key", (left, right), (by, 0, "hash", "hash")), given_, kind, way, WithGlobal())
+
+
+@dataclass
+class WithGlobal(Builder):
+    """The right table as a global one."""
+
+    def _table(self, tree: Tree) -> Any:
+        consumed = cs.Consumed(key=TEXT, value=TEXT)
+        if tree.settings[0] == "right":
+            return self.builder.global_table("right", consumed)
+        return self.builder.table(tree.settings[0], consumed)
+
+    def _foreign_key(self, tree: Tree) -> Any:
+        left, right = map(self.table, tree.parts)
+        join = left.join if tree.settings[0] == "inner" else left.left_join
+        return join(right, join_values, foreign_key=extract(tree.settings[1]))
+
+
+def check(tree: Tree, given_: Inputs, kind: str, way: Way, build: Builder | None = None) -> None:
     ends = way.ends(len(given_))
-    found = run(tree, given_, kind, way)
+    found = run(tree, given_, kind, way, build or Builder())
     taken = as_taken({"inputs": given_}, way, (*SIDES, STREAM))["inputs"]
     wanted = [result(tree, taken, number, kind) for number in range(len(taken))]
     batches = [wanted[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     assert_same_by_input(found, [[output for one in batch for output in one] for batch in batches])
 
 
-def run(tree: Tree, given_: Inputs, kind: str, way: Way) -> list[list[Output]]:
+def run(tree: Tree, given_: Inputs, kind: str, way: Way, build: Builder) -> list[list[Output]]:
     """What each batch gives."""
-    build = Builder()
     table = build.table_of(tree)
     stream = build.builder.stream(STREAM, cs.Consumed(key=TEXT, value=TEXT))
     joined = (stream.join if kind == "inner" else stream.left_join)(table, join_values)

@@ -90,7 +90,14 @@ class History:
     def net(self, key: Serde | None, value: Serde | None) -> Changes:
         """The last change of each key, in order of the hash."""
         run, end = self.run, np.full(self.run.rows, _LATEST)
-        rows = np.unique(self.before(run["h"], run["key"], end, end))
+        return self._changes(np.unique(self.before(run["h"], run["key"], end, end)), key, value)
+
+    def every(self, key: Serde | None, value: Serde | None) -> Changes:
+        """Every change, in order of arrival."""
+        return self._changes(np.argsort(self.run["s"]), key, value)
+
+    def _changes(self, rows: np.ndarray, key: Serde | None, value: Serde | None) -> Changes:
+        run = self.run
         headers = take_or_null(run["headers"], rows)
         return Changes(
             Values(key, wire=take(run["key"], rows)),

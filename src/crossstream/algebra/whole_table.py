@@ -10,6 +10,7 @@ import numpy as np
 from crossstream.algebra.change import Changes, concat_changes
 from crossstream.algebra.hashing import partition_of
 from crossstream.algebra.history import History
+from crossstream.algebra.order import by_arrival
 from crossstream.algebra.table import Rows
 from crossstream.algebra.values import Values
 from crossstream.serdes import Serde
@@ -46,9 +47,21 @@ class WholeTable:
         nets = [history.net(self.key, self.value) for history in self.histories if history is not None]
         return concat_changes(nets) if nets else None
 
+    def every_change(self) -> Changes | None:
+        """Every change that the batch makes, in order of arrival; None if it makes none."""
+        parts = [history.every(self.key, self.value) for history in self.histories if history is not None]
+        return by_arrival(concat_changes(parts)) if parts else None
+
+    def before(self, hashes: np.ndarray, keys: Column) -> Rows:
+        """The rows of these keys before the batch; ``hashes`` sorted."""
+        return self._rows_at(hashes, keys, np.iinfo(np.int64).min)
+
     def after(self, hashes: np.ndarray, keys: Column) -> Rows:
         """The rows of these keys after the batch; ``hashes`` sorted."""
-        end = np.full(len(hashes), np.iinfo(np.int64).max)
+        return self._rows_at(hashes, keys, np.iinfo(np.int64).max)
+
+    def _rows_at(self, hashes: np.ndarray, keys: Column, moment: int) -> Rows:
+        end = np.full(len(hashes), moment)
         match = self._match(hashes, keys, end, end)
         values = Values(self.value, wire=match.gather("value"))
         return Rows(~values.missing(), values, np.asarray(match.gather("ts")))

@@ -183,7 +183,7 @@ def _sorted_order(columns: Columns) -> np.ndarray:
         return stable_order(h)
     s = columns["s"]
     by_s = stable_order(s) if s.dtype == np.uint64 else np.argsort(s, kind="stable")
-    return by_s[stable_order(h[by_s])]
+    return np.asarray(by_s[stable_order(h[by_s])])
 
 
 def merge(runs: list[Run], *, drop_gone: bool) -> Run:

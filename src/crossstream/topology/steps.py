@@ -183,11 +183,13 @@ class ResolveManyStep(Step):
 class GlobalResolveStep(Step):
     """Second half of a table's join with a global table, in the round of the first: nothing has to be moved.
 
-    Inputs are subscriptions and answers; the changes of the global table come from where it is kept.
+    Inputs are subscriptions and answers; the changes of the global table come from where it is kept. ``every``: see
+    `ResolveStep`.
     """
 
     subscriptions: str
     table: str
+    every: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from crossstream.algebra.foreign_key import Serdes, resolve
+from crossstream.algebra.foreign_key_every import resolve_every
 from crossstream.engine.runners.base import Emitted, Runner, emit_joined, no_changes
 from crossstream.engine.runners.foreign_key import LEFT_ROWS, no_subscriptions
 from crossstream.topology import graph
@@ -18,19 +19,21 @@ class GlobalResolveRunner(Runner):
         node: graph.ForeignKeyJoin = self.task.node(self.step.node)
         asked, alone = self.step.inputs
         subscriptions, answers = self.arrived(asked), self.arrived(alone)
-        table, right = self.task.wholes.open(self.step.table), self.task.wholes.changes(self.step.table)
+        table = self.task.wholes.open(self.step.table)
+        right = table.every_change() if self.step.every else self.task.wholes.changes(self.step.table)
         if subscriptions is None and answers is None and right is None:
             return
         told, left_key = self.task.flow(asked), self.task.flow(alone).key
         store = self.task.stores(self.step.subscriptions)
-        chunks = resolve(
+        work = resolve_every if self.step.every else resolve
+        chunks = work(
             LEFT_ROWS[node.kind],
             node.joiner,
             store.view,
             no_subscriptions(told, counted=False) if subscriptions is None else subscriptions,
             no_changes(left_key, told.value) if answers is None else answers,
             no_changes(table.key, table.value) if right is None else right,
-            table.after,
+            table.before if self.step.every else table.after,
             Serdes(left_key, told.value),
             bits=self.task.batch.bits,
             chunk=self.task.settings.chunk_rows,

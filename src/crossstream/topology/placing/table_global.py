@@ -51,6 +51,7 @@ def place_table_global_join(planner: Planner, node: ForeignKeyJoin) -> None:
             store=references.name,
             column=reference_column(node),
             answers=answers.name,
+            every=planner.every(node),
         )
     )
     out = planner.flow_of(node, node.name, number, True)
@@ -62,6 +63,7 @@ def place_table_global_join(planner: Planner, node: ForeignKeyJoin) -> None:
             output=out.name,
             subscriptions=subscriptions.name,
             table=whole.name,
+            every=planner.every(node),
         )
     )
     planner.keep(node)
