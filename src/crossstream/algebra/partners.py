@@ -16,6 +16,7 @@ from crossstream.algebra.windows import SIDES
 from crossstream.state.columns import Column, concat, cut, equal, take
 from crossstream.state.run import Run, bisect, expand
 
+_NOTHING = np.empty(0, np.int64)
 FRESH = 2
 """The first so many pieces hold the records of the batch: the left ones, the right ones."""
 
@@ -120,7 +121,7 @@ def search(
     """Searches all pieces of the side ``other`` for each record: its place, hash, and reach in time."""
     order = np.argsort(hashes, kind="stable")
     hashes = hashes[order]
-    for number in pieces.of_side(other):
+    for number in pieces.of_side(other) if len(places) else ():
         hits, start, stop = _ranges(pieces.runs[number], hashes, order, low, high)
         if len(hits):
             by_place = np.argsort(hits)
@@ -133,11 +134,13 @@ def _ranges(
     """The records that found rows, and which. ``hashes`` ascend, ``order`` tells whose they are."""
     h, s = run["h"], run["s"]
     first = h.searchsorted(hashes, "left")
-    known = h[np.minimum(first, run.rows - 1)] == hashes
+    known = h.take(first, mode="clip") == hashes
+    if not known.any():
+        return _NOTHING, _NOTHING, _NOTHING
     first, hits = first[known], order[known]
     last = h.searchsorted(hashes[known], "right")
     start = bisect(s, first, last, low[hits], right=False)
-    some = (start < last) & (s[np.minimum(start, run.rows - 1)] <= high[hits])
+    some = (start < last) & (s.take(start, mode="clip") <= high[hits])
     hits, start = hits[some], start[some]
     return hits, start, bisect(s, start, last[some], high[hits], right=True)
 

@@ -132,16 +132,13 @@ def bisect(
 
     ``right``: that is above the bound. All searches advance together, one halving at a time.
     """
-    low, high = first.copy(), last.copy()
-    while True:
-        open_ = low < high
-        if not open_.any():
-            return low
+    low, high = first, last
+    for _ in range(int((last - first).max(initial=0)).bit_length()):
         middle = (low + high) >> 1
-        probe = s[np.where(open_, middle, 0)]
-        below = (probe <= bound if right else probe < bound) & open_
-        low = np.where(below, middle + 1, low)
-        high = np.where(open_ & ~below, middle, high)
+        probe = s.take(middle, mode="clip")  # where low has met high, beyond the end perhaps
+        below = (probe <= bound if right else probe < bound) & (low < high)
+        low, high = np.where(below, middle + 1, low), np.where(below, high, middle)
+    return low
 
 
 def sort_rows(columns: Columns) -> Run:

@@ -1,0 +1,18 @@
+"""Views and clicks as streams, on Spark: the figures of tests/conformance, in one batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.conformance.figure import Engine, Spark
+from tests.conformance.test_views_and_clicks_streams import *  # noqa: F403 - the tests, with another engine
+from tests.spark.world import World
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def engine(spark: Any, world: World) -> Engine:
+    return Spark(spark, world)

@@ -1,0 +1,102 @@
+"""What a join of streams keeps is what its window holds, however long it runs; letting go of the rest costs nothing."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import pytest
+
+import crossstream as cs
+from crossstream import serdes
+from crossstream.engine.stores import measure
+from tests.docs.state_folder import Record, Writer
+
+TEXT = serdes.string()
+SIDE, GRACE = 10_000, 2_000
+RETENTION = 2 * SIDE + GRACE
+SECONDS = 10 * 2 * SIDE // 1000  # ten lengths of the window
+RATE = 400  # records a second, on each side
+KEYS = 2_000
+LATE = 3_000
+
+Sizes = dict[str, tuple[int, int]]
+"""Store → rows, bytes."""
+
+
+def topology(kind: str) -> cs.Topology:
+    builder = cs.StreamsBuilder()
+    views, clicks = (
+        builder.stream(topic, cs.Consumed(key=TEXT, value=TEXT)) for topic in ("views", "clicks")
+    )
+    windows = cs.JoinWindows.of(SIDE, grace=GRACE)
+    join = getattr(views, kind)
+    join(clicks, lambda view, click: "", windows, cs.StreamJoined(name="seen")).foreach(len)
+    return builder.build()
+
+
+def records(second: int, side: int) -> list[Record]:
+    """A second of one stream; one record in ten is up to three seconds late."""
+    chance = np.random.default_rng((second, side))
+    times = 1000 * second + np.sort(chance.integers(0, 1000, RATE))
+    late = chance.random(RATE) < 0.1
+    times = np.maximum(times - late * chance.integers(0, LATE, RATE), 0)
+    keys = chance.integers(0, KEYS, RATE)
+    return [(b"k%05d" % key, b"v" * 80, ts) for key, ts in zip(keys.tolist(), times.tolist(), strict=True)]
+
+
+class Life:
+    """A run over ten window lengths, a batch a second: what was held after each batch, and how long each took."""
+
+    def __init__(self, kind: str, root: Path) -> None:
+        self.held: list[Sizes] = []
+        self.seconds: list[float] = []
+        self.times: dict[str, list[int]] = {"left": [], "right": []}
+        self.required: list[dict[str, int]] = []
+        writer = Writer(root, topology(kind), retain=2)
+        for second in range(SECONDS):
+            given = {"views": records(second, 0), "clicks": records(second, 1)}
+            began = time.process_time()
+            writer.run(given)
+            self.seconds.append(time.process_time() - began)
+            sizes = measure(root, writer.versions)
+            self.held.append({name.removesuffix("/0"): size for name, size in sizes.items()})
+            self._note(given)
+        writer.close()
+
+    def _note(self, given: dict[str, list[Record]]) -> None:
+        found = {}
+        for side, topic in (("left", "views"), ("right", "clicks")):
+            self.times[side] += [ts for _, _, ts in given[topic]]
+            times = np.array(self.times[side])
+            found[side] = int((times > times.max() - RETENTION).sum())
+        self.required.append(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["join", "left_join", "outer_join"])
+def test_state_is_what_the_window_holds(kind: str, tmp_path: Path) -> None:
+    """At most an eighth more than the records that may still get partners, and what a merge has not come to yet."""
+    life = Life(kind, tmp_path)
+    full = RETENTION // 1000
+    for held, required in zip(life.held[full:], life.required[full:], strict=True):
+        for side, records_ in required.items():
+            rows, size = held[f"seen.{side}"]
+            assert rows <= records_ * 1.25, (side, rows, records_)
+            assert size <= rows * 200
+        if kind != "join":
+            assert held["seen.waiting"][0] <= sum(required.values())
+    rows = [sum(rows for rows, _ in held.values()) for held in life.held[full:]]
+    size = [sum(size for _, size in held.values()) for held in life.held[full:]]
+    assert max(rows) < 1.3 * median(rows)
+    assert max(size) < 1.3 * median(size)
+
+
+@pytest.mark.slow
+def test_no_batch_waits_for_what_expires(tmp_path: Path) -> None:
+    """Of the same batches in three runs the quickest each: a slow machine is not what is measured."""
+    runs = [Life("left_join", tmp_path / str(run)).seconds for run in range(3)]
+    quickest = np.min(runs, axis=0)[2 * RETENTION // 1000 :]
+    assert quickest.max() < 2 * median(quickest)
