@@ -61,6 +61,20 @@ def test_a_table_joined_with_a_global_one(by: str, given_: Inputs, kind: str, wa
     check(Tree("foreign key", (left, right), (by, 0, "hash", "hash")), given_, kind, way, WithGlobal())
 
 
+@law
+@given(trees, trees, inputs(), ways())
+def test_the_changes_of_a_table_as_a_stream(one: Tree, other: Tree, given_: Inputs, way: Way) -> None:
+    """In any batches a stream made of a table has every change; so it finds what it finds record by record."""
+    ends = way.ends(len(given_))
+    found = run(one, given_, "left", way, Builder(), other)
+    taken = as_taken({"inputs": given_}, way, (*SIDES, STREAM))["inputs"]
+    each = run(one, taken, "left", Way(way.partitions, bits=way.bits), Builder(), other)
+    wanted = [
+        [output for single in each[a:b] for output in single] for a, b in zip([0, *ends], ends, strict=False)
+    ]
+    assert_same_by_input(found, wanted)
+
+
 @dataclass
 class WithGlobal(Builder):
     """The right table as a global one."""
@@ -86,10 +100,14 @@ def check(tree: Tree, given_: Inputs, kind: str, way: Way, build: Builder | None
     assert_same_by_input(found, [[output for one in batch for output in one] for batch in batches])
 
 
-def run(tree: Tree, given_: Inputs, kind: str, way: Way, build: Builder) -> list[list[Output]]:
-    """What each batch gives."""
+def run(
+    tree: Tree, given_: Inputs, kind: str, way: Way, build: Builder, changes: Tree | None = None
+) -> list[list[Output]]:
+    """What each batch gives. ``changes``: a tree whose changes are the stream, instead of a topic's records."""
     table = build.table_of(tree)
     stream = build.builder.stream(STREAM, cs.Consumed(key=TEXT, value=TEXT))
+    if changes is not None:
+        stream = build.table(changes).to_stream()
     joined = (stream.join if kind == "inner" else stream.left_join)(table, join_values)
     joined.to("results", cs.Produced(key=TEXT, value=TEXT))
     found = []
