@@ -81,6 +81,7 @@ class Writer:
                 self.plan.fingerprint(),
                 describe_readers(self.plan),
                 tuple(partitioners(self.plan)),
+                self.plan.derived,
             )
         )
 

@@ -21,6 +21,13 @@ COLUMNS = {
         "gone": "uint8",
     },
     "referrers": {"h": "uint64", "key": "bytes", "count": "int64", "gone": "uint8"},
+    "references(other)": {"h": "uint64", "key": "bytes", "reference other": "bytes?", "gone": "uint8"},
+    "rows(other)": {
+        "h": "uint64", "key": "bytes", "value": "bytes?", "ts": "int64", "reference other": "bytes?",
+        "gone": "uint8",
+    },
+    "index": {"h": "uint64", "s": "uint64", "key": "bytes", "key2": "bytes", "gone": "uint8"},
+    "interested": {"h": "uint64", "s": "uint64", "key": "bytes", "key2": "bytes", "gone": "uint8"},
     "window": {
         "h": "uint64", "s": "int64", "key": "bytes", "n": "uint64", "value": "bytes?", "headers": "bytes?",
         "alone": "uint8", "gone": "uint8",
@@ -40,6 +47,10 @@ IDENTITY = {
     "references": ("key",),
     "subscriptions": ("key", "key2"),
     "referrers": ("key",),
+    "references(other)": ("key",),
+    "rows(other)": ("key",),
+    "index": ("key", "key2"),
+    "interested": ("key", "key2"),
     "window": ("key", "s", "n"),
     "waiting": ("key", "s", "n"),
 }

@@ -39,7 +39,8 @@ class Application(msgspec.Struct, frozen=True):
     """Whose state a folder holds, and what must stay the same for it to be usable.
 
     ``partitions``: of the state before the first commit; each commit has its own number. ``placed``: the stores
-    whose rows are where a partitioner of the user puts them (KIP-775), and not where their hash does.
+    whose rows are where a partitioner of the user puts them (KIP-775), and not where their hash does. ``derived``:
+    stores that are made from others, where these have their rows, and made anew when the partitions change.
     """
 
     application_id: str
@@ -47,6 +48,7 @@ class Application(msgspec.Struct, frozen=True):
     stores: dict[str, str]
     readers: dict[str, dict[str, str]] = {}
     placed: tuple[str, ...] = ()
+    derived: tuple[str, ...] = ()
     format: int = FORMAT
 
 

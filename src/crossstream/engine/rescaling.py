@@ -61,6 +61,7 @@ def rescale(log: BatchLog, partitions: int, placements: Mapping[str, Placement])
     made = {
         store: _cut(log.root, store, versions, before.partitions, partitions, batch, placements.get(store))
         for store, versions in held.items()
+        if store not in application.derived
     }
     names = {store: {pid: _name(one) for pid, one in versions.items()} for store, versions in made.items()}
     commit = structs.replace(before, id=batch, partitions=partitions, versions=names, time=time.time())

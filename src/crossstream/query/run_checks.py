@@ -9,10 +9,7 @@ import numpy as np
 from crossstream.algebra.hashing import hash_keys
 from crossstream.state.manifest import Manifest, PieceRef
 from crossstream.state.run import Layout, Run, newest
-from crossstream.topology import plan
-
-LAYOUTS = {layout.kind: layout for layout in vars(plan).values() if isinstance(layout, Layout)}
-"""By kind, all that a plan can ask for."""
+from crossstream.topology.plan import layout_of
 
 
 def manifest_faults(manifest: Manifest, low: int, high: int) -> Iterator[str]:
@@ -40,7 +37,7 @@ def piece_faults(run: Run, piece: PieceRef) -> Iterator[str]:
 
 def run_faults(run: Run, kind: str) -> Iterator[str]:
     """What is wrong with the rows of a run of a store of this kind."""
-    layout = LAYOUTS.get(kind)
+    layout = layout_of(kind)
     if layout is None or Layout.found_in(kind, run.columns) != layout or tuple(run.columns) != layout.names:
         yield f"its columns are not those of a {kind} store"
         return

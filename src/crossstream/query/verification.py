@@ -31,7 +31,7 @@ T = TypeVar("T")
 PASSING = (".tmp", ".history")
 """Files that only a batch reads that runs just now."""
 WHOLE = (0, 1 << 64)
-"""The hashes of a partition whose rows a partitioner placed: any."""
+"""The hashes of a partition whose rows a partitioner placed, or that are where those are they are made from: any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,8 @@ class _Verification:
             yield f"it was written by batch {manifest.batch}, after a batch that leads to it"
         bounds = partition_bounds(partitions)
         own = (bounds[place.partition], bounds[place.partition + 1])
-        yield from manifest_faults(manifest, *(WHOLE if place.store in self.application.placed else own))
+        anywhere = (*self.application.placed, *self.application.derived)
+        yield from manifest_faults(manifest, *(WHOLE if place.store in anywhere else own))
 
     def _run_faults(self, run: Run, kind: str, refs: list[PieceRef]) -> Iterator[str]:
         if len({(ref.size, ref.checksum) for ref in refs}) > 1:

@@ -110,6 +110,7 @@ class Engine:
             self.plan.fingerprint(),
             describe_readers(self.plan),
             tuple(sorted(partitioners(self.plan))),
+            self.plan.derived,
         )
         if found is not None:
             check_application(found, wanted, self.state)

@@ -15,6 +15,7 @@ look them up.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -61,6 +62,15 @@ def many_rows(names: Sequence[str]) -> Layout:
     """Rows, with their foreign keys into several tables."""
     references = tuple((reference(name), "bytes") for name in names)
     return Layout(f"rows({','.join(names)})", (("value", "bytes"), ("ts", "int64"), *references))
+
+
+def layout_of(kind: str) -> Layout | None:
+    """The layout of a kind of store; None: no plan asks for such a one."""
+    found = re.fullmatch(r"(references|rows)\(([\w,]+)\)", kind)
+    if found is not None:
+        names = found[2].split(",")
+        return many_references(names) if found[1] == "references" else many_rows(names)
+    return next((one for one in globals().values() if isinstance(one, Layout) and one.kind == kind), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +174,11 @@ class Plan:
 
     def in_round(self, number: int) -> list[Step]:
         return [step for step in self.steps if step.round == number]
+
+    @property
+    def derived(self) -> tuple[str, ...]:
+        """The stores that are made from others."""
+        return tuple(sorted(store.name for store in self.stores.values() if store.derived))
 
     def derived_in(self, number: int) -> list[str]:
         """The stores of a round that are made from others."""
