@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+import crossstream as cs
+from crossstream import serdes
+from tests.conformance.runner import per_batch
 from tests.laws.effort import cases, law
-from tests.laws.engine import Way, check_by_record, check_in_batches, rows_of, run_engine, ways
-from tests.laws.strategies import Case, foreign_key_cases
+from tests.laws.engine import Way, as_taken, check_by_record, check_in_batches, rows_of, run_engine, ways
+from tests.laws.strategies import (
+    Case,
+    Inputs,
+    foreign_key_cases,
+    foreign_keys,
+    keys,
+    known_keys,
+    left_rows,
+    records,
+    rows,
+)
 from tests.laws.wide import wide_cases
+
+TEXT = serdes.string()
 
 
 def with_global(case: Case) -> Case:
@@ -57,3 +73,57 @@ def test_a_global_table_joins_like_a_table(case: Case, way: Way, every: bool) ->
         assert [sorted(map(str, outputs)) for outputs in here.outputs] == [
             sorted(map(str, outputs)) for outputs in there.outputs
         ]
+
+
+MIXED = {"left": (keys, left_rows), "right": (foreign_keys, rows), "third": (known_keys, st.just("x"))}
+
+
+@law
+@given(records(MIXED, max_size=24), ways(), st.sampled_from(["join", "left_join"]))
+def test_streams_see_every_change_of_the_result_in_any_batches(inputs: Inputs, way: Way, kind: str) -> None:
+    """A stream that looks the result up, and one that is made of its changes, are cut anywhere and stay the same."""
+    ends = way.ends(len(inputs))
+    in_order = as_taken({"inputs": inputs}, way)["inputs"]
+    cut, single = downstream(inputs, way, kind, ends), downstream(in_order, Way(), kind, None)
+    assert [Counter(batch) for batch in per_batch(cut, ends)] == [
+        Counter(batch) for batch in per_batch(single, ends)
+    ]
+
+
+def downstream(inputs: Inputs, way: Way, kind: str, ends: list[int] | None) -> list[list[Any]]:
+    """What comes out after each input; ``ends``: where batches end, None: after each."""
+    every = 1 if ends is None else len(inputs) + 1
+    made: list[list[Any]] = []
+    with cs.TopologyTestDriver(
+        followed(kind), partitions=way.partitions, commit_every=every, hash_bits=way.bits
+    ) as driver:
+        topics = {side: driver.create_input_topic(side, TEXT, TEXT) for side in MIXED}
+        results = [driver.create_output_topic(name, TEXT, TEXT) for name in ("looked-up", "followed")]
+        for number, item in enumerate(inputs):
+            place = way.place(number)
+            topics[item["side"]].pipe_input(item["key"], item["value"], item["ts"], partition=place)
+            if ends is not None and number + 1 in ends:
+                driver.commit()
+            made.append([(name, one) for name, topic in enumerate(results) for one in topic.read_records()])
+    return made
+
+
+def followed(kind: str) -> cs.Topology:
+    """left ⋈ right (global) by foreign key; looked up by the stream third, and followed by another look-up."""
+    builder = cs.StreamsBuilder()
+    consumed, produced = cs.Consumed(key=TEXT, value=TEXT), cs.Produced(key=TEXT, value=TEXT)
+    left, right = builder.table("left", consumed), builder.global_table("right", consumed)
+    third = builder.stream("third", consumed)
+    result = getattr(left, kind)(right, paired, foreign_key=named)
+    third.left_join(result, paired).to("looked-up", produced)
+    result.to_stream().left_join(right, paired, key_selector=lambda key, value: "2").to("followed", produced)
+    return builder.build()
+
+
+def paired(left: str, right: str | None) -> str:
+    return f"{left},{right}"
+
+
+def named(row: str) -> str | None:
+    name = row.split(";")[0]
+    return None if name == "-" else name
