@@ -77,11 +77,28 @@ def orders() -> cs.Topology:
     return builder.build()
 
 
+def lookups() -> cs.Topology:
+    """Streams that look up tables: a filtered one, a joined one, one with versions that records wait for."""
+    builder = cs.StreamsBuilder()
+    orders = builder.stream("orders", JSON)
+    hour = cs.Materialized(store="customers", history_retention="1 hour")
+    customers, shops = builder.table("customers", JSON, hour), builder.table("shops", JSON)
+
+    def both(left: object, right: object) -> list[object]:
+        return [left, right]
+
+    told = orders.left_join(customers, both, cs.Joined(grace="5 seconds", name="told"))
+    told.join(shops.filter(lambda shop: shop["open"]), both, cs.Joined(value=serdes.json())).foreach(print)
+    by_shop = orders.select_key(lambda order: order["shop"])
+    by_shop.join(shops.join(shops, both), both).foreach(print)
+    return builder.build()
+
+
 def topic_of(key: str, value: dict[str, str]) -> str:
     """The topic of a record."""
     return value["topic"]
 
 
 TOPOLOGIES: dict[str, Callable[[], cs.Topology]] = {
-    function.__name__: function for function in (marketplace, views_clicks, orders, shops)
+    function.__name__: function for function in (marketplace, views_clicks, orders, shops, lookups)
 }

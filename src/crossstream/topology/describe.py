@@ -31,7 +31,7 @@ from crossstream.topology.graph import (
     ToStream,
     ToTable,
 )
-from crossstream.topology.validate import store_name, store_names
+from crossstream.topology.validate import keepers, store_name, store_names
 
 FRAME = "<DataFrame>"
 
@@ -129,18 +129,22 @@ def topics_of(node: Node) -> str:
 
 
 def _entries(topology: Topology, node: Node) -> Iterable[str]:
-    below = _names(child.name for child in topology.children(node.name) if node.shape != "global")
-    above = _names(parent for parent in node.parents if topology[parent].shape != "global")
+    below = _names(
+        child.name for child in topology.children(node.name) if node.name in _handing(topology, child)
+    )
+    above = _names(_handing(topology, node))
     if isinstance(node, Sink):
         return [f"Sink: {node.name} ({_target(node)})\n      <-- {above}"]
     if not isinstance(node, Source | FrameSource):
-        return [f"Processor: {node.name} (stores: [{_stores(node)}])\n      --> {below}\n      <-- {above}"]
+        return [
+            f"Processor: {node.name} (stores: [{_stores(topology, node)}])\n      --> {below}\n      <-- {above}"
+        ]
     if node.shape == "stream":
         return [f"Source: {node.name} (topics: {topics_of(node)})\n      --> {below}"]
     source = f"{node.name}-source"
     return [
         f"Source: {source} (topics: {topics_of(node)})\n      --> {node.name}",
-        f"Processor: {node.name} (stores: [{_stores(node)}])\n      --> {below}\n      <-- {source}",
+        f"Processor: {node.name} (stores: [{_stores(topology, node)}])\n      --> {below}\n      <-- {source}",
     ]
 
 
@@ -148,8 +152,15 @@ def _names(names: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(names)) or "none"
 
 
-def _stores(node: Node) -> str:
-    return ", ".join(store_names(node))
+def _handing(topology: Topology, node: Node) -> list[str]:
+    """The parents that hand records to a node; a table that a stream looks up hands none."""
+    parents = node.parents[:1] if isinstance(node, StreamTableJoin) else node.parents
+    return [parent for parent in parents if topology[parent].shape != "global"]
+
+
+def _stores(topology: Topology, node: Node) -> str:
+    looked_up = keepers(topology.nodes, node.parents[1]) if isinstance(node, StreamTableJoin) else []
+    return ", ".join(name for one in [*looked_up, node.name] for name in store_names(topology[one]))
 
 
 def _target(node: Sink) -> str:

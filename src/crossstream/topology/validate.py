@@ -21,6 +21,7 @@ from crossstream.topology.graph import (
     Source,
     StoreSpec,
     StreamStreamJoin,
+    StreamTableJoin,
     TableJoin,
     ToTable,
 )
@@ -49,8 +50,21 @@ def store_names(node: Node) -> list[str]:
     """The names of all stores that ``node`` itself keeps, for people; a join of streams keeps two."""
     if isinstance(node, StreamStreamJoin):
         return [node.store.name or f"{node.name}.left", node.other_store.name or f"{node.name}.right"]
+    if isinstance(node, StreamTableJoin):
+        return [] if node.grace is None else [f"{node.name}.buffer"]
     name = store_name(node)
     return [] if name is None else [name]
+
+
+def keepers(nodes: Mapping[str, Node], name: str) -> list[str]:
+    """The nodes whose stores a look-up in a table reads: its own, or those it is computed from (semantics 2.2.1)."""
+    node = nodes[name]
+    store: StoreSpec | None = getattr(node, "store", None)
+    if isinstance(node, Filter | MapValues) and (store is None or store.name is None):
+        return keepers(nodes, node.parents[0])
+    if isinstance(node, TableJoin) and store is None:
+        return list(dict.fromkeys(keeper for parent in node.parents for keeper in keepers(nodes, parent)))
+    return [name]
 
 
 def queryable_names(node: Node) -> list[str]:

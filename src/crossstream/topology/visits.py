@@ -10,18 +10,16 @@ from collections.abc import Callable, Iterable
 
 from crossstream.topology.describe import is_rekeying
 from crossstream.topology.graph import (
-    Filter,
     ForeignKeyJoin,
     FrameSource,
-    MapValues,
     Node,
     Source,
     StreamGlobalJoin,
     StreamStreamJoin,
     StreamTableJoin,
-    TableJoin,
     Topology,
 )
+from crossstream.topology.validate import keepers
 
 Visit = tuple[int, tuple[int, ...]]
 """When a record reaches a node: after how many moves to other partitions, and by which child of each node."""
@@ -32,7 +30,7 @@ def table_comes_first(topology: Topology, join: StreamTableJoin) -> bool:
 
     Without a source that feeds both it does not matter.
     """
-    kept = keepers(topology, join.parents[1])
+    kept = keepers(topology.nodes, join.parents[1])
     for source in topology:
         if isinstance(source, Source | FrameSource):
             first, last = _visits(topology, source, min), _visits(topology, source, max)
@@ -51,17 +49,6 @@ def right_comes_first(topology: Topology, join: StreamStreamJoin) -> bool:
             if left in first and right in first:
                 return _way(topology, first, right, join) < _way(topology, first, left, join)
     return False
-
-
-def keepers(topology: Topology, name: str) -> set[str]:
-    """The nodes whose stores a look-up in a table reads: its own, or those it is computed from (semantics 2.2.1)."""
-    node = topology[name]
-    store = getattr(node, "store", None)
-    if isinstance(node, Filter | MapValues) and (store is None or store.name is None):
-        return keepers(topology, node.parents[0])
-    if isinstance(node, TableJoin) and store is None:
-        return {keeper for parent in node.parents for keeper in keepers(topology, parent)}
-    return {name}
 
 
 def _visits(topology: Topology, source: Node, pick: Callable[[Iterable[Visit]], Visit]) -> dict[str, Visit]:

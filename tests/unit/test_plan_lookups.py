@@ -1,0 +1,98 @@
+"""Where a table that streams look up is kept, and who hands on every change because of them."""
+
+from __future__ import annotations
+
+import crossstream as cs
+from crossstream import serdes
+from crossstream.topology.plan import Plan
+from crossstream.topology.steps import MaterializeStep, ResolveStep, StreamTableJoinStep, TableJoinStep
+from tests.unit.dsl_cases import JSON
+
+
+def joiner(left, right):
+    return [left, right]
+
+
+def steps_of(builder, kind):
+    return {step.node: step for step in Plan.of(builder.build()).steps if isinstance(step, kind)}
+
+
+def test_a_table_is_kept_once_for_all_joins_of_a_round():
+    builder = cs.StreamsBuilder()
+    orders, returns = builder.stream("orders", JSON), builder.stream("returns", JSON)
+    customers = builder.table("customers", JSON)
+    for stream in (orders, returns, orders.filter(lambda order: order["big"])):
+        stream.join(customers, joiner).foreach(print)
+    customers.join(customers, joiner).to_stream().foreach(print)
+    plan = Plan.of(builder.build())
+    assert [name for name, store in plan.stores.items()] == ["customers@1"]
+    looking = [step for step in plan.steps if isinstance(step, StreamTableJoinStep)]
+    assert {step.store for step in looking} == {"customers@1"}
+    assert {step.round for step in looking} == {1}
+
+
+def test_joins_of_one_stream_stay_in_one_round():
+    builder = cs.StreamsBuilder()
+    orders = builder.stream("orders", JSON)
+    for topic in ("customers", "shops"):
+        orders = orders.left_join(builder.table(topic, JSON), joiner)
+    orders.foreach(print)
+    assert Plan.of(builder.build()).rounds == 2
+
+
+def test_nobody_hands_on_every_change_where_no_stream_wants_it():
+    builder = cs.StreamsBuilder()
+    one, other = builder.table("one", JSON), builder.table("other", JSON)
+    joined = one.join(other, joiner).join(other, joiner, foreign_key=lambda row: row["to"])
+    joined.filter(lambda row: True).to_stream().foreach(print)
+    assert not any(step.every for step in steps_of(builder, MaterializeStep).values())
+    assert not any(step.every for step in steps_of(builder, TableJoinStep).values())
+    assert not any(step.every for step in steps_of(builder, ResolveStep).values())
+
+
+def test_a_table_of_a_topic_keeps_to_the_last_changes():
+    """The join reads the topic's records beside the step that keeps the table."""
+    builder = cs.StreamsBuilder()
+    builder.stream("orders", JSON).join(builder.table("customers", JSON), joiner).foreach(print)
+    assert steps_of(builder, MaterializeStep)["customers"].every is None
+
+
+def test_all_that_a_table_is_made_of_hands_on_every_change():
+    builder = cs.StreamsBuilder()
+    orders = builder.stream("orders", JSON)
+    one, other, third = (builder.table(topic, JSON) for topic in ("one", "other", "third"))
+    joined = one.join(other, joiner, named=cs.Named("both"))
+    referring = joined.filter(lambda row: True).left_join(
+        other, joiner, foreign_key=lambda row: row["to"], table_joined=cs.TableJoined(name="named")
+    )
+    orders.join(referring, joiner).foreach(print)
+    third.filter(lambda row: True).to_stream().foreach(print)
+    kept = steps_of(builder, MaterializeStep)
+    assert kept["one"].every is not None
+    assert kept["other"].every is not None
+    assert kept["third"].every is None
+    assert steps_of(builder, TableJoinStep)["both"].every
+    assert steps_of(builder, ResolveStep)["named"].every
+
+
+def test_a_stream_made_of_a_table_has_every_change_if_it_is_joined():
+    builder = cs.StreamsBuilder()
+    named = cs.Materialized(store="rows")
+    table, other = builder.table("table", JSON, named), builder.table("other", JSON)
+    table.to_stream().map_values(lambda row: row, named=cs.Named("mapped")).join(other, joiner).foreach(print)
+    assert steps_of(builder, MaterializeStep)["table"].every is not None
+
+
+def test_what_is_derived_from_versions_keeps_versions():
+    builder = cs.StreamsBuilder()
+    hour = cs.Materialized(store="customers", history_retention="1 hour")
+    customers = builder.table("customers", JSON, hour)
+    derived = customers.filter(lambda row: True).map_values(
+        lambda row: row["name"], materialized=cs.Materialized(value=serdes.string())
+    )
+    builder.stream("orders", JSON).join(derived, joiner, cs.Joined(grace="1 hour", name="told")).foreach(
+        print
+    )
+    stores = Plan.of(builder.build()).stores
+    assert stores[f"{derived._node.name}@1"].history == 3_600_000
+    assert (stores["told.buffer"].layout.kind, stores["told.buffer"].history) == ("buffer", 3_600_000)
