@@ -67,6 +67,13 @@ def join_values(left: str | None, right: str | None) -> str:
     return f"{'∅' if left is None else left};{'∅' if right is None else right}"
 
 
+def join_many_values(left: str, rows: Mapping[str, str | None]) -> str:
+    return join_values(join_values(left, rows["one"]), rows["two"])
+
+
+MANY_JOINER = pl.concat_str(
+    pl.col("left"), pl.col("one").fill_null("∅"), pl.col("two").fill_null("∅"), separator=";"
+)
 JOINER = pl.concat_str(pl.col("left").fill_null("∅"), pl.lit(";"), pl.col("right").fill_null("∅"))
 
 
@@ -93,8 +100,18 @@ SOURCES = [
 
 
 @st.composite
-def operators(draw: st.DrawFn, trees: st.SearchStrategy[Tree]) -> Tree:
-    what = draw(st.sampled_from(["filter", "filter_not", "map_values", "join", "foreign key", "through"]))
+def operators(draw: st.DrawFn, trees: st.SearchStrategy[Tree], many: bool = False) -> Tree:
+    """``many``: also joins of many, whose changes no stream can look up (CS-164)."""
+    kinds = [
+        "filter",
+        "filter_not",
+        "map_values",
+        "join",
+        "foreign key",
+        "through",
+        *(["many"] if many else []),
+    ]
+    what = draw(st.sampled_from(kinds))
     stored, expressed = draw(st.booleans()), draw(st.booleans())
     first = draw(trees)
     if what in ("filter", "filter_not"):
@@ -108,12 +125,18 @@ def operators(draw: st.DrawFn, trees: st.SearchStrategy[Tree]) -> Tree:
         return Tree(
             what, (first, second), (draw(st.sampled_from(["inner", "left", "outer"])),), stored, expressed
         )
+    if what == "many":
+        parts = (first, second, draw(trees))
+        return Tree(what, parts, (draw(st.sampled_from(["inner", "left"])),), stored, expressed)
     kind, index = draw(st.sampled_from(["inner", "left"])), draw(st.integers(0, 1))
     placed = (draw(st.sampled_from(sorted(PARTITIONERS))), draw(st.sampled_from(sorted(PARTITIONERS))))
     return Tree(what, (first, second), (kind, index, *placed), stored, expressed)
 
 
 trees = st.recursive(st.sampled_from(SOURCES), operators, max_leaves=5)
+trees_with_many = st.recursive(
+    st.sampled_from(SOURCES), lambda parts: operators(parts, many=True), max_leaves=6
+)
 
 
 @st.composite
@@ -169,6 +192,19 @@ def joined_by_reference(tree: Tree, left: Rows, right: Rows) -> dict[str, str | 
     }
 
 
+def joined_with_many(tree: Tree, left: Rows, one: Rows, two: Rows) -> dict[str, str | None]:
+    rows = {
+        key: {"one": one.get(extract(0)(row) or "none"), "two": two.get(extract(1)(row) or "none")}
+        for key, row in left.items()
+    }
+    left_join = tree.settings[0] == "left"
+    return {
+        key: join_many_values(left[key], named)
+        for key, named in rows.items()
+        if left_join or None not in named.values()
+    }
+
+
 MEANINGS: dict[str, Callable[..., Mapping[str, str | None]]] = {
     "filter": lambda tree, rows: {k: v for k, v in rows.items() if PREDICATES[tree.settings[0]][0](v)},
     "filter_not": lambda tree, rows: {
@@ -178,6 +214,7 @@ MEANINGS: dict[str, Callable[..., Mapping[str, str | None]]] = {
     "through": lambda tree, rows: rows,
     "join": joined,
     "foreign key": joined_by_reference,
+    "many": joined_with_many,
 }
 
 
@@ -247,5 +284,14 @@ class Builder:
             JOINER if tree.expressed else join_values,
             foreign_key=extracted(index) if tree.expressed else extract(index),
             table_joined=cs.TableJoined(partitioner=PARTITIONERS[own], other_partitioner=PARTITIONERS[other]),
+            materialized=self._store(tree),
+        )
+
+    def _many(self, tree: Tree) -> Any:
+        left, one, two = map(self.table, tree.parts)
+        keys = [extracted(index) if tree.expressed else extract(index) for index in (0, 1)]
+        return (left.join_many if tree.settings[0] == "inner" else left.left_join_many)(
+            {"one": (one, keys[0]), "two": (two, keys[1])},
+            MANY_JOINER if tree.expressed else join_many_values,
             materialized=self._store(tree),
         )
