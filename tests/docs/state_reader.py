@@ -33,6 +33,10 @@ COLUMNS = {
         "alone": "uint8", "gone": "uint8",
     },
     "waiting": {"h": "uint64", "s": "int64", "key": "bytes", "n": "uint64", "side": "uint8", "gone": "uint8"},
+    "buffer": {
+        "h": "uint64", "s": "int64", "key": "bytes", "n": "uint64", "value": "bytes?", "headers": "bytes?",
+        "gone": "uint8",
+    },
 }  # fmt: skip
 TYPES = {
     "uint64": pa.uint64(),
@@ -53,6 +57,7 @@ IDENTITY = {
     "interested": ("key", "key2"),
     "window": ("key", "s", "n"),
     "waiting": ("key", "s", "n"),
+    "buffer": ("key", "s", "n"),
 }
 
 Row = dict[str, Any]
@@ -145,7 +150,7 @@ def read_partition(folder: Path, name: str, kind: str) -> Iterator[Row]:
                 identity = tuple(row[name] for name in IDENTITY[kind])
                 assert identity not in in_slot
                 in_slot.add(identity)
-                expired = kind in ("window", "waiting") and row["s"] < manifest["horizon"]
+                expired = kind in ("window", "waiting", "buffer") and row["s"] < manifest["horizon"]
                 if identity not in seen and row["gone"] == 0 and not expired:
                     yield row
         seen |= in_slot

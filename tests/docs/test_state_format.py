@@ -26,11 +26,12 @@ from tests.reference.stream_stream import StreamStreamJoin
 PAGE = ROOT / "docs" / "spec" / "state-format.md"
 TEXT, JSON = serdes.string(), serdes.json()
 BATCHES, RETAIN, PARTITIONS = 70, 25, 3
+GRACE = 2500
 WINDOW = {"before": 3000, "after": 5000, "grace": 1000}
 
 
 def topology() -> cs.Topology:
-    """All kinds of stores: foreign-key joins of two named tables, a versioned table, and a join of streams."""
+    """All kinds of stores: foreign-key joins of two named tables, a versioned table, and joins of streams."""
     builder = cs.StreamsBuilder()
     consumed = cs.Consumed(key=TEXT, value=JSON)
     left = builder.table("left", consumed, cs.Materialized(store="left"))
@@ -50,7 +51,7 @@ def topology() -> cs.Topology:
         table_joined=cs.TableJoined(name="all"),
     )
     left.join_many({"other": (right, lambda row: row["to"])}, lambda row, rows: row, named=cs.Named("many"))
-    builder.table("past", consumed, cs.Materialized(store="past", history_retention="1 day"))
+    past = builder.table("past", consumed, cs.Materialized(store="past", history_retention="1 day"))
     views, clicks = (
         builder.stream(topic, cs.Consumed(key=TEXT, value=TEXT)) for topic in ("views", "clicks")
     )
@@ -60,6 +61,7 @@ def topology() -> cs.Topology:
         cs.JoinWindows(**WINDOW),
         cs.StreamJoined(name="seen", store="views-kept"),
     )
+    views.left_join(past, lambda view, row: f"{view},{row}", cs.Joined(grace=GRACE, name="patient"))
     return builder.build()
 
 
@@ -84,6 +86,7 @@ class Model:
         self.right: dict[str, Any] = {}
         self.past: dict[tuple[str, int], Any] = {}
         self.seen = [join_of_streams() for _ in range(PARTITIONS)]
+        self.views: list[list[tuple[str, str, int]]] = [[] for _ in range(PARTITIONS)]
         self.after: list[Tables] = []
 
     def records(self, chance: random.Random) -> dict[str, list[Record]]:
@@ -109,9 +112,10 @@ class Model:
         topic, key = chance.choice(["views", "clicks"]), f"p{chance.randrange(5)}"
         found[topic].append((key.encode(), f"{topic} {ts}".encode(), ts))
         side: Side = "left" if topic == "views" else "right"
-        self.seen[partition_of(key.encode(), PARTITIONS)].receive(
-            [(side, Streamed(key, f"{topic} {ts}", ts))]
-        )
+        partition = partition_of(key.encode(), PARTITIONS)
+        self.seen[partition].receive([(side, Streamed(key, f"{topic} {ts}", ts))])
+        if topic == "views":
+            self.views[partition].append((key, f"{topic} {ts}", ts))
 
     def _kept(self, side: Side) -> list[tuple[str, str, int]]:
         """The records of a side that may still get partners."""
@@ -137,6 +141,9 @@ class Model:
                 "subscriptions": {(row["to"], key): row for key, row in left.items() if row["to"]},
                 "views-kept": self._kept("left"),
                 "seen.right": self._kept("right"),
+                "patient.buffer": sorted(
+                    v for views in self.views for v in views if v[2] > views[-1][2] - GRACE
+                ),
                 "seen.waiting": sorted(
                     (u.record.key, ("left", "right").index(u.side), u.ts)
                     for j in self.seen
@@ -203,6 +210,9 @@ def test_what_a_join_of_streams_keeps(folder: StateFolder, model: Model) -> None
             kept = sorted((row["key"].decode(), row["value"].decode(), row["s"]) for row in rows)
             assert kept == expected[store], (store, batch)
             assert len({(partition, row["n"]) for partition, row in placed}) == len(rows)
+        patient = [row for _, row in folder.rows("patient.buffer", batch)]
+        found = sorted((row["key"].decode(), row["value"].decode(), row["s"]) for row in patient)
+        assert found == expected["patient.buffer"], batch
         waiting = [row for _, row in folder.rows("seen.waiting", batch)]
         assert (
             sorted((row["key"].decode(), row["side"], row["s"]) for row in waiting)
