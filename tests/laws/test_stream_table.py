@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.laws.effort import law
 from tests.laws.engine import Way, check_by_record, check_records, run_engine, ways
+from tests.laws.rescaling import rescaling
 from tests.laws.strategies import Case, stream_table_cases
 
 
@@ -44,3 +46,19 @@ def test_left_is_inner_and_the_records_without_a_row(case: Case, way: Way) -> No
     )
     assert inner <= left
     assert all(output.value.endswith(",∅") for output in left - inner)
+
+
+@law
+@given(
+    stream_table_cases(kinds=("left",), busy=True),
+    ways(),
+    st.lists(st.integers(1, 9), min_size=1, max_size=4),
+)
+def test_rescaling_loses_no_record_that_waits(case: Case, way: Way, numbers: list[int]) -> None:
+    """Clocks that meet in one partition let records go, some perhaps earlier; each comes out once."""
+    params = {**case["params"], "table_versioned_ms": 1000, "stream_grace_ms": 7}
+    beats = [{"side": "left", "key": f"beat {n}", "value": f"beat {n}", "ts": 10_000} for n in range(60)]
+    ran = run_engine({**case, "params": params, "inputs": [*case["inputs"], *beats]}, way, rescaling(numbers))
+    records = [item for item in case["inputs"] if item["side"] == "left" and item["value"] is not None]
+    found = Counter((o.key, o.value.split(",")[0], o.ts) for outputs in ran.outputs for o in outputs)
+    assert found == Counter((item["key"], item["value"], item["ts"]) for item in records)
