@@ -6,7 +6,7 @@ check_in_batches(case, way)   any batches: the very records of the reference, th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import crossstream as cs
@@ -36,8 +36,13 @@ def check_in_batches(case: Case, way: Way, chunk: int | None = None) -> Ran:
     return ran
 
 
-def run_streams(case: Case, way: Way, chunk: int | None = None) -> Ran:
-    """The case through the driver. ``chunk``: rows that a join makes at a time."""
+def run_streams(
+    case: Case,
+    way: Way,
+    chunk: int | None = None,
+    between: Callable[[cs.TopologyTestDriver], None] = lambda driver: None,
+) -> Ran:
+    """The case through the driver. ``chunk``: rows that a join makes at a time. ``between``: done between batches."""
     kinds = Serdes(case)
     builder = cs.StreamsBuilder()
     add(builder, case, way.functions)
@@ -60,6 +65,7 @@ def run_streams(case: Case, way: Way, chunk: int | None = None) -> Ran:
                 )
             if number + 1 in ends:
                 driver.commit()
+                between(driver)
             outputs.append(read(results))
         metrics = driver.metrics()
     return Ran(outputs, None, metrics["dropped-records-total"], metrics["dropped"])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.laws.effort import law
 from tests.laws.engine import Way, ways
+from tests.laws.rescaling import rescaling
 from tests.laws.strategies import Case, flipped, stream_cases
 from tests.laws.stream_runs import check_by_record, check_in_batches, records_of, run_streams
 from tests.reference import Output, pairs_and_unmatched
@@ -55,7 +56,10 @@ def test_expressions_give_what_callables_give(case: Case, way: Way) -> None:
 @given(waiting_case.filter(lambda case: not case["params"].get("self_join")), ways())
 def test_a_record_has_a_pair_or_one_unmatched_row(case: Case, way: Way) -> None:
     """Also late ones. Values are all different, so a result names its records."""
-    out = records_of(run_streams(with_the_end(case), way).outputs)
+    check_pair_or_row(case, records_of(run_streams(with_the_end(case), way).outputs))
+
+
+def check_pair_or_row(case: Case, out: list[Output]) -> None:
     sides = {"left": ["left"], "outer": ["left", "right"]}[case["type"]]
     sides_of = [output.value.split(",") for output in out]
     for item in case["inputs"]:
@@ -73,6 +77,26 @@ def test_in_time_records_give_the_relational_join(case: Case, way: Way) -> None:
     out = Counter(records_of(run_streams(ended, replace(way, partitions=1, places=(0,))).outputs))
     pairs, alone = pairs_and_unmatched(ended)
     assert out == pairs + alone
+
+
+@law
+@given(stream_cases(on_time=True), ways(), st.lists(st.integers(1, 9), min_size=1, max_size=4))
+def test_no_number_of_partitions_changes_what_is_in_time(case: Case, way: Way, numbers: list[int]) -> None:
+    """Also when it changes after every batch; whoever waits then waits on."""
+    ended = with_the_end(case)
+    places = replace(way, partitions=1, places=(0,), commits=frozenset(range(1, len(ended["inputs"]))))
+    out = Counter(records_of(run_streams(ended, places, between=rescaling(numbers)).outputs))
+    pairs, alone = pairs_and_unmatched(ended)
+    assert out == pairs + alone
+
+
+@law
+@given(waiting_case.filter(lambda case: not case["params"].get("self_join")), ways(), st.integers(2, 9))
+def test_a_record_has_a_pair_or_one_row_with_other_partitions_too(case: Case, way: Way, number: int) -> None:
+    ended = with_the_end(case)
+    every_batch = replace(way, partitions=1, places=(0,))
+    out = records_of(run_streams(ended, every_batch, between=rescaling([number, 1])).outputs)
+    check_pair_or_row(case, out)
 
 
 @law
