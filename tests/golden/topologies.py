@@ -94,11 +94,28 @@ def lookups() -> cs.Topology:
     return builder.build()
 
 
+def sightings() -> cs.Topology:
+    """The joins of streams: named and not, after a new key, with itself, one after the other."""
+    builder = cs.StreamsBuilder()
+    views, clicks = builder.stream("views", JSON), builder.stream("clicks", JSON)
+    windows = cs.JoinWindows(before=0, after="10 seconds", grace="1 second")
+
+    def both(left: object, right: object) -> list[object]:
+        return [left, right]
+
+    seen = views.join(clicks, both, windows, cs.StreamJoined(name="seen", store="recent-views"))
+    by_page = clicks.select_key(lambda click: click["page"])
+    views.left_join(by_page, both, cs.JoinWindows.of("1 minute", eager=True)).foreach(print)
+    views.outer_join(views, both, windows).foreach(print)
+    seen.outer_join(clicks, both, windows, cs.StreamJoined(value=serdes.json())).foreach(print)
+    return builder.build()
+
+
 def topic_of(key: str, value: dict[str, str]) -> str:
     """The topic of a record."""
     return value["topic"]
 
 
 TOPOLOGIES: dict[str, Callable[[], cs.Topology]] = {
-    function.__name__: function for function in (marketplace, views_clicks, orders, shops, lookups)
+    function.__name__: function for function in (marketplace, views_clicks, orders, shops, lookups, sightings)
 }

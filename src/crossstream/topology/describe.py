@@ -195,6 +195,9 @@ def _node_dict(topology: Topology, node: Node) -> dict[str, Any]:
         entry["topic"] = node.topic
     if isinstance(node, TableJoin | ForeignKeyJoin):
         entry["foreign_key"] = isinstance(node, ForeignKeyJoin)
+    if isinstance(node, StreamStreamJoin):
+        entry["stores"] = store_names(node)
+        entry["window"] = {name: getattr(node, name) for name in ("before", "after", "grace", "eager")}
     if isinstance(node, ManyJoin):
         entry["foreign_keys"] = list(node.names)
     return entry

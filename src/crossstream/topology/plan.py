@@ -34,6 +34,7 @@ from crossstream.topology.steps import (
     ResolveManyStep,
     ResolveStep,
     Step,
+    StreamStreamJoinStep,
     SubscribeStep,
 )
 
@@ -181,7 +182,7 @@ class Plan:
         return tuple(sorted(store.name for store in self.stores.values() if store.derived))
 
     def derived_in(self, number: int) -> list[str]:
-        """The stores of a round that are made from others."""
+        """Those of a round."""
         return [store.name for store in self.stores.values() if store.derived and store.round == number]
 
     def fingerprint(self) -> dict[str, str]:
@@ -233,6 +234,8 @@ def _way(exchange: Exchange) -> str:
 def _stores_of(step: Step) -> list[str]:
     if isinstance(step, MaterializeStep | SubscribeStep | GlobalStep):
         return [step.store]
+    if isinstance(step, StreamStreamJoinStep):
+        return [*step.stores] if step.waiting is None else [*step.stores, step.waiting]
     if isinstance(step, ResolveStep):
         return [step.subscriptions] if step.referrers is None else [step.subscriptions, step.referrers]
     if isinstance(step, GlobalResolveStep):
