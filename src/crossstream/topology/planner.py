@@ -41,6 +41,7 @@ from crossstream.topology.names import name_of, unique
 from crossstream.topology.placing.foreign_key import place_foreign_key_join
 from crossstream.topology.placing.globals import place_stream_global_join
 from crossstream.topology.placing.join_many import place_join_many
+from crossstream.topology.placing.keeping import is_kept_below
 from crossstream.topology.placing.sources import place_source
 from crossstream.topology.placing.stream_stream import place_stream_stream_join
 from crossstream.topology.placing.stream_table import place_stream_table_join
@@ -228,6 +229,8 @@ class Planner:
             and node.store.history_retention is None
             and not asked
         ):
+            return
+        if is_kept_below(self, node):
             return
         step = self.materialize(node, self.earliest(self.flows[node.name]), None)
         self.raw[node.name] = self.flows[node.name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crossstream.topology.graph import Filter, FrameSource, MapValues, Source, TableJoin, ToTable
+from crossstream.topology.placing.keeping import is_kept_below
 from crossstream.topology.plan import Flow
 from crossstream.topology.steps import TableJoinStep
 
@@ -13,12 +14,13 @@ if TYPE_CHECKING:
 
 
 def place_table(planner: Planner, node: Source | FrameSource | ToTable, raw: Flow) -> None:
-    """A table from records: materialised now if its own changes are wanted, else where it is joined."""
+    """A table from records: materialised now if its name or its own changes are wanted, else where it is joined."""
     planner.raw[node.name] = raw
     spec = node.store
     named = spec is not None and (spec.name is not None or spec.history_retention is not None)
     row_wise = any(isinstance(c, Filter | MapValues) for c in planner.topology.children(node.name))
-    if named or row_wise or node.name in planner.wants_old or isinstance(node, ToTable):
+    wanted = named or row_wise or node.name in planner.wants_old or isinstance(node, ToTable)
+    if wanted and not is_kept_below(planner, node):
         step = planner.materialize(node, planner.earliest(raw), None)
         planner.changes[node.name] = planner.changes_of(step)
     else:
