@@ -1,0 +1,155 @@
+"""Streams that look up tables, in the driver: null keys, versions of derived tables, one record both ways."""
+
+from __future__ import annotations
+
+import pytest
+
+import crossstream as cs
+from crossstream import serdes
+
+TEXT = serdes.string()
+CONSUMED = cs.Consumed(key=TEXT, value=TEXT)
+PRODUCED = cs.Produced(key=TEXT, value=TEXT)
+HOUR = cs.Materialized(store="versions", history_retention="1 hour")
+
+
+def both(left, right):
+    return f"{left},{right or '∅'}"
+
+
+def run(builder, *records, every=1):
+    """What comes out of the topic "out", and the drops. Records: topic, key, value, timestamp."""
+    with cs.TopologyTestDriver(builder.build(), commit_every=every) as driver:
+        for topic, key, value, timestamp in records:
+            driver.create_input_topic(topic, TEXT, TEXT).pipe_input(key, value, timestamp)
+        driver.commit()
+        out = driver.create_output_topic("out", TEXT, TEXT).read_key_values()
+        return out, driver.metrics()
+
+
+def keyed_by_value(stream):
+    return stream.select_key(lambda value: None if value == "nobody" else value)
+
+
+# Null keys
+
+
+@pytest.mark.parametrize("every", [1, 10])
+def test_null_keys_of_a_re_keyed_stream(every):
+    """Kafka's inner join removes them where the stream is moved, without a word; here they are counted (8.19)."""
+    builder = cs.StreamsBuilder()
+    stream, table = builder.stream("stream", CONSUMED), builder.table("table", CONSUMED)
+    keyed_by_value(stream).join(table, both, cs.Joined(value=TEXT)).to("out", PRODUCED)
+    records = [("table", "a", "row", 0), ("stream", "x", "nobody", 1), ("stream", "x", "a", 2)]
+    out, metrics = run(builder, *records, every=every)
+    assert out == [("a", "a,row")]
+    assert metrics["dropped"] == {"stream.select_key.join(table): null-key-repartition": 1}
+    assert metrics["dropped-records-total"] == 0
+
+
+def test_null_keys_pass_to_a_left_join():
+    builder = cs.StreamsBuilder()
+    stream, table = builder.stream("stream", CONSUMED), builder.table("table", CONSUMED)
+    moved = keyed_by_value(stream).repartition(cs.Repartitioned(key=TEXT, value=TEXT))
+    moved.left_join(table, both).to("out", PRODUCED)
+    out, metrics = run(builder, ("stream", "x", "nobody", 1))
+    assert out == [(None, "nobody,∅")]
+    assert metrics["dropped"] == {}
+
+
+def test_null_keys_are_dropped_by_an_inner_join_above_a_left_one():
+    """The left join below lets them through the re-keying, so they are the inner join's to count."""
+    builder = cs.StreamsBuilder()
+    stream, table = builder.stream("stream", CONSUMED), builder.table("table", CONSUMED)
+    first = keyed_by_value(stream).join(table, both, cs.Joined(name="first"))
+    first.left_join(table, both).to("out", PRODUCED)
+    out, metrics = run(builder, ("stream", "x", "nobody", 1))
+    assert out == []
+    assert metrics["dropped"] == {"first: null-key": 1}
+    assert metrics["dropped-records-total"] == 1
+
+
+def test_null_keys_stop_at_a_repartitioning_without_a_left_join_below():
+    builder = cs.StreamsBuilder()
+    stream, table = builder.stream("stream", CONSUMED), builder.table("table", CONSUMED)
+    moved = keyed_by_value(stream).repartition(cs.Repartitioned(key=TEXT, value=TEXT, name="moved"))
+    moved.join(table, both).to("out", PRODUCED)
+    stream.left_join(table, both).foreach(lambda key, value: None)
+    _, metrics = run(builder, ("stream", "x", "nobody", 1))
+    assert metrics["dropped"] == {"moved: null-key-repartition": 1}
+
+
+# Versions
+
+
+@pytest.mark.parametrize("every", [1, 10])
+@pytest.mark.parametrize(("derive", "row"), [("filter", "old"), ("map_values", "old"), ("kept", "new")])
+def test_what_is_derived_from_versions(derive, row, every):
+    """A filter or mapping is read as of a time like the table itself, unless it has a store of its own (2.2.6)."""
+    builder = cs.StreamsBuilder()
+    table = builder.table("table", CONSUMED, HOUR)
+    derived = {
+        "filter": lambda: table.filter(lambda value: True),
+        "map_values": lambda: table.map_values(lambda value: value),
+        "kept": lambda: table.filter(lambda value: True, materialized=cs.Materialized(store="kept")),
+    }[derive]()
+    builder.stream("stream", CONSUMED).join(derived, both).to("out", PRODUCED)
+    records = [("table", "k", "old", 100), ("table", "k", "new", 200), ("stream", "k", "late", 150)]
+    if every == 1:
+        assert run(builder, *records)[0] == [("k", f"late,{row}")]
+    else:  # in one batch the record comes before the newer row
+        assert run(builder, *records, every=every)[0] == [("k", "late,old")]
+
+
+@pytest.mark.parametrize(("stored", "row", "dropped"), [(None, "new", 1), ("kept", "late", 0)])
+def test_late_versions_of_a_derived_table(stored, row, dropped):
+    """Behind the newest version a late one changes no join; a store of its own goes by arrival. As in Kafka 4.3."""
+    builder = cs.StreamsBuilder()
+    table, other = builder.table("table", CONSUMED, HOUR), builder.table("other", CONSUMED)
+    kept = cs.Materialized(store=stored) if stored else cs.Materialized(value=TEXT)
+    derived = table.filter(lambda value: True, materialized=kept)
+    derived.join(other, both).to_stream().to("out", PRODUCED)
+    records = [("table", "k", "new", 100), ("table", "k", "late", 50), ("other", "k", "o", 200)]
+    out, metrics = run(builder, *records)
+    assert out == [("k", f"{row},o")]
+    assert metrics["dropped-records-total"] == dropped
+
+
+# One record both ways
+
+
+@pytest.mark.parametrize("every", [1, 10])
+def test_a_table_that_its_own_changes_look_up(every):
+    builder = cs.StreamsBuilder()
+    table = builder.table("table", CONSUMED)
+    table.to_stream().join(table, both).to("out", PRODUCED)
+    records = [("table", "k", "a", 1), ("table", "k", "b", 2), ("table", "k", None, 3)]
+    out, metrics = run(builder, *records, every=every)
+    assert out == [("k", "a,a"), ("k", "b,b")]
+    assert metrics["dropped"] == {"table.to_stream.join(table): null-value": 1}
+
+
+@pytest.mark.parametrize("every", [1, 10])
+@pytest.mark.parametrize("first", ["table", "stream"])
+def test_the_way_that_was_built_first_is_taken_first(first, every):
+    builder = cs.StreamsBuilder()
+    source = builder.stream("source", CONSUMED)
+    if first == "table":
+        table = source.to_table()
+        stream = source.map_values(str.upper)
+    else:
+        stream = source.map_values(str.upper)
+        table = source.to_table()
+    stream.left_join(table, both).to("out", PRODUCED)
+    out, _ = run(builder, ("source", "k", "a", 1), ("source", "k", "b", 2), every=every)
+    assert out == ([("k", "A,a"), ("k", "B,b")] if first == "table" else [("k", "A,∅"), ("k", "B,a")])
+
+
+def test_a_failing_joiner_names_the_record():
+    builder = cs.StreamsBuilder()
+    stream, table = builder.stream("stream", CONSUMED), builder.table("table", CONSUMED)
+    stream.join(table, lambda left, right: 1 / 0, cs.Joined(name="told")).foreach(print)
+    with pytest.raises(cs.ProcessingError) as caught:
+        run(builder, ("table", "k", "row", 0), ("stream", "x", "v", 1), ("stream", "k", "v", 2))
+    assert caught.value.where["operator"] == "told"
+    assert (caught.value.where["topic"], caught.value.where["offset"]) == ("stream", 1)
