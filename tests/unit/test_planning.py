@@ -11,7 +11,7 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.engine.batch import SourceRange
-from crossstream.engine.planning import Positions, SourcePlanner
+from crossstream.engine.planning import BOOTSTRAP_RECORDS, Positions, SourcePlanner
 from crossstream.errors import SourceError
 from crossstream.topics import TopicPartition
 from crossstream.topology.graph import Topology
@@ -97,3 +97,72 @@ def test_a_limit_is_shared_out_in_proportion() -> None:
     assert ranges == (SourceRange("a", "a", 0, 0, 15, 0), SourceRange("a", "a", 1, 0, 5, 1))
     found.advance(ranges)
     assert found.lag(found.end_offsets()) == 20
+
+
+# Global tables
+
+
+S0, S1 = TopicPartition("shops", 0), TopicPartition("shops", 1)
+
+
+def with_global(log: Log, positions: Positions | None = None) -> SourcePlanner:
+    """A stream of "a" and a global table of "shops", at the start of an application."""
+    builder = cs.StreamsBuilder()
+    consumed = cs.Consumed(key=serdes.string(), value=serdes.json())
+    builder.stream("a", consumed)
+    builder.global_table("shops", consumed)
+    made = SourcePlanner(builder.build(), log, positions if positions is not None else {})
+    made.refresh()
+    made.await_globals()
+    return made
+
+
+def read(sources: SourcePlanner, ends: Mapping[TopicPartition, int], most: int | None = None) -> list[Any]:
+    """The ranges of the next batch, which is then done."""
+    ranges = sources.next_ranges(ends, most)
+    sources.advance(ranges)
+    return [(span.node, span.partition, span.start, span.end) for span in ranges]
+
+
+def test_a_global_table_is_read_to_the_end_of_the_start_before_anything_else() -> None:
+    log = Log(ends={A0: 5, S0: 7, S1: 3})
+    sources = with_global(log)
+    log.ends |= {A0: 6, S0: 9}
+    assert sources.bootstrapping
+    assert read(sources, log.ends) == [("shops", 0, 0, 7), ("shops", 1, 0, 3)]
+    assert not sources.bootstrapping
+    assert read(sources, log.ends) == [("a", 0, 0, 6), ("shops", 0, 7, 9)]
+    assert read(sources, log.ends) == []
+
+
+def test_it_is_read_in_parts() -> None:
+    log = Log(ends={A0: 5, S0: 8, S1: 4})
+    sources = with_global(log)
+    parts = []
+    while sources.bootstrapping:
+        parts.append(read(sources, log.ends, most=6))
+    assert all(0 < sum(end - start for *_, start, end in part) <= 6 for part in parts)
+    assert {node for part in parts for node, *_ in part} == {"shops"}
+    assert sources.consumed() == {A0: 0, S0: 8, S1: 4}
+
+
+def test_without_a_limit_it_is_read_in_parts_of_bounded_size() -> None:
+    log = Log(ends={A0: 5, S0: 3 * BOOTSTRAP_RECORDS})
+    sources = with_global(log)
+    assert read(sources, log.ends) == [("shops", 0, 0, BOOTSTRAP_RECORDS)]
+
+
+def test_a_restart_reads_what_came_since() -> None:
+    log = Log(ends={A0: 5, S0: 9, S1: 3})
+    sources = with_global(log, {"a": {"a": {0: 2}}, "shops": {"shops": {0: 7, 1: 3}}})
+    assert read(sources, log.ends) == [("shops", 0, 7, 9)]
+    assert read(sources, log.ends) == [("a", 0, 2, 5)]
+
+
+def test_a_global_topic_that_was_made_anew() -> None:
+    log = Log(ends={A0: 5, S0: 1})
+    sources = with_global(log, {"a": {"a": {0: 5}}, "shops": {"shops": {0: 7}}})
+    assert not sources.bootstrapping
+    with pytest.raises(SourceError) as caught:
+        sources.next_ranges(log.ends, None)
+    assert caught.value.code == "CS-603"
