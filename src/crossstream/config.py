@@ -92,6 +92,7 @@ class StreamsConfig:
     ``on_lost_records``          records that retention deleted unread: ``"fail"``, or ``"skip"`` and count
     ``broker_patience``          duration to wait for an absent broker before failing
     ``retain_batches``           past batches whose state stays readable (``as_of``)
+    ``durable``                  what is committed survives a crash of the machine, not only of the process
     ``kafka``                    settings of the Kafka clients (TLS, SASL, …), by Kafka's own names
     ``spark``                    settings of the Spark session that crossstream makes
     ============================ =========================================================================
@@ -117,6 +118,7 @@ class StreamsConfig:
     on_lost_records: OnLostRecords = "fail"
     broker_patience: Duration = "60 seconds"
     retain_batches: int = 10
+    durable: bool = True
     kafka: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
     spark: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
@@ -157,6 +159,8 @@ class StreamsConfig:
         for name in ("kafka", "spark"):
             if not isinstance(getattr(self, name), Mapping):
                 raise _out_of_range(name, getattr(self, name), "a dict of setting names to values")
+        if not isinstance(self.durable, bool):
+            raise _out_of_range("durable", self.durable, "True or False")
         for name in ("topics_dir", "state_dir"):
             path = getattr(self, name)
             if path is not None and (not isinstance(path, str | os.PathLike) or not str(path)):

@@ -33,6 +33,7 @@ def test_defaults_are_durable_and_strict():
     assert (made.trigger_ms, made.partitions, made.max_records_per_batch) == (None, None, None)
     assert made.broker_patience_ms == 60_000
     assert made.retain_batches >= 1
+    assert made.durable is True
     assert (made.servers, made.topics_path) == (None, None)
 
 
@@ -121,6 +122,7 @@ def test_topics_are_in_one_place():
         {"max_records_per_batch": 0},
         {"retain_batches": 0},
         {"retain_batches": None},
+        {"durable": "yes"},
         {"kafka": "x"},
         {"spark": ["x"]},
         {"bootstrap_servers": ""},

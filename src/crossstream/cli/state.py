@@ -61,7 +61,7 @@ def verify(arguments: Namespace) -> int:
 def rescale(arguments: Namespace) -> int:
     """Cuts the state into another number of partitions, as the application would at its start."""
     folder = _folder(arguments)
-    log = BatchLog(folder)
+    log = BatchLog(folder, durable=True)
     log.lock(application_of(folder).application_id)
     try:
         before, started = log.newest(), time.monotonic()

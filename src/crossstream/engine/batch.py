@@ -24,10 +24,23 @@ class SourceRange(msgspec.Struct, frozen=True, array_like=True):
     rank: int
 
 
+class Silence(msgspec.Struct, frozen=True, array_like=True):
+    """What a batch knows of the clock, where stream time goes on without input; all in ms.
+
+    ``clock``: what it showed when the batch was planned; ``since``: from when on the application had read all there
+    was; ``after``: how long a state partition gets no records until its stream time goes on with the clock.
+    """
+
+    clock: int
+    since: int
+    after: int
+
+
 class Batch(msgspec.Struct, frozen=True):
     """What a batch is made of. ``versions``: for each store the manifest of each state partition before it.
 
     ``recorded``: whether changes of global tables are kept for the rounds that follow; ``histories``: where they are.
+    ``silence``: None where stream time stands still without input.
     """
 
     id: int
@@ -38,6 +51,7 @@ class Batch(msgspec.Struct, frozen=True):
     bits: int = 64
     recorded: bool = False
     histories: dict[str, dict[int, PieceRef]] = {}
+    silence: Silence | None = None
 
     def of_rank(self, rank: int) -> SourceRange | None:
         return next((span for span in self.ranges if span.rank == rank), None)
@@ -51,11 +65,12 @@ class Batch(msgspec.Struct, frozen=True):
 class Report:
     """What a task did: new manifests, rows in and out by operator, dropped rows by operator and reason.
 
-    ``retired``, ``state``: files no longer needed, and (rows, bytes) held, by ``store/partition``. ``histories``: the
-    changes of global tables.
+    ``written``, ``retired``, ``state``: files that are new, files no longer needed, and (rows, bytes) held, by
+    ``store/partition``. ``histories``: the changes of global tables.
     """
 
     manifests: dict[str, dict[int, str]] = field(default_factory=dict)
+    written: dict[str, list[str]] = field(default_factory=dict)
     retired: dict[str, list[str]] = field(default_factory=dict)
     rows_in: dict[str, int] = field(default_factory=dict)
     rows_out: dict[str, int] = field(default_factory=dict)
@@ -83,8 +98,9 @@ class Report:
             self.manifests.setdefault(store, {}).update(names)
         for store, places in other.histories.items():
             self.histories.setdefault(store, {}).update(places)
-        for store, files in other.retired.items():
-            self.retired.setdefault(store, []).extend(files)
+        for files, more in ((self.written, other.written), (self.retired, other.retired)):
+            for place, added in more.items():
+                files.setdefault(place, []).extend(added)
         for mine, theirs in (
             (self.rows_in, other.rows_in),
             (self.rows_out, other.rows_out),

@@ -14,6 +14,8 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -21,7 +23,8 @@ from typing import IO, Any
 import msgspec
 import xxhash
 
-from crossstream.engine.batch import SourceRange
+from crossstream.durability import Disk
+from crossstream.engine.batch import Silence, SourceRange
 from crossstream.errors import IncompatibleStateError, StateError
 from crossstream.state.storage import Folder
 
@@ -53,13 +56,17 @@ class Application(msgspec.Struct, frozen=True):
 
 
 class BatchEntry(msgspec.Struct, frozen=True):
-    """A batch that was about to run. ``sinks``: end offsets of file topics before it; ``epoch``: of its DataFrames."""
+    """A batch that was about to run. ``sinks``: end offsets of file topics before it; ``epoch``: of its DataFrames.
+
+    ``silence``: what it knew of the clock, so that it decides alike when it is repeated.
+    """
 
     id: int
     ranges: tuple[SourceRange, ...]
     time: float = 0.0
     sinks: dict[str, list[int]] = {}
     epoch: int = -1
+    silence: Silence | None = None
 
 
 class Commit(msgspec.Struct, frozen=True):
@@ -79,10 +86,15 @@ class Commit(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class BatchLog:
-    """The log in a state folder. One application writes it at a time; anyone may read."""
+    """The log in a state folder. One application writes it at a time; anyone may read.
+
+    ``durable``: what is committed survives a crash of the machine (decision 0015).
+    """
 
     root: Path
+    durable: bool = False
     _lock: IO[str] | None = field(default=None)
+    _disk: Disk = field(default_factory=Disk)
 
     def lock(self, application_id: str) -> None:
         """Makes this process the only writer; `StateError` CS-720 if another one is."""
@@ -107,6 +119,7 @@ class BatchLog:
         self._lock = handle
 
     def unlock(self) -> None:
+        self._disk.close()
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -133,8 +146,24 @@ class BatchLog:
     def write_batch(self, entry: BatchEntry) -> None:
         self._write(f"batches/{entry.id:012d}.json", entry)
 
+    def repeat_batch(self, entry: BatchEntry) -> None:
+        """Instead of `write_batch`, where the entry is there."""
+        self.settle([self.root / f"batches/{entry.id:012d}.json"])
+
     def write_commit(self, commit: Commit) -> None:
+        """Writes the commit, when all that was to be settled is."""
+        self.settled()
         self._write(f"commits/{commit.id:012d}.json", commit)
+
+    def settle(self, files: Iterable[Path]) -> None:
+        """Begins to force files to the disk that what follows rests on, if the log is durable."""
+        if self.durable:
+            self._disk.begin(files)
+
+    def settled(self) -> None:
+        """Returns when everything `settle` got has reached the disk; raises `StateError` CS-706 if it cannot."""
+        with self._refused():
+            self._disk.wait()
 
     def last_batch(self) -> BatchEntry | None:
         ids = self._ids("batches")
@@ -186,7 +215,21 @@ class BatchLog:
     def _write(self, name: str, value: Any) -> None:
         content = msgspec.json.encode(value)
         sealed = Sealed(xxhash.xxh3_64_hexdigest(content), msgspec.Raw(content))
-        Folder(self.root).write(name, msgspec.json.encode(sealed))
+        with self._refused():
+            Folder(self.root).write(name, msgspec.json.encode(sealed), forced=self.durable)
+        self.settle([self.root / name])
+
+    @contextmanager
+    def _refused(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StateError(
+                f"the disk refuses what a batch has written: {error}",
+                code="CS-706",
+                where={"folder": str(self.root)},
+                next="check the disk and its free space, then start the application again: it repeats the batch",
+            ) from error
 
     def _decode(self, path: Path, kind: type[Any]) -> object:
         data = path.read_bytes()

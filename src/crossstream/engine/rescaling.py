@@ -19,7 +19,7 @@ from msgspec import structs
 
 from crossstream.algebra.hashing import partition_bounds
 from crossstream.engine.log import Application, BatchLog, Commit
-from crossstream.engine.stores import store_folder
+from crossstream.engine.stores import paths, store_folder
 from crossstream.errors import StateError
 from crossstream.state.manifest import read_manifest, read_run
 from crossstream.state.rescaling import Placement, Save, placed, places_of, sliced
@@ -65,6 +65,7 @@ def rescale(log: BatchLog, partitions: int, placements: Mapping[str, Placement])
     }
     names = {store: {pid: _name(one) for pid, one in versions.items()} for store, versions in made.items()}
     commit = structs.replace(before, id=batch, partitions=partitions, versions=names, time=time.time())
+    log.settle(paths(log.root, _files(made)))
     if batch >= 0:
         log.write_commit(commit)
     log.write_application(structs.replace(application, partitions=partitions))

@@ -6,7 +6,7 @@ Every attempt of a task writes files of its own; the commit names those that cou
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
@@ -23,6 +23,14 @@ from crossstream.topology.plan import StoreDef
 def store_folder(root: Path, store: str) -> Path:
     """The folder of a store under the state folder; any name is possible."""
     return root / "stores" / quote(store, safe="")
+
+
+def paths(root: Path, names: Mapping[str, Iterable[str]]) -> Iterator[Path]:
+    """Where files are; ``names``: by ``store/partition``."""
+    for place, files in names.items():
+        store, _, partition = place.rpartition("/")
+        folder = store_folder(root, store) / partition
+        yield from (folder / name for name in files)
 
 
 def measure(root: Path, versions: Mapping[str, Mapping[int, str]]) -> dict[str, tuple[int, int]]:
@@ -45,10 +53,11 @@ def grow(
     batch: int,
     early: Sequence[Piece] = (),
     horizon: int = NO_HORIZON,
+    clock: int = 0,
 ) -> Version:
     """The version after a batch, saved; the same object if nothing changed. ``early``: see `advance`."""
     save = stores.saver(store, partition, batch)
-    after = advance(version, fresh, stream_time, batch, save, early, horizon)
+    after = advance(version, fresh, stream_time, batch, save, early, horizon, clock)
     return version if after is version else stores.save(store, partition, after)
 
 

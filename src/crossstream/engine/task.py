@@ -150,7 +150,7 @@ class RoundTask:
             definition = self.plan.stores[name]
             manifest = self.batch.versions.get(name, {}).get(self.sender)
             version = self.stores.open(definition, self.sender, manifest)
-            store = OpenStore(definition, version.view(), version.stream_time, version.horizon)
+            store = OpenStore(definition, version.view(), version.stream_time, version.horizon, version.clock)
             self._opened[name] = _Opened(store, version)
         return self._opened[name].store
 
@@ -241,6 +241,7 @@ class RoundTask:
                 self.batch.id,
                 opened.early,
                 opened.store.horizon,
+                opened.store.clock,
             )
             if after is not opened.before:
                 self._saved(name, opened.before, after)
@@ -249,6 +250,8 @@ class RoundTask:
     def _saved(self, name: str, version: Version, after: Version) -> None:
         if after.name is not None:
             self.report.manifests.setdefault(name, {})[self.sender] = after.name
+            written = sorted(after.files() - version.files())
+            self.report.written[f"{name}/{self.sender}"] = [*written, after.name]
             retired = list(version.files() - after.files())
             if version.name is not None:
                 retired.append(version.name)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from crossstream.durability import force
 from crossstream.errors import SinkError
 from crossstream.files.frames import Frame
 from crossstream.files.segments import PartitionLog, Segment
@@ -63,7 +64,7 @@ class Appender:
             self._file = os.open(segment.path, os.O_RDWR | os.O_CREAT, 0o644)
             self._log.add(segment)
             if self._durable:
-                sync_folder(segment.path.parent)
+                force(segment.path.parent)
         elif self._file is None:
             self._file = os.open(segment.path, os.O_RDWR)
             _cut_torn_tail(self._file, segment)
@@ -101,15 +102,6 @@ def locked(path: Path) -> Iterator[None]:
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(file)
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes the names of new files in ``folder`` durable."""
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
     finally:
         os.close(file)
 

@@ -61,7 +61,8 @@ class FileTopics:
 
     def staging_writer(self, folder: str | os.PathLike[str], tag: bytes) -> StagingWriter:
         """Writes exactly once, with `publisher`: stages in ``folder``; ``tag`` names the task and batch."""
-        return StagingWriter(self._root, self.auto_create_partitions, self.durable, Path(folder), tag)
+        # Staged again if they are lost: a batch that was not decided is run again.
+        return StagingWriter(self._root, self.auto_create_partitions, False, Path(folder), tag)
 
     def publisher(self) -> FilePublisher:
         """Appends what was staged to its topics."""

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import msgspec
 
+from crossstream.durability import force
 from crossstream.errors import SinkError, SourceError
 from crossstream.files.segments import PartitionLog
 from crossstream.topics import TopicPartition
@@ -123,6 +124,7 @@ class TopicFolders:
             if self.partition_count(topic) is None:
                 raise
             return False
+        force(self.root)
         return True
 
     def _find(self, topic: str) -> _Topic | None:
@@ -167,6 +169,7 @@ def _make(folder: Path, description: Description) -> None:
         file.write(msgspec.json.format(msgspec.json.encode(description)) + b"\n")
         file.flush()
         os.fsync(file.fileno())
+    force(folder)
 
 
 def _read(topic: str, path: Path) -> Description:

@@ -67,7 +67,7 @@ class FileTopicLog:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with locked(path.parent / "lock"):
-                merged = _read_group(path)
+                merged = _read_group_or_nothing(path)
                 for owner, offset in offsets.items():
                     merged.setdefault(owner.topic, {})[str(owner.partition)] = offset
                 _replace(path, msgspec.json.encode({"format": 1, "offsets": merged}))
@@ -112,6 +112,14 @@ def _read_group(path: Path) -> _Offsets:
             where={"file": str(path)},
             next="Delete the file: it only serves tools that show how far a group has read.",
         ) from error
+
+
+def _read_group_or_nothing(path: Path) -> _Offsets:
+    """Likewise; nothing of a file that cannot be read, as a crash of the machine may leave it."""
+    try:
+        return _read_group(path)
+    except SourceError:
+        return {}
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -19,8 +19,9 @@ from pathlib import Path
 import pyarrow as pa
 import xxhash
 
+from crossstream.durability import Disk, force
 from crossstream.errors import SinkError
-from crossstream.files.appending import Appender, appending, sync_folder
+from crossstream.files.appending import Appender, appending
 from crossstream.files.folders import TopicFolders
 from crossstream.files.frames import HEADER, NO_TAG, Frame, encode, parse_header
 from crossstream.files.segments import PartitionLog
@@ -93,7 +94,7 @@ class FilePublisher:
     def __init__(self, root: Path, segment_bytes: int, durable: bool) -> None:
         self._folders = TopicFolders(root)
         self._segment_bytes = segment_bytes
-        self._durable = durable
+        self._disk = Disk() if durable else None
 
     def publish(
         self, staged: Sequence[Staged], since: Mapping[TopicPartition, int] | None = None
@@ -106,18 +107,37 @@ class FilePublisher:
         damaged, or the disk refuses; publishing again then goes on where this stopped.
         """
         _check_tags(staged)
-        ends = {}
+        ends, segments = {}, set()
         by_partition = attrgetter("topic", "partition")
         for place, frames in groupby(sorted(staged, key=by_partition), key=by_partition):
             owner = TopicPartition(*place)
             log = self._folders.partition(owner)
-            with appending(log, self._segment_bytes, self._durable) as appender:
-                _append_missing(appender, log, list(frames), (since or {}).get(owner, 0))
+            first = (since or {}).get(owner, 0)
+            with appending(log, self._segment_bytes, durable=False) as appender:
+                _append_missing(appender, log, list(frames), first)
             ends[owner] = log.end
+            # Also what an earlier attempt appended: perhaps it did not come to forcing that out.
+            segments |= {segment.path for segment, _ in log.frames(max(first, log.begin), log.end)}
+        self._force(segments)
         return ends
 
+    def _force(self, segments: Iterable[Path]) -> None:
+        if self._disk is None:
+            return
+        self._disk.begin(segments)
+        try:
+            self._disk.wait()
+        except OSError as error:
+            raise SinkError(
+                f"The disk refuses what was appended to file topics: {error}.",
+                code="CS-674",
+                next="Check the disk, then start the application again: it repeats the batch.",
+            ) from error
+
     def close(self) -> None:
-        """Nothing is held open between publications."""
+        """Ends the threads that wait for the disk."""
+        if self._disk is not None:
+            self._disk.close()
 
 
 def stage(
@@ -151,7 +171,7 @@ def stage(
                 file.flush()
                 os.fsync(file.fileno())
         if durable:
-            sync_folder(path.parent)
+            force(path.parent)
     except OSError as error:
         raise SinkError(
             f"Records could not be staged: {error}.",

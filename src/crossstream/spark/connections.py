@@ -17,7 +17,7 @@ def connection_of(config: StreamsConfig) -> TopicConnection | None:
     if config.topics_path is not None:
         from crossstream.files import FileTopics
 
-        return FileTopics(config.topics_path, durable=False)
+        return FileTopics(config.topics_path, durable=config.durable)
     return None
 
 

@@ -18,7 +18,7 @@ from crossstream.engine.planning import NoTopics, SourcePlanner
 from crossstream.engine.policies import settings_of
 from crossstream.engine.rescaling import rescale
 from crossstream.engine.retirement import Retirement
-from crossstream.engine.stores import measure
+from crossstream.engine.stores import measure, paths
 from crossstream.errors import ConfigError, SourceError
 from crossstream.files import Staged
 from crossstream.query.files import describe_readers
@@ -54,7 +54,7 @@ class Engine:
         self.spark = spark
         self.topology = topology
         self.progress = Progress()
-        self.log = BatchLog(state)
+        self.log = BatchLog(state, config.durable)
         self.connection = connection_of(config)
         self.topics = None if self.connection is None else self.connection.log()
         self._publisher = publisher_of(self.connection)
@@ -241,6 +241,8 @@ class Engine:
                 return False
             entry = BatchEntry(self._next, ranges, time.time(), self._sink_ends(), epoch)
             self.log.write_batch(entry)
+        else:
+            self.log.repeat_batch(entry)
         planned = time.perf_counter()
         try:
             report = self._on_spark(entry, repeated, frame)
@@ -311,7 +313,12 @@ class Engine:
         return sorted(known.keys() & (letters | {node.topic for node in sinks if node.topic is not None}))
 
     def _publish(self, entry: BatchEntry, report: Report) -> None:
-        """Makes the records that waited in staged files visible in their topics, each once, in their order."""
+        """Makes the records that waited in staged files visible in their topics, each once, in their order.
+
+        A frame must not outlive the entry of its batch, whose ranges it was made of.
+        """
+        self.log.settled()
+        self.log.settle(paths(self.state, report.written))
         if self._publisher is None or not report.staged:
             return
         since = {TopicPartition(t, p): end for t, ends in entry.sinks.items() for p, end in enumerate(ends)}
@@ -378,5 +385,7 @@ class Engine:
                 self._rounds = None
             if self.topics is not None:
                 self.topics.close()
+            if self._publisher is not None:
+                self._publisher.close()
         finally:
             self.log.unlock()

@@ -34,7 +34,8 @@ class Folder:
 
     path: Path
 
-    def write(self, name: str, data: bytes | memoryview | pa.Buffer) -> None:
+    def write(self, name: str, data: bytes | memoryview | pa.Buffer, *, forced: bool = False) -> None:
+        """Puts a file in place; ``forced``: after a crash of the machine it is complete, or not there."""
         target = self.path / name
         beside = f"{target}.{os.getpid()}.tmp"
         try:
@@ -46,6 +47,8 @@ class Folder:
             rest = memoryview(data).cast("B")
             while len(rest):
                 rest = rest[handle.write(rest) :]
+            if forced:
+                os.fsync(handle.fileno())
         os.replace(beside, target)
 
     def read(self, name: str) -> pa.Buffer:
