@@ -1,0 +1,148 @@
+"""Foreign-key joins that Kafka Streams lacks, on Spark: right, outer, and of many; restarted with other partitions.
+
+After each batch the store, the topic of results and the test driver hold what the relational join of the rows so far
+holds, and the state is sound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import polars as pl
+import pytest
+
+import crossstream as cs
+from crossstream import serdes
+from crossstream.query.verification import verify_state
+from tests.spark.marketplace import JSON, TEXT, Change, folded, random_changes
+from tests.spark.world import World
+
+pytestmark = pytest.mark.spark
+
+TOPICS = ("products", "merchants", "colours")
+Table = dict[Any, Any]
+
+
+def field(side: str, name: str) -> pl.Expr:
+    return pl.col(side).struct.field(name)
+
+
+def tables(builder: cs.StreamsBuilder) -> list[Any]:
+    return [builder.table(topic, cs.Consumed(key=TEXT, value=JSON)) for topic in TOPICS]
+
+
+@dataclass(frozen=True)
+class Join:
+    """A join whose result is stored, and what it means. ``key``: serde of the result."""
+
+    build: Callable[[list[Any], dict[str, Any]], Any]
+    meaning: Callable[[Table, Table, Table], Table]
+    key: Any = TEXT
+
+
+def full(kind: str, expressed: bool) -> Join:
+    """Products with their merchants: right_join or outer_join."""
+
+    def build(named: list[Any], more: dict[str, Any]) -> Any:
+        products, merchants, _ = named
+        if expressed:
+            joiner: Any = pl.struct(name=field("left", "name"), shop=field("right", "shop"))
+            foreign_key: Any = pl.col("merchant")
+        else:
+            joiner = lambda p, m: {"name": p and p["name"], "shop": m and m["shop"]}  # noqa: E731
+            foreign_key = lambda p: p["merchant"]  # noqa: E731
+        join = getattr(products, kind)
+        return join(merchants, joiner, foreign_key=foreign_key, keyed_by=cs.LeftOrRight, **more)
+
+    def meaning(products: Table, merchants: Table, _: Table) -> Table:
+        rows: Table = {}
+        for key, product in products.items():
+            merchant = merchants.get(product["merchant"])
+            if merchant is not None or kind == "outer_join":
+                rows[key, None] = {"name": product["name"], "shop": merchant and merchant["shop"]}
+        named = {product["merchant"] for product in products.values()}
+        alone = {
+            (None, key): {"name": None, "shop": m["shop"]} for key, m in merchants.items() if key not in named
+        }
+        return {**rows, **alone}
+
+    return Join(build, meaning, serdes.left_or_right(TEXT, TEXT))
+
+
+def many(kind: str, expressed: bool) -> Join:
+    """Products with their merchants and colours: join_many or left_join_many."""
+
+    def build(named: list[Any], more: dict[str, Any]) -> Any:
+        products, merchants, colours = named
+        if expressed:
+            keys: list[Any] = [pl.col("merchant"), pl.col("colour")]
+            joiner: Any = pl.struct(
+                name=field("left", "name"), shop=field("merchant", "shop"), colour=field("colour", "shop")
+            )
+        else:
+            keys = [lambda product: product["merchant"], lambda product: product["colour"]]
+            joiner = lambda product, rows: {  # noqa: E731
+                "name": product["name"],
+                "shop": rows["merchant"] and rows["merchant"]["shop"],
+                "colour": rows["colour"] and rows["colour"]["shop"],
+            }
+        others = {"merchant": (merchants, keys[0]), "colour": (colours, keys[1])}
+        return getattr(products, kind)(others, joiner, **more)
+
+    def meaning(products: Table, merchants: Table, colours: Table) -> Table:
+        rows = {}
+        for key, product in products.items():
+            partners = merchants.get(product["merchant"]), colours.get(product["colour"])
+            if None not in partners or kind == "left_join_many":
+                shop, colour = (partner and partner["shop"] for partner in partners)
+                rows[key] = {"name": product["name"], "shop": shop, "colour": colour}
+        return rows
+
+    return Join(build, meaning)
+
+
+JOINS = {
+    "right join, callables": full("right_join", False),
+    "outer join, expressions": full("outer_join", True),
+    "join of many, expressions": many("join_many", True),
+    "left join of many, callables": many("left_join_many", False),
+}
+
+
+def changes(rng: Random) -> dict[str, list[Change]]:
+    found = random_changes(rng, 400, 150, 15)
+    colours = random_changes(rng, 100, 1, 15)["merchants"]
+    for _, product, _ in found["products"]:
+        if product is not None:
+            product["colour"] = None if rng.random() < 0.05 else f"m{rng.randrange(17)}"  # type: ignore[index]
+    return {**found, "colours": colours}
+
+
+@pytest.mark.parametrize("name", JOINS)
+def test_batches_and_restarts(spark: Any, world: World, name: str) -> None:
+    join, rng = JOINS[name], Random(name)
+    builder = cs.StreamsBuilder()
+    stored = {"materialized": cs.Materialized(store="offers", value=JSON)}
+    join.build(tables(builder), stored).to_stream().to("offers", cs.Produced(value=JSON))
+    topology = builder.build()
+    world.create(products=3, merchants=2, colours=1, offers=2)
+    given: dict[str, list[Change]] = {topic: [] for topic in TOPICS}
+    with cs.TopologyTestDriver(topology, partitions=3, commit_every=10**9) as driver:
+        inputs = {topic: driver.create_input_topic(topic, TEXT, JSON) for topic in TOPICS}
+        for partitions in (2, 5, 1):
+            with cs.SparkStreams(topology, world.config(partitions=partitions), spark) as app:
+                for _ in range(2):
+                    for topic, made in changes(rng).items():
+                        given[topic] += made
+                        world.append(topic, made, TEXT, JSON)
+                        inputs[topic].pipe_records(made)
+                    app.process_available()
+                    driver.commit()
+                    wanted = join.meaning(*(folded(given[topic]) for topic in TOPICS))
+                    assert dict(app.store("offers").all()) == wanted
+                    assert dict(driver.get_key_value_store("offers").all()) == wanted
+                    assert world.table("offers", join.key, JSON) == wanted
+    assert verify_state(world.state_dir).problems == []
