@@ -9,8 +9,18 @@ from typing import Any
 
 import pytest
 from benchmarks.data import FOREIGN_KEY, START_MS, Message, customer_messages, updates_of
-from benchmarks.generate import Sending, Topics, create, produce_customers, produce_fk, produce_orders
+from benchmarks.generate import (
+    Sending,
+    Topics,
+    create,
+    create_more,
+    produce_customers,
+    produce_fk,
+    produce_orders,
+)
+from benchmarks.join_many_app import KEPT, TABLES, TAKEN
 from benchmarks.peers.kafka_streams.peer import KafkaStreamsPeer, PeerError, available
+from benchmarks.star_data import Star, StarEnds, order_updates, rows_of
 from confluent_kafka import Consumer, TopicPartition
 
 from crossstream.errors import SourceError
@@ -166,3 +176,42 @@ def joined(order: Any, customer: Any) -> Any:
         "customer": right["name"],
         "city": right["city"],
     }
+
+
+def test_three_foreign_key_joins_chained(bootstrap: str) -> None:
+    star = Star(orders=300, customers=40, products=20, stores=5)
+    ends, topics = StarEnds.of(PARTITIONS), Topics.of("chain")
+    create(bootstrap, topics, PARTITIONS)
+    create_more(bootstrap, ["chain-products", "chain-stores"], PARTITIONS)
+    rights = {name: rows_of(name, range(star.rows(name)), 1) for name in TABLES.values()}
+    orders = [m for chunk in order_updates(star, 900, 1, START_MS) for m in chunk]
+    with Sending(bootstrap, "chain") as sending:
+        for name, rows in rights.items():
+            sending.send(f"chain-{name}", [rows, ends.right_messages(name, START_MS)])
+        sending.orders([orders, ends.order_messages(START_MS)])
+    taken = [",".join(f"{name}={to}" for to, name in TAKEN[side].items()) for side in TABLES]
+    words = {
+        "right": ",".join(f"chain-{name}" for name in TABLES.values()),
+        "kept": ",".join(KEPT),
+        "taken": ";".join(taken),
+    }
+    keys = ",".join(f"{side}_id" for side in TABLES)
+    with KafkaStreamsPeer(
+        bootstrap, "chain", topics, mode="fk-chain", foreign_key=keys, arguments=words
+    ) as peer:
+        results = Results(bootstrap, topics)
+        results.read_until({key for key, _, _ in orders} | ends.results)
+        time.sleep(3)
+        results.read_until(ends.results)
+        peer.check()
+    tables = {name: table(iter([rows])) for name, rows in {**rights, "orders": orders}.items()}
+    wanted = {
+        key: {name: order[name] for name in KEPT}
+        | {
+            to: tables[TABLES[side]][order[f"{side}_id"].encode()][name]
+            for side, fields in TAKEN.items()
+            for to, name in fields.items()
+        }
+        for key, order in tables["orders"].items()
+    }
+    assert {key: row for key, row in results.table.items() if key not in ends.results} == wanted

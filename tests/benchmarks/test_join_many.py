@@ -1,0 +1,87 @@
+"""The benchmark of the join of many: its data, and that all sides give the same results."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from benchmarks.data import START_MS, Message
+from benchmarks.generate import Topics
+from benchmarks.join_many_app import KEPT, TABLES, TAKEN, joined
+from benchmarks.join_many_engine import measure
+from benchmarks.star_data import MOVES, Star, StarEnds, order_updates, rows_of
+
+import crossstream as cs
+from crossstream import serdes
+from crossstream.topics import murmur2_partitions
+
+STAR = Star(orders=400, customers=60, products=30, stores=7)
+TEXT, JSON = serdes.string(), serdes.json()
+
+
+def messages() -> dict[str, list[Message]]:
+    """All right rows; orders, each about three times."""
+    rights = {table: rows_of(table, range(STAR.rows(table)), 1) for table in TABLES.values()}
+    orders = [m for chunk in order_updates(STAR, 1200, 1, START_MS, chunk=500) for m in chunk]
+    return {**rights, "orders": orders}
+
+
+def table(rows: list[Message]) -> dict[str, Any]:
+    return {key.decode(): json.loads(value or b"") for key, value, _ in rows}
+
+
+def expected(given: dict[str, list[Message]]) -> dict[str, Any]:
+    tables = {name: table(rows) for name, rows in given.items()}
+    return {
+        key: {name: order[name] for name in KEPT}
+        | {
+            to: tables[TABLES[side]][order[f"{side}_id"]][name]
+            for side, taken in TAKEN.items()
+            for to, name in taken.items()
+        }
+        for key, order in tables["orders"].items()
+    }
+
+
+def test_orders_come_once_and_then_again_and_some_move() -> None:
+    orders = [(key, json.loads(value or b"")) for key, value, _ in messages()["orders"]]
+    assert len(orders) == 1200
+    assert len({key for key, _ in orders}) == STAR.orders
+    last: dict[bytes, Any] = {}
+    moves = dict.fromkeys(MOVES, 0)
+    for key, order in orders:
+        for side, name in TABLES.items():
+            moves[name] += key in last and last[key][f"{side}_id"] != order[f"{side}_id"]
+        last[key] = order
+    shares = {name: moved / 800 for name, moved in moves.items()}
+    assert all(0.3 * share < shares[name] < 1.6 * share for name, share in MOVES.items()), shares
+
+
+def test_ends_take_every_way() -> None:
+    ends = StarEnds.of(4)
+    ways = {(*murmur2_partitions([key], 4), right) for key, right in ends.orders}
+    assert ways == {(left, right) for left in range(4) for right in range(4)}
+    assert all(murmur2_partitions(list(keys), 4) == [0, 1, 2, 3] for keys in ends.keys.values())
+    row = json.loads(ends.order_messages(0)[1][1] or b"")
+    assert row["customer_id"].encode() == ends.keys["customers"][1]
+
+
+@pytest.mark.parametrize("how", ["many", "chain"])
+def test_both_ways_give_the_join(how: str) -> None:
+    given = messages()
+    with cs.TopologyTestDriver(joined(Topics.of("x"), how), partitions=2, commit_every=300) as driver:
+        for name, rows in given.items():
+            topic = driver.create_input_topic(f"x-{name}", serdes.bytes(), serdes.bytes())
+            topic.pipe_records(rows)
+        driver.commit()
+        results = driver.create_output_topic("x-results", TEXT, JSON).read_key_values_to_map()
+    assert results == expected(given)
+
+
+def test_the_measure_of_the_engine() -> None:
+    lines = list(measure(0.01))
+    assert [line["figure"].rpartition(": ")[2] for line in lines][-3:] == [
+        f"new {name}" for name in TABLES.values()
+    ]
+    assert all(line["join_many"] > 0 and line["times"] > 0 for line in lines)
