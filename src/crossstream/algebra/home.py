@@ -74,9 +74,11 @@ class Home:
         self, number: int, foreign: Column, keys: Column, hashes: np.ndarray, rows: np.ndarray, leaves: bool
     ) -> dict[str, Column]:
         """Entries of the index for these rows; ``leaves``: they refer to the foreign key no longer."""
-        named = arrays.with_first_byte(number, take(foreign, rows))
-        h, gone = hash_keys(named, self.bits), np.full(len(rows), leaves, np.uint8)
-        return {"h": h, "s": hashes[rows], "key": named, "key2": take(keys, rows), "gone": gone}
+        encoded = take(foreign, rows).dictionary_encode()
+        named, code = arrays.with_first_byte(number, encoded.dictionary), np.asarray(encoded.indices)
+        h = hash_keys(named, self.bits)[code]
+        gone = np.full(len(rows), leaves, np.uint8)
+        return {"h": h, "s": hashes[rows], "key": take(named, code), "key2": take(keys, rows), "gone": gone}
 
     def _index(self, entries: Sequence[dict[str, Column]]) -> None:
         columns = concat_all(entries)

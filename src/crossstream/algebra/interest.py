@@ -94,20 +94,20 @@ def refer(
     is_row, was_row = ~net.value.missing(), match.found
     moved = np.zeros(len(h), np.int64)
     extra: dict[str, Column] = {}
-    leaving, joining = [], []
+    turns = []
     for number, (name, column) in enumerate(zip(names, columns, strict=True)):
         new, old = net.extra[column], match.gather(reference(name))
         has, had = valid(new) & is_row, valid(old) & was_row
         differs = _differ(has, had, new, old)
         moved |= differs.astype(np.int64) << number
-        leaving.append(arrays.with_first_byte(number, take(old, np.flatnonzero(differs & had))))
-        joining.append(arrays.with_first_byte(number, take(new, np.flatnonzero(differs & has))))
+        turns.append(_numbered(number, take(old, np.flatnonzero(differs & had)), -1))
+        turns.append(_numbered(number, take(new, np.flatnonzero(differs & has)), 1))
         extra |= {reference(name): new, before(name): pc.if_else(pa.array(differs), old, _NOTHING)}
     kept = {reference(name): extra[reference(name)] for name in names}
     interest.references.put({"h": h, "key": net.key.wire(), **kept, "gone": (~is_row).astype(np.uint8)})
     extra |= {MOVED: moved, WAS: was_row.astype(np.uint8)}
     rows = Changes(net.key, net.value, net.ts, net.major, net.minor, net.headers, extra=extra)
-    asks = _all(names, interest, bits) if interest.anew else _turned(interest, leaving, joining, bits)
+    asks = _all(names, interest, bits) if interest.anew else _turned(interest, turns, bits)
     return Referred(rows.where(is_row | was_row), asks, {"null-foreign-key": _incomplete(left, columns)})
 
 
@@ -127,13 +127,20 @@ def _incomplete(left: Changes, columns: Sequence[str]) -> int:
     return int((lacks & ~left.value.missing()).sum())
 
 
-def _turned(
-    interest: Interest, leaving: list[pa.LargeBinaryArray], joining: list[pa.LargeBinaryArray], bits: int
-) -> Changes:
+_Numbered = tuple[pa.LargeBinaryArray, np.ndarray]
+"""Foreign keys with the number of their table in front, and a number for each."""
+
+
+def _numbered(table: int, foreign: pa.LargeBinaryArray, each: int) -> _Numbered:
+    """Different foreign keys, and ``each`` as often as there is one."""
+    encoded = foreign.dictionary_encode()
+    counts = np.bincount(np.asarray(encoded.indices), minlength=len(encoded.dictionary))
+    return arrays.with_first_byte(table, encoded.dictionary), counts * each
+
+
+def _turned(interest: Interest, turns: Sequence[_Numbered], bits: int) -> Changes:
     """Asks for foreign keys that are wanted for the first time, or no longer."""
-    keys = pa.concat_arrays([*leaving, *joining])
-    left = sum(map(len, leaving))
-    keys, hashes, raised = _summed(keys, np.where(np.arange(len(keys)) < left, -1, 1), bits)
+    keys, hashes, raised = _summed(turns, bits)
     count = np.asarray(interest.counts.lookup(hashes, keys).gather("count"))
     after = count + raised
     _count(interest.counts, hashes, keys, after)
@@ -146,16 +153,15 @@ def _all(names: Sequence[str], interest: Interest, bits: int) -> Changes:
     """Asks for every foreign key that a left row has, counted anew."""
     live = interest.references.live()
     columns = [live[reference(name)].drop_null() for name in names]
-    keys = pa.concat_arrays([arrays.with_first_byte(n, column) for n, column in enumerate(columns)])
-    keys, hashes, counts = _summed(keys, np.ones(len(keys), np.int64), bits)
+    keys, hashes, counts = _summed([_numbered(n, column, 1) for n, column in enumerate(columns)], bits)
     _count(interest.counts, hashes, keys, counts)
     return _asks(keys, np.full(len(keys), WANT, np.uint8), interest.place)
 
 
-def _summed(
-    keys: pa.LargeBinaryArray, numbers: np.ndarray, bits: int
-) -> tuple[pa.LargeBinaryArray, np.ndarray, np.ndarray]:
+def _summed(parts: Sequence[_Numbered], bits: int) -> tuple[pa.LargeBinaryArray, np.ndarray, np.ndarray]:
     """Each key once, in order of its hash, the hashes, and the sums of its numbers."""
+    keys = pa.concat_arrays([keys for keys, _ in parts])
+    numbers = np.concatenate([numbers for _, numbers in parts])
     hashes = hash_keys(keys, bits)
     if not len(keys):
         return keys, hashes, numbers
