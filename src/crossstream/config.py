@@ -91,6 +91,8 @@ class StreamsConfig:
     ``processing_errors``        a user's function that raises: likewise
     ``on_lost_records``          records that retention deleted unread: ``"fail"``, or ``"skip"`` and count
     ``broker_patience``          duration to wait for an absent broker before failing
+    ``idle_after``               duration without input after which stream time goes on with the clock, so that
+                                 records that wait for a window to close come out; None: it stands still
     ``retain_batches``           past batches whose state stays readable (``as_of``)
     ``durable``                  what is committed survives a crash of the machine, not only of the process
     ``kafka``                    settings of the Kafka clients (TLS, SASL, …), by Kafka's own names
@@ -117,6 +119,7 @@ class StreamsConfig:
     processing_errors: OnError = "fail"
     on_lost_records: OnLostRecords = "fail"
     broker_patience: Duration = "60 seconds"
+    idle_after: Duration | None = None
     retain_batches: int = 10
     durable: bool = True
     kafka: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
@@ -149,6 +152,11 @@ class StreamsConfig:
     def trigger_ms(self) -> int | None:
         """``trigger`` in ms; None: the next batch starts when this one is done."""
         return None if self.trigger is None else to_milliseconds(self.trigger)
+
+    @property
+    def idle_after_ms(self) -> int | None:
+        """``idle_after`` in ms; None: stream time stands still without input."""
+        return None if self.idle_after is None else to_milliseconds(self.idle_after)
 
     @property
     def broker_patience_ms(self) -> int:
@@ -225,6 +233,8 @@ class StreamsConfig:
         put(self, "broker_patience", to_milliseconds(self.broker_patience, "broker_patience"))
         if self.trigger is not None:
             put(self, "trigger", to_milliseconds(self.trigger, "trigger"))
+        if self.idle_after is not None:
+            put(self, "idle_after", to_milliseconds(self.idle_after, "idle_after", minimum=1))
         put(self, "bootstrap_servers", self.servers)
         put(self, "kafka", dict(self.kafka))
         put(self, "spark", dict(self.spark))

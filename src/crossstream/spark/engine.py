@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from crossstream.config import DeadLetter, StreamsConfig
-from crossstream.engine.batch import Batch, Report
+from crossstream.engine.batch import Batch, Report, Silence, SourceRange
 from crossstream.engine.log import Application, BatchEntry, BatchLog, Commit, check_application
 from crossstream.engine.placement import partitioners, placements
 from crossstream.engine.planning import NoTopics, SourcePlanner
@@ -30,8 +30,10 @@ from crossstream.spark.rounds import SparkRounds
 from crossstream.spark.worker import Job
 from crossstream.topics import TopicPartition
 from crossstream.topology.graph import FrameSource, Sink, Source, Topology
-from crossstream.topology.plan import Plan
+from crossstream.topology.plan import WAITING, Plan
 
+TICK_SECONDS = 1.0
+"""How often stream time goes on where there is no input, if it does."""
 REFRESH_SECONDS = 5.0
 """How often new topics and partitions are looked for."""
 
@@ -70,6 +72,9 @@ class Engine:
         self._versions: dict[str, dict[int, str]] = {}
         self._rounds: SparkRounds | None = None
         self._refreshed = 0.0
+        self._listening = 0
+        self._heard = 0
+        self._ticked = 0.0
         self._state: dict[str, tuple[int, int]] = {}
         self._total_rows = 0
         self._total_dropped: dict[str, int] = {}
@@ -97,6 +102,7 @@ class Engine:
             self.connection,
         )
         self._rounds = SparkRounds(context, job, self.config.application_id)
+        self._listening = _milliseconds()
 
     def _claim(self, parallelism: int) -> Commit:
         """Notes whose state this is, if it may be; the commit to go on from."""
@@ -237,9 +243,12 @@ class Engine:
             return False  # waits for Spark to hand the same rows in again
         if entry is None:
             ranges = self.sources.next_ranges(ends, self.config.max_records_per_batch)
-            if not ranges and frame is None:
+            silence = self._silence(ends, ranges)
+            if ranges:
+                self._heard = _milliseconds()
+            if not ranges and frame is None and not self._is_tick(silence):
                 return False
-            entry = BatchEntry(self._next, ranges, time.time(), self._sink_ends(), epoch)
+            entry = BatchEntry(self._next, ranges, time.time(), self._sink_ends(), epoch, silence)
             self.log.write_batch(entry)
         else:
             self.log.repeat_batch(entry)
@@ -267,10 +276,39 @@ class Engine:
         self._note(entry, report, phases, committed - started, ends)
         return True
 
+    def _silence(self, ends: Any, ranges: tuple[SourceRange, ...]) -> Silence | None:
+        """What a batch is told of the clock; nothing where there is more to read than it takes."""
+        after, now = self.config.idle_after_ms, _milliseconds()
+        if after is None:
+            return None
+        if self.sources.lag(ends) > sum(span.end - span.start for span in ranges):
+            self._listening = now
+            return None
+        return Silence(now, self._listening, after)
+
+    def _is_tick(self, silence: Silence | None) -> bool:
+        """Whether a batch without records is due, for somebody may wait for stream time to go on."""
+        waiting = any(
+            rows
+            for place, (rows, _) in self._state.items()
+            if (store := self.plan.stores.get(place.rpartition("/")[0])) is not None
+            and store.layout.kind == WAITING.kind
+        )
+        if silence is None or not waiting:
+            return False
+        if silence.clock - max(silence.since, self._heard) < silence.after:
+            return False
+        if time.monotonic() - self._ticked < max(TICK_SECONDS, silence.after / 10_000):
+            return False
+        self._ticked = time.monotonic()
+        return True
+
     def _on_spark(self, entry: BatchEntry, repeated: bool, frame: Any) -> Report:
         assert self._rounds is not None
         versions = {store: names for store, names in self._versions.items() if store in self.plan.stores}
-        batch = Batch(entry.id, entry.ranges, self.partitions, versions, repeated)
+        batch = Batch(
+            entry.id, entry.ranges, self.partitions, versions, repeated, silence=entry.silence
+        )
         report, frames = self._rounds.run(batch, frame)
         deliver(self.spark, self.topology, frames, entry.id)
         return report
@@ -389,3 +427,8 @@ class Engine:
                 self._publisher.close()
         finally:
             self.log.unlock()
+
+
+def _milliseconds() -> int:
+    """What the clock shows."""
+    return time.time_ns() // 1_000_000

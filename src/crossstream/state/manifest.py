@@ -52,6 +52,7 @@ class Manifest(msgspec.Struct, frozen=True):
     credit: int = 0
     format: int = FORMAT
     horizon: int = 0
+    clock: int = 0
 
     def files(self) -> set[str]:
         return {piece.file for slot in self.slots for piece in slot.pieces}

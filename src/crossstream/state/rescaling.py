@@ -75,6 +75,7 @@ def _assembled(
         batch=batch,
         stream_time=max(source.stream_time for source in sources),
         horizon=min(source.horizon for source in sources),
+        clock=max(source.clock for source in sources),
         credit=sum(
             source.credit * _count(slots) // source.rows
             for source, slots in zip(sources, taken, strict=True)

@@ -12,7 +12,6 @@ import numpy as np
 
 from crossstream.state.columns import Column, Columns, concat_all, cut_all, equal, size_of, take, take_all
 
-
 _FEW = 64
 """Rows up to which one plain sort is cheaper."""
 

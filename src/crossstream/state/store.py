@@ -64,7 +64,8 @@ class Piece:
 class Version:
     """The runs of one store partition after ``batch``, newest first; ``name`` of its manifest, if stored.
 
-    ``horizon``: rows with older timestamps have expired, whether their bytes are still there or not.
+    ``horizon``: rows with older timestamps have expired, whether their bytes are still there or not. ``clock``: where
+    stream time goes on without input, the time of the clock (ms) from which it does so.
     """
 
     layout: Layout
@@ -74,6 +75,7 @@ class Version:
     credit: int = 0
     name: str | None = None
     horizon: int = NO_HORIZON
+    clock: int = 0
 
     def view(self) -> View:
         """What a batch reads, and puts its rows into."""
@@ -101,6 +103,7 @@ def advance(
     save: Callable[[Run], Piece],
     early: Sequence[Piece] = (),
     horizon: int = NO_HORIZON,
+    clock: int = 0,
 ) -> Version:
     """The version after ``batch``: its fresh rows added, merging work done in proportion.
 
@@ -108,7 +111,8 @@ def advance(
     ``fresh`` and are stored already. Returns ``version`` itself if nothing changed.
     """
     pieces = tuple(early) if fresh is None or not fresh.rows else (*early, save(fresh))
-    if not pieces and (stream_time, horizon) == (version.stream_time, version.horizon):
+    times = (version.stream_time, version.horizon, version.clock)
+    if not pieces and (stream_time, horizon, clock) == times:
         return version
     parts, credit = list(version.parts), version.credit
     expires = horizon > NO_HORIZON
@@ -129,6 +133,7 @@ def advance(
         credit=credit,
         name=None,
         horizon=horizon,
+        clock=clock,
     )
 
 
@@ -165,6 +170,7 @@ def store_version(version: Version, storage: Storage, name: str) -> Version:
             version.stream_time,
             version.credit,
             horizon=version.horizon,
+            clock=version.clock,
         ),
     )
     return replace(version, name=name)
@@ -189,7 +195,14 @@ def load_version(
 
     parts = tuple(Part(tuple(map(piece, slot.pieces)), slot.job, slot.output) for slot in manifest.slots)
     return Version(
-        layout, parts, manifest.batch, manifest.stream_time, manifest.credit, name, manifest.horizon
+        layout,
+        parts,
+        manifest.batch,
+        manifest.stream_time,
+        manifest.credit,
+        name,
+        manifest.horizon,
+        manifest.clock,
     )
 
 

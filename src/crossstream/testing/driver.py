@@ -14,7 +14,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from crossstream.durations import Duration, to_milliseconds
-from crossstream.engine.batch import Batch, Report, SourceRange, unpack_report
+from crossstream.engine.batch import Batch, Report, Silence, SourceRange, unpack_report
 from crossstream.engine.parcels import REPORT, Parcel
 from crossstream.engine.policies import policy_of
 from crossstream.engine.services import Settings
@@ -40,7 +40,7 @@ class TopologyTestDriver:
 
     ``partitions``: state partitions, and partitions of the topics. ``commit_every``: records per batch; 1 is
     record-at-a-time; with more, `commit` ends a batch early. ``deserialization_errors``,
-    ``processing_errors``: as in `StreamsConfig`. Raises `ConfigError` CS-240 on numbers below 1.
+    ``processing_errors``, ``idle_after``: as in `StreamsConfig`. Raises `ConfigError` CS-240 on numbers below 1.
 
     >>> import crossstream as cs
     >>> from crossstream import serdes
@@ -64,6 +64,7 @@ class TopologyTestDriver:
         *,
         deserialization_errors: Any = "fail",
         processing_errors: Any = "fail",
+        idle_after: Duration | None = None,
         hash_bits: int = 64,
     ) -> None:
         if partitions < 1 or commit_every < 1:
@@ -77,6 +78,9 @@ class TopologyTestDriver:
         self._batch = 0
         self._pending = 0
         self._clock = 0
+        self._idle_after = (
+            None if idle_after is None else to_milliseconds(idle_after, "idle_after", minimum=1)
+        )
         self._failed = False
         self._totals = Report()
         self._topics: dict[str, MemoryTopic] = {}
@@ -129,9 +133,15 @@ class TopologyTestDriver:
             self._run_batch()
 
     def advance_wall_clock_time(self, duration: Duration) -> None:
-        """Moves the clock of the driver, and ends the batch in hand. No operator depends on the clock."""
-        self._clock += to_milliseconds(duration)
+        """Ends the batch in hand, and moves the clock of the driver.
+
+        Only with ``idle_after`` does anything depend on the clock: where no record has come for so long, the stream
+        time of joins that wait goes on with it.
+        """
         self.commit()
+        self._clock += to_milliseconds(duration)
+        if self._idle_after is not None:
+            self._run_batch()
 
     def get_key_value_store(self, name: str) -> StoreReader:
         """The store of this name; `StateError` CS-710 if the topology has none."""
@@ -203,7 +213,7 @@ class TopologyTestDriver:
         """One batch; if it fails, everything is as it was before, and the records wait as before."""
         self._failed = True
         spans = self._spans()
-        batch = Batch(self._batch, tuple(spans), self._partitions, bits=self._bits)
+        batch = Batch(self._batch, tuple(spans), self._partitions, bits=self._bits, silence=self._silence())
         before = {name: topic.counts() for name, topic in self._topics.items()}
         mark, versions = self._output.mark(), dict(self._stores.versions)
         try:
@@ -256,9 +266,13 @@ class TopologyTestDriver:
             for pid in range(self._partitions):
                 parcels = waiting.pop((number, pid), [])
                 missing = any((store, pid) not in self._stores.versions for store in derived)
-                if parcels or missing or (batch.histories and plan.reacts_in(number)):
+                reacts = batch.silence is not None or (batch.histories and plan.reacts_in(number))
+                if parcels or missing or reacts:
                     deliver(task(number, pid).run(parcels))
         return report
+
+    def _silence(self) -> Silence | None:
+        return None if self._idle_after is None else Silence(self._clock, 0, self._idle_after)
 
     def _spans(self) -> list[SourceRange]:
         spans = []

@@ -37,13 +37,15 @@ Emitted = Iterator[tuple[str, Changes]]
 class OpenStore:
     """A store partition in a task: what the batch sees and puts, and the stream time it moves.
 
-    ``horizon``: the oldest timestamp it has rows of. ``began``: the stream time before the batch.
+    ``horizon``: the oldest timestamp it has rows of; ``clock``: from when on stream time goes on without input.
+    ``began``: the stream time before the batch.
     """
 
     definition: StoreDef
     view: View
     stream_time: int
     horizon: int = 0
+    clock: int = 0
     began: int = field(init=False)
 
     def __post_init__(self) -> None:

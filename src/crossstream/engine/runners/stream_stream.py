@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+import pyarrow as pa
+
 from crossstream.algebra.change import Changes
 from crossstream.algebra.stream_records import records_of
 from crossstream.algebra.stream_results import Maker
@@ -25,10 +28,16 @@ class StreamStreamJoinRunner(Runner):
 
     def finish(self) -> Emitted:
         left, right = self._sides()
-        if not left.rows + right.rows:
-            return
         report, join = self.task.report, self._join()
-        report.count_in(self.step.node, left.rows + (0 if join.itself else right.rows))
+        silent = not left.rows + right.rows
+        if silent:
+            left = self._moment(left)
+            right = left if join.itself else right
+            if not left.rows:
+                return
+        else:
+            report.count_in(self.step.node, left.rows + (0 if join.itself else right.rows))
+            self._heard()
         records = records_of(
             left,
             right,
@@ -37,7 +46,8 @@ class StreamStreamJoinRunner(Runner):
             batch=self.task.batch.id,
             bits=self.task.batch.bits,
         )
-        report.count_dropped(self.step.node, dropped(join, records, self.step.refused))
+        if not silent:
+            report.count_dropped(self.step.node, dropped(join, records, self.step.refused))
         stores = tuple(self.task.stores(name) for name in self.step.stores)
         waiting = None if self.step.waiting is None else self.task.stores(self.step.waiting)
         chunk = self.task.settings.chunk_rows
@@ -45,6 +55,26 @@ class StreamStreamJoinRunner(Runner):
             join, records, (left, right), (stores[0], stores[1]), waiting, chunk=chunk
         ):
             yield from emit_joined(self, joined)
+
+    def _heard(self) -> None:
+        """Notes when there was input, where stream time goes on without any."""
+        silence = self.task.batch.silence
+        if silence is not None and self.step.waiting is not None:
+            self.task.stores(self.step.waiting).clock = silence.clock
+
+    def _moment(self, nothing: Changes) -> Changes:
+        """A record of nothing but the time, if the partition has been silent for so long, and somebody waits there."""
+        silence = self.task.batch.silence
+        if silence is None or self.step.waiting is None:
+            return nothing
+        store = self.task.stores(self.step.waiting)
+        silent = silence.clock - max(store.clock, silence.since) - silence.after
+        if silent <= 0 or not store.view.rows:
+            return nothing
+        store.clock = silence.clock - silence.after
+        now, null = np.array([store.stream_time + silent]), pa.nulls(1, pa.large_binary())
+        key, value = Values(nothing.key.serde, wire=null), Values(nothing.value.serde, wire=null)
+        return replace(nothing, key=key, value=value, ts=now, major=now, minor=np.array([-1]))
 
     def _sides(self) -> tuple[Changes, Changes]:
         """The records of both sides with keys and values in wire form, as the stores hold them."""

@@ -1,0 +1,132 @@
+"""Stream time without input, in an application: the batch log says what a batch knew of the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import crossstream as cs
+from crossstream import serdes
+from crossstream.engine.log import BatchLog
+from crossstream.spark import engine as spark_engine
+from crossstream.spark.engine import Engine
+from tests.faults.one_process import application
+from tests.spark.world import World
+
+TEXT = serdes.string()
+START = 1_700_000_000_000
+
+
+class Clock:
+    """What the application takes for the clock: milliseconds."""
+
+    def __init__(self) -> None:
+        self.ms = START
+
+    def advance(self, seconds: float) -> None:
+        self.ms += int(seconds * 1000)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    clock = Clock()
+    monkeypatch.setattr(spark_engine, "_milliseconds", lambda: clock.ms)
+    monkeypatch.setattr(spark_engine.time, "monotonic", lambda: clock.ms / 1000)
+    return clock
+
+
+def topology() -> cs.Topology:
+    builder = cs.StreamsBuilder()
+    views, clicks = (
+        builder.stream(topic, cs.Consumed(key=TEXT, value=TEXT)) for topic in ("views", "clicks")
+    )
+    windows = cs.JoinWindows.of("10 seconds")
+    join = views.left_join(
+        clicks, lambda view, click: f"{view},{click}", windows, cs.StreamJoined(name="seen")
+    )
+    join.to("out", cs.Produced(key=TEXT, value=TEXT))
+    return builder.build()
+
+
+def config(world: World, **settings: object) -> cs.StreamsConfig:
+    return world.config(partitions=2, idle_after="1 minute", durable=False, **settings)
+
+
+def out(world: World) -> list[tuple[str, str, int]]:
+    return [(output.key, output.value, output.ts) for output in world.read("out")]
+
+
+def batches(engine: Engine) -> int:
+    """Batches until there is nothing to do."""
+    count = 0
+    while engine.run_next():
+        count += 1
+    return count
+
+
+@pytest.fixture
+def stocked(tmp_path: Path) -> World:
+    world = World(tmp_path)
+    world.create(views=1, clicks=1, out=1)
+    world.append("views", [("k", "v", 1_000)])
+    return world
+
+
+def test_ticks_until_nobody_waits(stocked: World, clock: Clock) -> None:
+    with application(topology(), config(stocked)) as engine:
+        assert batches(engine) == 1
+        clock.advance(59)
+        assert batches(engine) == 0
+        clock.advance(12)
+        assert batches(engine) == 1
+        assert out(stocked) == [("k", "v,None", 1_000)]
+        clock.advance(3600)
+        assert batches(engine) == 0
+
+
+def test_the_time_in_which_nothing_ran_does_not_count(stocked: World, clock: Clock) -> None:
+    with application(topology(), config(stocked)) as engine:
+        batches(engine)
+    clock.advance(24 * 3600)
+    with application(topology(), config(stocked)) as engine:
+        assert batches(engine) == 0
+        clock.advance(60 + 11)
+        assert batches(engine) == 1
+    assert out(stocked) == [("k", "v,None", 1_000)]
+
+
+def test_a_batch_with_more_to_read_behind_it_is_not_silent(stocked: World, clock: Clock) -> None:
+    stocked.append("clicks", [("x", "c", 1_000 + n) for n in range(6)])
+    with application(topology(), config(stocked, max_records_per_batch=2)) as engine:
+        while engine.sources.lag(engine.end_offsets()):
+            clock.advance(100)
+            assert engine.run_next()
+    assert out(stocked) == []
+
+
+def test_a_repeated_batch_decides_alike(
+    stocked: World, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process is gone before the commit of a tick; the one that repeats it has another clock."""
+    with application(topology(), config(stocked)) as engine:
+        batches(engine)
+        clock.advance(60 + 5)
+        monkeypatch.setattr(engine, "_commit", _gone)
+        with pytest.raises(KeyboardInterrupt):
+            engine.run_next()
+    entry = BatchLog(stocked.state_dir).last_batch()
+    assert entry is not None
+    assert entry.silence is not None
+    clock.advance(3600)
+    with application(topology(), config(stocked)) as engine:
+        assert engine.run_next()
+        assert out(stocked) == []  # 1 s + 5 s: as it was decided
+        clock.advance(60 + 6)
+        batches(engine)
+    assert out(stocked) == [("k", "v,None", 1_000)]
+
+
+def _gone(*_: object) -> None:
+    raise KeyboardInterrupt

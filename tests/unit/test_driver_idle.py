@@ -1,0 +1,123 @@
+"""Stream time without input: it stands still, or goes on with the clock after a while."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import crossstream as cs
+from crossstream import serdes
+
+TEXT = serdes.string()
+CONSUMED, PRODUCED = cs.Consumed(key=TEXT, value=TEXT), cs.Produced(key=TEXT, value=TEXT)
+
+
+def both(left: str | None, right: str | None) -> str:
+    return f"{left},{right}"
+
+
+def seen(windows: cs.JoinWindows, kind: str = "outer_join") -> cs.Topology:
+    builder = cs.StreamsBuilder()
+    views, clicks = (builder.stream(topic, CONSUMED) for topic in ("views", "clicks"))
+    getattr(views, kind)(clicks, both, windows).to("out", PRODUCED)
+    return builder.build()
+
+
+class Run:
+    def __init__(self, windows: cs.JoinWindows, **options: Any) -> None:
+        self.driver = cs.TopologyTestDriver(seen(windows), **options)
+        self.views, self.clicks = (
+            self.driver.create_input_topic(topic, TEXT, TEXT) for topic in ("views", "clicks")
+        )
+        self.out = self.driver.create_output_topic("out", TEXT, TEXT)
+
+    def after(self, seconds: float) -> list[tuple[Any, Any, int]]:
+        self.driver.advance_wall_clock_time(int(seconds * 1000))
+        return [(r.key, r.value, r.timestamp) for r in self.out.read_records()]
+
+
+TEN = cs.JoinWindows.of("10 seconds")
+
+
+def test_stream_time_stands_still() -> None:
+    run = Run(TEN)
+    run.views.pipe_input("k", "v", 1_000)
+    assert run.after(3600) == []
+
+
+def test_stream_time_goes_on_with_the_clock() -> None:
+    """The window of a record at 1 s closes after 11 s: ten seconds of the clock after the first 60 of silence."""
+    run = Run(TEN, idle_after="1 minute")
+    run.views.pipe_input("k", "v", 1_000)
+    assert run.after(60) == []
+    assert run.after(10) == []
+    assert run.after(0.001) == [("k", "v,None", 1_000)]
+    assert run.after(60) == []
+
+
+def test_grace_counts_too() -> None:
+    run = Run(cs.JoinWindows.of(1_000, grace=5_000), idle_after=500)
+    run.clicks.pipe_input("k", "c", 1_000)
+    assert run.after(6.5) == []
+    assert run.after(0.001) == [("k", "None,c", 1_000)]
+
+
+def test_a_record_ends_the_silence() -> None:
+    run = Run(TEN, idle_after="1 minute")
+    run.views.pipe_input("k", "v", 1_000)
+    run.after(65)
+    run.clicks.pipe_input("x", "c", 2_000)
+    assert run.after(65) == []  # twice five seconds more than a minute: 11 s
+    assert run.after(0.001) == [("k", "v,None", 1_000)]
+
+
+def test_a_partner_after_the_silence_is_one_while_the_window_is_open() -> None:
+    run = Run(TEN, idle_after="1 minute")
+    run.views.pipe_input("k", "v", 1_000)
+    run.after(65)
+    run.clicks.pipe_input("k", "c", 9_000)
+    assert run.after(0) == [("k", "v,c", 9_000)]
+    assert run.after(600) == []
+
+
+def test_a_partner_that_comes_after_the_row_is_out_is_late() -> None:
+    run = Run(TEN, idle_after="1 minute")
+    run.views.pipe_input("k", "v", 1_000)
+    assert run.after(90) == [("k", "v,None", 1_000)]
+    run.clicks.pipe_input("k", "c", 9_000)
+    assert run.after(90) == [("k", "None,c", 9_000)]
+
+
+def test_each_partition_is_silent_for_itself() -> None:
+    """Records of one key keep only their own state partition awake."""
+    run = Run(TEN, idle_after="1 minute", partitions=8)
+    run.views.pipe_input("a", "v", 1_000)
+    for second in range(10):
+        run.clicks.pipe_input("b", "c", 2_000 + second)
+        out = run.after(10)
+        assert out == ([("a", "v,None", 1_000)] if second == 7 else []), second
+
+
+def test_only_silence_since_the_last_record_counts_in_any_batches() -> None:
+    run = Run(TEN, idle_after="1 minute", commit_every=100)
+    run.views.pipe_input("k", "v", 1_000)
+    assert run.after(30) == []
+    assert run.after(40.001) == [("k", "v,None", 1_000)]
+
+
+def test_drops_and_rows_do_not_count_moments() -> None:
+    run = Run(TEN, idle_after=1)
+    run.views.pipe_input("k", "v", 1_000)
+    run.after(100)
+    metrics = run.driver.metrics()
+    assert metrics["dropped-records-total"] == 0
+    assert metrics["rows_in"]["views.outer_join(clicks)"] == 1
+
+
+@pytest.mark.parametrize("wrong", [0, -1, "soon"])
+def test_what_idle_after_must_be(wrong: Any) -> None:
+    with pytest.raises(cs.ConfigError) as caught:
+        cs.StreamsConfig(application_id="a", idle_after=wrong)
+    assert caught.value.code == "CS-210"
+    assert cs.StreamsConfig(application_id="a", idle_after="1 minute").idle_after_ms == 60_000
