@@ -1,4 +1,4 @@
-"""An application in a process of its own: ``python -m tests.faults.application FOLDER [MASTER]``.
+"""An application in a process of its own: ``python -m tests.faults.application FOLDER MASTER RECORDS``.
 
 Runs the marketplace on the topics and state in FOLDER until it is killed or its input is closed, and prints
 "running" when it has started and "batch N" after each commit.
@@ -18,12 +18,12 @@ PARTITIONS = 3
 
 def main() -> None:
     world = World(Path(sys.argv[1]))
-    master = sys.argv[2] if len(sys.argv) > 2 else "local[2]"
     config = world.config(
         partitions=PARTITIONS,
-        max_records_per_batch=100,
+        max_records_per_batch=int(sys.argv[3]),
         retain_batches=100_000,
-        spark={"spark.master": master, "spark.ui.enabled": "false"},
+        durable=True,
+        spark={"spark.master": sys.argv[2], "spark.ui.enabled": "false"},
     )
     with cs.SparkStreams(marketplace(), config) as app:
         app.on_progress(lambda progress: print(f"batch {progress.batch}", flush=True))

@@ -30,7 +30,8 @@ def stocked(tmp_path: Path) -> World:
 
 def run(world: World, **settings: Any) -> None:
     """Five batches or so, with the state of the last two before the newest."""
-    process(marketplace(), world.config(partitions=2, max_records_per_batch=5, retain_batches=2, **settings))
+    given = {"durable": True, "partitions": 2, "max_records_per_batch": 5, "retain_batches": 2, **settings}
+    process(marketplace(), world.config(**given))
 
 
 def left(world: World) -> Any:

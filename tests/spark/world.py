@@ -44,8 +44,8 @@ class World:
         return FileTopics(str(self.topics_dir), durable=False)
 
     def config(self, **settings: Any) -> cs.StreamsConfig:
-        """The settings of an application that lives here."""
-        here = {"topics_dir": self.topics_dir, "state_dir": self.state_dir}
+        """The settings of an application that lives here; for haste nothing is forced to the disk."""
+        here = {"topics_dir": self.topics_dir, "state_dir": self.state_dir, "durable": False}
         return cs.StreamsConfig(**{"application_id": self.application_id, **here, **settings})
 
     def create(self, **partitions: int) -> None:
