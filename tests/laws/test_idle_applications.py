@@ -32,8 +32,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     clock = Clock()
-    monkeypatch.setattr(spark_engine, "_milliseconds", lambda: clock.ms)
-    monkeypatch.setattr(spark_engine.time, "monotonic", lambda: clock.ms / 1000)
+    monkeypatch.setattr(spark_engine, "milliseconds", lambda: clock.ms)
     return clock
 
 

@@ -11,13 +11,14 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from crossstream.config import DeadLetter, StreamsConfig
-from crossstream.engine.batch import Batch, Report, Silence, SourceRange
+from crossstream.engine.batch import Batch, Report
 from crossstream.engine.log import Application, BatchEntry, BatchLog, Commit, check_application
 from crossstream.engine.placement import partitioners, placements
 from crossstream.engine.planning import NoTopics, SourcePlanner
 from crossstream.engine.policies import settings_of
 from crossstream.engine.rescaling import rescale
 from crossstream.engine.retirement import Retirement
+from crossstream.engine.silence import Listener, milliseconds, somebody_waits
 from crossstream.engine.stores import measure, paths
 from crossstream.errors import ConfigError, SourceError
 from crossstream.files import Staged
@@ -30,10 +31,8 @@ from crossstream.spark.rounds import SparkRounds
 from crossstream.spark.worker import Job
 from crossstream.topics import TopicPartition
 from crossstream.topology.graph import FrameSource, Sink, Source, Topology
-from crossstream.topology.plan import WAITING, Plan
+from crossstream.topology.plan import Plan
 
-TICK_SECONDS = 1.0
-"""How often stream time goes on where there is no input, if it does."""
 REFRESH_SECONDS = 5.0
 """How often new topics and partitions are looked for."""
 
@@ -72,9 +71,7 @@ class Engine:
         self._versions: dict[str, dict[int, str]] = {}
         self._rounds: SparkRounds | None = None
         self._refreshed = 0.0
-        self._listening = 0
-        self._heard = 0
-        self._ticked = 0.0
+        self._listener = Listener(config.idle_after_ms, 0)
         self._state: dict[str, tuple[int, int]] = {}
         self._total_rows = 0
         self._total_dropped: dict[str, int] = {}
@@ -102,7 +99,7 @@ class Engine:
             self.connection,
         )
         self._rounds = SparkRounds(context, job, self.config.application_id)
-        self._listening = _milliseconds()
+        self._listener.since = milliseconds()
 
     def _claim(self, parallelism: int) -> Commit:
         """Notes whose state this is, if it may be; the commit to go on from."""
@@ -119,9 +116,20 @@ class Engine:
             self.plan.derived,
         )
         if found is not None:
-            check_application(found, wanted, self.state)
+            self._check(found, wanted)
         self.log.write_application(wanted)
         return self.log.newest()
+
+    def _check(self, found: Application, wanted: Application) -> None:
+        """Refuses state that does not fit. As long as nothing was committed there is none: all may change.
+
+        A first batch that was begun is then planned anew, for it was one of the topology before.
+        """
+        same = (found.stores, found.placed) == (wanted.stores, wanted.placed)
+        if same or found.application_id != wanted.application_id or self.log.last_commit() is not None:
+            check_application(found, wanted, self.state)
+        else:
+            self.log.forget(0)
 
     def _rescale(self) -> None:
         """Between two batches: cuts the state into as many partitions as are asked for (decision 0011).
@@ -243,10 +251,10 @@ class Engine:
             return False  # waits for Spark to hand the same rows in again
         if entry is None:
             ranges = self.sources.next_ranges(ends, self.config.max_records_per_batch)
-            silence = self._silence(ends, ranges)
-            if ranges:
-                self._heard = _milliseconds()
-            if not ranges and frame is None and not self._is_tick(silence):
+            taken = sum(span.end - span.start for span in ranges)
+            silence = self._listener.silence(milliseconds(), taken, self.sources.lag(ends))
+            is_tick = somebody_waits(self.plan, self._state) and self._listener.is_tick(silence)
+            if not ranges and frame is None and not is_tick:
                 return False
             entry = BatchEntry(self._next, ranges, time.time(), self._sink_ends(), epoch, silence)
             self.log.write_batch(entry)
@@ -276,39 +284,10 @@ class Engine:
         self._note(entry, report, phases, committed - started, ends)
         return True
 
-    def _silence(self, ends: Any, ranges: tuple[SourceRange, ...]) -> Silence | None:
-        """What a batch is told of the clock; nothing where there is more to read than it takes."""
-        after, now = self.config.idle_after_ms, _milliseconds()
-        if after is None:
-            return None
-        if self.sources.lag(ends) > sum(span.end - span.start for span in ranges):
-            self._listening = now
-            return None
-        return Silence(now, self._listening, after)
-
-    def _is_tick(self, silence: Silence | None) -> bool:
-        """Whether a batch without records is due, for somebody may wait for stream time to go on."""
-        waiting = any(
-            rows
-            for place, (rows, _) in self._state.items()
-            if (store := self.plan.stores.get(place.rpartition("/")[0])) is not None
-            and store.layout.kind == WAITING.kind
-        )
-        if silence is None or not waiting:
-            return False
-        if silence.clock - max(silence.since, self._heard) < silence.after:
-            return False
-        if time.monotonic() - self._ticked < max(TICK_SECONDS, silence.after / 10_000):
-            return False
-        self._ticked = time.monotonic()
-        return True
-
     def _on_spark(self, entry: BatchEntry, repeated: bool, frame: Any) -> Report:
         assert self._rounds is not None
         versions = {store: names for store, names in self._versions.items() if store in self.plan.stores}
-        batch = Batch(
-            entry.id, entry.ranges, self.partitions, versions, repeated, silence=entry.silence
-        )
+        batch = Batch(entry.id, entry.ranges, self.partitions, versions, repeated, silence=entry.silence)
         report, frames = self._rounds.run(batch, frame)
         deliver(self.spark, self.topology, frames, entry.id)
         return report
@@ -427,8 +406,3 @@ class Engine:
                 self._publisher.close()
         finally:
             self.log.unlock()
-
-
-def _milliseconds() -> int:
-    """What the clock shows."""
-    return time.time_ns() // 1_000_000

@@ -1,0 +1,58 @@
+"""When an application without input lets stream time go on with the clock (`StreamsConfig(idle_after=…)`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from crossstream.engine.batch import Silence
+from crossstream.topology.plan import WAITING, Plan
+
+TICK_MS = 1_000
+"""How often stream time goes on, at most; also not more than ten times in `after`."""
+
+
+@dataclass(slots=True)
+class Listener:
+    """Notes what comes in, and tells each batch of the clock. All times in ms, as the clock shows them.
+
+    ``after``: None where stream time stands still without input. ``since``: from when on the application has read
+    all there is; the time before its start does not count. ``heard``, ``ticked``: the last batch with records, and
+    the last one without.
+    """
+
+    after: int | None
+    since: int
+    heard: int = 0
+    ticked: int = 0
+
+    def silence(self, now: int, taken: int, lag: int) -> Silence | None:
+        """What a batch that takes so many of ``lag`` records knows; nothing where there is more to read than that."""
+        if taken:
+            self.heard = now
+        if lag > taken:
+            self.since = now
+        if self.after is None or lag > taken:
+            return None
+        return Silence(now, self.since, self.after)
+
+    def is_tick(self, silence: Silence | None) -> bool:
+        """Whether a batch without records is due, if somebody waits for stream time to go on."""
+        if silence is None or silence.clock - max(silence.since, self.heard) < silence.after:
+            return False
+        if silence.clock - self.ticked < max(TICK_MS, silence.after // 10):
+            return False
+        self.ticked = silence.clock
+        return True
+
+
+def somebody_waits(plan: Plan, state: Mapping[str, tuple[int, int]]) -> bool:
+    """Whether records wait for stream time to go on; ``state``: (rows, bytes) by ``store/partition``."""
+    waiting = {store.name for store in plan.stores.values() if store.layout.kind == WAITING.kind}
+    return any(rows and place.rpartition("/")[0] in waiting for place, (rows, _) in state.items())
+
+
+def milliseconds() -> int:
+    """What the clock shows."""
+    return time.time_ns() // 1_000_000
