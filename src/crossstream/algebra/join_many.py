@@ -86,8 +86,10 @@ class _Join:
         told = exists | self._had(rows, np.flatnonzero(~exists))
         picked = np.flatnonzero(told)
         if len(picked):
-            result = self._stamped(rows, partners, exists).take(picked)
-            yield self._made(result, rows.value.take(picked), partners, picked, exists[picked])
+            result, left = self._stamped(rows, partners, exists), rows.value
+            if len(picked) < rows.rows:
+                result, left = result.take(picked), left.take(picked)
+            yield self._made(result, left, partners, picked, exists[picked])
 
     def _had(self, rows: Changes, candidates: np.ndarray) -> np.ndarray:
         """Which of the ``candidates`` had a result before the batch."""
@@ -116,11 +118,14 @@ class _Join:
     ) -> Joined | None:
         """Each left row once, by the first of its foreign keys whose right row has changed."""
         order = stable_order(columns["s"])
-        order = order[~self.home.put_now(columns["s"][order], take(columns["key2"], order))]
-        if not len(order):
+        hashes, keys = columns["s"][order], take(columns["key2"], order)
+        put = self.home.put_now(hashes, keys)
+        if put.all():
             return None
-        keys = take(columns["key2"], order)
-        match = self.was.rows.lookup(columns["s"][order], keys)
+        if put.any():
+            kept = np.flatnonzero(~put)
+            order, hashes, keys = order[kept], hashes[kept], take(keys, kept)
+        match = self.was.rows.lookup(hashes, keys)
         references = [match.gather(reference(name)) for name in self.home.names]
         partners = self.home.partners_of(references, changed)
         first = changed.first(partners) == queries[order]
@@ -132,9 +137,10 @@ class _Join:
         picked = np.flatnonzero(told)
         if not len(picked):
             return None
-        result_keys = Values(self.serdes.key, wire=take(keys, picked))
-        result = changed.triggered(result_keys, changed.latest(partners)[picked])
-        left = Values(self.serdes.value, wire=match.gather("value")).take(picked)
+        left, latest = Values(self.serdes.value, wire=match.gather("value")), changed.latest(partners)
+        if len(picked) < left.rows:
+            keys, left, latest = take(keys, picked), left.take(picked), latest[picked]
+        result = changed.triggered(Values(self.serdes.key, wire=keys), latest)
         return self._made(result, left, partners, picked, exists[picked])
 
     def _complete(self, partners: Sequence[Partners]) -> np.ndarray:
@@ -182,7 +188,8 @@ class _Join:
         rows = np.flatnonzero(exists)
         if not len(rows):
             return Joined(result.with_value(Values(objects=[None] * result.rows)), [])
-        rights = [partner.values.take(picked[rows]) for partner in partners]
+        whole = len(rows) == len(partners[0].present)
+        rights = [one.values if whole else one.values.take(picked[rows]) for one in partners]
         names = self.home.names
         if len(rows) == result.rows:
             outcome = call_many(self.joiner, names, result.key, left, rights)

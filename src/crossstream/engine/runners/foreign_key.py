@@ -49,7 +49,7 @@ class ReferenceRunner(Runner):
     def accept(self, flow: str, changes: Changes) -> Emitted:
         node = self.task.node(self.step.node)
         rows = np.flatnonzero(~changes.value.missing())
-        there = changes.take(rows)
+        there = changes if len(rows) == changes.rows else changes.take(rows)
         functions = node.foreign_keys if isinstance(node, graph.ManyJoin) else (node.foreign_key,)
         outcome = evaluate(functions[self.step.index], there.key, value=there.value)
         serde = self.task.node(node.parents[1 + self.step.index]).key
