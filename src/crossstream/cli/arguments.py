@@ -112,6 +112,16 @@ def _run(commands: Commands) -> None:
     settings.add_argument("--state-dir", metavar="DIR", help="default: ./crossstream-state/ID")
     settings.add_argument("--partitions", type=_positive, metavar="N", help="state partitions")
     settings.add_argument(
+        "--idle-after",
+        metavar="DURATION",
+        help="without input for so long, stream time goes on with the clock; default: it stands still",
+    )
+    settings.add_argument(
+        "--durable",
+        action=argparse.BooleanOptionalAction,
+        help="whether what is committed survives a crash of the machine; default: it does",
+    )
+    settings.add_argument(
         "--trigger", metavar="DURATION", help='time from one batch to the next, such as "2 seconds"'
     )
     settings.add_argument("--max-records-per-batch", type=_positive, metavar="N")

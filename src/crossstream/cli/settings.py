@@ -24,6 +24,8 @@ PLAIN = (
     "on_lost_records",
     "broker_patience",
     "retain_batches",
+    "idle_after",
+    "durable",
 )
 """Options that are settings of the same name."""
 ON_ERROR = ("deserialization_errors", "processing_errors")
