@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from hypothesis import settings
 
 settings.register_profile("crossstream", deadline=None)
 settings.register_profile("nightly", deadline=None, max_examples=3000)
 settings.load_profile("crossstream")
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # A shell's background job ignores interrupts, and so would the programs that tests start and interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _RAN = ("passed", "failed", "error", "xfailed", "xpassed")
 
