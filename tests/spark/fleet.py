@@ -20,7 +20,7 @@ from tests.spark.world import World
 
 @dataclass(frozen=True, slots=True)
 class Sailed:
-    """``outputs[n]``: what a case emitted in batch n, by arrival; ``store``: the rows of its result, if it is a table."""
+    """``outputs[n]``: what a case emitted in batch n, by arrival; ``store``: the rows of a table that results."""
 
     outputs: list[list[Output]]
     store: dict[Any, Any]
