@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import stat
 import sys
@@ -121,6 +122,7 @@ def test_a_benchmark_of_the_checkout_is_called_with_the_rest_of_the_line(capsys,
     (tmp_path / "benchmarks" / "__init__.py").touch()
     (tmp_path / "benchmarks" / "fk.py").write_text("def main(argv):\n    print(argv)\n    return 3\n")
     monkeypatch.setattr(bench, "find_root", lambda: tmp_path)
+    monkeypatch.setattr(bench, "BENCHMARKS", ("fk",))
     monkeypatch.setattr(sys, "path", list(sys.path))
     for name in [name for name in sys.modules if name.partition(".")[0] == "benchmarks"]:
         monkeypatch.delitem(sys.modules, name)
@@ -129,6 +131,14 @@ def test_a_benchmark_of_the_checkout_is_called_with_the_rest_of_the_line(capsys,
     assert call(capsys, "bench").out == "[]\n"
     for name in [name for name in sys.modules if name.partition(".")[0] == "benchmarks"]:
         del sys.modules[name]
+
+
+@pytest.mark.parametrize("name", bench.BENCHMARKS)
+def test_every_benchmark_is_there(name):
+    module = importlib.import_module(f"benchmarks.{name}")
+    with pytest.raises(SystemExit) as told:
+        module.main(["--help"])
+    assert told.value.code == 0
 
 
 def test_benchmarks_that_are_not_there(capsys, monkeypatch, tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from crossstream.errors import ConfigError
 
-BENCHMARKS = ("fk", "join_many")
+BENCHMARKS = ("fk", "joins", "join_many", "state")
 """Modules of ``benchmarks/`` with a ``main(argv)``, in the order they run."""
 
 
