@@ -243,7 +243,7 @@ def main(topology: Callable[[Topics, str], Any] = topology) -> None:
             topics_dir=arguments.topics_dir,
             state_dir=state_dir,
             partitions=int(arguments.partitions),
-            max_records_per_batch=200_000,
+            max_records_per_batch=500_000,
         )
         return cs.SparkStreams(topology(Topics.of(prefix), arguments.functions), config, session)
 
