@@ -229,7 +229,7 @@ class TestForeignKeyOfAWrongType:
         assert "foreign key has the wrong type" in error.what
         place = {name: error.where[name] for name in ("topic", "partition", "offset", "key")}
         assert place == {"topic": "products", "partition": 1, "offset": 3, "key": "p103"}
-        assert "extractor" in (error.next or "")
+        assert "key serde" in (error.next or "")
         process(spark, stocked, marketplace(foreign_key=mended))
         check_rest(stocked)
 
@@ -244,6 +244,55 @@ class TestForeignKeyOfAWrongType:
 def mended(product: Any) -> Any:
     merchant = product["merchant"]
     return f"m{merchant}" if isinstance(merchant, int) else merchant
+
+
+def kept(joiner: Any, value: Any) -> Any:
+    """The marketplace with a result of its own kind, in a store of its own serde."""
+    builder = cs.StreamsBuilder()
+    left, right = (
+        builder.table(topic, cs.Consumed(key=TEXT, value=JSON)) for topic in ("products", "merchants")
+    )
+    offers = left.join(
+        right,
+        joiner,
+        foreign_key=lambda product: product["merchant"],
+        materialized=cs.Materialized(store="offers", key=TEXT, value=value),
+    )
+    offers.to_stream().to("offers", cs.Produced(key=TEXT, value=value))
+    return builder.build()
+
+
+def sentence(product: Any, merchant: Any) -> str:
+    return f"{product['name']} at {merchant['shop']}"
+
+
+class TestWrongSerdeForAStore:
+    def test_it_stops_the_application(self, spark: Any, stocked: World) -> None:
+        process(spark, stocked, kept(sentence, TEXT))
+        stocked.append("products", products(10, 5, first=100), TEXT, JSON, [1] * 10)
+        error = failure(spark, stocked, kept(offer, TEXT))
+        assert isinstance(error, cs.SerdeError)
+        assert error.code == "CS-401"
+        assert "takes str, not dict" in error.what
+        place = {name: error.where[name] for name in ("operator", "topic", "partition", "part")}
+        assert place == {
+            "operator": "products.join(merchants)", "topic": "products", "partition": 1, "part": "value"
+        }  # fmt: skip
+        assert error.where["key"] == f"p{100 + error.where['offset']}", "any of them, whichever task is first"
+        assert len(stocked.read("offers")) == 10, "nothing of the failed batch is visible"
+        process(spark, stocked, kept(sentence, TEXT))
+        rows = {f"p{n}": f"P{n} at shop{n % 5}" for n in [*range(10), *range(100, 110)]}
+        assert dict(cs.open_store(stocked.state_dir, "offers").all()) == rows
+        assert stocked.table("offers") == rows
+
+    def test_it_can_be_mended_before_anything_is_committed(self, spark: Any, stocked: World) -> None:
+        """There is no state yet that the new serde would not fit."""
+        error = failure(spark, stocked, kept(offer, serdes.int64()))
+        assert isinstance(error, cs.SerdeError)
+        stocked.append("products", products(10, 5, first=100), TEXT, JSON, [1] * 10)
+        process(spark, stocked, kept(offer, JSON))
+        check_rest(stocked)
+        assert failure(spark, stocked, kept(sentence, TEXT)).code == "CS-750"
 
 
 class TestValueThatCannotBeWritten:
