@@ -7,6 +7,8 @@ import signal
 import pytest
 from hypothesis import settings
 
+from tests.left_sockets import FILTERS
+
 settings.register_profile("crossstream", deadline=None)
 settings.register_profile("nightly", deadline=None, max_examples=3000)
 settings.load_profile("crossstream")
@@ -16,6 +18,12 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _RAN = ("passed", "failed", "error", "xfailed", "xpassed")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What an older PySpark is known for does not fail a test."""
+    for known in FILTERS:
+        config.addinivalue_line("filterwarnings", known)
 
 
 @pytest.hookimpl(trylast=True)

@@ -21,9 +21,11 @@ from crossstream.engine.stores import FolderStores
 from crossstream.query.files import describe_readers
 from crossstream.state.store import Version
 from crossstream.topology.plan import StoreDef
+from tests.left_sockets import FILTERS
 
 ROOT = Path(__file__).parents[2]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "default"}
+WARNINGS = ",".join(["default", *FILTERS])
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": WARNINGS}
 
 APP = """
 import crossstream as cs
