@@ -37,27 +37,27 @@ def topology(kind: str) -> cs.Topology:
     return builder.build()
 
 
-def records(second: int, side: int) -> list[Record]:
+def records(second: int, side: int, keys: int) -> list[Record]:
     """A second of one stream; one record in ten is up to three seconds late."""
     chance = np.random.default_rng((second, side))
     times = 1000 * second + np.sort(chance.integers(0, 1000, RATE))
     late = chance.random(RATE) < 0.1
     times = np.maximum(times - late * chance.integers(0, LATE, RATE), 0)
-    keys = chance.integers(0, KEYS, RATE)
-    return [(b"k%05d" % key, b"v" * 80, ts) for key, ts in zip(keys.tolist(), times.tolist(), strict=True)]
+    chosen = chance.integers(0, keys, RATE)
+    return [(b"k%05d" % key, b"v" * 80, ts) for key, ts in zip(chosen.tolist(), times.tolist(), strict=True)]
 
 
 class Life:
     """A run over ten window lengths, a batch a second: what was held after each batch, and how long each took."""
 
-    def __init__(self, kind: str, root: Path) -> None:
+    def __init__(self, kind: str, root: Path, keys: int = KEYS) -> None:
         self.held: list[Sizes] = []
         self.seconds: list[float] = []
         self.times: dict[str, list[int]] = {"left": [], "right": []}
         self.required: list[dict[str, int]] = []
         writer = Writer(root, topology(kind), retain=2)
         for second in range(SECONDS):
-            given = {"views": records(second, 0), "clicks": records(second, 1)}
+            given = {"views": records(second, 0, keys), "clicks": records(second, 1, keys)}
             began = time.process_time()
             writer.run(given)
             self.seconds.append(time.process_time() - began)
@@ -92,6 +92,18 @@ def test_state_is_what_the_window_holds(kind: str, tmp_path: Path) -> None:
     size = [sum(size for _, size in held.values()) for held in life.held[full:]]
     assert max(rows) < 1.3 * median(rows)
     assert max(size) < 1.3 * median(size)
+
+
+@pytest.mark.slow
+def test_who_finds_nobody_leaves_little_behind(tmp_path: Path) -> None:
+    """Almost all come out alone: that they are out is a row more, without value, until nobody can ask for them."""
+    life = Life("outer_join", tmp_path, keys=10_000_000)
+    full = RETENTION // 1000
+    for held, required in zip(life.held[full:], life.required[full:], strict=True):
+        for side, records_ in required.items():
+            rows, size = held[f"seen.{side}"]
+            assert rows <= 2 * records_, (side, rows, records_)
+            assert size <= 1.25 * 200 * records_
 
 
 @pytest.mark.slow

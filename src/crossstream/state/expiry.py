@@ -3,7 +3,7 @@
 A store of records by time has a *horizon*: rows whose timestamp lies before it are not there any more, for
 anybody. Their bytes go in passing: a piece that has no other rows is dropped as a whole, and a merge leaves them
 out. Merges of such a store join neighbours in age up to a small share of it, so that a piece spans little time and
-goes soon.
+goes soon; one that has become mostly empty is merged with nobody, which leaves the rest of it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ NO_HORIZON = 0
 """The horizon of a store whose rows never expire: no record has an older timestamp."""
 SHARE = 8
 """A merge makes runs of at most one in so many rows of the store."""
+WORN = 3
+"""A run is written anew if more than one in so many of its rows have expired."""
 FEW = 512
 """Runs of up to so many rows are merged whatever their share."""
 
@@ -37,6 +39,18 @@ def unexpired(run: Run, horizon: int) -> Run:
     """The rows that are not older than the horizon."""
     there = run["s"] >= horizon
     return run if there.all() else Run(take_all(run.columns, np.flatnonzero(there)))
+
+
+def worn_run(parts: Sequence[Part[P]], horizon: int) -> int | None:
+    """The place of the oldest run, taking part in no merge, of which so much has expired that the rest is worth it."""
+    for place in reversed(range(len(parts))):
+        part = parts[place]
+        if part.job or part.rows <= FEW:
+            continue
+        gone = sum(int((p.run["s"] < horizon).sum()) for p in part.pieces if p.oldest < horizon)
+        if gone * WORN > part.rows:
+            return place
+    return None
 
 
 def largest_run(rows: int) -> int:

@@ -40,6 +40,10 @@ class Stored(Protocol):
     def rows(self) -> int: ...
 
     @property
+    def oldest(self) -> int:
+        """The smallest timestamp, or less; only of rows by time."""
+
+    @property
     def newest(self) -> int:
         """The largest timestamp, or more; only of rows by time."""
 
@@ -82,6 +86,11 @@ def next_job(parts: Sequence[Part[P]], most: int | None = None) -> list[Part[P]]
                     return _marked(parts, *group)
             start = stop + 1
     return None
+
+
+def alone(parts: Sequence[Part[P]], place: int) -> list[Part[P]]:
+    """The parts with a merge marked that has one input: it is written anew, without the rows that have expired."""
+    return _marked(parts, place, place + 1)
 
 
 def _fitting(parts: Sequence[Part[P]], start: int, stop: int, most: int) -> tuple[int, int] | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from crossstream.errors import StateError
-from crossstream.state.expiry import NO_HORIZON, largest_run, unexpired, without_expired
+from crossstream.state.expiry import NO_HORIZON, largest_run, unexpired, without_expired, worn_run
 from crossstream.state.manifest import (
     Manifest,
     PieceRef,
@@ -24,7 +24,7 @@ from crossstream.state.manifest import (
     write_manifest,
     write_run,
 )
-from crossstream.state.merging import Part, advance_job, next_job
+from crossstream.state.merging import Part, advance_job, alone, next_job
 from crossstream.state.run import Layout, Run
 from crossstream.state.storage import Storage
 from crossstream.state.view import Slot, View
@@ -46,6 +46,12 @@ class Piece:
     @property
     def rows(self) -> int:
         return self.run.rows
+
+    @property
+    def oldest(self) -> int:
+        """The smallest timestamp, or less; only of rows by time."""
+        times = None if self.ref is None else self.ref.times
+        return int(self.run["s"].min()) if times is None else times[0]
 
     @property
     def newest(self) -> int:
@@ -124,6 +130,8 @@ def advance(
     most = largest_run(sum(part.rows for part in parts)) if version.layout.expires else None
     while (job := next_job(parts, most)) is not None:
         parts = job
+    if expires and (place := worn_run(parts, horizon)) is not None:
+        parts = alone(parts, place)
     parts, credit = _work(parts, credit, save, partial(unexpired, horizon=horizon) if expires else None)
     return replace(
         version,
