@@ -80,7 +80,7 @@ def warm_up(context: SparkContext) -> None:
 
     tasks = max(1, context.defaultParallelism)
     parcels = context.parallelize(range(tasks), tasks).mapPartitionsWithIndex(send_nothing)
-    parcels.partitionBy(tasks, abs).mapPartitionsWithIndex(send_nothing).count()
+    parcels.partitionBy(tasks, abs).mapPartitionsWithIndex(send_nothing).collect()
 
 
 def check_session(spark: SparkSession) -> None:
