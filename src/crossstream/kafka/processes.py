@@ -9,6 +9,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+EXEC_SECONDS = 1.0
+"""How long a process may take to become another program."""
+
 
 def start_detached(command: Sequence[str], log_file: Path, directory: Path) -> int:
     """Starts a process that outlives this one, writing to ``log_file``; its id."""
@@ -23,7 +26,7 @@ def start_detached(command: Sequence[str], log_file: Path, directory: Path) -> i
 def is_running(pid: int, mark: str) -> bool:
     """Whether the process lives and has ``mark`` in its command line (ids are used again)."""
     if Path("/proc/self/stat").exists():
-        return mark in _proc(pid, "cmdline").replace("\0", " ") and _state(pid) not in ("Z", "X", "")
+        return mark in _command_line(pid) and _state(pid) not in ("Z", "X", "")
     told = subprocess.run(
         ["ps", "-ww", "-p", str(pid), "-o", "stat=,command="], capture_output=True, text=True, check=False
     )
@@ -53,6 +56,16 @@ def _awaited(pid: int, mark: str, seconds: float) -> bool:
             return True
         time.sleep(0.05)
     return False
+
+
+def _command_line(pid: int) -> str:
+    """What the process was started with; while it becomes another program it has none, for a moment."""
+    deadline = time.monotonic() + EXEC_SECONDS
+    while not (found := _proc(pid, "cmdline")) and _state(pid) not in ("Z", "X", ""):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.01)
+    return found.replace("\0", " ")
 
 
 def _state(pid: int) -> str:
