@@ -86,6 +86,9 @@ class StreamsConfig:
     ``partitions``               state partitions, another number rescales; None: the engine chooses, then keeps it
     ``trigger``                  duration from the start of a batch to the next; None: without pause
     ``max_records_per_batch``    upper bound of input records in a batch; None: all there are
+    ``max_task_idle``            duration for which records wait, where they meet others in a join of streams whose
+                                 topics have nothing yet (Kafka's ``max.task.idle.ms``); 0: not at all, but large
+                                 batches wait for a tenth of a second
     ``processing_guarantee``     ``"at_least_once"``
     ``deserialization_errors``   a record that cannot be decoded: ``"fail"``, ``"skip"`` or `DeadLetter`
     ``processing_errors``        a user's function that raises: likewise
@@ -114,6 +117,7 @@ class StreamsConfig:
     partitions: int | None = None
     trigger: Duration | None = None
     max_records_per_batch: int | None = None
+    max_task_idle: Duration = 0
     processing_guarantee: Guarantee = "at_least_once"
     deserialization_errors: OnError = "fail"
     processing_errors: OnError = "fail"
@@ -152,6 +156,11 @@ class StreamsConfig:
     def trigger_ms(self) -> int | None:
         """``trigger`` in ms; None: the next batch starts when this one is done."""
         return None if self.trigger is None else to_milliseconds(self.trigger)
+
+    @property
+    def max_task_idle_ms(self) -> int:
+        """``max_task_idle`` in ms."""
+        return to_milliseconds(self.max_task_idle)
 
     @property
     def idle_after_ms(self) -> int | None:
@@ -231,6 +240,7 @@ class StreamsConfig:
         if self.state_dir is None:
             put(self, "state_dir", os.path.join(".", "crossstream-state", self.application_id))
         put(self, "broker_patience", to_milliseconds(self.broker_patience, "broker_patience"))
+        put(self, "max_task_idle", to_milliseconds(self.max_task_idle, "max_task_idle"))
         if self.trigger is not None:
             put(self, "trigger", to_milliseconds(self.trigger, "trigger"))
         if self.idle_after is not None:

@@ -44,6 +44,14 @@ class TopicLog(Protocol):
     def end_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The offset one past the last readable record (last stable offset for transactions)."""
 
+    def offsets_at(
+        self, starts: Mapping[TopicPartition, int], timestamp: int
+    ) -> Mapping[TopicPartition, int | None]:
+        """The offset of the first record with that timestamp (ms) or a later one, None if there is none.
+
+        Records before ``starts`` may be left out of account.
+        """
+
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
         """Creates the topic; a topic that exists already is an error (`SinkError`)."""
 

@@ -12,7 +12,7 @@ from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.writer import KafkaWriter
 from crossstream.topics import TopicPartition
-from tests.kafka.conftest import frozen, new_topic, numbered
+from tests.kafka.conftest import frozen, new_topic, numbered, records
 
 pytestmark = pytest.mark.kafka
 
@@ -41,6 +41,27 @@ def test_offsets(log: KafkaLog, writer: KafkaWriter) -> None:
     assert log.begin_offsets(places) == dict.fromkeys(places, 0)
     assert log.end_offsets(places) == {places[0]: 30, places[1]: 0}
     assert log.end_offsets([]) == {}
+
+
+def test_offsets_by_time(log: KafkaLog, writer: KafkaWriter) -> None:
+    topic = new_topic(log, 2)
+    place, empty = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    times = [100, 300, 200, 300, 400]
+    for moment in times:  # a batch of its own for each
+        writer.write(topic, records((b"k", b"v", moment)), [0])
+        writer.flush()
+    for timestamp, offset in (
+        (0, 0),
+        (100, 0),
+        (101, 1),
+        (201, 1),
+        (300, 1),
+        (301, 4),
+        (400, 4),
+        (401, None),
+    ):
+        assert log.offsets_at({place: 0, empty: 0}, timestamp) == {place: offset, empty: None}
+    assert log.offsets_at({}, 1) == {}
 
 
 def test_a_topic_is_made_once_with_its_settings(log: KafkaLog) -> None:

@@ -142,6 +142,31 @@ def test_an_empty_range_and_an_empty_write_are_nothing(topics: FileTopics) -> No
     assert segments(topics) == []
 
 
+@given(
+    frames=st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=5), max_size=5),
+    segment_bytes=st.sampled_from([1, 64 << 20]),
+    timestamp=st.integers(0, 10),
+    data=st.data(),
+)
+def test_offsets_by_time(
+    tmp_path_factory: pytest.TempPathFactory,
+    frames: list[list[int]],
+    segment_bytes: int,
+    timestamp: int,
+    data: st.DataObject,
+) -> None:
+    topics = FileTopics(str(tmp_path_factory.mktemp("topics")), 1, durable=False, segment_bytes=segment_bytes)
+    topics.log().create_topic("t", 1)
+    for frame in frames:
+        write(topics, [(b"k", b"v", moment, None) for moment in frame])
+    times = [moment for frame in frames for moment in frame]
+    start = data.draw(st.integers(0, len(times)))
+    later = [offset for offset in range(start, len(times)) if times[offset] >= timestamp]
+    log, place = topics.log(), TopicPartition("t", 0)
+    log.end_offsets([place])
+    assert log.offsets_at({place: start}, timestamp) == {place: later[0] if later else None}
+
+
 def test_topics_are_listed_without_internal_ones(topics: FileTopics) -> None:
     log = topics.log()
     assert log.topics() == {}

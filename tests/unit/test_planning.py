@@ -38,6 +38,12 @@ class Log:
     def end_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         return {tp: self.ends[tp] for tp in partitions}
 
+    def offsets_at(
+        self, starts: Mapping[TopicPartition, int], timestamp: int
+    ) -> Mapping[TopicPartition, int | None]:
+        """As if every record came at the same time, 1000."""
+        return {tp: self.begins.get(tp, 0) if timestamp <= 1_000 else None for tp in starts}
+
 
 def topology(**consumed: Any) -> Topology:
     builder = cs.StreamsBuilder()
@@ -89,7 +95,7 @@ def test_a_first_start_begins_where_it_is_told_and_later_partitions_at_their_beg
     assert found.positions == {"a": {"a": {0: 9, 1: 0}}}
 
 
-def test_a_limit_is_shared_out_in_proportion() -> None:
+def test_records_of_one_time_are_shared_out_in_proportion() -> None:
     log = Log({}, {A0: 30, A1: 10})
     found = planner(log)
     found.refresh()

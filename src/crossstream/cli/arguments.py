@@ -117,6 +117,11 @@ def _run(commands: Commands) -> None:
         help="without input for so long, stream time goes on with the clock; default: it stands still",
     )
     settings.add_argument(
+        "--max-task-idle",
+        metavar="DURATION",
+        help="wait so long for topics of a join of streams that have nothing yet; default: 0",
+    )
+    settings.add_argument(
         "--durable",
         action=argparse.BooleanOptionalAction,
         help="whether what is committed survives a crash of the machine; default: it does",

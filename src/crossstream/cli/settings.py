@@ -21,6 +21,7 @@ PLAIN = (
     "partitions",
     "trigger",
     "max_records_per_batch",
+    "max_task_idle",
     "on_lost_records",
     "broker_patience",
     "retain_batches",

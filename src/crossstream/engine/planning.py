@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from crossstream.engine.batch import SourceRange
+from crossstream.engine.cutting import Cutter, Span, in_proportion
 from crossstream.errors import SourceError
 from crossstream.topics import TopicPartition
 from crossstream.topology.graph import Source, Topology
@@ -31,6 +32,11 @@ class NoTopics:
     def end_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         return {}
 
+    def offsets_at(
+        self, starts: Mapping[TopicPartition, int], timestamp: int
+    ) -> Mapping[TopicPartition, None]:
+        return {}
+
 
 class Offsets(Protocol):
     """The part of a `TopicLog` that planning needs."""
@@ -40,6 +46,10 @@ class Offsets(Protocol):
     def begin_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
 
     def end_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
+
+    def offsets_at(
+        self, starts: Mapping[TopicPartition, int], timestamp: int
+    ) -> Mapping[TopicPartition, int | None]: ...
 
 
 @dataclass(slots=True)
@@ -57,6 +67,10 @@ class SourcePlanner:
     skipped: int = 0
     _awaited: dict[TopicPartition, int] = field(default_factory=dict)
     _partitions: dict[str, list[TopicPartition]] = field(default_factory=dict)
+    _cutter: Cutter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._cutter = Cutter(self.log)
 
     def refresh(self) -> None:
         """Looks for topics and partitions that are new; `SourceError` CS-602 if a topic is missing."""
@@ -85,22 +99,33 @@ class SourcePlanner:
         return bool(self._missing())
 
     def next_ranges(self, ends: Mapping[TopicPartition, int], most: int | None) -> tuple[SourceRange, ...]:
-        """What to read up to ``ends``; with ``most``, about that many records, shared out evenly.
+        """What to read up to ``ends``; with ``most``, about that many records, the earliest ones of all topics.
 
         As long as a global table is not what it should be at the start: only what it misses, in bounded parts.
         """
         missing = self._missing()
         if missing:
-            limited = _limited(missing, BOOTSTRAP_RECORDS if most is None else most)
+            limited = in_proportion(missing, BOOTSTRAP_RECORDS if most is None else most)
         else:
             self._check_rewound(ends)
-            limited = _limited(self._spans(self._sources(), ends), most)
+            spans = self._spans(self._sources(), ends)
+            limited = spans if most is None else self._cutter.cut(spans, most)
         return tuple(SourceRange(*span, rank) for rank, span in enumerate(limited))
 
-    def _missing(self) -> list[_Span]:
+    def waiting(
+        self, nodes: Collection[str], ends: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """How many records up to ``ends`` each partition of these sources has that were not read."""
+        return {
+            tp: max(0, ends.get(tp, 0) - self.positions[node][tp.topic][tp.partition])
+            for node in nodes
+            for tp in self._partitions[node]
+        }
+
+    def _missing(self) -> list[Span]:
         return self._spans(self._globals(), self._awaited) if self._awaited else []
 
-    def _spans(self, nodes: Sequence[Source], ends: Mapping[TopicPartition, int]) -> list[_Span]:
+    def _spans(self, nodes: Sequence[Source], ends: Mapping[TopicPartition, int]) -> list[Span]:
         """From the position of each partition to its end, where there is anything between."""
         return [
             (node.name, tp.topic, tp.partition, start, ends[tp])
@@ -201,18 +226,3 @@ def _rewound(node: str, tp: TopicPartition, start: int, end: int) -> SourceError
         where={"operator": node, "topic": tp.topic, "partition": tp.partition, "offset": start},
         next="start with a new application_id, or an empty state_dir",
     )
-
-
-_Span = tuple[str, str, int, int, int]
-
-
-def _limited(spans: list[_Span], most: int | None) -> list[_Span]:
-    """Each range cut in proportion, so that together they have about ``most`` records."""
-    total = sum(end - start for *_, start, end in spans)
-    if most is None or total <= most:
-        return spans
-    share = most / total
-    return [
-        (node, topic, partition, start, min(end, start + max(1, int((end - start) * share))))
-        for node, topic, partition, start, end in spans
-    ]

@@ -13,6 +13,7 @@ import msgspec
 from crossstream.errors import SinkError, SourceError
 from crossstream.files.appending import locked
 from crossstream.files.folders import GROUPS, TopicFolders
+from crossstream.files.reader import first_at
 from crossstream.topics import TopicPartition
 
 _Offsets = dict[str, dict[str, int]]
@@ -50,6 +51,15 @@ class FileTopicLog:
             log.refresh()
             ends[owner] = log.end
         return ends
+
+    def offsets_at(
+        self, starts: Mapping[TopicPartition, int], timestamp: int
+    ) -> Mapping[TopicPartition, int | None]:
+        """The first offset, from the given one on, of a record with that timestamp (ms) or a later one; or None."""
+        return {
+            owner: first_at(self._folders.partition(owner), start, timestamp)
+            for owner, start in starts.items()
+        }
 
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
         """Creates the topic; ``config`` is kept in its description and has no effect."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from crossstream.errors import SourceError
 from crossstream.files.folders import TopicFolders
 from crossstream.files.frames import Frame, checksum_of, decode
-from crossstream.files.segments import Segment
+from crossstream.files.segments import PartitionLog, Segment
 from crossstream.records import RECORDS
 from crossstream.topics import OffsetRange, TopicPartition
 
@@ -45,6 +45,20 @@ class FileRangeReader:
 
     def close(self) -> None:
         """Nothing is held open between reads."""
+
+
+def first_at(log: PartitionLog, start: int, timestamp: int) -> int | None:
+    """The offset of the first record from ``start`` on with that timestamp or a later one, as far as ``log`` knows."""
+    for segment, frames in log.frames(max(start, log.begin), log.end):
+        for frame in frames:
+            if frame.max_timestamp < timestamp:
+                continue
+            [(_, records)] = _payloads(segment, [frame])
+            times = records.column("timestamp").to_numpy(zero_copy_only=False)
+            late = np.flatnonzero(times[max(start - frame.base, 0) :] >= timestamp)
+            if len(late):
+                return max(start, frame.base) + int(late[0])
+    return None
 
 
 def _in_batches(

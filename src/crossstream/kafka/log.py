@@ -86,6 +86,13 @@ class KafkaLog:
         """The offset one past the last readable record: the last stable offset."""
         return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
+    def offsets_at(
+        self, starts: Mapping[TopicPartition, int], timestamp: int
+    ) -> Mapping[TopicPartition, int | None]:
+        """The offset of the first record with that timestamp (ms) or a later one, wherever it lies, or None."""
+        found = self._offsets(list(starts), OffsetSpec.for_timestamp(timestamp), nowhere=True)
+        return {place: None if offset < 0 else offset for place, offset in found.items()}
+
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
         """Creates the topic with the cluster's replication factor, and returns when it can be used.
 
@@ -125,8 +132,10 @@ class KafkaLog:
             self._client = open_admin(self._connection, self._complaints)
         return self._client
 
-    def _offsets(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
-        """One request per broker for all partitions."""
+    def _offsets(
+        self, partitions: Sequence[TopicPartition], spec: OffsetSpec, nowhere: bool = False
+    ) -> dict[TopicPartition, int]:
+        """One request per broker for all partitions; ``nowhere``: -1 is an answer."""
         if not partitions:
             return {}
         wanted = {KafkaPartition(place.topic, place.partition): spec for place in partitions}
@@ -138,7 +147,7 @@ class KafkaLog:
             offsets = {
                 TopicPartition(at.topic, at.partition): found.result().offset for at, found in answers.items()
             }
-            if any(offset < 0 for offset in offsets.values()):
+            if not nowhere and any(offset < 0 for offset in offsets.values()):
                 # A leader that has just come back does not know yet how far its log may be read.
                 raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
             return offsets

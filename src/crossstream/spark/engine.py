@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from crossstream.config import DeadLetter, StreamsConfig
 from crossstream.engine.batch import Batch, Report
+from crossstream.engine.idling import Idling
 from crossstream.engine.log import Application, BatchEntry, BatchLog, Commit, check_application
 from crossstream.engine.placement import partitioners, placements
 from crossstream.engine.planning import NoTopics, SourcePlanner
@@ -72,6 +73,7 @@ class Engine:
         self._rounds: SparkRounds | None = None
         self._refreshed = 0.0
         self._listener = Listener(config.idle_after_ms, 0)
+        self._idling = Idling.of(topology, config.max_task_idle_ms)
         self._state: dict[str, tuple[int, int]] = {}
         self._total_rows = 0
         self._total_dropped: dict[str, int] = {}
@@ -191,7 +193,10 @@ class Engine:
         self._check_query()
         with self._batch_lock:
             self._refresh()
-            return self._run(self.sources.end_offsets())
+            ends = self.sources.end_offsets()
+            if self._repeat is None and self._idling.holds(self.sources, ends, milliseconds()):
+                return False
+            return self._run(ends)
 
     def feed(self, *, once: bool) -> None:
         """Starts reading the DataFrame sources; ``once``: reads what there is now, and returns."""
