@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -32,6 +32,13 @@ class OffsetRange:
     end: int
 
 
+class Moment(NamedTuple):
+    """A record by its place in time: its offset, and its timestamp in ms."""
+
+    offset: int
+    timestamp: int
+
+
 class TopicLog(Protocol):
     """Driver side: which topics and partitions exist, and how far they reach."""
 
@@ -44,10 +51,10 @@ class TopicLog(Protocol):
     def end_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The offset one past the last readable record (last stable offset for transactions)."""
 
-    def offsets_at(
+    def moments_at(
         self, starts: Mapping[TopicPartition, int], timestamp: int
-    ) -> Mapping[TopicPartition, int | None]:
-        """The offset of the first record with that timestamp (ms) or a later one, None if there is none.
+    ) -> Mapping[TopicPartition, Moment | None]:
+        """The first record with that timestamp (ms) or a later one, None if there is none.
 
         Records before ``starts`` may be left out of account.
         """

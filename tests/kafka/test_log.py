@@ -11,7 +11,7 @@ from crossstream.kafka import KafkaConnection
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.writer import KafkaWriter
-from crossstream.topics import TopicPartition
+from crossstream.topics import Moment, TopicPartition
 from tests.kafka.conftest import frozen, new_topic, numbered, records
 
 pytestmark = pytest.mark.kafka
@@ -60,8 +60,9 @@ def test_offsets_by_time(log: KafkaLog, writer: KafkaWriter) -> None:
         (400, 4),
         (401, None),
     ):
-        assert log.offsets_at({place: 0, empty: 0}, timestamp) == {place: offset, empty: None}
-    assert log.offsets_at({}, 1) == {}
+        expected = None if offset is None else Moment(offset, times[offset])
+        assert log.moments_at({place: 0, empty: 0}, timestamp) == {place: expected, empty: None}
+    assert log.moments_at({}, 1) == {}
 
 
 def test_a_topic_is_made_once_with_its_settings(log: KafkaLog) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import crossstream as cs
@@ -314,6 +316,56 @@ def test_an_undecodable_value(size: int, kind: str, reader: str) -> None:
     driver = run(build, records, commit_every=size, deserialization_errors=cs.DeadLetter("bad"))
     (letter,) = driver.create_output_topic("bad", TEXT, TEXT).read_records()
     assert (letter.key, letter.value, dict(letter.headers)["n"]) == ("b", '{"n":', b"1")
+
+
+def joined_by_key(builder: cs.StreamsBuilder, joiner: Any, serde: Any) -> None:
+    left, right = (source(builder, topic, serde, "table") for topic in ("left", "right"))
+    sink(left.join(right, joiner).to_stream(), JSON)
+
+
+def looked_up(builder: cs.StreamsBuilder, joiner: Any, serde: Any) -> None:
+    sink(source(builder, "left", serde).join(source(builder, "right", serde, "table"), joiner), JSON)
+
+
+def in_windows(builder: cs.StreamsBuilder, joiner: Any, serde: Any) -> None:
+    left, right = (source(builder, topic, serde) for topic in ("left", "right"))
+    sink(left.join(right, joiner, cs.JoinWindows.of("1 minute")), JSON)
+
+
+def joined_by_foreign_key(builder: cs.StreamsBuilder, joiner: Any, serde: Any) -> None:
+    left, right = (source(builder, topic, serde, "table") for topic in ("left", "right"))
+    foreign_key = (lambda value: "b") if callable(joiner) else pl.lit("b")
+    sink(left.join(right, joiner, foreign_key=foreign_key).to_stream(), JSON)
+
+
+SUM = pl.struct(sum=pl.col("left").struct.field("n") + pl.col("right").struct.field("n"))
+
+
+@pytest.mark.parametrize("serde", [JSON, serdes.json(dict[str, int])], ids=["untyped", "typed"])
+@pytest.mark.parametrize("style", ["callable", "expression"])
+@pytest.mark.parametrize("topic", ["left", "right"])
+@pytest.mark.parametrize("join", [joined_by_key, looked_up, in_windows, joined_by_foreign_key])
+def test_an_undecodable_value_of_a_join(join: Any, topic: str, style: str, serde: Any) -> None:
+    """It may be decoded where it is joined only: the error tells the same, and policies do the same."""
+    if style == "expression" and serde is not JSON:
+        serde = serdes.json(pa.schema({"n": pa.int64()}))
+    joiner = SUM if style == "expression" else lambda left, right: {"sum": left["n"] + right["n"]}
+    records = [
+        ("right", "b", '{"n":1}'),
+        (topic, "bad", '{"n":'),
+        ("left", "b", '{"n":2}'),
+    ]
+    build = partial(join, joiner=joiner, serde=serde)
+    with pytest.raises(cs.SerdeError) as caught:
+        run(build, records, commit_every=9)
+    assert caught.value.code == "CS-402"
+    offset = 1 if topic == "right" else 0
+    assert [caught.value.where[name] for name in ("operator", "topic", "partition", "offset", "key")] == [
+        topic, topic, 1, offset, "bad",
+    ]  # fmt: skip
+    driver = run(build, records, commit_every=9, deserialization_errors="skip")
+    assert out(driver, value=JSON) == [("b", {"sum": 3})]
+    assert driver.metrics()["dropped"] == {f"{topic}: undecodable": 1}
 
 
 def test_an_undecodable_key_harms_no_other() -> None:

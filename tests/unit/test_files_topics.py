@@ -16,7 +16,7 @@ from crossstream.errors import ConfigError, SinkError, SourceError
 from crossstream.files import FileTopics
 from crossstream.files import chunks as chunking
 from crossstream.records import decode_headers, encode_headers
-from crossstream.topics import OffsetRange, TopicPartition, murmur2_partitions
+from crossstream.topics import Moment, OffsetRange, TopicPartition, murmur2_partitions
 from tests.unit.file_topics import Row, batch, numbered, read, segments, write
 
 ROWS = st.lists(
@@ -164,7 +164,9 @@ def test_offsets_by_time(
     later = [offset for offset in range(start, len(times)) if times[offset] >= timestamp]
     log, place = topics.log(), TopicPartition("t", 0)
     log.end_offsets([place])
-    assert log.offsets_at({place: start}, timestamp) == {place: later[0] if later else None}
+    assert log.moments_at({place: start}, timestamp) == {
+        place: Moment(later[0], times[later[0]]) if later else None
+    }
 
 
 def test_topics_are_listed_without_internal_ones(topics: FileTopics) -> None:

@@ -13,7 +13,7 @@ from crossstream import serdes
 from crossstream.engine.batch import SourceRange
 from crossstream.engine.planning import BOOTSTRAP_RECORDS, Positions, SourcePlanner
 from crossstream.errors import SourceError
-from crossstream.topics import TopicPartition
+from crossstream.topics import Moment, TopicPartition
 from crossstream.topology.graph import Topology
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -38,11 +38,11 @@ class Log:
     def end_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         return {tp: self.ends[tp] for tp in partitions}
 
-    def offsets_at(
+    def moments_at(
         self, starts: Mapping[TopicPartition, int], timestamp: int
-    ) -> Mapping[TopicPartition, int | None]:
+    ) -> Mapping[TopicPartition, Moment | None]:
         """As if every record came at the same time, 1000."""
-        return {tp: self.begins.get(tp, 0) if timestamp <= 1_000 else None for tp in starts}
+        return {tp: Moment(self.begins.get(tp, 0), 1_000) if timestamp <= 1_000 else None for tp in starts}
 
 
 def topology(**consumed: Any) -> Topology:

@@ -13,30 +13,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from crossstream.topics import TopicPartition
+from crossstream.topics import Moment, TopicPartition
 
 Span = tuple[str, str, int, int, int]
 """Source node, topic, partition, first offset, and the offset after the last one."""
 
 NEVER = 1 << 62
 """A time after every timestamp."""
-FIRST_STEP = 1 << 40
-"""How far to look ahead in ms when nothing is known: from 1970 that is 2004."""
-ENOUGH = 0.8
-"""The share of the limit that a batch should have at least."""
+FIRST_STEP = 1_000
+"""How far to look ahead in ms when nothing is known."""
+GROWTH = 8
+"""How much farther each time, until it is far enough."""
+ENOUGH, AIM = 0.9, 0.95
+"""The shares of the limit that a batch should have at least, and that are aimed at."""
 
 
 class Times(Protocol):
     """The part of a `TopicLog` that cutting needs."""
 
-    def offsets_at(
+    def moments_at(
         self, starts: Mapping[TopicPartition, int], timestamp: int
-    ) -> Mapping[TopicPartition, int | None]: ...
+    ) -> Mapping[TopicPartition, Moment | None]: ...
 
 
 @dataclass(slots=True)
 class Cutter:
-    """Cuts spans at one time. ``until``: where the last cut was; ``step``: how far it went, in ms."""
+    """Cuts spans at one time. ``until``: where the last cut was; ``step``: how far the next is likely to go, in ms."""
 
     log: Times
     until: int = 0
@@ -49,28 +51,43 @@ class Cutter:
         """
         if count(spans) <= most or len(spans) == 1:
             return in_proportion(spans, most)
+        if not self.until:
+            self.until = self._earliest(spans)
         low, before = 0, [(*span[:4], span[3]) for span in spans]
         high, after = NEVER, list(spans)
-        ahead = self.step
-        guess = self.until + ahead
+        ahead, turn = self.step, 0
         while high - low > 1:
+            if high == NEVER:
+                guess, ahead = self.until + ahead, ahead * GROWTH
+            elif low < self.until < high:
+                guess = self.until
+            elif turn % 3:
+                share = (most * AIM - count(before)) / (count(after) - count(before))
+                guess = low + int((high - low) * share)
+            else:
+                guess = (low + high) // 2
+            guess, turn = min(max(guess, low + 1), high - 1), turn + 1
             found = self._until(spans, guess)
             if count(found) > most:
                 high, after = guess, found
             else:
                 low, before = guess, found
                 if count(found) >= most * ENOUGH:
-                    return self._noted(low, before)
-            ahead *= 2
-            guess = min(self.until + ahead, NEVER - 1) if high == NEVER else (low + high) // 2
-        more = [(*early[:3], early[4], late[4]) for early, late in zip(before, after, strict=True)]
-        ends = [span[4] for span in in_proportion(more, most - count(before))]
-        return self._noted(low, [(*span[:4], end) for span, end in zip(spans, ends, strict=True)])
+                    break
+        else:
+            tied = [(*early[:3], early[4], late[4]) for early, late in zip(before, after, strict=True)]
+            some = in_proportion(tied, most - count(before))
+            before = [(*early[:4], part[4]) for early, part in zip(before, some, strict=True)]
+        if low > self.until:
+            self.step = max(1, int((low - self.until) * most * AIM / max(1, count(before))))
+            self.until = low
+        return [span for span in before if span[4] > span[3]]
 
-    def _noted(self, until: int, taken: list[Span]) -> list[Span]:
-        if self.until < until:
-            self.until, self.step = until, until - self.until if self.until else 1
-        return [span for span in taken if span[4] > span[3]]
+    def _earliest(self, spans: Sequence[Span]) -> int:
+        """The time of the first record there is, or of an earlier one."""
+        starts = {TopicPartition(topic, partition): start for _, topic, partition, start, _ in spans}
+        found = self.log.moments_at(starts, 0).values()
+        return max(1, min((moment.timestamp for moment in found if moment is not None), default=1))
 
     def _until(self, spans: Sequence[Span], timestamp: int) -> list[Span]:
         """Each span up to its first record of that time or later.
@@ -82,12 +99,18 @@ class Cutter:
         for _, topic, partition, start, _ in spans:
             place = TopicPartition(topic, partition)
             starts[place] = min(start, starts.get(place, start))
-        offsets = self.log.offsets_at(starts, timestamp)
+        moments = self.log.moments_at(starts, timestamp)
         known: dict[int, Span] = {}
         for number, (node, topic, partition, start, end) in enumerate(spans):
-            offset = offsets[TopicPartition(topic, partition)]
-            if offset is None or offset >= start:
-                known[number] = (node, topic, partition, start, end if offset is None else min(offset, end))
+            moment = moments[TopicPartition(topic, partition)]
+            if moment is None or moment.offset >= start:
+                known[number] = (
+                    node,
+                    topic,
+                    partition,
+                    start,
+                    end if moment is None else min(moment.offset, end),
+                )
         total = count([spans[number] for number in known])
         share = count(list(known.values())) / total if total else 0.0
         return [

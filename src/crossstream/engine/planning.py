@@ -9,7 +9,7 @@ from typing import Protocol
 from crossstream.engine.batch import SourceRange
 from crossstream.engine.cutting import Cutter, Span, in_proportion
 from crossstream.errors import SourceError
-from crossstream.topics import TopicPartition
+from crossstream.topics import Moment, TopicPartition
 from crossstream.topology.graph import Source, Topology
 
 Positions = dict[str, dict[str, dict[int, int]]]
@@ -32,7 +32,7 @@ class NoTopics:
     def end_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         return {}
 
-    def offsets_at(
+    def moments_at(
         self, starts: Mapping[TopicPartition, int], timestamp: int
     ) -> Mapping[TopicPartition, None]:
         return {}
@@ -47,9 +47,9 @@ class Offsets(Protocol):
 
     def end_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
 
-    def offsets_at(
+    def moments_at(
         self, starts: Mapping[TopicPartition, int], timestamp: int
-    ) -> Mapping[TopicPartition, int | None]: ...
+    ) -> Mapping[TopicPartition, Moment | None]: ...
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from functools import partial
 from crossstream.algebra.change import Changes
 from crossstream.algebra.history import History
 from crossstream.engine.batch import Batch, Report, SourceRange, pack_report
+from crossstream.engine.decoding import Decoder
 from crossstream.engine.failures import Failures
 from crossstream.engine.parcels import FRAME, REPORT, Parcel, in_order, route
 from crossstream.engine.read import Reader
@@ -81,12 +82,12 @@ class RoundTask:
     def run(self, parcels: Iterable[Parcel]) -> Iterator[Sent]:
         """A later round: takes the parcels of one state partition."""
         started = time.perf_counter()
-        self._set_up()
+        task = self._set_up()
         for number, arrived in enumerate(self._arrived(in_order(self._addressed(parcels)))):
             if number:
                 self._put_away()
             for exchange, changes in arrived.items():
-                self._push(self.plan.exchanges[exchange].arrives, changes)
+                self._push(self.plan.exchanges[exchange].arrives, self._decoded(task, exchange, changes))
             yield from self._sent()
             yield from self._finish()
         yield from self._close(started)
@@ -96,6 +97,13 @@ class RoundTask:
         if all(runner.by_key() for runner in self._runners):
             return in_slices(blobs, self.plan.exchanges, self.batch.bits)
         return whole(blobs, self.plan.exchanges)
+
+    def _decoded(self, task: Task, exchange: int, changes: Changes) -> Changes:
+        """With values decoded that the reading task left; where bad records do not stop all, it left none."""
+        step = self.plan.exchanges[exchange].undecoded
+        if step is None or self.settings.decoding.action != "fail":
+            return changes
+        return Decoder(task, step).decoded(changes, ("value",))
 
     def _put_away(self) -> None:
         """Between two slices: what the stores got goes into files, for nobody in the task looks it up again."""

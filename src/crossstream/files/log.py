@@ -14,7 +14,7 @@ from crossstream.errors import SinkError, SourceError
 from crossstream.files.appending import locked
 from crossstream.files.folders import GROUPS, TopicFolders
 from crossstream.files.reader import first_at
-from crossstream.topics import TopicPartition
+from crossstream.topics import Moment, TopicPartition
 
 _Offsets = dict[str, dict[str, int]]
 
@@ -52,10 +52,10 @@ class FileTopicLog:
             ends[owner] = log.end
         return ends
 
-    def offsets_at(
+    def moments_at(
         self, starts: Mapping[TopicPartition, int], timestamp: int
-    ) -> Mapping[TopicPartition, int | None]:
-        """The first offset, from the given one on, of a record with that timestamp (ms) or a later one; or None."""
+    ) -> Mapping[TopicPartition, Moment | None]:
+        """The first record, from the given offset on, with that timestamp (ms) or a later one; or None."""
         return {
             owner: first_at(self._folders.partition(owner), start, timestamp)
             for owner, start in starts.items()

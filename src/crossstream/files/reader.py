@@ -14,7 +14,7 @@ from crossstream.files.folders import TopicFolders
 from crossstream.files.frames import Frame, checksum_of, decode
 from crossstream.files.segments import PartitionLog, Segment
 from crossstream.records import RECORDS
-from crossstream.topics import OffsetRange, TopicPartition
+from crossstream.topics import Moment, OffsetRange, TopicPartition
 
 _BATCH_BYTES = 16 << 20
 """Payload bytes after which records are handed on, though a batch could hold more rows."""
@@ -47,17 +47,19 @@ class FileRangeReader:
         """Nothing is held open between reads."""
 
 
-def first_at(log: PartitionLog, start: int, timestamp: int) -> int | None:
-    """The offset of the first record from ``start`` on with that timestamp or a later one, as far as ``log`` knows."""
+def first_at(log: PartitionLog, start: int, timestamp: int) -> Moment | None:
+    """The first record from ``start`` on with that timestamp or a later one, as far as ``log`` knows."""
     for segment, frames in log.frames(max(start, log.begin), log.end):
         for frame in frames:
             if frame.max_timestamp < timestamp:
                 continue
             [(_, records)] = _payloads(segment, [frame])
             times = records.column("timestamp").to_numpy(zero_copy_only=False)
-            late = np.flatnonzero(times[max(start - frame.base, 0) :] >= timestamp)
+            first = max(start - frame.base, 0)
+            late = np.flatnonzero(times[first:] >= timestamp)
             if len(late):
-                return max(start, frame.base) + int(late[0])
+                row = first + int(late[0])
+                return Moment(frame.base + row, int(times[row]))
     return None
 
 

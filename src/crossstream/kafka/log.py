@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec, TopicMetada
 from crossstream.errors import SourceError
 from crossstream.kafka import faults
 from crossstream.kafka.client import Complaints, is_denial, logger, open_admin
-from crossstream.topics import TopicPartition
+from crossstream.topics import Moment, TopicPartition
 
 if TYPE_CHECKING:
     from crossstream.kafka.connection import KafkaConnection
@@ -86,12 +86,12 @@ class KafkaLog:
         """The offset one past the last readable record: the last stable offset."""
         return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
-    def offsets_at(
+    def moments_at(
         self, starts: Mapping[TopicPartition, int], timestamp: int
-    ) -> Mapping[TopicPartition, int | None]:
-        """The offset of the first record with that timestamp (ms) or a later one, wherever it lies, or None."""
-        found = self._offsets(list(starts), OffsetSpec.for_timestamp(timestamp), nowhere=True)
-        return {place: None if offset < 0 else offset for place, offset in found.items()}
+    ) -> Mapping[TopicPartition, Moment | None]:
+        """The first record with that timestamp (ms) or a later one, wherever it lies, or None."""
+        found = self._moments(list(starts), OffsetSpec.for_timestamp(timestamp), nowhere=True)
+        return {place: None if moment.offset < 0 else moment for place, moment in found.items()}
 
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
         """Creates the topic with the cluster's replication factor, and returns when it can be used.
@@ -132,25 +132,31 @@ class KafkaLog:
             self._client = open_admin(self._connection, self._complaints)
         return self._client
 
-    def _offsets(
+    def _offsets(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
+        return {place: moment.offset for place, moment in self._moments(partitions, spec).items()}
+
+    def _moments(
         self, partitions: Sequence[TopicPartition], spec: OffsetSpec, nowhere: bool = False
-    ) -> dict[TopicPartition, int]:
-        """One request per broker for all partitions; ``nowhere``: -1 is an answer."""
+    ) -> dict[TopicPartition, Moment]:
+        """One request per broker for all partitions; ``nowhere``: the offset -1 is an answer."""
         if not partitions:
             return {}
         wanted = {KafkaPartition(place.topic, place.partition): spec for place in partitions}
 
-        def ask(timeout: float) -> dict[TopicPartition, int]:
+        def ask(timeout: float) -> dict[TopicPartition, Moment]:
             answers = self._admin().list_offsets(
                 wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=timeout
             )
-            offsets = {
-                TopicPartition(at.topic, at.partition): found.result().offset for at, found in answers.items()
+            moments = {
+                TopicPartition(at.topic, at.partition): Moment(
+                    found.result().offset, found.result().timestamp
+                )
+                for at, found in answers.items()
             }
-            if not nowhere and any(offset < 0 for offset in offsets.values()):
+            if not nowhere and any(moment.offset < 0 for moment in moments.values()):
                 # A leader that has just come back does not know yet how far its log may be read.
                 raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
-            return offsets
+            return moments
 
         try:
             return self._patiently(ask)

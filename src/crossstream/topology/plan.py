@@ -112,7 +112,8 @@ class Exchange:
 
     Rows travel in the serdes that the operator ``node``, which wants them, keeps them in: the bytes of the key
     decide the partition. ``partitioner``: KIP-775, else the hash of the key decides. ``place``: the extra column
-    that says where each row goes; ``stays``: rows are in the state partition of their key already.
+    that says where each row goes; ``stays``: rows are in the state partition of their key already. ``undecoded``: the
+    step that read the rows, if it left decoding their values to those who get them.
     """
 
     flow: str
@@ -124,6 +125,7 @@ class Exchange:
     partitioner: Partitioner | None = None
     place: str | None = None
     stays: bool = False
+    undecoded: ReadStep | None = None
 
 
 @dataclass(frozen=True, slots=True)

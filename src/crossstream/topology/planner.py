@@ -42,7 +42,7 @@ from crossstream.topology.placing.foreign_key import place_foreign_key_join
 from crossstream.topology.placing.globals import place_stream_global_join
 from crossstream.topology.placing.join_many import place_join_many
 from crossstream.topology.placing.keeping import is_kept_below
-from crossstream.topology.placing.sources import place_source
+from crossstream.topology.placing.sources import decoded_late, place_source
 from crossstream.topology.placing.stream_stream import place_stream_stream_join
 from crossstream.topology.placing.stream_table import place_stream_table_join
 from crossstream.topology.placing.streams import place_merge, place_repartition, place_sink, place_stateless
@@ -85,14 +85,8 @@ class Planner:
     def placed(self) -> Plan:
         """The plan of what has been placed so far."""
         before = None if self._before is None else self._before.placed()
-        return Plan(
-            self.topology,
-            tuple(self.steps),
-            self.flows,
-            tuple(self.exchanges.values()),
-            self.stores,
-            before,
-        )
+        steps, exchanges = decoded_late(self.topology, self.steps, self.flows, list(self.exchanges.values()))
+        return Plan(self.topology, steps, self.flows, exchanges, self.stores, before)
 
     @property
     def before(self) -> Planner:

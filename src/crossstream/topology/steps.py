@@ -19,12 +19,14 @@ class Step:
 class ReadStep(Step):
     """Records of a source; ``form``: what the first reader wants values decoded to.
 
-    ``fields``: of a struct without declared type, those that the readers' expressions name; None: all.
+    ``fields``: of a struct without declared type, those that the readers' expressions name; None: all. ``later``: only
+    later rounds look at the values, so that they may be decoded where they arrive.
     """
 
     form: str | None = None
     fields: frozenset[str] | None = None
     table: bool = False
+    later: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

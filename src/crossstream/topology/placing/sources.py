@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from crossstream.algebra.functions import Function
-from crossstream.topology.graph import FrameSource, Node, Source
+from crossstream.topology.graph import FrameSource, Node, Source, Topology
 from crossstream.topology.placing.foreign_key import refer
 from crossstream.topology.placing.globals import place_global_table
 from crossstream.topology.placing.tables import place_table
-from crossstream.topology.steps import ReadStep
+from crossstream.topology.plan import Exchange, Flow
+from crossstream.topology.steps import ReadStep, Step
 
 if TYPE_CHECKING:
     from crossstream.topology.planner import Planner
@@ -37,10 +40,36 @@ def place_source(planner: Planner, node: Source | FrameSource) -> None:
         place_table(planner, node, refer(planner, node, flow))
 
 
+def decoded_late(
+    topology: Topology, steps: Sequence[Step], flows: Mapping[str, Flow], exchanges: Sequence[Exchange]
+) -> tuple[tuple[Step, ...], tuple[Exchange, ...]]:
+    """Steps and exchanges, where values that are looked at after a shuffle only are not decoded before it."""
+    found = {}
+    for step in steps:
+        if isinstance(step, ReadStep) and step.output is not None:
+            leaving = [exchange for exchange in exchanges if exchange.flow == step.output]
+            is_read = any(other.round == 0 and step.output in other.inputs for other in steps)
+            same = all(exchange.value == flows[step.output].value for exchange in leaving)
+            timed = getattr(topology[step.node], "timestamp_extractor", None) is not None
+            if leaving and same and not is_read and not timed and isinstance(topology[step.node], Source):
+                found[step.output] = replace(step, later=True)
+    return (
+        tuple(found.get(step.output or "", step) if isinstance(step, ReadStep) else step for step in steps),
+        tuple(replace(exchange, undecoded=found.get(exchange.flow)) for exchange in exchanges),
+    )
+
+
 def form(planner: Planner, node: Node) -> str | None:
-    """How the first reader of a source's values wants them, so that checking them is the decoding."""
+    """How the first reader of a source's values wants them, so that checking them is the decoding.
+
+    The expression of a joiner looks at both sides as columns; without a declared type these may not exist.
+    """
     for function in readers(planner, node):
         return "objects" if function.expression is None else "series"
+    declared = node.value is not None and node.value.dtype is not None
+    joiners = [getattr(child, "joiner", None) for child in planner.topology.children(node.name)]
+    for joiner in filter(None, joiners):
+        return "series" if declared and joiner.expression is not None else "objects"
     return None
 
 

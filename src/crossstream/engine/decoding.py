@@ -1,0 +1,85 @@
+"""Decoding what was read, once, in the form that is wanted first; records that cannot be decoded are found here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from crossstream.algebra.change import Changes
+from crossstream.algebra.values import Values
+from crossstream.engine.runners.base import Task
+from crossstream.errors import CrossStreamError, SerdeError
+from crossstream.serdes import Serde
+from crossstream.topology.graph import Node
+from crossstream.topology.steps import ReadStep
+
+_FEW = 64
+"""Rows up to which decoding one by one is cheaper than as a column."""
+
+Part = Literal["key", "value"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """Decodes records of a source. ``where``: what is known of their place, where no single row is at fault."""
+
+    task: Task
+    step: ReadStep
+    where: Mapping[str, object] = field(default_factory=dict)
+
+    def decoded(self, changes: Changes, parts: Sequence[Part]) -> Changes:
+        """Without undecodable records; keys and values decoded once, in the form that is wanted first."""
+        node: Node = self.task.node(self.step.node)
+        for part in parts:
+            serde = getattr(changes, part).serde
+            if serde is None or not changes.rows:
+                continue
+            series = self._as_series(serde, changes.rows) if part == "key" else self.step.form == "series"
+            try:
+                changes = self._decoded_part(changes, part, series)
+            except SerdeError as error:
+                reasons = self._reasons(node, changes, part, series)
+                if not reasons:
+                    raise self._at(node, error) from None
+                changes = self.task.failures.undecodable(node, changes, reasons, part)
+        return changes
+
+    def _as_series(self, serde: Serde, rows: int) -> bool:
+        """Whether keys are cheaper to decode, and so to check, as a column."""
+        return serde.dtype is not None and rows > _FEW
+
+    def _decoded_part(self, changes: Changes, part: Part, series: bool) -> Changes:
+        """With nulls on the wire where bytes stand for null, as the text ``null`` does in JSON."""
+        values: Values = getattr(changes, part)
+        wire = values.wire()
+        if series:
+            nothing = values.series(self._fields(values)).is_null().to_numpy()
+        else:
+            nothing = np.fromiter((value is None for value in values.objects()), bool, values.rows)
+        if int(nothing.sum()) == wire.null_count:
+            return changes
+        nulled = pc.if_else(pa.array(nothing), pa.scalar(None, wire.type), wire)
+        plain = Values(values.serde, wire=nulled)
+        return replace(changes, key=plain) if part == "key" else replace(changes, value=plain)
+
+    def _fields(self, values: Values) -> frozenset[str] | None:
+        """The fields to look at: all of a declared type, so that a bad one is found; else those that are read."""
+        return None if values.serde is None or values.serde.dtype is not None else self.step.fields
+
+    def _reasons(self, node: Node, changes: Changes, part: Part, series: bool) -> list[tuple[int, str]]:
+        values: Values = getattr(changes, part)
+        way: Literal["objects", "series"] = "series" if series else "objects"
+        assert values.serde is not None
+        try:
+            return values.serde.find_invalid(values.wire(), self._fields(values) if series else None, way)
+        except SerdeError as error:
+            raise self._at(node, error) from None
+
+    def _at(self, node: Node, error: SerdeError) -> CrossStreamError:
+        line = None if node.location is None else str(node.location)
+        return error.at(operator=node.name, line=line, **self.where)
