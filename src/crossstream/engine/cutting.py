@@ -9,8 +9,9 @@ The moment is found by asking for offsets by timestamp, a few times a batch.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from crossstream.topics import Moment, TopicPartition
@@ -36,6 +37,15 @@ class Times(Protocol):
     ) -> Mapping[TopicPartition, Moment | None]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """The parts of spans before a time; ``next``: the time of the first record after them, as far as that is known."""
+
+    until: int
+    spans: list[Span]
+    next: int
+
+
 @dataclass(slots=True)
 class Cutter:
     """Cuts spans at one time. ``until``: where the last cut was; ``step``: how far the next is likely to go, in ms."""
@@ -51,45 +61,44 @@ class Cutter:
         """
         if count(spans) <= most or len(spans) == 1:
             return in_proportion(spans, most)
-        if not self.until:
-            self.until = self._earliest(spans)
-        low, before = 0, [(*span[:4], span[3]) for span in spans]
-        high, after = NEVER, list(spans)
-        ahead, turn = self.step, 0
-        while high - low > 1:
-            if high == NEVER:
-                guess, ahead = self.until + ahead, ahead * GROWTH
-            elif low < self.until < high:
-                guess = self.until
-            elif turn % 3:
-                share = (most * AIM - count(before)) / (count(after) - count(before))
-                guess = low + int((high - low) * share)
-            else:
-                guess = (low + high) // 2
-            guess, turn = min(max(guess, low + 1), high - 1), turn + 1
-            found = self._until(spans, guess)
-            if count(found) > most:
-                high, after = guess, found
-            else:
-                low, before = guess, found
-                if count(found) >= most * ENOUGH:
-                    break
+        early, late = self._bracket(spans, most)
+        if count(early.spans) < most * ENOUGH:
+            tied = [(*one[:3], one[4], other[4]) for one, other in zip(early.spans, late.spans, strict=True)]
+            ends = [span[4] for span in in_proportion(tied, most - count(early.spans))]
+            taken = [(*span[:4], end) for span, end in zip(spans, ends, strict=True)]
         else:
-            tied = [(*early[:3], early[4], late[4]) for early, late in zip(before, after, strict=True)]
-            some = in_proportion(tied, most - count(before))
-            before = [(*early[:4], part[4]) for early, part in zip(before, some, strict=True)]
-        if low > self.until:
-            self.step = max(1, int((low - self.until) * most * AIM / max(1, count(before))))
-            self.until = low
-        return [span for span in before if span[4] > span[3]]
+            taken = early.spans
+            if early.until > self.until:
+                self.step = max(1, int((early.until - self.until) * most * AIM / count(taken)))
+        self.until = max(self.until, early.until)
+        return [span for span in taken if span[4] > span[3]]
 
-    def _earliest(self, spans: Sequence[Span]) -> int:
-        """The time of the first record there is, or of an earlier one."""
-        starts = {TopicPartition(topic, partition): start for _, topic, partition, start, _ in spans}
-        found = self.log.moments_at(starts, 0).values()
-        return max(1, min((moment.timestamp for moment in found if moment is not None), default=1))
+    def _bracket(self, spans: Sequence[Span], most: int) -> tuple[_Cut, _Cut]:
+        """A cut with enough records and not too many, and a later one; or two neighbours with too few and too many."""
+        early = _Cut(0, [(*span[:4], span[3]) for span in spans], self.until)
+        late = _Cut(NEVER, list(spans), NEVER)
+        ahead, begun = self.step if self.until else 0, self.until
+        for turn in itertools.count():
+            few, many = count(early.spans), count(late.spans)
+            if few >= most * ENOUGH or late.until - early.until <= 1:
+                break
+            if late.until == NEVER:
+                guess, ahead = begun + ahead, max(FIRST_STEP, ahead * GROWTH)
+            elif early.until < begun < late.until:
+                guess = begun
+            elif turn % 3:
+                guess = early.until + int((late.until - early.until) * (most * AIM - few) / (many - few))
+            else:
+                guess = (early.until + late.until) // 2
+            found = self._at(spans, min(max(guess, early.until + 1), late.until - 1))
+            if count(found.spans) > most:
+                late = found
+            else:  # nothing lies between it and the record that comes next
+                early = replace(found, until=min(max(found.until, found.next), late.until - 1))
+                begun = early.until
+        return early, late
 
-    def _until(self, spans: Sequence[Span], timestamp: int) -> list[Span]:
+    def _at(self, spans: Sequence[Span], timestamp: int) -> _Cut:
         """Each span up to its first record of that time or later.
 
         Where such a record has been read before, the log does not tell which one comes next: those spans go as
@@ -101,22 +110,21 @@ class Cutter:
             starts[place] = min(start, starts.get(place, start))
         moments = self.log.moments_at(starts, timestamp)
         known: dict[int, Span] = {}
+        next_one = NEVER
         for number, (node, topic, partition, start, end) in enumerate(spans):
             moment = moments[TopicPartition(topic, partition)]
-            if moment is None or moment.offset >= start:
-                known[number] = (
-                    node,
-                    topic,
-                    partition,
-                    start,
-                    end if moment is None else min(moment.offset, end),
-                )
+            if moment is None:
+                known[number] = (node, topic, partition, start, end)
+            elif moment.offset >= start:
+                known[number] = (node, topic, partition, start, min(moment.offset, end))
+                next_one = min(next_one, moment.timestamp)
         total = count([spans[number] for number in known])
         share = count(list(known.values())) / total if total else 0.0
-        return [
+        parts = [
             known.get(number) or (*span[:4], span[3] + int((span[4] - span[3]) * share))
             for number, span in enumerate(spans)
         ]
+        return _Cut(timestamp, parts, next_one)
 
 
 def count(spans: Sequence[Span]) -> int:
