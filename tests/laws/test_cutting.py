@@ -40,7 +40,7 @@ class Log:
 
 
 def parts(log: Log, most: int, starts: list[int] | None = None) -> list[list[Span]]:
-    """The batches in which everything is read."""
+    """The batches in which everything is read, from the given offsets on."""
     cutter = Cutter(log)
     places = starts or [0] * len(log.times)
     batches = []
@@ -86,13 +86,17 @@ def test_everything_is_read_wherever_reading_begins(times: Times, most: int, dat
 
 @pytest.mark.parametrize("gap", [0, 86_400_000])
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_steady_backlog_takes_few_questions_a_batch(whole: bool, gap: int) -> None:
+@pytest.mark.parametrize("start", [0, 1])
+def test_a_steady_backlog_is_cut_by_time_with_few_questions(start: int, whole: bool, gap: int) -> None:
+    """From the beginning of the log, and behind records that were read before, which Kafka's index still names."""
     begin = 1_700_000_000_000
     times = [[begin, *range(begin + gap + number, begin + gap + 100_000, 4)] for number in range(4)]
     log = Log(times, whole)
-    batches = parts(log, 10_000)
+    batches = parts(log, 10_000, [start] * 4)
     assert len(batches) <= 12
-    assert log.asked <= 10 + 2 * len(batches)
+    assert log.asked <= 12 + 2 * len(batches)
+    cuts = [{times[number][end - 1] // 20 for *_, number, _, end in batch} for batch in batches]
+    assert all(len(cut) <= 2 for cut in cuts)
 
 
 @pytest.mark.parametrize("whole", [True, False])

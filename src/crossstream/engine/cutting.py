@@ -39,7 +39,7 @@ class Times(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """The parts of spans before a time; ``next``: the time of the first record after them, as far as that is known."""
+    """The parts of spans before a time; ``next``: the time of the first record that is not before it."""
 
     until: int
     spans: list[Span]
@@ -61,23 +61,25 @@ class Cutter:
         """
         if count(spans) <= most or len(spans) == 1:
             return in_proportion(spans, most)
-        early, late = self._bracket(spans, most)
+        early, late, begun = self._bracket(spans, most)
         if count(early.spans) < most * ENOUGH:
             tied = [(*one[:3], one[4], other[4]) for one, other in zip(early.spans, late.spans, strict=True)]
             ends = [span[4] for span in in_proportion(tied, most - count(early.spans))]
             taken = [(*span[:4], end) for span, end in zip(spans, ends, strict=True)]
         else:
             taken = early.spans
-            if early.until > self.until:
-                self.step = max(1, int((early.until - self.until) * most * AIM / count(taken)))
+            self.step = max(1, int((early.until - begun) * most * AIM / count(taken)))
         self.until = max(self.until, early.until)
         return [span for span in taken if span[4] > span[3]]
 
-    def _bracket(self, spans: Sequence[Span], most: int) -> tuple[_Cut, _Cut]:
-        """A cut with enough records and not too many, and a later one; or two neighbours with too few and too many."""
+    def _bracket(self, spans: Sequence[Span], most: int) -> tuple[_Cut, _Cut, int]:
+        """A cut with enough records and not too many, and a later one; or two neighbours with too few and too many.
+
+        Also when about the records begin.
+        """
         early = _Cut(0, [(*span[:4], span[3]) for span in spans], self.until)
         late = _Cut(NEVER, list(spans), NEVER)
-        ahead, begun = self.step if self.until else 0, self.until
+        ahead, begun, first = self.step if self.until else 0, self.until, self.until
         for turn in itertools.count():
             few, many = count(early.spans), count(late.spans)
             if few >= most * ENOUGH or late.until - early.until <= 1:
@@ -96,7 +98,8 @@ class Cutter:
             else:  # nothing lies between it and the record that comes next
                 early = replace(found, until=min(max(found.until, found.next), late.until - 1))
                 begun = early.until
-        return early, late
+                first = first if count(found.spans) else begun
+        return early, late, first
 
     def _at(self, spans: Sequence[Span], timestamp: int) -> _Cut:
         """Each span up to its first record of that time or later.
@@ -113,11 +116,11 @@ class Cutter:
         next_one = NEVER
         for number, (node, topic, partition, start, end) in enumerate(spans):
             moment = moments[TopicPartition(topic, partition)]
-            if moment is None:
-                known[number] = (node, topic, partition, start, end)
-            elif moment.offset >= start:
-                known[number] = (node, topic, partition, start, min(moment.offset, end))
+            if moment is not None:
                 next_one = min(next_one, moment.timestamp)
+            if moment is None or moment.offset >= start:
+                stop = end if moment is None else min(moment.offset, end)
+                known[number] = (node, topic, partition, start, stop)
         total = count([spans[number] for number in known])
         share = count(list(known.values())) / total if total else 0.0
         parts = [
