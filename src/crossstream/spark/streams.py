@@ -24,8 +24,8 @@ from crossstream.topology.plan import Plan
 
 Status = Literal["created", "running", "stopping", "stopped", "failed"]
 
-IDLE_SECONDS = 0.01
-"""Pause between two looks for new records when there are none."""
+IDLE_SECONDS, MOST_IDLE_SECONDS = 0.01, 0.05
+"""Pause between two looks for new records when there are none, at first and after some seconds."""
 
 
 class SparkStreams:
@@ -173,12 +173,14 @@ class SparkStreams:
         engine = self._engine
         assert engine is not None
         pause = (self.config.trigger_ms or 0) / 1000
+        idle = IDLE_SECONDS
         try:
             engine.feed(once=False)
             while not self._stop.is_set():
                 started = time.monotonic()
                 worked = engine.run_next()
-                rest = pause - (time.monotonic() - started) if pause else (0.0 if worked else IDLE_SECONDS)
+                idle = IDLE_SECONDS if worked else min(idle * 1.01, MOST_IDLE_SECONDS)
+                rest = pause - (time.monotonic() - started) if pause else (0.0 if worked else idle)
                 if rest > 0:
                     self._stop.wait(rest)
         except Exception as error:
