@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import duckdb
 import pyarrow as pa
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 
 Row = tuple[str, "dict[str, Any] | None"]
 
 
-def produce(servers: str, topic: str, rows: Iterable[Row], **settings: Any) -> None:
-    """JSON rows with string keys, through a producer that knows nothing of crossstream."""
+START_MS = 1_700_000_000_000
+
+
+def produce(servers: str, topic: str, rows: Iterable[Row], start: int = START_MS, **settings: Any) -> None:
+    """JSON rows with string keys, one a ms from ``start`` on: a producer that knows nothing of crossstream."""
     producer = Producer(
         {"bootstrap.servers": servers, "partitioner": "murmur2_random", "linger.ms": 20, **settings}
     )
@@ -23,10 +27,10 @@ def produce(servers: str, topic: str, rows: Iterable[Row], **settings: Any) -> N
             producer.poll(0)
         data = None if value is None else json.dumps(value)
         try:
-            producer.produce(topic, data, key, timestamp=1_700_000_000_000 + number)
+            producer.produce(topic, data, key, timestamp=start + number)
         except BufferError:
             producer.flush()
-            producer.produce(topic, data, key, timestamp=1_700_000_000_000 + number)
+            producer.produce(topic, data, key, timestamp=start + number)
     assert producer.flush(60) == 0
 
 
@@ -53,24 +57,44 @@ def produce_half_aborted(servers: str, topic: str, rows: list[Row], size: int = 
 
 def consume_table(servers: str, topic: str) -> dict[str, Any]:
     """The last value of each key in a topic; deleted keys are left out."""
+    table: dict[str, Any] = {}
+    for message in messages(servers, topic):
+        key, value = message.key().decode(), message.value()
+        table.pop(key, None)
+        if value is not None:
+            table[key] = json.loads(value)
+    return table
+
+
+def messages(servers: str, topic: str) -> Iterator[Message]:
+    """All records there are in a topic, those of aborted transactions left out."""
     consumer = Consumer(
         {"bootstrap.servers": servers, "group.id": "reader", "isolation.level": "read_committed"}
     )
     count = len(consumer.list_topics(topic, 10).topics[topic].partitions)
     ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), 10)[1] for p in range(count)}
     consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(count)])
-    table: dict[str, Any] = {}
     while any(
         p.offset < ends[p.partition]
         for p in consumer.position([TopicPartition(topic, q) for q in ends if ends[q]])
     ):
-        for message in consumer.consume(10_000, 0.5):
-            key, value = message.key().decode(), message.value()
-            table.pop(key, None)
-            if value is not None:
-                table[key] = json.loads(value)
+        yield from consumer.consume(10_000, 0.5)
     consumer.close()
-    return table
+
+
+def await_gaps(servers: str, topic: str, least: int) -> None:
+    """Waits until compaction has left gaps between the offsets of a topic; at least ``least`` records stay."""
+    deadline = time.monotonic() + 60
+    while True:
+        offsets: dict[int, list[int]] = {}
+        for message in messages(servers, topic):
+            offsets.setdefault(message.partition(), []).append(message.offset())
+        kept = sum(map(len, offsets.values()))
+        assert kept >= least
+        if all(held[-1] - held[0] >= 2 * len(held) for held in offsets.values()):
+            return
+        assert time.monotonic() < deadline, f"not compacted: {kept} records"
+        time.sleep(0.2)
 
 
 def fold(rows: Iterable[Row]) -> dict[str, dict[str, Any]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,10 +12,11 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.kafka import KafkaConnection, broker
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
 from tests.end_to_end.clients import consume_table, produce
-from tests.kafka.conftest import frozen
+from tests.kafka.conftest import frozen, quick_java
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -47,6 +50,47 @@ def test_a_broker_away_for_twenty_seconds(spark: Any, broker_info: BrokerInfo, l
         assert app.status == "running"
         assert app.store("rows").get("k1999") == {"n": 1999}
     assert len(consume_table(servers, "away-out")) == 2_000
+
+
+@pytest.mark.usefixtures("broker_info")  # skips where no broker can be started
+def test_a_broker_killed_and_started_again(spark: Any, tmp_path: Path):
+    """It dies while batches run and while records come, and is away for 20 seconds."""
+    port, home = broker.free_port(), tmp_path / "broker"
+    with quick_java():
+        info = broker.start(port, home)
+    servers, total = info.bootstrap_servers, 60_000
+    own = KafkaConnection(servers).log()
+    for topic in ("killed-in", "killed-out"):
+        own.create_topic(topic, 2)
+    own.close()
+    config = cs.StreamsConfig(
+        application_id="killed",
+        bootstrap_servers=servers,
+        state_dir=tmp_path / "state",
+        max_records_per_batch=2_000,
+    )
+    safe = {"enable.idempotence": True}
+    coming = threading.Thread(target=produce, args=(servers, "killed-in", rows(0, total)), kwargs=safe)
+    try:
+        with cs.SparkStreams(copying("killed-in", "killed-out"), config, spark) as app:
+            batches = threading.Semaphore(0)
+            app.on_progress(lambda progress: batches.release())
+            app.start()
+            coming.start()
+            for _ in range(3):
+                assert batches.acquire(timeout=60)
+            os.kill(info.pid, signal.SIGKILL)
+            threading.Event().wait(20)
+            assert app.status == "running"
+            with quick_java():
+                broker.start(port, home)
+            coming.join()
+            app.process_available()
+            assert app.status == "running"
+            assert dict(app.store("rows").all()) == dict(rows(0, total))
+        assert consume_table(servers, "killed-out") == dict(rows(0, total))
+    finally:
+        broker.stop(port)
 
 
 def deleted_before(servers: str, topic: str, offset: int) -> None:

@@ -14,7 +14,16 @@ from crossstream import serdes
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
 from crossstream.topics import TopicPartition
-from tests.end_to_end.clients import Row, batch_join, consume_table, fold, produce, produce_half_aborted
+from tests.end_to_end.clients import (
+    START_MS,
+    Row,
+    await_gaps,
+    batch_join,
+    consume_table,
+    fold,
+    produce,
+    produce_half_aborted,
+)
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -120,17 +129,22 @@ def test_aborted_transactions_and_compacted_gaps(
     log.create_topic("gaps-customers", 3, compacted)
     for topic in ("gaps-inner", "gaps-left"):
         log.create_topic(topic, 2)
-    customers = customer_changes(rng, 0)[:3_000]
-    for number in range(6):
-        produce(servers, "gaps-customers", [(key, {"name": f"{key} {number}"}) for key, _ in customers])
-    last = [(key, {"name": f"{key} 5"}) for key, _ in customers]
+    customers = [key for key, _ in customer_changes(rng, 0)[:3_000]]
+    last: dict[str, Any] = {}
+    for number in range(6):  # fewer every time: what is kept of each lies between what is not
+        changes = {key: {"name": f"{key} {number}"} for key in customers[400 * number :]}
+        produce(
+            servers, "gaps-customers", list(changes.items()), START_MS + 60_000 * number
+        )  # segments of their own
+        last |= changes
+    await_gaps(servers, "gaps-customers", len(customers))
     orders = produce_half_aborted(servers, "gaps-orders", order_changes(rng, 8_000, 2_000))
     config = cs.StreamsConfig(application_id="gaps", bootstrap_servers=servers, state_dir=tmp_path / "state")
     with cs.SparkStreams(
         topology("gaps-orders", "gaps-customers", "gaps-inner", "gaps-left"), config, spark
     ) as app:
         app.process_available()
-    check(broker_info, "gaps-inner", "gaps-left", orders, last)
+    check(broker_info, "gaps-inner", "gaps-left", orders, list(last.items()))
 
 
 def test_offsets_are_committed_to_the_application_s_group(

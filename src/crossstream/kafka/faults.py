@@ -40,6 +40,8 @@ GARBLED = frozenset(
         KafkaError.INVALID_MSG,
     }
 )
+UNLED = frozenset({KafkaError._NOENT})
+"""No leader is known: there is no such topic, or all brokers are away."""
 TIMED_OUT = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError._TRANSPORT})
 
 

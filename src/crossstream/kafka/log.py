@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import monotonic, sleep
@@ -41,6 +42,7 @@ PASSING = frozenset(
         KafkaError._RESOLVE,
         KafkaError._WAIT_COORD,
         KafkaError._IN_PROGRESS,
+        *faults.UNLED,
         KafkaError._SSL,
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -158,13 +160,20 @@ class KafkaLog:
                 raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
             return moments
 
-        try:
-            return self._patiently(ask)
-        except KafkaException as failed:
-            raise self._missing(partitions, failed) from failed
+        began = monotonic()
+        while True:
+            try:
+                return self._patiently(ask)
+            except KafkaException as failed:
+                away_since = monotonic() - began if failed.args[0].code() in faults.UNLED else math.inf
+                missing = self._missing(partitions)
+                if missing is not None:
+                    raise missing from failed
+                if away_since >= self._connection.patience_seconds:
+                    raise faults.away(self._connection.patience_seconds, failed.args[0].str()) from failed
 
-    def _missing(self, partitions: Sequence[TopicPartition], failed: KafkaException) -> SourceError:
-        """Which of the partitions a request failed for."""
+    def _missing(self, partitions: Sequence[TopicPartition]) -> SourceError | None:
+        """What is wrong with one of the partitions, for which a request failed."""
         for place in partitions:
             topic = self._patiently(partial(self._describe, place.topic))
             if topic.error is not None and is_denial(topic.error):
@@ -173,7 +182,7 @@ class KafkaLog:
                 return faults.missing(place.topic)
             if place.partition not in topic.partitions:
                 return faults.missing(place.topic, place.partition)
-        return faults.away(self._connection.patience_seconds, failed.args[0].str())
+        return None
 
     def _describe(self, topic: str, timeout: float) -> TopicMetadata:
         return self._admin().list_topics(topic, timeout=timeout).topics[topic]
@@ -213,7 +222,8 @@ class KafkaLog:
                     raise faults.refused(denial.str()) from failed
                 if error.code() in STALE:
                     self._client = None  # what it knows of the leaders is of another time: ask anew
-                if not _may_pass(error) or (error.code() in faults.MISSING and waited > SETTLE_SECONDS):
+                settled = error.code() in faults.MISSING | faults.UNLED and waited > SETTLE_SECONDS
+                if not _may_pass(error) or settled:
                     raise
                 if waited >= patience:
                     raise faults.away(patience, self._complaints.last or error.str()) from failed
