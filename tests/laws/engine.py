@@ -7,7 +7,7 @@ check_records(case, way)      stream joins, any batches: the reference's records
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -20,7 +20,7 @@ from crossstream.topology.graph import Topology
 from tests.conformance.compare import assert_same_by_input, assert_same_table, by_key
 from tests.conformance.functions import Style
 from tests.conformance.runner import Ran, Serdes, batches, is_table, is_used, joined, per_batch, read, source
-from tests.laws.strategies import Case, with_headers
+from tests.laws.strategies import Case, Inputs, with_headers
 from tests.reference import Output, Result, fold, run
 from tests.reference.chain import SIDES, headers_of, joins_of
 from tests.reference.records import key_bytes
@@ -55,6 +55,29 @@ class Way:
 
     def place(self, number: int) -> int:
         return self.places[number % len(self.places)] % self.partitions
+
+    def driver(self, topology: Topology) -> cs.TopologyTestDriver:
+        """A driver that runs the topology so; `pipe` ends its batches."""
+        return cs.TopologyTestDriver(
+            topology, partitions=self.partitions, commit_every=self.every, hash_bits=self.bits
+        )
+
+    def pipe(
+        self, driver: cs.TopologyTestDriver, topics: Mapping[str, Any], inputs: Inputs
+    ) -> Iterator[tuple[int, bool]]:
+        """Pipes each input into the topic of its side, if there is one, and commits where a batch ends.
+
+        Gives after each how many there were, and whether a batch ended.
+        """
+        ends = self.ends(len(inputs))
+        for number, item in enumerate(inputs):
+            if item["side"] in topics:
+                topics[item["side"]].pipe_input(
+                    item["key"], item["value"], item["ts"], headers_of(item), self.place(number)
+                )
+            if number + 1 in ends:
+                driver.commit()
+            yield number + 1, number + 1 in ends
 
     def partition_of(self, key: Any) -> int:
         """The state partition of a key."""
@@ -159,27 +182,19 @@ def as_taken(case: Case, way: Way, sides: Sequence[str] = SIDES) -> Case:
 
 
 def run_engine(
-    case: Case, way: Way, after_batch: Callable[[cs.TopologyTestDriver], None] | None = None
+    case: Case, way: Way, after_batch: Callable[[cs.TopologyTestDriver], None] = lambda driver: None
 ) -> Ran:
     """The case through the driver, by nothing but the public API."""
     kinds = Serdes(case)
     outputs: list[list[Output]] = []
-    with cs.TopologyTestDriver(
-        build(case, way), partitions=way.partitions, commit_every=way.every, hash_bits=way.bits
-    ) as driver:
+    with way.driver(build(case, way)) as driver:
         topics = {
             side: driver.create_input_topic(side, *kinds.of(side)) for side in SIDES if is_used(case, side)
         }
         results = driver.create_output_topic("results", kinds.result_key, kinds.result_value)
-        for number, item in enumerate(case["inputs"]):
-            if item["side"] in topics:
-                topics[item["side"]].pipe_input(
-                    item["key"], item["value"], item["ts"], headers_of(item), way.place(number)
-                )
-            if number + 1 in way.ends(len(case["inputs"])):
-                driver.commit()
-                if after_batch is not None:
-                    after_batch(driver)
+        for _, ended in way.pipe(driver, topics, case["inputs"]):
+            if ended:
+                after_batch(driver)
             outputs.append(read(results))
         joins = joins_of(case)
         store = None

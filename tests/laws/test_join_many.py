@@ -110,23 +110,16 @@ def run_driver(
     topology: cs.Topology,
     case: Case,
     way: Way,
-    between: Callable[[cs.TopologyTestDriver], None] | None = None,
+    between: Callable[[cs.TopologyTestDriver], None] = lambda driver: None,
 ) -> Ran:
     """``between``: is called after each batch."""
     outputs: list[list[Output]] = []
-    with cs.TopologyTestDriver(
-        topology, partitions=way.partitions, commit_every=way.every, hash_bits=way.bits
-    ) as driver:
+    with way.driver(topology) as driver:
         topics = {side: driver.create_input_topic(side, TEXT, TEXT) for side in SIDES}
         results = driver.create_output_topic("results", TEXT, TEXT)
-        for number, item in enumerate(case["inputs"]):
-            topics[item["side"]].pipe_input(
-                item["key"], item["value"], item["ts"], headers_of(item), way.place(number)
-            )
-            if number + 1 in way.ends(len(case["inputs"])):
-                driver.commit()
-                if between is not None:
-                    between(driver)
+        for _, ended in way.pipe(driver, topics, case["inputs"]):
+            if ended:
+                between(driver)
             outputs.append(read(results))
         store = dict(driver.get_key_value_store("result").all()) if way.stored else None
         metrics = driver.metrics()
