@@ -108,32 +108,37 @@ def check_by_record(case: Case, way: Way) -> Ran:
     """C: what each record gives, with its timestamp and the headers of the record; the drops; the store."""
     case = {**case, "inputs": with_headers(case["inputs"])}
     ran = run_engine(case, replace(way, every=1))
-    expected = run(case, way.partition_of)
+    assert_same_tables_by_record(case["inputs"], ran, run(case, way.partition_of))
+    return ran
+
+
+def assert_same_tables_by_record(inputs: Inputs, ran: Ran, expected: Result) -> None:
     outputs = [
         [replace(output, headers=headers_of(item)) for output in found]
-        for item, found in zip(case["inputs"], expected.outputs, strict=True)
+        for item, found in zip(inputs, expected.outputs, strict=True)
     ]
-    assert_same_by_input(ran.outputs, outputs, case["inputs"])
+    assert_same_by_input(ran.outputs, outputs, inputs)
     assert ran.dropped == expected.dropped.total(), (ran.reasons, expected.dropped)
     check_store(ran, expected)
-    return ran
 
 
 def check_in_batches(case: Case, way: Way) -> Ran:
     """T after every batch; at most one change for each row in a batch."""
     ran = run_engine(case, way)
-    ends = way.ends(len(case["inputs"]))
-    expected = run(as_taken(case, way), way.partition_of)
-    found, wanted = per_batch(ran.outputs, ends), per_batch(expected.outputs, ends)
+    assert_same_tables(way.ends(len(case["inputs"])), ran, run(as_taken(case, way), way.partition_of))
+    return ran
+
+
+def assert_same_tables(ends: Sequence[int], ran: Ran, expected: Result) -> None:
+    """After every batch; at most one change for each row in a batch."""
     emitted: list[Output] = []
     reference: list[Output] = []
-    for got, want in zip(found, wanted, strict=True):
+    for got, want in zip(per_batch(ran.outputs, ends), per_batch(expected.outputs, ends), strict=True):
         emitted += got
         reference += want
         assert_same_table(emitted, {key: value for key, (value, _) in fold(reference).items()})
         assert all(len(changes) == 1 for changes in by_key(got).values()), f"a row changed twice: {got}"
     check_store(ran, expected)
-    return ran
 
 
 def check_records(case: Case, way: Way) -> Ran:
