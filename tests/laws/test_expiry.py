@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from crossstream.algebra.hashing import partition_of
 from crossstream.state.rescaling import Placement, Save
 from crossstream.state.run import sort_rows
-from crossstream.state.store import Piece, Version, advance
+from crossstream.state.storage import Memory
+from crossstream.state.store import Piece, Version, advance, saver
 from crossstream.topology.plan import WINDOW
 from tests.laws.effort import law
 from tests.laws.rescaling import cut
+from tests.laws.worn_runs import small_runs_count
 from tests.unit.state_rows import KEYS, window_rows
 
 Step = tuple[list[tuple[bytes, int]], int]
@@ -58,6 +60,26 @@ def rows_of(version: Version) -> list[Row]:
         for run in runs
         for row in zip(run["key"].to_pylist(), run["s"].tolist(), run["n"].tolist(), strict=True)
     )
+
+
+def unexpired(version: Version) -> list[Row]:
+    return [row for row in rows_of(version) if row[1] >= version.horizon]
+
+
+def test_no_row_goes_before_its_time() -> None:
+    """Whatever is merged, and whatever is written anew because it has mostly expired."""
+
+    @law
+    @given(some_steps, some_bits, st.booleans())
+    def check(steps: list[Step], bits: int, stored: bool) -> None:
+        life = Life(bits, saver(Memory(), "run") if stored else Piece)
+        for batch, (records, moves) in enumerate(steps):
+            life.step(batch, records, moves)
+            assert unexpired(life.version) == life.there
+
+    with small_runs_count() as written_anew:
+        check()
+    assert len(written_anew) > 100
 
 
 def by_first(partitions: int) -> Placement:
