@@ -6,7 +6,6 @@ visible at once (a transaction) and the clock runs until the last results can be
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
@@ -14,7 +13,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 from confluent_kafka import Consumer, TopicPartition
 
+from benchmarks.arguments import parse
 from benchmarks.generate import (
     Sent,
     Topics,
@@ -36,6 +36,7 @@ from benchmarks.ours import Ours
 from benchmarks.peers.kafka_streams import peer
 from crossstream.kafka import broker
 
+SIDES = ("kafka-streams", "crossstream-expressions", "crossstream-callables")
 PARTITIONS = 4
 REST_SECONDS = 1.0
 """Without a result for so long, a side is thought to be done, and the results are looked at."""
@@ -362,27 +363,14 @@ FIGURES = {"left": Bench.left_updates, "fan-out": Bench.fan_out, "latency": Benc
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="crossstream bench fk", description=__doc__)
-    parser.add_argument("figures", nargs="*", default=list(FIGURES), help=f"of {', '.join(FIGURES)}")
-    parser.add_argument("--sides", default="kafka-streams,crossstream-expressions,crossstream-callables")
-    parser.add_argument("--rounds", type=int, default=2, help="runs of each side, alternating")
-    parser.add_argument("--scale", type=float, default=1.0, help="share of the full sizes")
-    parser.add_argument("--port", type=int, default=19292)
-    arguments = parser.parse_args(argv)
-    sides = arguments.sides.split(",")
-    if any(side in PEER_SETTINGS for side in sides) and (reason := peer.available()) is not None:
-        print(f"without Kafka Streams: {reason}")
-        sides = [side for side in sides if side not in PEER_SETTINGS]
+    arguments = parse(argv, "fk", __doc__, "figures", tuple(FIGURES), SIDES, 19292)
     full = asdict(Sizes())
     scaled = {name: max(1, int(number * arguments.scale)) for name, number in full.items()}
     scaled |= {name: full[name] for name in ("rate", "seconds", "warm_seconds", "subscribers")}
     print(json.dumps(machine()), flush=True)
-    bench = Bench(Sizes(**scaled), arguments.port, arguments.rounds, sides)
-    try:
+    with closing(Bench(Sizes(**scaled), arguments.port, arguments.rounds, arguments.sides)) as bench:
         for figure in arguments.figures:
             FIGURES[figure](bench)
-    finally:
-        bench.close()
     return 0
 
 

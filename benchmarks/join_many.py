@@ -6,15 +6,15 @@ three of Kafka Streams. ``engine`` counts the processor time of the operators al
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from benchmarks.arguments import parse
 from benchmarks.data import START_MS
 from benchmarks.fk import PARTITIONS, PEER_SETTINGS, Bench, Sizes, leaving, machine
 from benchmarks.generate import Sending, Sent, Topics, create, create_more
@@ -170,19 +170,7 @@ FIGURES = {"left": StarBench.left_updates, "fan-out": StarBench.fan_out}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="crossstream bench join_many", description=__doc__)
-    parser.add_argument(
-        "figures", nargs="*", default=["engine", *FIGURES], help=f"of engine, {', '.join(FIGURES)}"
-    )
-    parser.add_argument("--sides", default=",".join(SIDES))
-    parser.add_argument("--rounds", type=int, default=2, help="runs of each side, alternating")
-    parser.add_argument("--scale", type=float, default=1.0, help="share of the full sizes")
-    parser.add_argument("--port", type=int, default=19492)
-    arguments = parser.parse_args(argv)
-    sides = arguments.sides.split(",")
-    if any(side.startswith("kafka-streams") for side in sides) and (reason := peer.available()) is not None:
-        print(f"without Kafka Streams: {reason}")
-        sides = [side for side in sides if not side.startswith("kafka-streams")]
+    arguments = parse(argv, "join_many", __doc__, "figures", ("engine", *FIGURES), SIDES, 19492)
     print(json.dumps(machine()), flush=True)
     if "engine" in arguments.figures:
         for line in measure(arguments.scale):
@@ -190,12 +178,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     figures = [figure for figure in arguments.figures if figure in FIGURES]
     if not figures:
         return 0
-    bench = StarBench(StarSizes.scaled(arguments.scale), arguments.port, arguments.rounds, sides)
-    try:
+    sizes = StarSizes.scaled(arguments.scale)
+    with closing(StarBench(sizes, arguments.port, arguments.rounds, arguments.sides)) as bench:
         for figure in figures:
             FIGURES[figure](bench)
-    finally:
-        bench.close()
     return 0
 
 

@@ -6,24 +6,23 @@ visible at once (a transaction) and the clock runs until the last results can be
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 from typing import Any
 
+from benchmarks.arguments import parse
 from benchmarks.data import START_MS, Ends, customer_messages, order_value
-from benchmarks.fk import PARTITIONS, PEER_SETTINGS, Bench, Sizes, leaving, machine
+from benchmarks.fk import PARTITIONS, PEER_SETTINGS, SIDES, Bench, Sizes, leaving, machine
 from benchmarks.generate import Sending, Sent, Topics, create
 from benchmarks.joins_app import OursJoined
 from benchmarks.keyed_data import keyed_customers, keyed_orders
 from benchmarks.peers.kafka_streams import peer
 
-SIDES = ("kafka-streams", "crossstream-expressions", "crossstream-callables")
 LATER = START_MS + 86_400_000
 BEATS = 32
 """Last records of a join of streams: so many that one comes to every partition of either side, and closes windows."""
@@ -148,24 +147,11 @@ class JoinBench(Bench):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="crossstream bench joins", description=__doc__)
-    parser.add_argument("joins", nargs="*", default=list(WORKLOADS), help=f"of {', '.join(WORKLOADS)}")
-    parser.add_argument("--sides", default=",".join(SIDES))
-    parser.add_argument("--rounds", type=int, default=2, help="runs of each side, alternating")
-    parser.add_argument("--scale", type=float, default=1.0, help="share of the full sizes")
-    parser.add_argument("--port", type=int, default=19592)
-    arguments = parser.parse_args(argv)
-    sides = arguments.sides.split(",")
-    if any(side in PEER_SETTINGS for side in sides) and (reason := peer.available()) is not None:
-        print(f"without Kafka Streams: {reason}")
-        sides = [side for side in sides if side not in PEER_SETTINGS]
+    arguments = parse(argv, "joins", __doc__, "joins", tuple(WORKLOADS), SIDES, 19592)
     print(json.dumps(machine()), flush=True)
-    bench = JoinBench(arguments.scale, arguments.port, arguments.rounds, sides)
-    try:
+    with closing(JoinBench(arguments.scale, arguments.port, arguments.rounds, arguments.sides)) as bench:
         for name in arguments.joins:
             bench.measure(name)
-    finally:
-        bench.close()
     return 0
 
 

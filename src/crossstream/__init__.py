@@ -140,4 +140,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """The public names, not what this module needs to find them."""
+    return __all__

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -207,29 +207,6 @@ class Serdes:
         if kinds <= {str}:
             return serdes.string()
         return serdes.int64() if kinds == {int} else serdes.json()
-
-
-# What the library can do so far. A name is public when its law passes.
-
-
-def missing(case: Case) -> str | None:
-    """The public name that a case needs and the library does not have; None if it can run."""
-    import crossstream as cs
-
-    needed = {
-        "table-table": ["KTable"],
-        "table-table-fk": ["KTable"],
-        "stream-stream": ["JoinWindows", "StreamJoined"],
-        "stream-table": ["Joined"],
-        "stream-globaltable": ["GlobalKTable"],
-    }
-    for join in joins_of(case):
-        for name in needed[join["operator"]]:
-            if not hasattr(cs, name):
-                return name
-    versioned = any(history is not None for history in histories(case).values())
-    options = {field.name for field in fields(cs.Materialized)}
-    return "Materialized.history_retention" if versioned and "history_retention" not in options else None
 
 
 def is_table(case: Case) -> bool:

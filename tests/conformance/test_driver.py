@@ -21,23 +21,20 @@ from tests.conformance.compare import (
     normalised,
 )
 from tests.conformance.functions import Style, expressible
-from tests.conformance.runner import Ran, missing, per_batch, run_driver, run_reference
+from tests.conformance.runner import Ran, per_batch, run_driver, run_reference
 from tests.conformance.scripts import BATCH_SCRIPTS, STREAM_SCRIPTS, TABLE_SCRIPTS
 from tests.conformance.vectors import Vector, load
 from tests.laws.strategies import with_headers
 from tests.reference import fold
 
 TABLE_OPERATORS = ("table-table", "table-table-fk")
-STREAM_OPERATORS = ("stream-stream", "stream-table", "stream-globaltable")
-
-# only what has a public name yet
-VECTORS = [vector for vector in load() if missing(vector.case) is None]
-TABLE_VECTORS = [vector for vector in VECTORS if vector.operator in TABLE_OPERATORS]
-STREAM_VECTORS = [vector for vector in VECTORS if vector.operator in STREAM_OPERATORS]
-TABLES = [script for script in TABLE_SCRIPTS if missing(script.case) is None]
-STREAMS = [script for script in STREAM_SCRIPTS if missing(script.case) is None]
+TABLE_VECTORS = [vector for vector in load() if vector.operator in TABLE_OPERATORS]
+STREAM_VECTORS = [vector for vector in load() if vector.operator not in TABLE_OPERATORS]
 # which partition's stream time a record without key moves is free
-SPREAD = TABLES + [script for script in STREAMS if all(given.key is not None for given, _ in script.rows)]
+SPREAD = [
+    *TABLE_SCRIPTS,
+    *(script for script in STREAM_SCRIPTS if all(given.key is not None for given, _ in script.rows)),
+]
 
 sizes = pytest.mark.parametrize("size", [2, 3, 1000])
 spread = pytest.mark.parametrize("partitions", [1, 4])
@@ -66,7 +63,7 @@ def test_stream_vector(vector: Vector, functions: Style) -> None:
     check_vector(vector, run_driver(vector.case, functions=functions))
 
 
-@pytest.mark.parametrize(("script", "functions"), in_both_styles(TABLES + STREAMS))
+@pytest.mark.parametrize(("script", "functions"), in_both_styles([*TABLE_SCRIPTS, *STREAM_SCRIPTS]))
 def test_script(script: Script, functions: Style) -> None:
     ran = run_driver(script.case, functions=functions)
     check_script(script, ran)
@@ -75,7 +72,7 @@ def test_script(script: Script, functions: Style) -> None:
     check_store(ran)
 
 
-@pytest.mark.parametrize("script", STREAMS, ids=str)
+@pytest.mark.parametrize("script", STREAM_SCRIPTS, ids=str)
 def test_headers_of_stream_results(script: Script) -> None:
     """A pair carries those of the record that completed it, an unmatched row its own (8.4)."""
     case = {**script.case, "inputs": with_headers(script.case["inputs"])}
@@ -92,7 +89,7 @@ def test_script_on_four_partitions(script: Script) -> None:
 
 @spread
 @sizes
-@pytest.mark.parametrize("script", TABLES, ids=str)
+@pytest.mark.parametrize("script", TABLE_SCRIPTS, ids=str)
 def test_table_script_in_batches(script: Script, size: int, partitions: int) -> None:
     check_table_in_batches(script.case, size, partitions)
 
@@ -104,7 +101,7 @@ def test_table_vector_in_batches(vector: Vector, size: int) -> None:
 
 
 @sizes
-@pytest.mark.parametrize("script", STREAMS, ids=str)
+@pytest.mark.parametrize("script", STREAM_SCRIPTS, ids=str)
 def test_stream_script_in_batches(script: Script, size: int) -> None:
     check_stream_in_batches(script.case, size)
 

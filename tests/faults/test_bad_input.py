@@ -118,7 +118,7 @@ class TestUndecodableRecord:
         assert stocked.table("dead", serdes.bytes()) == {b"\0\1": "b"}
 
     def test_dead_letters_of_a_repeated_batch_come_once(self, spark: Any, stocked: World) -> None:
-        from tests.faults.test_crash_points import POINTS, Crash
+        from tests.faults.crash_points import POINTS, Crash
 
         with_bad_records(stocked)
         for point in ("after the first frame is published", "after everything is published"):

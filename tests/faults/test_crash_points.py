@@ -1,76 +1,23 @@
 """A crash between any two steps of a batch, and a restart: nothing lost, nothing twice.
 
 The steps of a batch: plan it and write it ahead (the log), run it, publish its records, commit it, retire old
-state. A crash is an exception that nothing catches, right before or after one of them; what a killed process
-leaves behind is the same, since every step ends in one atomic write.
+state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import crossstream as cs
 from crossstream.engine.log import BatchLog
-from crossstream.engine.retirement import Retirement
-from crossstream.files import FilePublisher
-from crossstream.files.appending import Appender
-from crossstream.spark.rounds import SparkRounds
 from crossstream.topics import TopicPartition
+from tests.faults.crash_points import POINTS, Arm, crash, files_in_use
 from tests.spark.marketplace import JSON, TEXT, joined, marketplace, merchants, products
 from tests.spark.world import World
 
 pytestmark = pytest.mark.spark
-
-
-class Crash(BaseException):
-    """The process is gone: no handler of the library may catch it."""
-
-
-def before(owner: Any, name: str, count: int = 1) -> Callable[[pytest.MonkeyPatch], None]:
-    """Crashes instead of the ``count``-th call of a method."""
-    return crashing(owner, name, count, after=False)
-
-
-def after(owner: Any, name: str, count: int = 1) -> Callable[[pytest.MonkeyPatch], None]:
-    """Crashes at the end of the ``count``-th call of a method."""
-    return crashing(owner, name, count, after=True)
-
-
-def crashing(owner: Any, name: str, count: int, *, after: bool) -> Callable[[pytest.MonkeyPatch], None]:
-    def arm(patch: pytest.MonkeyPatch) -> None:
-        method, calls = getattr(owner, name), [0]
-
-        def crash(self: Any, *arguments: Any, **more: Any) -> Any:
-            calls[0] += 1
-            if calls[0] == count and not after:
-                raise Crash
-            result = method(self, *arguments, **more)
-            if calls[0] == count:
-                raise Crash
-            return result
-
-        patch.setattr(owner, name, crash)
-
-    return arm
-
-
-POINTS = {
-    "before the batch is logged": before(BatchLog, "write_batch"),
-    "after the batch is logged": after(BatchLog, "write_batch"),
-    "after it ran": after(SparkRounds, "run"),
-    "before anything is published": before(FilePublisher, "publish"),
-    "after the first frame is published": after(Appender, "append"),
-    "after the second frame is published": after(Appender, "append", 2),
-    "after everything is published": after(FilePublisher, "publish"),
-    "before the commit": before(BatchLog, "write_commit"),
-    "after the commit": after(BatchLog, "write_commit"),
-    "before old state is deleted": before(Retirement, "add"),
-    "after old state is deleted": after(Retirement, "add"),
-}
 
 
 @pytest.fixture
@@ -86,13 +33,8 @@ def run_once(spark: Any, world: World, **settings: Any) -> None:
         app.process_available()
 
 
-def crash_once(spark: Any, world: World, arm: Callable[[pytest.MonkeyPatch], None]) -> None:
-    app = cs.SparkStreams(marketplace(), world.config(partitions=2), spark)
-    with pytest.MonkeyPatch.context() as patch:
-        arm(patch)
-        with pytest.raises(Crash):
-            app.process_available()
-    app.stop()
+def crash_once(spark: Any, world: World, arm: Arm) -> None:
+    crash(cs.SparkStreams(marketplace(), world.config(partitions=2), spark), arm)
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -159,20 +101,3 @@ def test_nothing_is_left_behind(spark: Any, stocked: World) -> None:
     assert there == used
     assert not list(stocked.state_dir.rglob("*.staged"))
     assert not list(stocked.state_dir.rglob("*.tmp"))
-
-
-def files_in_use(world: World, log: BatchLog) -> set[Path]:
-    """Manifests of the kept commits, and the runs they list."""
-    from crossstream.engine.stores import store_folder
-    from crossstream.state.manifest import read_manifest
-    from crossstream.state.storage import Folder
-
-    used: set[Path] = set()
-    for number in log.commits():
-        for store, names in log.commit(number).versions.items():
-            for partition, name in names.items():
-                folder = store_folder(world.state_dir, store) / str(partition)
-                used |= {folder / name} | {
-                    folder / file for file in read_manifest(Folder(folder), name).files()
-                }
-    return used

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,11 @@ import pytest
 
 import crossstream as cs
 from crossstream.engine.log import BatchLog
-from tests.faults.test_crash_points import POINTS, Crash, crashing, files_in_use
+from tests.faults.crash_points import POINTS, Arm, crash, crashing, files_in_use
 from tests.spark.orders import JSON, TEXT, found, ordering, orders, shops
 from tests.spark.world import World
 
 pytestmark = pytest.mark.spark
-
-Arm = Callable[[pytest.MonkeyPatch], None]
 
 IN_THE_SECOND_BATCH: dict[str, Arm] = {
     "after it is logged": crashing(BatchLog, "write_batch", 2, after=True),
@@ -36,14 +33,6 @@ def stocked(world: World) -> World:
 def started(spark: Any, world: World, **settings: Any) -> cs.SparkStreams:
     config = world.config(**{"max_records_per_batch": 25, "partitions": 2, **settings})
     return cs.SparkStreams(ordering(), config, spark)
-
-
-def crash(app: cs.SparkStreams, arm: Arm) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        arm(patch)
-        with pytest.raises(Crash):
-            app.process_available()
-    app.stop()
 
 
 @pytest.mark.parametrize("point", IN_THE_SECOND_BATCH)

@@ -67,8 +67,8 @@ def test_power_is_lost_at_any_moment(stocked: World, loss: Loss) -> None:
 def test_power_is_lost_while_a_batch_is_repeated(stocked: World) -> None:
     """The first attempt died when its results were published, but not forced: the second one must force them."""
     from crossstream.files import FilePublisher
-    from tests.faults.test_crash_points import Crash
-    from tests.faults.test_crash_points import after as crash_after
+    from tests.faults.crash_points import Crash
+    from tests.faults.crash_points import after as crash_after
 
     with machine(stocked.root) as noted:
         with pytest.MonkeyPatch.context() as patch:

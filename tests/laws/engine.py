@@ -7,7 +7,7 @@ check_records(case, way)      stream joins, any batches: the reference's records
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -20,7 +20,7 @@ from crossstream.topology.graph import Topology
 from tests.conformance.compare import assert_same_by_input, assert_same_table, by_key
 from tests.conformance.functions import Style
 from tests.conformance.runner import Ran, Serdes, batches, is_table, is_used, joined, per_batch, read, source
-from tests.laws.strategies import Case, with_headers
+from tests.laws.strategies import Case, Inputs, with_headers
 from tests.reference import Output, Result, fold, run
 from tests.reference.chain import SIDES, headers_of, joins_of
 from tests.reference.records import key_bytes
@@ -56,6 +56,29 @@ class Way:
     def place(self, number: int) -> int:
         return self.places[number % len(self.places)] % self.partitions
 
+    def driver(self, topology: Topology) -> cs.TopologyTestDriver:
+        """A driver that runs the topology so; `pipe` ends its batches."""
+        return cs.TopologyTestDriver(
+            topology, partitions=self.partitions, commit_every=self.every, hash_bits=self.bits
+        )
+
+    def pipe(
+        self, driver: cs.TopologyTestDriver, topics: Mapping[str, Any], inputs: Inputs
+    ) -> Iterator[tuple[int, bool]]:
+        """Pipes each input into the topic of its side, if there is one, and commits where a batch ends.
+
+        Gives after each how many there were, and whether a batch ended.
+        """
+        ends = self.ends(len(inputs))
+        for number, item in enumerate(inputs):
+            if item["side"] in topics:
+                topics[item["side"]].pipe_input(
+                    item["key"], item["value"], item["ts"], headers_of(item), self.place(number)
+                )
+            if number + 1 in ends:
+                driver.commit()
+            yield number + 1, number + 1 in ends
+
     def partition_of(self, key: Any) -> int:
         """The state partition of a key."""
         if key is None:
@@ -85,32 +108,37 @@ def check_by_record(case: Case, way: Way) -> Ran:
     """C: what each record gives, with its timestamp and the headers of the record; the drops; the store."""
     case = {**case, "inputs": with_headers(case["inputs"])}
     ran = run_engine(case, replace(way, every=1))
-    expected = run(case, way.partition_of)
+    assert_same_tables_by_record(case["inputs"], ran, run(case, way.partition_of))
+    return ran
+
+
+def assert_same_tables_by_record(inputs: Inputs, ran: Ran, expected: Result) -> None:
     outputs = [
         [replace(output, headers=headers_of(item)) for output in found]
-        for item, found in zip(case["inputs"], expected.outputs, strict=True)
+        for item, found in zip(inputs, expected.outputs, strict=True)
     ]
-    assert_same_by_input(ran.outputs, outputs, case["inputs"])
+    assert_same_by_input(ran.outputs, outputs, inputs)
     assert ran.dropped == expected.dropped.total(), (ran.reasons, expected.dropped)
     check_store(ran, expected)
-    return ran
 
 
 def check_in_batches(case: Case, way: Way) -> Ran:
     """T after every batch; at most one change for each row in a batch."""
     ran = run_engine(case, way)
-    ends = way.ends(len(case["inputs"]))
-    expected = run(as_taken(case, way), way.partition_of)
-    found, wanted = per_batch(ran.outputs, ends), per_batch(expected.outputs, ends)
+    assert_same_tables(way.ends(len(case["inputs"])), ran, run(as_taken(case, way), way.partition_of))
+    return ran
+
+
+def assert_same_tables(ends: Sequence[int], ran: Ran, expected: Result) -> None:
+    """After every batch; at most one change for each row in a batch."""
     emitted: list[Output] = []
     reference: list[Output] = []
-    for got, want in zip(found, wanted, strict=True):
+    for got, want in zip(per_batch(ran.outputs, ends), per_batch(expected.outputs, ends), strict=True):
         emitted += got
         reference += want
         assert_same_table(emitted, {key: value for key, (value, _) in fold(reference).items()})
         assert all(len(changes) == 1 for changes in by_key(got).values()), f"a row changed twice: {got}"
     check_store(ran, expected)
-    return ran
 
 
 def check_records(case: Case, way: Way) -> Ran:
@@ -159,27 +187,19 @@ def as_taken(case: Case, way: Way, sides: Sequence[str] = SIDES) -> Case:
 
 
 def run_engine(
-    case: Case, way: Way, after_batch: Callable[[cs.TopologyTestDriver], None] | None = None
+    case: Case, way: Way, after_batch: Callable[[cs.TopologyTestDriver], None] = lambda driver: None
 ) -> Ran:
     """The case through the driver, by nothing but the public API."""
     kinds = Serdes(case)
     outputs: list[list[Output]] = []
-    with cs.TopologyTestDriver(
-        build(case, way), partitions=way.partitions, commit_every=way.every, hash_bits=way.bits
-    ) as driver:
+    with way.driver(build(case, way)) as driver:
         topics = {
             side: driver.create_input_topic(side, *kinds.of(side)) for side in SIDES if is_used(case, side)
         }
         results = driver.create_output_topic("results", kinds.result_key, kinds.result_value)
-        for number, item in enumerate(case["inputs"]):
-            if item["side"] in topics:
-                topics[item["side"]].pipe_input(
-                    item["key"], item["value"], item["ts"], headers_of(item), way.place(number)
-                )
-            if number + 1 in way.ends(len(case["inputs"])):
-                driver.commit()
-                if after_batch is not None:
-                    after_batch(driver)
+        for _, ended in way.pipe(driver, topics, case["inputs"]):
+            if ended:
+                after_batch(driver)
             outputs.append(read(results))
         joins = joins_of(case)
         store = None

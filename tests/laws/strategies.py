@@ -146,13 +146,18 @@ def stream_cases(
     nulls: bool = True,
     self_join: bool = False,
     max_size: int = 16,
+    busy: bool = False,
 ) -> Case:
-    """Stream-stream joins. ``on_time``: no record arrives later than the grace period."""
+    """Stream-stream joins. ``on_time``: no record arrives later than the grace period.
+
+    ``busy``: dozens of records, about one a millisecond.
+    """
     window = draw(windows())
     lag = window["grace_ms"] if on_time else 30
     side = (keys if nulls else known_keys, st.just("v"))
     sides = {"left": side} if self_join else {"left": side, "right": side}
-    inputs = with_headers(draw(records(sides, max_size, lag)))
+    often = {"max_size": 40, "step": 2, "min_size": 25} if busy else {"max_size": max_size}
+    inputs = with_headers(draw(records(sides, lag=lag, **often)))
     nothing = draw(st.sets(st.integers(0, max_size))) if nulls else set()
     for number, item in enumerate(inputs):
         item["value"] = None if number in nothing else f"{item['side'][0]}{number}"

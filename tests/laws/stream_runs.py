@@ -15,7 +15,7 @@ from tests.conformance.runner import Ran, Serdes, add, is_used, per_batch, read
 from tests.laws.engine import Way, as_taken
 from tests.laws.strategies import Case
 from tests.reference import Output, run
-from tests.reference.chain import SIDES, headers_of
+from tests.reference.chain import SIDES
 
 
 def check_by_record(case: Case, way: Way, chunk: int | None = None) -> Ran:
@@ -47,24 +47,15 @@ def run_streams(
     builder = cs.StreamsBuilder()
     add(builder, case, way.functions)
     outputs: list[list[Output]] = []
-    with cs.TopologyTestDriver(
-        builder.build(), partitions=way.partitions, commit_every=way.every, hash_bits=way.bits
-    ) as driver:
+    with way.driver(builder.build()) as driver:
         if chunk is not None:
             driver._settings = replace(driver._settings, chunk_rows=chunk)
         topics = {
             side: driver.create_input_topic(side, *kinds.of(side)) for side in SIDES if is_used(case, side)
         }
         results = driver.create_output_topic("results", kinds.result_key, kinds.result_value)
-        ends = way.ends(len(case["inputs"]))
-        for number, item in enumerate(case["inputs"]):
-            if item["side"] in topics:
-                place = way.place(number)
-                topics[item["side"]].pipe_input(
-                    item["key"], item["value"], item["ts"], headers_of(item), place
-                )
-            if number + 1 in ends:
-                driver.commit()
+        for _, ended in way.pipe(driver, topics, case["inputs"]):
+            if ended:
                 between(driver)
             outputs.append(read(results))
         metrics = driver.metrics()

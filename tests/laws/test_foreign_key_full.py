@@ -118,17 +118,12 @@ def test_results_can_be_filtered_kept_and_joined_further(case: Case, way: Way, k
     taken = as_taken(case, way)["inputs"]
     emitted: dict[str, list[Output]] = {"chosen": [], "second": []}
     serde = {"chosen": either, "second": serdes.left_or_right(either, TEXT)}
-    with cs.TopologyTestDriver(
-        builder.build(), partitions=way.partitions, commit_every=way.every, hash_bits=way.bits
-    ) as driver:
+    with way.driver(builder.build()) as driver:
         topics = {side: driver.create_input_topic(side, TEXT, TEXT) for side in SIDES}
         results = {name: driver.create_output_topic(name, serde[name], TEXT) for name in emitted}
-        for number, item in enumerate(case["inputs"]):
-            place = way.place(number)
-            topics[item["side"]].pipe_input(item["key"], item["value"], item["ts"], partition=place)
-            if number + 1 in way.ends(len(case["inputs"])):
-                driver.commit()
-                wanted = meaning(case["type"], taken[: number + 1])
+        for count, ended in way.pipe(driver, topics, case["inputs"]):
+            if ended:
+                wanted = meaning(case["type"], taken[:count])
                 for name, topic in results.items():
                     emitted[name] += read(topic)
                     assert_same_table(emitted[name], wanted[name])

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 import crossstream as cs
 from crossstream import serdes
-from tests.conformance.compare import assert_same_by_input, assert_same_table, by_key
 from tests.conformance.runner import Ran, per_batch, read
 from tests.laws.effort import cases, law
-from tests.laws.engine import Way, as_taken, check_store, rows_of, ways
+from tests.laws.engine import Way, as_taken, assert_same_tables, assert_same_tables_by_record, rows_of, ways
 from tests.laws.rescaling import rescaling
 from tests.laws.strategies import HISTORIES, VALUES, Case, keys, records, with_headers
 from tests.reference import Output, Result, fold
@@ -110,23 +109,16 @@ def run_driver(
     topology: cs.Topology,
     case: Case,
     way: Way,
-    between: Callable[[cs.TopologyTestDriver], None] | None = None,
+    between: Callable[[cs.TopologyTestDriver], None] = lambda driver: None,
 ) -> Ran:
     """``between``: is called after each batch."""
     outputs: list[list[Output]] = []
-    with cs.TopologyTestDriver(
-        topology, partitions=way.partitions, commit_every=way.every, hash_bits=way.bits
-    ) as driver:
+    with way.driver(topology) as driver:
         topics = {side: driver.create_input_topic(side, TEXT, TEXT) for side in SIDES}
         results = driver.create_output_topic("results", TEXT, TEXT)
-        for number, item in enumerate(case["inputs"]):
-            topics[item["side"]].pipe_input(
-                item["key"], item["value"], item["ts"], headers_of(item), way.place(number)
-            )
-            if number + 1 in way.ends(len(case["inputs"])):
-                driver.commit()
-                if between is not None:
-                    between(driver)
+        for _, ended in way.pipe(driver, topics, case["inputs"]):
+            if ended:
+                between(driver)
             outputs.append(read(results))
         store = dict(driver.get_key_value_store("result").all()) if way.stored else None
         metrics = driver.metrics()
@@ -155,16 +147,8 @@ def run_reference(case: Case, partition_of: PartitionOf) -> Result:
 
 
 def check_in_batches(case: Case, way: Way, ran: Ran) -> None:
-    ends = way.ends(len(case["inputs"]))
     expected = run_reference(as_taken(case, way), way.partition_of)
-    emitted: list[Output] = []
-    reference: list[Output] = []
-    for got, want in zip(per_batch(ran.outputs, ends), per_batch(expected.outputs, ends), strict=True):
-        emitted += got
-        reference += want
-        assert_same_table(emitted, {key: value for key, (value, _) in fold(reference).items()})
-        assert all(len(changes) == 1 for changes in by_key(got).values()), f"a row changed twice: {got}"
-    check_store(ran, expected)
+    assert_same_tables(way.ends(len(case["inputs"])), ran, expected)
 
 
 @law
@@ -172,13 +156,7 @@ def check_in_batches(case: Case, way: Way, ran: Ran) -> None:
 def test_one_record_at_a_time_is_the_reference(case: Case, way: Way) -> None:
     case = {**case, "inputs": with_headers(case["inputs"])}
     ran, expected = run_driver(build(case, way), case, way), run_reference(case, way.partition_of)
-    outputs = [
-        [replace(output, headers=headers_of(item)) for output in found]
-        for item, found in zip(case["inputs"], expected.outputs, strict=True)
-    ]
-    assert_same_by_input(ran.outputs, outputs, case["inputs"])
-    assert ran.dropped == expected.dropped.total(), (ran.reasons, expected.dropped)
-    check_store(ran, expected)
+    assert_same_tables_by_record(case["inputs"], ran, expected)
 
 
 @law

@@ -24,14 +24,10 @@ def piped(given_: Inputs, way: Way, history: int | None = None) -> cs.TopologyTe
     builder = cs.StreamsBuilder()
     kept = cs.Materialized(store="rows", history_retention=history)
     builder.table("left", cs.Consumed(key=TEXT, value=TEXT), kept)
-    driver = cs.TopologyTestDriver(
-        builder.build(), partitions=way.partitions, commit_every=way.every, hash_bits=way.bits
-    )
-    topic = driver.create_input_topic("left", TEXT, TEXT)
-    for number, item in enumerate(given_):
-        topic.pipe_input(item["key"], item["value"], item["ts"], partition=way.place(number))
-        if number + 1 in way.ends(len(given_)):
-            driver.commit()
+    driver = way.driver(builder.build())
+    topics = {"left": driver.create_input_topic("left", TEXT, TEXT)}
+    for _ in way.pipe(driver, topics, given_):
+        pass
     return driver
 
 

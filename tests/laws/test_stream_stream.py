@@ -14,6 +14,7 @@ from tests.laws.engine import Way, ways
 from tests.laws.rescaling import rescaling
 from tests.laws.strategies import Case, flipped, stream_cases
 from tests.laws.stream_runs import check_by_record, check_in_batches, records_of, run_streams
+from tests.laws.worn_runs import small_runs_count
 from tests.reference import Output, pairs_and_unmatched
 
 any_case = (
@@ -44,6 +45,19 @@ def test_late_records_of_joins_that_wait_do_not_depend_on_batches(
     case: Case, way: Way, chunk: int | None
 ) -> None:
     check_in_batches(case, way, chunk)
+
+
+def test_what_is_written_anew_because_it_has_mostly_expired_changes_no_records() -> None:
+    """Few partitions and small batches: then runs have rows enough, and partly expire."""
+
+    @law
+    @given(stream_cases(busy=True), ways(), st.integers(1, 2), st.integers(3, 6), small_chunks)
+    def check(case: Case, way: Way, partitions: int, size: int, chunk: int | None) -> None:
+        check_in_batches(case, replace(way, partitions=partitions, every=size), chunk)
+
+    with small_runs_count() as written_anew:
+        check()
+    assert len(written_anew) > 20
 
 
 @law

@@ -111,17 +111,11 @@ def run(
     joined = (stream.join if kind == "inner" else stream.left_join)(table, join_values)
     joined.to("results", cs.Produced(key=TEXT, value=TEXT))
     found = []
-    with cs.TopologyTestDriver(
-        build.builder.build(), partitions=way.partitions, commit_every=way.every, hash_bits=way.bits
-    ) as driver:
+    with way.driver(build.builder.build()) as driver:
         topics = {side: driver.create_input_topic(side, TEXT, TEXT) for side in (*SIDES, STREAM)}
         results = driver.create_output_topic("results", TEXT, TEXT)
-        for number, item in enumerate(given_):
-            topics[item["side"]].pipe_input(
-                item["key"], item["value"], item["ts"], partition=way.place(number)
-            )
-            if number + 1 in way.ends(len(given_)):
-                driver.commit()
+        for _, ended in way.pipe(driver, topics, given_):
+            if ended:
                 found.append(read(results))
     return found
 

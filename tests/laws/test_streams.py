@@ -63,17 +63,11 @@ def run(
     stream.to("out", cs.Produced(key=TEXT, value=JSON))
     stream.to_table(materialized=cs.Materialized(store="table", key=TEXT, value=JSON))
     found: list[list[cs.TestRecord]] = []
-    with cs.TopologyTestDriver(
-        builder.build(), partitions=way.partitions, commit_every=way.every, hash_bits=way.bits
-    ) as driver:
-        topic, out = (
-            driver.create_input_topic("left", TEXT, JSON),
-            driver.create_output_topic("out", TEXT, JSON),
-        )
-        for number, item in enumerate(given_):
-            topic.pipe_input(item["key"], item["value"], item["ts"], headers_of(item), way.place(number))
-            if number + 1 in way.ends(len(given_)):
-                driver.commit()
+    with way.driver(builder.build()) as driver:
+        topics = {"left": driver.create_input_topic("left", TEXT, JSON)}
+        out = driver.create_output_topic("out", TEXT, JSON)
+        for _, ended in way.pipe(driver, topics, given_):
+            if ended:
                 found.append(out.read_records())
         store = driver.get_key_value_store("table")
         rows = dict(store.all())

@@ -35,22 +35,16 @@ def check(tree: Tree, inputs: Inputs, way: Way) -> None:
     taken = as_taken({"inputs": inputs}, way)["inputs"]
     emitted: list[Output] = []
     topology = Builder().topology(tree)
-    with cs.TopologyTestDriver(
-        topology, partitions=way.partitions, commit_every=way.every, hash_bits=way.bits
-    ) as driver:
+    with way.driver(topology) as driver:
         topics = {side: driver.create_input_topic(side, TEXT, TEXT) for side in SIDES}
         results = driver.create_output_topic("results", TEXT, TEXT)
-        for number, item in enumerate(inputs):
-            topics[item["side"]].pipe_input(
-                item["key"], item["value"], item["ts"], partition=way.place(number)
-            )
-            if number + 1 in way.ends(len(inputs)):
-                driver.commit()
+        for count, ended in way.pipe(driver, topics, inputs):
+            if ended:
                 batch = read(results)
                 if tree.what != "table":
                     assert all(len(changes) == 1 for changes in by_key(batch).values()), batch
                 emitted += batch
-                rows = meaning(tree, taken[: number + 1])
+                rows = meaning(tree, taken[:count])
                 assert_same_table(emitted, rows)
         rows = meaning(tree, taken)
         for store in stores(topology) if tree.stored else []:

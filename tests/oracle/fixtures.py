@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from benchmarks.peers.java import JavaUnavailable
 
-from tests.oracle.oracle import Oracle, OracleUnavailable
+from tests.oracle.oracle import Oracle
 
 
 @pytest.fixture(scope="session")
@@ -16,7 +17,7 @@ def oracle() -> Iterator[Oracle]:
     try:
         with Oracle() as running:
             yield running
-    except OracleUnavailable as reason:
+    except JavaUnavailable as reason:
         if os.environ.get("CROSSSTREAM_REQUIRE_ORACLE"):
             raise
         pytest.skip(str(reason))

@@ -10,25 +10,20 @@ emit throttles off, one partition. One JVM answers all of them.
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
 import os
-import re
-import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, final
 
+from benchmarks.peers.java import JavaProgram, java
+
 HERE = Path(__file__).resolve().parent
-TARGET = HERE / "target"
-JAR = TARGET / "oracle.jar"
-FINGERPRINT = TARGET / "oracle.sources.sha256"
-JAVA_VERSION = 17
+PROGRAM = JavaProgram(HERE, "oracle")
 FIELDS = ("operator", "type", "params", "joins", "inputs")
 # A small heap, no waiting for the optimising compiler: a session is seconds long.
 JVM_OPTIONS = (
@@ -43,25 +38,21 @@ class OracleError(RuntimeError):
     """A case that Kafka Streams could not build or run, or a process that ended."""
 
 
-class OracleUnavailable(RuntimeError):
-    """The program cannot be built or started here."""
-
-
 @final
 class Oracle:
-    """A running test driver. Built with Maven on first use; entering raises `OracleUnavailable`."""
+    """A running test driver. Built with Maven on first use; entering raises `JavaUnavailable`."""
 
     kafka_version: str
     """Known once it runs."""
 
     def __enter__(self) -> Oracle:
-        build()
+        PROGRAM.build()
         self._messages = tempfile.TemporaryFile("w+")
         self._states = tempfile.TemporaryDirectory(
             prefix="oracle", dir=state_root(), ignore_cleanup_errors=True
         )
         self._process = subprocess.Popen(
-            [java(), *JVM_OPTIONS, "-jar", str(JAR), self._states.name],
+            [java(), *JVM_OPTIONS, "-jar", str(PROGRAM.jar), self._states.name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._messages,
@@ -121,84 +112,6 @@ class Oracle:
 def pipe(end: IO[str] | None) -> IO[str]:
     assert end is not None
     return end
-
-
-def available() -> str | None:
-    """Why there can be no oracle on this machine; None if there can. Downloads are not tried."""
-    try:
-        version = java_version()
-    except OracleUnavailable as reason:
-        return str(reason)
-    if version < JAVA_VERSION:
-        return f"Java {version} is too old: {JAVA_VERSION} or newer is needed"
-    if shutil.which("mvn") is None and not built():
-        return "no mvn on the path, and the oracle has not been built yet"
-    return None
-
-
-def build() -> None:
-    """Build the program if its sources have changed since the last time: from Maven's cache, else online."""
-    reason = available()
-    if reason is not None:
-        raise OracleUnavailable(reason)
-    with one_builder():
-        if built():
-            return
-        FINGERPRINT.unlink(missing_ok=True)
-        if not (maven("-o") or maven()):
-            raise OracleUnavailable(f"mvn could not build {HERE}: see {TARGET / 'build.log'}")
-        FINGERPRINT.write_text(fingerprint())
-
-
-def built() -> bool:
-    return JAR.exists() and FINGERPRINT.exists() and FINGERPRINT.read_text() == fingerprint()
-
-
-def fingerprint() -> str:
-    digest = hashlib.sha256()
-    for source in [HERE / "pom.xml", *sorted((HERE / "src").rglob("*.java"))]:
-        digest.update(source.read_bytes())
-    return digest.hexdigest()
-
-
-def maven(*options: str) -> bool:
-    with (TARGET / "build.log").open("a") as log:
-        command = ["mvn", "-B", "-q", *options, "package"]
-        done = subprocess.run(
-            command,
-            check=False,
-            cwd=HERE,
-            stdout=log,
-            stderr=log,
-            stdin=subprocess.DEVNULL,
-        )
-    return done.returncode == 0
-
-
-@contextmanager
-def one_builder() -> Iterator[None]:
-    """Test processes that run side by side build once."""
-    TARGET.mkdir(exist_ok=True)
-    with (TARGET / "build.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
-    if found is None:
-        raise OracleUnavailable("no java on the path" if home is None else f"no bin/java in JAVA_HOME {home}")
-    return found
-
-
-def java_version() -> int:
-    """The feature release: 17, 21, …"""
-    told = subprocess.run([java(), "-version"], check=False, capture_output=True, text=True).stderr
-    version = re.search(r'version "(?:1\.)?(\d+)', told)
-    if version is None:
-        raise OracleUnavailable(f"java does not tell its version: {told.strip()}")
-    return int(version.group(1))
 
 
 def state_root() -> str:

@@ -6,13 +6,26 @@ same number of batches; batch n of the application holds batch n of every case.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import crossstream as cs
+from tests.conformance.compare import by_key
 from tests.conformance.functions import Style, expressible
-from tests.conformance.runner import STORE, Case, Serdes, add, batches, is_table, is_used, source_partition
+from tests.conformance.runner import (
+    STORE,
+    Case,
+    Serdes,
+    add,
+    batches,
+    is_table,
+    is_used,
+    per_batch,
+    run_driver,
+    run_reference,
+    source_partition,
+)
 from tests.reference import Output
 from tests.reference.chain import SIDES
 from tests.spark.world import World
@@ -24,6 +37,51 @@ class Sailed:
 
     outputs: list[list[Output]]
     store: dict[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Voyage:
+    """Cases that were run together, and how."""
+
+    cases: list[Case]
+    partitions: int
+    cuts: int
+    functions: Style
+    sailed: list[Sailed]
+
+    @classmethod
+    def of(
+        cls, cases: list[Case], partitions: int, cuts: int, functions: Style, spark: Any, world: World
+    ) -> Voyage:
+        sailed = run_fleet(spark, world, cases, partitions=partitions, cuts=cuts, functions=functions)
+        return cls(cases, partitions, cuts, functions, sailed)
+
+
+def check_all(voyage: Voyage, check: Callable[[Voyage, Case, Sailed], None]) -> None:
+    """Tells of all cases that fail, not of the first one only."""
+    failures = []
+    for case, sailed in zip(voyage.cases, voyage.sailed, strict=True):
+        try:
+            check(voyage, case, sailed)
+        except AssertionError as error:
+            failures.append(f"{case['id']}: {error}")
+    assert not failures, "\n".join(failures)
+
+
+def check_driver(voyage: Voyage, case: Case, sailed: Sailed) -> None:
+    """The test driver, given the same batches, emits the same, in the same order for each key."""
+    ends = ends_of(case, voyage.cuts)
+    (style,) = styles_of([case], voyage.functions)
+    ran = run_driver(case, partitions=voyage.partitions, ends=ends, functions=style)
+    emitted = [by_key(outputs) for outputs in per_batch(ran.outputs, ends)]
+    same = emitted == [by_key(outputs) for outputs in sailed.outputs[: len(emitted)]]
+    assert same, f"\n  driver {emitted}\n  Spark  {sailed.outputs}"
+
+
+def reference(voyage: Voyage, case: Case) -> list[list[Output]]:
+    """What the reference gives in each batch of the case."""
+    ends = ends_of(case, voyage.cuts)
+    return per_batch(run_reference(case, voyage.partitions, ends).outputs, ends)
 
 
 def prefix_of(number: int) -> str:

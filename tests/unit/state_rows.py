@@ -56,6 +56,21 @@ def version_rows(rows: Mapping[tuple[bytes, int], bytes | None], bits: int = 64)
     }
 
 
+def window_rows(rows: Sequence[tuple[bytes, int]], first: int, bits: int = 64) -> dict[str, Any]:
+    """Records by (key, timestamp), which nothing replaces, numbered from ``first`` on."""
+    keys = binary([key for key, _ in rows])
+    return {
+        "h": hash_keys(keys, bits),
+        "s": np.array([ts for _, ts in rows], np.int64),
+        "key": keys,
+        "n": np.arange(first, first + len(rows), dtype=np.uint64),
+        "value": keys,
+        "headers": binary([None] * len(rows)),
+        "alone": np.zeros(len(rows), np.uint8),
+        "gone": np.zeros(len(rows), np.uint8),
+    }
+
+
 def keys_of(run: Run) -> list[bytes]:
     found: list[bytes] = run["key"].to_pylist()
     return found

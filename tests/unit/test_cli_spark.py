@@ -69,8 +69,7 @@ def test_a_signal_stops_it_after_the_batch_and_the_next_run_goes_on(shop, number
         process.send_signal(number)
         _, err = process.communicate(timeout=120)
     assert process.returncode == 0
-    told = [line for line in err.splitlines() if line.startswith(("starting ", "running "))]
-    assert told == [  # besides, workers of PySpark warn of files they leave open when they are forked
+    assert err.splitlines()[:2] == [
         "starting Spark…",
         "running promo, topics: topics, state: state, partitions: 1",
     ]

@@ -115,7 +115,8 @@ def test_every_serde_without_a_type_can_be_named():
     plain = {
         name
         for name in serdes.__all__
-        if name != "Serde" and not name.startswith(("avro", "confluent", "debezium", "windowed", "left_or_right"))
+        if name != "Serde"
+        and not name.startswith(("avro", "confluent", "debezium", "windowed", "left_or_right"))
     }
     assert set(SERDES) == plain
 

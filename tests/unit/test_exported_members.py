@@ -28,6 +28,10 @@ def test_nothing_else_is_public():
     assert values - modules - set(cs.__all__) - {"annotations", "TYPE_CHECKING", "Any"} == set()
 
 
+def test_nothing_else_is_listed():
+    assert dir(cs) == cs.__all__
+
+
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'GlobalKTabel'"):
         cs.GlobalKTabel  # noqa: B018

@@ -7,10 +7,7 @@ peer.summary  # {"processed": …, "dropped": …}
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
-import os
 import re
 import shutil
 import signal
@@ -18,8 +15,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, final
@@ -28,12 +24,10 @@ import psutil  # type: ignore[import-untyped]
 
 from benchmarks.data import FOREIGN_KEY
 from benchmarks.generate import Topics
+from benchmarks.peers.java import JavaProgram, java
 
 HERE = Path(__file__).resolve().parent
-TARGET = HERE / "target"
-JAR = TARGET / "peer.jar"
-FINGERPRINT = TARGET / "peer.sources.sha256"
-JAVA_VERSION = 17
+PROGRAM = JavaProgram(HERE, "peer")
 JVM_OPTIONS = ("-Xms2g", "-Xmx2g", "-XX:+UseParallelGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 
 MODES: Mapping[str, tuple[str, ...]] = {
@@ -47,7 +41,7 @@ MODES: Mapping[str, tuple[str, ...]] = {
 
 
 class PeerError(RuntimeError):
-    """The application cannot be built, did not start, or died."""
+    """The application did not start, or died."""
 
 
 @final
@@ -112,7 +106,7 @@ class KafkaStreamsPeer:
         self._changed = threading.Condition()
 
     def __enter__(self) -> KafkaStreamsPeer:
-        build()
+        PROGRAM.build()
         self._folder = Path(tempfile.mkdtemp(prefix="kafka-streams-peer-"))
         self._log = self._folder / "peer.log"
         began = time.monotonic()
@@ -143,7 +137,7 @@ class KafkaStreamsPeer:
             self._kill()
 
     def command(self) -> list[str]:
-        words = [java(), *JVM_OPTIONS, "-jar", str(JAR)]
+        words = [java(), *JVM_OPTIONS, "-jar", str(PROGRAM.jar)]
         state = self.state_dir or self._folder / "state"
         for name, value in {**self.arguments, "state-dir": str(state)}.items():
             words += [f"--{name}", value]
@@ -205,15 +199,7 @@ class KafkaStreamsPeer:
 
 def available() -> str | None:
     """Why there can be no peer on this machine; None if there can. Downloads are not tried."""
-    try:
-        version = java_version()
-    except PeerError as reason:
-        return str(reason)
-    if version < JAVA_VERSION:
-        return f"Java {version} is too old: {JAVA_VERSION} or newer is needed"
-    if shutil.which("mvn") is None and not built():
-        return "no mvn on the path, and the peer has not been built yet"
-    return None
+    return PROGRAM.missing()
 
 
 def version() -> str:
@@ -221,63 +207,3 @@ def version() -> str:
     found = re.search(r"<kafka\.version>(.+)</kafka\.version>", (HERE / "pom.xml").read_text())
     assert found is not None
     return found.group(1)
-
-
-def build() -> None:
-    """Build the program if its sources have changed since the last time: from Maven's cache, else online."""
-    reason = available()
-    if reason is not None:
-        raise PeerError(reason)
-    with one_builder():
-        if built():
-            return
-        FINGERPRINT.unlink(missing_ok=True)
-        if not (maven("-o") or maven()):
-            raise PeerError(f"mvn could not build {HERE}: see {TARGET / 'build.log'}")
-        FINGERPRINT.write_text(fingerprint())
-
-
-def built() -> bool:
-    return JAR.exists() and FINGERPRINT.exists() and FINGERPRINT.read_text() == fingerprint()
-
-
-def fingerprint() -> str:
-    digest = hashlib.sha256()
-    for source in [HERE / "pom.xml", *sorted((HERE / "src").rglob("*.java"))]:
-        digest.update(source.read_bytes())
-    return digest.hexdigest()
-
-
-def maven(*options: str) -> bool:
-    with (TARGET / "build.log").open("a") as log:
-        command = ["mvn", "-B", "-q", *options, "package"]
-        done = subprocess.run(
-            command, check=False, cwd=HERE, stdout=log, stderr=log, stdin=subprocess.DEVNULL
-        )
-    return done.returncode == 0
-
-
-@contextmanager
-def one_builder() -> Iterator[None]:
-    """Processes that run side by side build once."""
-    TARGET.mkdir(exist_ok=True)
-    with (TARGET / "build.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
-    if found is None:
-        raise PeerError("no java on the path" if home is None else f"no bin/java in JAVA_HOME {home}")
-    return found
-
-
-def java_version() -> int:
-    """The feature release: 17, 21, …"""
-    told = subprocess.run([java(), "-version"], check=False, capture_output=True, text=True).stderr
-    version = re.search(r'version "(?:1\.)?(\d+)', told)
-    if version is None:
-        raise PeerError(f"java does not tell its version: {told.strip()}")
-    return int(version.group(1))

@@ -9,7 +9,7 @@ import numpy as np
 from crossstream.algebra.change import Changes
 from crossstream.algebra.order import by_key
 from crossstream.state.columns import Column, take
-from crossstream.state.run import Run, bisect
+from crossstream.state.run import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +39,6 @@ class Puts:
         first[wanted] = self.starts[found]
         last[wanted] = np.append(self.starts[1:], len(self.rank))[found]
         return first, last
-
-
-def came_before(records: Changes, events: Changes, *, or_with: bool) -> np.ndarray:
-    """For each record the number of ``events``, which are in arrival order, that came before it.
-
-    ``or_with``: those that the same input record caused count too.
-    """
-    low = np.searchsorted(events.major, records.major, "left")
-    high = np.searchsorted(events.major, records.major, "right")
-    return bisect(events.minor, low, high, records.minor, right=or_with)
 
 
 def last_below(values: np.ndarray, first: np.ndarray, last: np.ndarray, bound: np.ndarray) -> np.ndarray:

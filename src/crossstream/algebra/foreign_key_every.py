@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from crossstream.algebra.as_of import Puts, came_before
+from crossstream.algebra.as_of import Puts
 from crossstream.algebra.change import Changes
 from crossstream.algebra.foreign_key import (
     ANSWER,
@@ -31,7 +31,7 @@ from crossstream.algebra.foreign_key import (
 )
 from crossstream.algebra.functions import Function
 from crossstream.algebra.hashing import hash_keys
-from crossstream.algebra.order import by_key
+from crossstream.algebra.order import by_key, came_before
 from crossstream.algebra.table import Rows, as_stored
 from crossstream.algebra.table_table import Joined, Lookup, call_joiner
 from crossstream.algebra.unreferenced import Events, events_of, keep_counts
@@ -74,10 +74,8 @@ class _Subscriptions:
         next_, starts = _chained(group, subs.extra[PRIMARY])
         bounds = puts.places(h[heads], take(subs.key.wire(), heads))
         first, last = (bound[group] for bound in bounds)
-        before, after = (
-            bisect(puts.rank, first, last, came_before(subs, right, or_with=or_with), right=False)
-            for or_with in (False, True)
-        )
+        came = [came_before(subs.major, subs.minor, right, or_with=also) for also in (False, True)]
+        before, after = (bisect(puts.rank, first, last, count, right=False) for count in came)
         return cls(subs, h, group, heads, next_, starts, first, last, before, after)
 
 

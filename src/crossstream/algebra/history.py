@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from crossstream.algebra.change import Changes
+from crossstream.algebra.order import came_before
 from crossstream.algebra.values import Values
 from crossstream.serdes import Serde
 from crossstream.state.columns import Column, equal, take, take_or_null
@@ -64,7 +65,7 @@ class History:
         near = np.flatnonzero(last > first)
         found = np.full(len(hashes), -1, np.int64)
         if len(near):
-            arrived = self._arrived_before(major[near], minor[near])
+            arrived = came_before(major[near], minor[near], self, or_with=False)
             row = bisect(s, first[near], last[near], arrived, right=False) - 1
             self._settle(found, keys, near, first[near], row)
         return found
@@ -81,11 +82,6 @@ class History:
             same = equal(take(self.run["key"], row), take(keys, near))
             found[near[same]] = row[same]
             near, first, row = near[~same], first[~same], row[~same] - 1
-
-    def _arrived_before(self, major: np.ndarray, minor: np.ndarray) -> np.ndarray:
-        """How many of the changes came before each moment."""
-        first, last = self.major.searchsorted(major, "left"), self.major.searchsorted(major, "right")
-        return bisect(self.minor, first, last, minor, right=False)
 
     def net(self, key: Serde | None, value: Serde | None) -> Changes:
         """The last change of each key, in order of the hash."""

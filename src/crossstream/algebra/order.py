@@ -13,11 +13,13 @@ value of a table is last. Source: semantics 1.2, KIP-353.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
 from crossstream.algebra.change import Changes
 from crossstream.state.columns import equal, take
-from crossstream.state.run import identities, is_sorted, stable_order
+from crossstream.state.run import bisect, identities, is_sorted, stable_order
 
 OFFSET_BITS = 40
 """Lower bits of `minor`: an offset relative to the start of the range."""
@@ -43,6 +45,25 @@ def by_arrival(changes: Changes) -> Changes:
     major, minor = changes.major, changes.minor
     later = (major[1:] > major[:-1]) | ((major[1:] == major[:-1]) & (minor[1:] >= minor[:-1]))
     return changes if later.all() else changes.take(np.lexsort((minor, major)))
+
+
+class InTime(Protocol):
+    """What has places in time, in arrival order."""
+
+    @property
+    def major(self) -> np.ndarray: ...
+
+    @property
+    def minor(self) -> np.ndarray: ...
+
+
+def came_before(major: np.ndarray, minor: np.ndarray, events: InTime, *, or_with: bool) -> np.ndarray:
+    """For each place (``major``, ``minor``) the number of ``events`` that came before it.
+
+    ``or_with``: those that the same input record caused count too.
+    """
+    low, high = events.major.searchsorted(major, "left"), events.major.searchsorted(major, "right")
+    return bisect(events.minor, low, high, minor, right=or_with)
 
 
 def by_key(changes: Changes, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -15,10 +15,10 @@ from typing import Literal
 
 import numpy as np
 
-from crossstream.algebra.as_of import Puts, came_before, last_below, running_maximum_of
+from crossstream.algebra.as_of import Puts, last_below, running_maximum_of
 from crossstream.algebra.change import Changes
 from crossstream.algebra.functions import Function
-from crossstream.algebra.order import by_key
+from crossstream.algebra.order import by_key, came_before
 from crossstream.algebra.table import as_stored, find_versions, latest_versions, lookup
 from crossstream.algebra.table_table import Joined, call_joiner
 from crossstream.algebra.values import Values, concat_values
@@ -137,7 +137,8 @@ def _see_rows(sight: _Sight, table: TableHistory) -> Seen:
     changed = sight.changed()
     if not len(changed):
         return Seen(state.values, place)
-    before = came_before(sight.records.take(changed), table.puts, or_with=table.first)
+    records = sight.records
+    before = came_before(records.major[changed], records.minor[changed], table.puts, or_with=table.first)
     put = sight.last_put(changed, before)
     gone = sight.puts.changes.value.missing()
     place[changed] = np.where(put < 0, place[changed], np.where(gone[put], -1, state.values.rows + put))
@@ -147,7 +148,7 @@ def _see_rows(sight: _Sight, table: TableHistory) -> Seen:
 def _see_versions(sight: _Sight, table: TableHistory, history: int) -> Seen:
     """Of a versioned table: the version with the largest timestamp not above the record's own."""
     puts = sight.puts.changes
-    before = came_before(sight.records, table.puts, or_with=table.first)
+    before = came_before(sight.records.major, sight.records.minor, table.puts, or_with=table.first)
     keys = take(sight.keys, sight.group)
     match, ts = find_versions(table.before, sight.hashes[sight.group], keys, sight.records.ts)
     values, place = _distinct(match, table.serde)

@@ -376,18 +376,8 @@ class KStream:
         """
         check_signature("for_each_batch", "function", function, ("frame", "batch_id"))
         key, value = sink_serdes("for_each_batch", (self._node.key, self._node.value), (None, None))
-        name = given_name("for_each_batch", named)
-        child(
-            self._draft,
-            FrameSink,
-            "for_each_batch",
-            self._node,
-            name,
-            key=key,
-            value=value,
-            shape="none",
-            function=function,
-        )
+        attributes = {"key": key, "value": value, "shape": "none", "function": function}
+        self._child(FrameSink, "for_each_batch", named, **attributes)
 
     def _child(self, kind: type[Node], path: str, named: Named | None, **attributes: Any) -> KStream:
         name = given_name(path.partition("(")[0], named)

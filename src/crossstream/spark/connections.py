@@ -1,11 +1,13 @@
-"""Where the topics of an application live, by its configuration."""
+"""Where the topics of an application live, by its configuration, and how far those that it writes reach."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from crossstream.config import StreamsConfig
-from crossstream.topics import TopicConnection
+from crossstream.config import DeadLetter, StreamsConfig
+from crossstream.topics import TopicConnection, TopicLog, TopicPartition
+from crossstream.topology.graph import Sink, Topology
 
 
 def connection_of(config: StreamsConfig) -> TopicConnection | None:
@@ -24,3 +26,24 @@ def connection_of(config: StreamsConfig) -> TopicConnection | None:
 def publisher_of(connection: TopicConnection | None) -> Any:
     """What publishes staged records; None where sinks write directly."""
     return connection.publisher() if connection is not None and hasattr(connection, "publisher") else None
+
+
+def written_ends(topology: Topology, config: StreamsConfig, log: TopicLog) -> dict[str, list[int]]:
+    """Where the topics that sinks and dead letters may go to end, by partition."""
+    known = log.topics()
+    wanted = [TopicPartition(t, p) for t in _written(topology, config, known) for p in range(known[t])]
+    ends = log.end_offsets(wanted)
+    found: dict[str, list[int]] = {}
+    for tp in wanted:
+        found.setdefault(tp.topic, []).append(ends[tp])
+    return found
+
+
+def _written(topology: Topology, config: StreamsConfig, known: Mapping[str, int]) -> list[str]:
+    """Those of the ``known`` topics that sinks and dead letters may go to."""
+    sinks = [node for node in topology if isinstance(node, Sink)]
+    if any(node.topic is None for node in sinks):
+        return sorted(known)
+    policies = (config.deserialization_errors, config.processing_errors)
+    letters = {policy.topic for policy in policies if isinstance(policy, DeadLetter)}
+    return sorted(known.keys() & (letters | {node.topic for node in sinks if node.topic is not None}))

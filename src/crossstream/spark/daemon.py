@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import warnings
 
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -33,6 +34,8 @@ with contextlib.suppress(CrossStreamError):  # without confluent-kafka
     import crossstream.kafka.writer  # noqa: F401
 
 if __name__ == "__main__":
+    # PySpark leaves the files of its sockets, which have numbers for names, to the garbage collector.
+    warnings.filterwarnings("ignore", r"unclosed file <_io\.Buffered\w+ name=\d+>", ResourceWarning)
     # Spark's worker loop collects garbage after every task: with all these modules loaded that takes 50 ms
     # of core time, unless what is here by now is put aside for good (decision 0010).
     gc.collect()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from crossstream.config import DeadLetter, StreamsConfig
+from crossstream.config import StreamsConfig
 from crossstream.engine.batch import Batch, Report
 from crossstream.engine.idling import Idling
 from crossstream.engine.log import Application, BatchEntry, BatchLog, Commit, check_application
@@ -24,7 +24,7 @@ from crossstream.engine.stores import measure, paths
 from crossstream.errors import ConfigError, SourceError
 from crossstream.files import Staged
 from crossstream.query.files import describe_readers
-from crossstream.spark.connections import connection_of, publisher_of
+from crossstream.spark.connections import connection_of, publisher_of, written_ends
 from crossstream.spark.errors import unpacked
 from crossstream.spark.frames import deliver, start_query, united
 from crossstream.spark.progress import Progress, by_store
@@ -317,22 +317,7 @@ class Engine:
         """Where the file topics that are written end before the batch: publishing it again looks from there on."""
         if self._publisher is None or self.topics is None:
             return {}
-        known = self.topics.topics()
-        wanted = [TopicPartition(t, p) for t in self._written_topics(known) for p in range(known[t])]
-        ends = self.topics.end_offsets(wanted)
-        found: dict[str, list[int]] = {}
-        for tp in wanted:
-            found.setdefault(tp.topic, []).append(ends[tp])
-        return found
-
-    def _written_topics(self, known: Mapping[str, int]) -> list[str]:
-        """The topics that sinks and dead letters may go to, those of them that are there."""
-        sinks = [node for node in self.topology if isinstance(node, Sink)]
-        if any(node.topic is None for node in sinks):
-            return sorted(known)
-        policies = (self.config.deserialization_errors, self.config.processing_errors)
-        letters = {policy.topic for policy in policies if isinstance(policy, DeadLetter)}
-        return sorted(known.keys() & (letters | {node.topic for node in sinks if node.topic is not None}))
+        return written_ends(self.topology, self.config, self.topics)
 
     def _publish(self, entry: BatchEntry, report: Report) -> None:
         """Makes the records that waited in staged files visible in their topics, each once, in their order.

@@ -1,7 +1,7 @@
 """Partitions of a store cut anew: another number of them is a slice of every run, not a replay.
 
     law    whatever the numbers of partitions before and after, each row is in the partition of its key, and of
-           the rows with one identity the newest is found first
+           the rows with one identity the newest is found first; of rows that have expired none is left
 
 A partition holds a range of key hashes, and runs are sorted by hash: its rows lie side by side in every old run. Slots
 keep their order; those of several old partitions, whose hashes are disjoint, are put together from the oldest on.
@@ -51,7 +51,10 @@ def placed(
 ) -> Version:
     """The version of the rows whose place, of which there is a list for each old partition, is ``partition``."""
     taken = [
-        _without_empty(map(_picked, source.parts, of_source, [partition] * len(source.parts)))
+        _without_empty(
+            _picked(part, of_part, partition, source.horizon)
+            for part, of_part in zip(source.parts, of_source, strict=True)
+        )
         for source, of_source in zip(sources, places, strict=True)
     ]
     return _assembled(sources, taken, batch, lambda runs: [save(sort_rows(_together(runs).columns))])
@@ -107,10 +110,13 @@ def _between(part: Part[Piece], low: int, high: int, horizon: int) -> list[Run]:
     return found
 
 
-def _picked(part: Part[Piece], places: Sequence[np.ndarray], partition: int) -> list[Run]:
+def _picked(part: Part[Piece], places: Sequence[np.ndarray], partition: int, horizon: int) -> list[Run]:
     found = []
     for piece, of_piece in zip(part.pieces, places, strict=True):
-        rows = np.flatnonzero(of_piece == partition)
+        wanted = of_piece == partition
+        if horizon > NO_HORIZON:
+            wanted &= piece.run["s"] >= horizon
+        rows = np.flatnonzero(wanted)
         if len(rows):
             found.append(Run(take_all(piece.run.columns, rows)))
     return found

@@ -158,7 +158,8 @@ class ResolveRunner(Runner):
         assert node.key is not None
         table = self.task.stores(self.step.right_store)
         rows_before, rows_after = table.lookup_in(table.before()), table.lookup_in(table.view)
-        counts, serde, bits = self.task.stores(referrers).view, subscriptions.value.serde, self.task.batch.bits
+        counts, serde = self.task.stores(referrers).view, subscriptions.value.serde
+        bits = self.task.batch.bits
         if self.step.every:
             joined = unreferenced_every(
                 node.joiner, counts, subscriptions, right, rows_before, node.key, serde, bits=bits

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from crossstream import serdes
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 def place_foreign_key_join(planner: Planner, node: ForeignKeyJoin) -> None:
     left, right = (planner.topology[name] for name in node.parents)
-    every = planner.every(node)
     flow = left_of(planner, node, left)
     first = planner.earliest(flow) if node.partitioner is None else max(1, flow.round + 1)
     arrived = planner.arrive(flow, first, node, node.partitioner)
@@ -27,17 +26,64 @@ def place_foreign_key_join(planner: Planner, node: ForeignKeyJoin) -> None:
     if node.other_partitioner is not None:
         second = max(second, planner.source_of(right).round + 1)
     table = planner.materialize(right, second, node.other_partitioner)
+    asking = subscribe(planner, node, flow, arrived, right.key or pickled(), (first, second))
+    referrers = _referrers(planner, node, second, asking.store.key)
+    out = planner.flow_of(node, node.name, second)
+    planner.steps.append(
+        ResolveStep(
+            node=node.name,
+            round=second,
+            inputs=(
+                planner.arrive(asking.subscriptions, second, node, node.other_partitioner),
+                planner.arrive(asking.answers, second, node),
+                (table.every if planner.every(node) else table.output) or "",
+            ),
+            output=out.name,
+            subscriptions=asking.store.name,
+            right_store=table.store,
+            referrers=referrers,
+            every=planner.every(node),
+        )
+    )
+    planner.keep(node)
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """The left half of a foreign-key join: what it hands to the right half, and the store that is kept there."""
+
+    subscriptions: Flow
+    answers: Flow
+    store: StoreDef
+
+
+def subscribe(
+    planner: Planner, node: ForeignKeyJoin, flow: Flow, arrived: str, key: Serde, rounds: tuple[int, int]
+) -> Asking:
+    """Remembers the foreign key of each left row, and who subscribed to each right one.
+
+    ``flow``: the left changes with their foreign keys, which have ``arrived`` in the first of the ``rounds``; in the
+    second are the right rows, whose keys have the serde ``key``. If both are one, answers are where they are wanted.
+    """
+    first, second = rounds
     references = StoreDef(
         name=unique(f"{node.name}.references", planner.stores),
         layout=REFERENCES,
         round=first,
         key=flow.key,
-        value=right.key or pickled(),
+        value=key,
     )
     planner.stores[references.name] = references
-    value = flow.value
-    subscriptions = planner.add(Flow(f"{node.name}.subscriptions", first, references.value, value))
-    answers = planner.add(Flow(f"{node.name}.answers", first, flow.key, value))
+    store = StoreDef(
+        name=unique(f"{node.name}.subscriptions", planner.stores),
+        layout=SUBSCRIPTIONS,
+        round=second,
+        key=key,
+        value=flow.value,
+    )
+    planner.stores[store.name] = store
+    subscriptions = planner.add(Flow(f"{node.name}.subscriptions", first, key, flow.value))
+    answers = planner.add(Flow(f"{node.name}.answers", first, flow.key, flow.value, first == second))
     planner.steps.append(
         SubscribeStep(
             node=node.name,
@@ -47,36 +93,10 @@ def place_foreign_key_join(planner: Planner, node: ForeignKeyJoin) -> None:
             store=references.name,
             column=reference_column(node),
             answers=answers.name,
-            every=every,
+            every=planner.every(node),
         )
     )
-    store = StoreDef(
-        name=unique(f"{node.name}.subscriptions", planner.stores),
-        layout=SUBSCRIPTIONS,
-        round=second,
-        key=references.value,
-        value=value,
-    )
-    planner.stores[store.name] = store
-    referrers = _referrers(planner, node, second, references.value)
-    out = planner.flow_of(node, node.name, second)
-    planner.steps.append(
-        ResolveStep(
-            node=node.name,
-            round=second,
-            inputs=(
-                planner.arrive(subscriptions, second, node, node.other_partitioner),
-                planner.arrive(answers, second, node),
-                (table.every if every else table.output) or "",
-            ),
-            output=out.name,
-            subscriptions=store.name,
-            right_store=table.store,
-            referrers=referrers,
-            every=every,
-        )
-    )
-    planner.keep(node)
+    return Asking(subscriptions, answers, store)
 
 
 def _referrers(planner: Planner, node: ForeignKeyJoin, number: int, key: Serde) -> str | None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crossstream.topology.graph import ForeignKeyJoin
-from crossstream.topology.names import unique
-from crossstream.topology.placing.foreign_key import left_of, reference_column
-from crossstream.topology.plan import REFERENCES, SUBSCRIPTIONS, Flow, StoreDef
-from crossstream.topology.steps import GlobalResolveStep, SubscribeStep
+from crossstream.topology.placing.foreign_key import left_of, subscribe
+from crossstream.topology.steps import GlobalResolveStep
 
 if TYPE_CHECKING:
     from crossstream.topology.planner import Planner
@@ -24,44 +22,15 @@ def place_table_global_join(planner: Planner, node: ForeignKeyJoin) -> None:
     number = planner.earliest(flow)
     arrived = planner.arrive(flow, number, node)
     whole = planner.stores[planner.wholes[table.name]]
-    references = StoreDef(
-        name=unique(f"{node.name}.references", planner.stores),
-        layout=REFERENCES,
-        round=number,
-        key=flow.key,
-        value=whole.key,
-    )
-    planner.stores[references.name] = references
-    subscriptions = StoreDef(
-        name=unique(f"{node.name}.subscriptions", planner.stores),
-        layout=SUBSCRIPTIONS,
-        round=number,
-        key=whole.key,
-        value=flow.value,
-    )
-    planner.stores[subscriptions.name] = subscriptions
-    asked = planner.add(Flow(f"{node.name}.subscriptions", number, whole.key, flow.value))
-    answers = planner.add(Flow(f"{node.name}.answers", number, flow.key, flow.value, True))
-    planner.steps.append(
-        SubscribeStep(
-            node=node.name,
-            round=number,
-            inputs=(arrived,),
-            output=asked.name,
-            store=references.name,
-            column=reference_column(node),
-            answers=answers.name,
-            every=planner.every(node),
-        )
-    )
+    asking = subscribe(planner, node, flow, arrived, whole.key, (number, number))
     out = planner.flow_of(node, node.name, number, True)
     planner.steps.append(
         GlobalResolveStep(
             node=node.name,
             round=number,
-            inputs=(asked.name, answers.name),
+            inputs=(asking.subscriptions.name, asking.answers.name),
             output=out.name,
-            subscriptions=subscriptions.name,
+            subscriptions=asking.store.name,
             table=whole.name,
             every=planner.every(node),
         )

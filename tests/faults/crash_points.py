@@ -1,0 +1,96 @@
+"""Crashes at the steps of a batch, and what they may leave behind.
+
+A crash is an exception that nothing catches, right before or after a step; what a killed process leaves behind is the
+same, since every step ends in one atomic write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import crossstream as cs
+from crossstream.engine.log import BatchLog
+from crossstream.engine.retirement import Retirement
+from crossstream.engine.stores import store_folder
+from crossstream.files import FilePublisher
+from crossstream.files.appending import Appender
+from crossstream.spark.rounds import SparkRounds
+from crossstream.state.manifest import read_manifest
+from crossstream.state.storage import Folder
+from tests.spark.world import World
+
+Arm = Callable[[pytest.MonkeyPatch], None]
+"""Makes the application crash at some point."""
+
+
+class Crash(BaseException):
+    """The process is gone: no handler of the library may catch it."""
+
+
+def before(owner: Any, name: str, count: int = 1) -> Arm:
+    """Crashes instead of the ``count``-th call of a method."""
+    return crashing(owner, name, count, after=False)
+
+
+def after(owner: Any, name: str, count: int = 1) -> Arm:
+    """Crashes at the end of the ``count``-th call of a method."""
+    return crashing(owner, name, count, after=True)
+
+
+def crashing(owner: Any, name: str, count: int, *, after: bool) -> Arm:
+    def arm(patch: pytest.MonkeyPatch) -> None:
+        method, calls = getattr(owner, name), [0]
+
+        def crash(self: Any, *arguments: Any, **more: Any) -> Any:
+            calls[0] += 1
+            if calls[0] == count and not after:
+                raise Crash
+            result = method(self, *arguments, **more)
+            if calls[0] == count:
+                raise Crash
+            return result
+
+        patch.setattr(owner, name, crash)
+
+    return arm
+
+
+POINTS = {
+    "before the batch is logged": before(BatchLog, "write_batch"),
+    "after the batch is logged": after(BatchLog, "write_batch"),
+    "after it ran": after(SparkRounds, "run"),
+    "before anything is published": before(FilePublisher, "publish"),
+    "after the first frame is published": after(Appender, "append"),
+    "after the second frame is published": after(Appender, "append", 2),
+    "after everything is published": after(FilePublisher, "publish"),
+    "before the commit": before(BatchLog, "write_commit"),
+    "after the commit": after(BatchLog, "write_commit"),
+    "before old state is deleted": before(Retirement, "add"),
+    "after old state is deleted": after(Retirement, "add"),
+}
+
+
+def crash(app: cs.SparkStreams, arm: Arm) -> None:
+    """Runs the application into its crash."""
+    with pytest.MonkeyPatch.context() as patch:
+        arm(patch)
+        with pytest.raises(Crash):
+            app.process_available()
+    app.stop()
+
+
+def files_in_use(world: World, log: BatchLog) -> set[Path]:
+    """Manifests of the kept commits, and the runs they list."""
+    used: set[Path] = set()
+    for number in log.commits():
+        for store, names in log.commit(number).versions.items():
+            for partition, name in names.items():
+                folder = store_folder(world.state_dir, store) / str(partition)
+                used |= {folder / name} | {
+                    folder / file for file in read_manifest(Folder(folder), name).files()
+                }
+    return used
