@@ -115,6 +115,14 @@ def open_producer(connection: KafkaConnection, complaints: Complaints, on_delive
     return _open(Producer, connection, {**CLIENT, **BATCHING, **connection.settings, **own}, complaints)
 
 
+def open_committer(
+    connection: KafkaConnection, group: str, complaints: Complaints, on_commit: object
+) -> Consumer:
+    """A consumer that commits to ``group`` without joining it."""
+    own = {**CONSUMER, "group.id": group, "on_commit": on_commit}
+    return _open(Consumer, connection, {**CLIENT, **connection.settings, **own}, complaints)
+
+
 def open_admin(connection: KafkaConnection, complaints: Complaints) -> AdminClient:
     """A client for topics and offsets."""
     return _open(AdminClient, connection, {**CLIENT, **connection.settings}, complaints)

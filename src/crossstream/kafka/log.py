@@ -8,13 +8,14 @@ from functools import partial
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, TypeVar
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec, TopicMetadata  # type: ignore[attr-defined]
 
 from crossstream.errors import SourceError
 from crossstream.kafka import faults
 from crossstream.kafka.client import Complaints, is_denial, logger, open_admin
+from crossstream.kafka.group import Group
 from crossstream.topics import Moment, TopicPartition
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class KafkaLog:
         self._connection = connection
         self._complaints = Complaints()
         self._client: AdminClient | None = None
+        self._committing: Group | None = None
 
     def topics(self) -> Mapping[str, int]:
         """Every topic and its number of partitions (internal ones, ``__…``, left out)."""
@@ -121,13 +123,14 @@ class KafkaLog:
             return
         marks = [KafkaPartition(place.topic, place.partition, offset) for place, offset in offsets.items()]
         try:
-            self._patiently(partial(self._commit, ConsumerGroupTopicPartitions(group, marks)))
+            self._patiently(self._group(group).commit(marks).ask)
         except KafkaException as failed:
             raise faults.uncommitted(group, failed.args[0].str()) from failed
 
     def close(self) -> None:
-        """Closes the client; a later call opens another."""
+        """Closes the clients; a later call opens others."""
         self._client = None
+        self._close_group()
 
     def _admin(self) -> AdminClient:
         if self._client is None:
@@ -190,11 +193,16 @@ class KafkaLog:
     def _create(self, topic: NewTopic, timeout: float) -> None:
         self._admin().create_topics([topic], request_timeout=timeout)[topic.topic].result()
 
-    def _commit(self, marks: ConsumerGroupTopicPartitions, timeout: float) -> None:
-        [done] = self._admin().alter_consumer_group_offsets([marks], request_timeout=timeout).values()
-        for mark in done.result().topic_partitions:
-            if mark.error is not None:
-                raise KafkaException(mark.error)
+    def _group(self, name: str) -> Group:
+        if self._committing is None or self._committing.name != name:
+            self._close_group()
+            self._committing = Group(self._connection, name, self._complaints)
+        return self._committing
+
+    def _close_group(self) -> None:
+        if self._committing is not None:
+            self._committing.close()
+            self._committing = None
 
     def _await_leaders(self, topic: str, partitions: int) -> None:
         def look(timeout: float) -> None:
@@ -222,8 +230,9 @@ class KafkaLog:
                     raise faults.refused(denial.str()) from failed
                 if error.code() in STALE:
                     self._client = None  # what it knows of the leaders is of another time: ask anew
-                settled = error.code() in faults.MISSING | faults.UNLED and waited > SETTLE_SECONDS
-                if not _may_pass(error) or settled:
+                if not _may_pass(error):
+                    raise
+                if error.code() in faults.MISSING | faults.UNLED and waited >= min(SETTLE_SECONDS, patience):
                     raise
                 if waited >= patience:
                     raise faults.away(patience, self._complaints.last or error.str()) from failed

@@ -1,0 +1,76 @@
+"""Committing offsets for a consumer group that nobody has joined.
+
+It takes a consumer: the admin client's request for the same ends the process with a failed assertion where a connection
+breaks at the wrong moment (librdkafka issue 4605).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from crossstream.kafka.client import Complaints, open_committer
+
+if TYPE_CHECKING:
+    from crossstream.kafka.connection import KafkaConnection
+
+POLL_SECONDS = 0.002
+REFUSED = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED})
+"""What the search for the group's coordinator may end with; then no commit is ever answered."""
+
+
+@dataclass(slots=True)
+class Commit:
+    """One commit on its way: `ask` may be called again until it returns."""
+
+    consumer: Consumer
+    marks: Sequence[TopicPartition]
+    answers: list[KafkaError | None]
+    sent: bool = False
+
+    def ask(self, timeout: float) -> None:
+        """Returns when it is done. Raises `KafkaException`: why it was refused, or that no answer came in time."""
+        if not self.sent:
+            self.answers.clear()
+            self.consumer.commit(offsets=list(self.marks), asynchronous=True)
+            self.sent = True
+        deadline = monotonic() + timeout
+        while not self.answers:
+            if monotonic() > deadline:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            told = self.consumer.poll(POLL_SECONDS)
+            if told is not None and (error := told.error()) is not None and error.code() in REFUSED:
+                raise KafkaException(error)
+        error = self.answers.pop()
+        if error is not None:
+            self.sent = False
+            raise KafkaException(error)
+
+
+@dataclass(slots=True)
+class Group:
+    """The group ``name``, as lag tools know it."""
+
+    connection: KafkaConnection
+    name: str
+    complaints: Complaints
+    _consumer: Consumer | None = None
+    _answers: list[KafkaError | None] = field(default_factory=list)
+
+    def commit(self, marks: Sequence[TopicPartition]) -> Commit:
+        if self._consumer is None:
+            self._consumer = open_committer(self.connection, self.name, self.complaints, self._answered)
+        return Commit(self._consumer, marks, self._answers)
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _answered(self, error: KafkaError | None, marks: Sequence[TopicPartition]) -> None:
+        refused = [mark.error for mark in marks if mark.error is not None]
+        self._answers.append(error or (refused[0] if refused else None))
