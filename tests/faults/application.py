@@ -1,6 +1,6 @@
-"""An application in a process of its own: ``python -m tests.faults.application FOLDER MASTER RECORDS``.
+"""An application in a process of its own: ``python -m tests.faults.application FOLDER MASTER RECORDS TOPOLOGY``.
 
-Runs the marketplace on the topics and state in FOLDER until it is killed or its input is closed, and prints
+Runs one of `TOPOLOGIES` on the topics and state in FOLDER until it is killed or its input is closed, and prints
 "running" when it has started and "batch N" after each commit.
 """
 
@@ -10,10 +10,27 @@ import sys
 from pathlib import Path
 
 import crossstream as cs
+from crossstream import serdes
 from tests.spark.marketplace import marketplace
 from tests.spark.world import World
 
 PARTITIONS = 3
+TEXT = serdes.string()
+
+
+def visits() -> cs.Topology:
+    """Views with the clicks of the same key within ten seconds, those without one too."""
+    builder = cs.StreamsBuilder()
+    views, clicks = (
+        builder.stream(topic, cs.Consumed(key=TEXT, value=TEXT)) for topic in ("views", "clicks")
+    )
+    windows = cs.JoinWindows.of("10 seconds", grace="2 seconds")
+    joined = views.left_join(clicks, lambda view, click: f"{view} {click}", windows)
+    joined.to("visits", cs.Produced(key=TEXT, value=TEXT))
+    return builder.build()
+
+
+TOPOLOGIES = {"marketplace": marketplace, "visits": visits}
 
 
 def main() -> None:
@@ -25,7 +42,7 @@ def main() -> None:
         durable=True,
         spark={"spark.master": sys.argv[2], "spark.ui.enabled": "false"},
     )
-    with cs.SparkStreams(marketplace(), config) as app:
+    with cs.SparkStreams(TOPOLOGIES[sys.argv[4]](), config) as app:
         app.on_progress(lambda progress: print(f"batch {progress.batch}", flush=True))
         app.start()
         print("running", flush=True)

@@ -31,10 +31,16 @@ def make_market(world: World) -> World:
 
 @contextmanager
 def started(
-    world: World, log: Path, master: str = "local[2]", records: int = 100, **environment: str
+    world: World,
+    log: Path,
+    master: str = "local[2]",
+    records: int = 100,
+    topology: str = "marketplace",
+    **environment: str,
 ) -> Iterator[subprocess.Popen[str]]:
     """The application, running, in a session (and so a process group) of its own; ``records``: in a batch."""
-    command = [sys.executable, "-m", "tests.faults.application", str(world.root), master, str(records)]
+    module = ["-m", "tests.faults.application"]
+    command = [sys.executable, *module, str(world.root), master, str(records), topology]
     with open(log, "a") as errors:
         process = subprocess.Popen(
             command,

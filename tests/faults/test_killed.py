@@ -17,6 +17,7 @@ import pytest
 
 import crossstream as cs
 from crossstream.engine.log import BatchLog
+from tests.faults.application import visits
 from tests.faults.lives import check_remains, make_market, records_keep_coming, started
 from tests.spark.fixtures import importable_in_workers
 from tests.spark.marketplace import marketplace
@@ -46,6 +47,44 @@ def test_killed_ten_times(spark: Any, market: World, tmp_path: Path) -> None:
     with cs.SparkStreams(marketplace(), market.config(retain_batches=100_000), spark) as app:
         app.process_available()
     check_remains(spark, market, given, World(tmp_path / "undisturbed"))
+
+
+def test_a_join_of_streams_killed(spark: Any, tmp_path: Path) -> None:
+    """Every pair and every row alone is there once, whatever was repeated: as if one batch had taken all."""
+    importable_in_workers()
+    world, rng = World(tmp_path / "visits"), Random(11)
+    world.create(views=2, clicks=2, visits=2)
+    moments = sorted(rng.randrange(400_000) for _ in range(4_000))
+    given = [
+        (
+            rng.choice(["views", "clicks"]),
+            f"k{rng.randrange(80)}",
+            f"v{n}",
+            max(0, moment - rng.randrange(3_000)),
+        )
+        for n, moment in enumerate(moments)
+    ]
+    for topic in ("views", "clicks"):
+        world.append(topic, [(key, value, ts) for where, key, value, ts in given if where == topic])
+    for _ in range(4):
+        with started(world, tmp_path / "stderr", records=150, topology="visits") as process:
+            wait_for_a_moment(process, rng)
+    assert 0 < len(BatchLog(world.state_dir).commits()) < len(given) / 150
+    with cs.SparkStreams(visits(), world.config(), spark) as app:
+        app.process_available()
+    once = World(tmp_path / "once")
+    once.create(views=2, clicks=2, visits=2)
+    for topic in ("views", "clicks"):
+        once.append(topic, [(key, value, ts) for where, key, value, ts in given if where == topic])
+    with cs.SparkStreams(visits(), once.config(), spark) as app:
+        app.process_available()
+    assert results(world) == results(once)
+    assert sum(value.endswith(" None") for _, value, _ in results(world)) > 50
+    assert sum(not value.endswith(" None") for _, value, _ in results(world)) > 500
+
+
+def results(world: World) -> list[tuple[str, str, int]]:
+    return sorted((output.key, output.value, output.ts) for output in world.read("visits"))
 
 
 def wait_for_a_moment(process: subprocess.Popen[str], rng: Random) -> None:
