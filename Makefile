@@ -6,19 +6,23 @@ SHELL := /bin/bash
 
 VENV := .venv
 BIN := $(VENV)/bin
+LOCK := requirements.lock
 INSTALLED := $(VENV)/.installed
+OLDEST := .venv-oldest
+OLDEST_PYTHONS := python3.10 python3.11 python3.12
+OLDEST_TESTS := tests/unit tests/spark/test_running.py tests/spark/test_conformance.py tests/laws/test_recovery.py
 PYTHONS := python3 python3.13 python3.12 python3.11 python3.10
 UV ?= uv
 
-.PHONY: help setup java demo test check bench docs lock clean
+.PHONY: help setup java demo test test-oldest check bench docs lock clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 setup: $(INSTALLED) java ## installs the locked dependencies and the package into .venv; checks for Java
 
 # PYTHON=… chooses the interpreter; otherwise the first one that is new enough is taken.
-$(INSTALLED): requirements.lock pyproject.toml
+$(INSTALLED): $(LOCK) pyproject.toml
 	@for python in $(or $(PYTHON),$(PYTHONS)) none; do \
 	    "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && break; \
 	done; \
@@ -35,7 +39,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 	    }; \
 	fi
 	@echo "Installing the locked dependencies into $(VENV) (PySpark is large: a minute or two)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -55,6 +59,12 @@ demo: setup ## a foreign-key join of changing tables, on this machine
 test: setup ## every test but the nightly ones; says which were skipped and why
 	$(BIN)/python -m pytest -m "not nightly" $(PYTEST_ARGS)
 
+# The oldest versions have no wheels for Python 3.13. PYTHON=… chooses the interpreter here too.
+test-oldest: java ## unit tests and the main tests on Spark, with the oldest versions pyproject.toml allows
+	@$(MAKE) --no-print-directory VENV=$(OLDEST) LOCK=requirements-oldest.lock PYTHON="$(or $(PYTHON),$(OLDEST_PYTHONS))" \
+	    $(OLDEST)/.installed
+	$(OLDEST)/bin/python -m pytest -m "not nightly" $(OLDEST_TESTS) $(PYTEST_ARGS)
+
 check: $(INSTALLED) ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -66,11 +76,13 @@ bench: setup ## the benchmarks of the README, each beside its peers
 docs: setup ## runs every example of the README and the documentation
 	$(BIN)/python -m pytest tests/docs
 
-lock: ## resolves requirements.lock anew from pyproject.toml (needs uv)
-	$(UV) pip compile --quiet --upgrade --universal --python-version 3.10 --extra dev --generate-hashes \
-	    --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
-	    --output-file requirements.lock pyproject.toml
+COMPILE = $(UV) pip compile --quiet --upgrade --universal --python-version 3.10 --extra dev --generate-hashes \
+    --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
-clean: ## removes what builds, tests and the demo left behind, but not .venv
+lock: ## resolves both locks, of the newest and of the oldest versions, anew from pyproject.toml (needs uv)
+	$(COMPILE) --output-file requirements.lock pyproject.toml
+	$(COMPILE) --resolution lowest-direct --output-file requirements-oldest.lock pyproject.toml
+
+clean: ## removes what builds, tests and the demo left behind, but not .venv and .venv-oldest
 	rm -rf build dist demo-state spark-warehouse .pytest_cache .hypothesis .mypy_cache .ruff_cache
-	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
+	find . \( -path ./$(VENV) -o -path ./$(OLDEST) \) -prune -o -name __pycache__ -type d -exec rm -rf {} +

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import pyarrow as pa
@@ -17,6 +17,15 @@ RECORDS = pa.schema(
     ]
 )
 """key and value: wire bytes or null; timestamp: ms since the epoch; headers: see `encode_headers`."""
+
+
+def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch of all rows of one or more batches of the same schema; as pyarrow has it from 19 on."""
+    if len(batches) == 1:
+        return batches[0]
+    columns = [pa.concat_arrays(parts) for parts in zip(*(batch.columns for batch in batches), strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
+
 
 Header = tuple[str, bytes | None]
 

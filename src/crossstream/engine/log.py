@@ -239,7 +239,7 @@ class BatchLog:
             if xxhash.xxh3_64_hexdigest(content) != sealed.checksum:
                 raise ValueError("its checksum does not match")
             return msgspec.json.decode(content, type=kind)
-        except ValueError as error:  # msgspec's errors among them
+        except (msgspec.MsgspecError, ValueError) as error:
             raise StateError(
                 f"{path.name} in the batch log cannot be read: {error}",
                 code="CS-701",

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from crossstream.records import concat
+
 MAX_ROWS = 32_768
 MAX_BYTES = 4 << 20
 
@@ -48,7 +50,7 @@ class Chunks:
         parts, self._parts = self._parts, []
         self._rows = self._bytes = 0
         if parts:
-            yield parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+            yield concat(parts)
 
 
 def _row_bytes(records: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -13,7 +13,7 @@ from crossstream.errors import SourceError
 from crossstream.files.folders import TopicFolders
 from crossstream.files.frames import Frame, checksum_of, decode
 from crossstream.files.segments import PartitionLog, Segment
-from crossstream.records import RECORDS
+from crossstream.records import RECORDS, concat
 from crossstream.topics import Moment, OffsetRange, TopicPartition
 
 _BATCH_BYTES = 16 << 20
@@ -100,7 +100,7 @@ def _payloads(segment: Segment, frames: list[Frame]) -> Iterator[tuple[Frame, pa
 
 def _numbered(parts: list[pa.RecordBatch], first: int) -> pa.RecordBatch:
     """One batch of `RECORDS` from stored records, the first of which has the offset ``first``."""
-    stored = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+    stored = concat(parts)
     offsets = pa.array(np.arange(first, first + stored.num_rows, dtype=np.int64))
     columns = {name: stored.column(name) for name in stored.schema.names} | {"offset": offsets}
     return pa.RecordBatch.from_arrays([columns[name] for name in RECORDS.names], schema=RECORDS)

@@ -39,14 +39,6 @@ def to_batch(messages: Sequence[Message]) -> pa.RecordBatch:
     )
 
 
-def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """One batch of all rows."""
-    if len(batches) == 1:
-        return batches[0]
-    [whole] = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    return whole
-
-
 def runs(messages: Sequence[Message]) -> Iterator[tuple[TopicPartition, Sequence[Message]]]:
     """Neighbouring messages of the same partition, together."""
     partitions = list(map(partition_of, messages))

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 from confluent_kafka import Message
 
-from crossstream.kafka.columns import concat, offset_of, to_batch
+from crossstream.kafka.columns import offset_of, to_batch
+from crossstream.records import concat
 from crossstream.topics import OffsetRange, TopicPartition
 
 

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import pyarrow as pa
 
 from crossstream.algebra.hashing import partition_bounds
@@ -144,7 +145,7 @@ class _Verification:
             self._tell(error.what, file, commits, **place)
         except FileNotFoundError:
             pass  # retired between listing and reading
-        except (pa.ArrowException, ValueError) as error:
+        except (msgspec.MsgspecError, pa.ArrowException, ValueError) as error:
             self._tell(f"it cannot be read: {error}", file, commits, **place)
         return None
 

@@ -6,7 +6,8 @@ cloudpickle sends such classes (of the application's main file, of a notebook) a
 - msgspec leaves a cache that cannot be pickled on every dataclass, Enum and TypedDict it has seen;
 - nor can its `Meta` be pickled;
 - a dataclass arrives with copies of the sentinel `dataclasses.MISSING`, which msgspec takes for defaults;
-- annotations kept as text (``from __future__ import annotations``) cannot be resolved on the other side.
+- annotations kept as text (``from __future__ import annotations``) cannot be resolved on the other side,
+- Polars 1.30 cannot read what it made of a ``when(…).then(…)`` without an ``otherwise``.
 
 `dumps` amends that. What it makes is read by plain `pickle.loads`.
 """
@@ -20,6 +21,7 @@ import typing
 from typing import Any
 
 import msgspec
+import polars as pl
 from cloudpickle import cloudpickle
 
 _PROTOCOL = 5
@@ -45,6 +47,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             return _make_meta, (
                 {name: limit for name in _LIMITS if (limit := getattr(obj, name)) is not None},
             )
+        if isinstance(obj, pl.Expr) and hasattr(obj, "otherwise"):
+            return _itself, (obj.otherwise(None),)  # what it means without one
         reduced = super().reducer_override(obj)
         if reduced is NotImplemented or not isinstance(obj, type) or len(reduced) < 3:
             return reduced  # found by name, a function, or one of Python's own such as the type of None
@@ -55,6 +59,10 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if isinstance(obj, _StructMeta):
             return _reduce_struct(obj, arguments, namespace)
         return make, arguments, (namespace, slots), *rest
+
+
+def _itself(expression: pl.Expr) -> pl.Expr:
+    return expression
 
 
 def _resolved(cls: type, annotations: dict[str, Any]) -> dict[str, Any]:

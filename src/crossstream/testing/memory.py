@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from crossstream.engine.batch import SourceRange
 from crossstream.partitioning import default_partitions, split_by_partition
-from crossstream.records import RECORDS
+from crossstream.records import RECORDS, concat
 from crossstream.topics import murmur2_partitions
 
 ROWS = pa.schema([RECORDS.field(name) for name in ("key", "value", "timestamp", "headers")])
@@ -83,7 +83,7 @@ class MemoryInput:
 
 
 def _joined(parts: list[pa.RecordBatch]) -> pa.RecordBatch | None:
-    return pa.concat_batches(parts) if len(parts) > 1 else parts[0] if parts else None
+    return concat(parts) if parts else None
 
 
 def _placed(rows: pa.RecordBatch, first: int) -> pa.RecordBatch:
