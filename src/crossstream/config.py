@@ -95,7 +95,8 @@ class StreamsConfig:
     ``on_lost_records``          records that retention deleted unread: ``"fail"``, or ``"skip"`` and count
     ``broker_patience``          duration to wait for an absent broker before failing
     ``idle_after``               duration without input after which stream time goes on with the clock, so that
-                                 records that wait for a window to close come out; None: it stands still
+                                 records that wait for a window to close, or for a table, come out; None: it
+                                 stands still
     ``retain_batches``           past batches whose state stays readable (``as_of``)
     ``durable``                  what is committed survives a crash of the machine, not only of the process
     ``kafka``                    settings of the Kafka clients (TLS, SASL, …), by Kafka's own names

@@ -106,6 +106,50 @@ def test_only_silence_since_the_last_record_counts_in_any_batches() -> None:
     assert run.after(40.001) == [("k", "v,None", 1_000)]
 
 
+class Lookup(Run):
+    """A stream that waits ten seconds for a versioned table."""
+
+    def __init__(self, **options: Any) -> None:
+        builder = cs.StreamsBuilder()
+        clicks = builder.table("clicks", CONSUMED, cs.Materialized(history_retention="1 hour"))
+        views = builder.stream("views", CONSUMED)
+        views.left_join(clicks, both, cs.Joined(grace="10 seconds")).to("out", PRODUCED)
+        self.driver = cs.TopologyTestDriver(builder.build(), **options)
+        self.views, self.clicks = (
+            self.driver.create_input_topic(topic, TEXT, TEXT) for topic in ("views", "clicks")
+        )
+        self.out = self.driver.create_output_topic("out", TEXT, TEXT)
+
+
+@pytest.mark.parametrize("size", [1, 100])
+def test_records_that_wait_for_a_table_leave_in_silence(size: int) -> None:
+    """They see what the table has by then; records of the table do not end the silence."""
+    assert Lookup(commit_every=size).after(3600) == []
+    run = Lookup(idle_after="1 minute", commit_every=size)
+    run.views.pipe_input("b", "v1", 1_000)
+    run.views.pipe_input("a", "v2", 1_000)
+    run.views.pipe_input("a", "v3", 5_000)
+    assert run.after(65) == []
+    run.clicks.pipe_input("a", "c", 900)
+    assert run.after(0.999) == []
+    assert run.after(0.001) == [("a", "v2,c", 1_000), ("b", "v1,None", 1_000)]
+    assert run.after(3.999) == []
+    run.clicks.pipe_input("a", "d", 4_999)
+    assert run.after(0.001) == [("a", "v3,d", 5_000)]
+    assert run.after(3600) == []
+
+
+def test_a_record_that_comes_after_others_left_in_silence_does_not_wait_if_it_is_late() -> None:
+    run = Lookup(idle_after="1 minute")
+    run.views.pipe_input("a", "v", 20_000)
+    assert run.after(60 + 25) == [("a", "v,None", 20_000)]
+    run.views.pipe_input("a", "late", 34_999)  # time is 45 s
+    assert run.after(0) == [("a", "late,None", 34_999)]
+    run.views.pipe_input("a", "waits", 35_001)
+    assert run.after(60) == []
+    assert run.after(0.001) == [("a", "waits,None", 35_001)]
+
+
 def test_drops_and_rows_do_not_count_moments() -> None:
     run = Run(TEN, idle_after=1)
     run.views.pipe_input("k", "v", 1_000)

@@ -4,7 +4,8 @@
            own, and then sees the table as it is then; one that comes later than that does not wait at all
 
 A record leaves with the first one that brings time so far, which may be itself. Those that leave together do so
-by timestamp, key and arrival. What the table does moves no time, nor does a null key. Source: KIP-923, semantics 2.3.2,
+by timestamp, key and arrival. What the table does moves no time, nor does a null key; where an application lets time
+go on without input (`StreamsConfig(idle_after=…)`), the clock does. Source: KIP-923, semantics 2.3.2,
 8.11.
 """
 
@@ -92,6 +93,18 @@ def depart(stream: Changes, buffer: Buffer) -> Departure:
     clock = int(times[-1])
     horizon = max(buffer.horizon, clock - grace + 1)
     return Departure(leaving, np.flatnonzero(leaves == stream.rows), clock, horizon)
+
+
+def depart_in_silence(buffer: Buffer, clock: int, major: int) -> Departure:
+    """Lets those go that are due when time has come to ``clock`` without any record; ``major``: when that is."""
+    due = buffer.due(clock)
+    order = np.lexsort((np.arange(due.rows), due.ts))
+    order = _by_key_where_tied(due, order, np.zeros(due.rows, np.int64))
+    leaving = replace(
+        due.take(order), major=np.full(due.rows, major), minor=np.arange(-due.rows, 0, dtype=np.int64)
+    )
+    horizon = max(buffer.horizon, clock - buffer.grace + 1)
+    return Departure(leaving, np.empty(0, np.int64), clock, horizon)
 
 
 def _by_key_where_tied(records: Changes, order: np.ndarray, moment: np.ndarray) -> np.ndarray:

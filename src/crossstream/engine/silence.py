@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from crossstream.engine.batch import Silence
-from crossstream.topology.plan import WAITING, Plan
+from crossstream.topology.plan import BUFFER, WAITING, Plan
 
 TICK_MS = 1_000
 """How often stream time goes on, at most; also not more than ten times in `after`."""
@@ -49,7 +49,9 @@ class Listener:
 
 def somebody_waits(plan: Plan, state: Mapping[str, tuple[int, int]]) -> bool:
     """Whether records wait for stream time to go on; ``state``: (rows, bytes) by ``store/partition``."""
-    waiting = {store.name for store in plan.stores.values() if store.layout.kind == WAITING.kind}
+    waiting = {
+        store.name for store in plan.stores.values() if store.layout.kind in (WAITING.kind, BUFFER.kind)
+    }
     return any(rows and place.rpartition("/")[0] in waiting for place, (rows, _) in state.items())
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from crossstream.algebra.change import Changes
-from crossstream.algebra.grace import Buffer, depart, waiting_rows
+from crossstream.algebra.grace import Buffer, depart, depart_in_silence, waiting_rows
 from crossstream.algebra.stream_table import TableHistory, admit, join_stream_table
 from crossstream.algebra.table import accepted_versions
-from crossstream.engine.runners.base import Emitted, Runner, emit_joined, no_changes
+from crossstream.engine.runners.base import Emitted, OpenStore, Runner, emit_joined, no_changes
 from crossstream.topology import graph
 from crossstream.topology.steps import StreamTableJoinStep
 
@@ -27,13 +27,14 @@ class StreamTableJoinRunner(Runner):
         stream = self.arrived(records)
         table = stream if puts == records else self.arrived(puts)
         if stream is None or not stream.rows:
-            return
-        self.task.report.count_in(node.name, stream.rows)
-        looking, dropped = admit(node.kind, stream, self.step.refusal)
-        self.task.report.count_dropped(node.name, dropped)
-        if self.step.buffer is not None and looking.rows:
-            looking = self._leaving(looking, self.step.buffer)
-        if looking.rows:
+            looking = self._silent(table)
+        else:
+            self.task.report.count_in(node.name, stream.rows)
+            looking, dropped = admit(node.kind, stream, self.step.refusal)
+            self.task.report.count_dropped(node.name, dropped)
+            if self.step.buffer is not None and looking.rows:
+                looking = self._leaving(looking, self.step.buffer)
+        if looking is not None and looking.rows:
             history = self._table(table)
             joined = join_stream_table(node.kind, node.joiner, looking, history, bits=self.task.batch.bits)
             yield from emit_joined(self, joined)
@@ -55,23 +56,42 @@ class StreamTableJoinRunner(Runner):
             store.began,
         )
 
+    def _silent(self, table: Changes | None) -> Changes | None:
+        """The records that look because no others have come for so long, after all that the batch puts."""
+        silence, name = self.task.batch.silence, self.step.buffer
+        if silence is None or name is None:
+            return None
+        store = self.task.stores(name)
+        silent = silence.clock - max(store.clock, silence.since) - silence.after
+        if silent <= 0 or not store.view.rows:
+            return None
+        store.clock = silence.clock - silence.after
+        now = store.stream_time + silent
+        last = now if table is None or not table.rows else max(now, int(table.major.max()) + 1)
+        departure = depart_in_silence(self._buffer(store), now, last)
+        store.stream_time, store.horizon = departure.clock, departure.horizon
+        return departure.leaving
+
+    def _buffer(self, store: OpenStore) -> Buffer:
+        definition = store.definition
+        assert definition.history is not None
+        return Buffer(
+            store.view,
+            definition.history,
+            store.stream_time,
+            store.horizon,
+            definition.key,
+            definition.value,
+        )
+
     def _leaving(self, stream: Changes, name: str) -> Changes:
         """The records that look now; the others go into the buffer."""
         store, bits = self.task.stores(name), self.task.batch.bits
         definition = store.definition
-        assert definition.history is not None
+        if self.task.batch.silence is not None:
+            store.clock = self.task.batch.silence.clock
         stream = replace(stream, old=None, extra={}, lost=None)
-        departure = depart(
-            stream,
-            Buffer(
-                store.view,
-                definition.history,
-                store.stream_time,
-                store.horizon,
-                definition.key,
-                definition.value,
-            ),
-        )
+        departure = depart(stream, self._buffer(store))
         store.stream_time, store.horizon = departure.clock, departure.horizon
         staying = stream.take(departure.staying)
         if staying.rows:
