@@ -133,6 +133,15 @@ def test_large_batches_wait_for_a_moment(world: World, clock: Clock) -> None:
         assert engine.run_next()
 
 
+def test_nothing_is_waited_for_where_all_there_is_is_asked_for(world: World, clock: Clock) -> None:
+    config = world.config(partitions=2, durable=False, max_task_idle="1 hour")
+    world.append("views", [("k", "v", 2_000)])
+    with application(looked_up(), config) as engine:
+        assert not engine.run_next()
+        engine.hurried = 1
+        assert engine.run_next()
+
+
 def test_tables_wait_for_nothing(world: World, clock: Clock) -> None:
     with application(tables(), world.config(partitions=2, durable=False, max_task_idle="1 hour")) as engine:
         world.append("views", [(f"k{n}", "v", n) for n in range(2_000)])

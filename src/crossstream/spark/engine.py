@@ -74,6 +74,7 @@ class Engine:
         self._refreshed = 0.0
         self._listener = Listener(config.idle_after_ms, 0)
         self._idling = Idling.of(topology, config.max_task_idle_ms)
+        self.hurried = 0
         self._state: dict[str, tuple[int, int]] = {}
         self._total_rows = 0
         self._total_dropped: dict[str, int] = {}
@@ -194,7 +195,8 @@ class Engine:
         with self._batch_lock:
             self._refresh()
             ends = self.sources.end_offsets()
-            if self._repeat is None and self._idling.holds(self.sources, ends, milliseconds()):
+            idles = self._repeat is None and not self.hurried
+            if idles and self._idling.holds(self.sources, ends, milliseconds()):
                 return False
             return self._run(ends)
 

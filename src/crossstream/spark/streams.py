@@ -117,7 +117,9 @@ class SparkStreams:
             return
         ends = engine.end_offsets_from_outside()
         with self._turn:
+            engine.hurried += 1  # what is there is asked for: nothing waits for what may come
             self._turn.wait_for(lambda: engine.reached(ends) or self._over.is_set())
+            engine.hurried -= 1
         self._raise_error()
         if not engine.reached(ends):
             raise ConfigError(
