@@ -4,7 +4,7 @@ A batch that may not take everything takes, of every partition, the records whos
 before one moment: batch after batch they are those that one large batch would take in that order, as Kafka's tasks do
 (the partition with the lowest timestamp goes first). Cut by counts, a topic of one day would be read beside a topic of
 one month, its stream time would run ahead, and the other's records would come too late for their partners.
-The moment is found by asking for offsets by timestamp, a few times a batch.
+The moment is found by asking for offsets by timestamp, a few times a batch. Decision 0022.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decoding what was read, once, in the form that is wanted first; records that cannot be decoded are found here."""
+"""Decoding what was read, once, in the form that is wanted first (decision 0023); bad records are found here."""
 
 from __future__ import annotations
 
