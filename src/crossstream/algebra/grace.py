@@ -41,6 +41,10 @@ class Buffer:
     key: Serde | None
     value: Serde | None
 
+    def horizon_at(self, clock: int) -> int:
+        """From which timestamp on records wait when the clock shows ``clock``."""
+        return max(self.horizon, clock - self.grace + 1)
+
     def due(self, clock: int) -> Changes:
         """Those that leave by the time the clock shows ``clock``, in arrival order; placed nowhere yet."""
         parts: list[dict[str, Column]] = []
@@ -91,20 +95,17 @@ def depart(stream: Changes, buffer: Buffer) -> Departure:
     placed = moment[order]
     leaving = replace(together.take(order), major=stream.major[placed], minor=stream.minor[placed])
     clock = int(times[-1])
-    horizon = max(buffer.horizon, clock - grace + 1)
-    return Departure(leaving, np.flatnonzero(leaves == stream.rows), clock, horizon)
+    return Departure(leaving, np.flatnonzero(leaves == stream.rows), clock, buffer.horizon_at(clock))
 
 
 def depart_in_silence(buffer: Buffer, clock: int, major: int) -> Departure:
     """Lets those go that are due when time has come to ``clock`` without any record; ``major``: when that is."""
     due = buffer.due(clock)
-    order = np.lexsort((np.arange(due.rows), due.ts))
-    order = _by_key_where_tied(due, order, np.zeros(due.rows, np.int64))
+    order = _by_key_where_tied(due, np.argsort(due.ts, kind="stable"), np.zeros(due.rows, np.int64))
     leaving = replace(
         due.take(order), major=np.full(due.rows, major), minor=np.arange(-due.rows, 0, dtype=np.int64)
     )
-    horizon = max(buffer.horizon, clock - buffer.grace + 1)
-    return Departure(leaving, np.empty(0, np.int64), clock, horizon)
+    return Departure(leaving, np.empty(0, np.int64), clock, buffer.horizon_at(clock))
 
 
 def _by_key_where_tied(records: Changes, order: np.ndarray, moment: np.ndarray) -> np.ndarray:

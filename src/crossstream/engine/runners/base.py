@@ -19,7 +19,7 @@ from crossstream.algebra.order import by_arrival
 from crossstream.algebra.table import BEHIND, Rows, latest_versions, lookup
 from crossstream.algebra.table_table import Joined, Lookup
 from crossstream.algebra.values import Values
-from crossstream.engine.batch import Batch, Report
+from crossstream.engine.batch import Batch, Report, Silence
 from crossstream.engine.failures import Failures
 from crossstream.engine.services import Output, Settings
 from crossstream.engine.wholes import Wholes
@@ -54,6 +54,21 @@ class OpenStore:
     def before(self) -> View:
         """The store as it was before this batch."""
         return View(self.view.layout, self.view.slots)
+
+    def heard(self, silence: Silence | None) -> None:
+        """Notes that there was input, where stream time goes on without any."""
+        if silence is not None:
+            self.clock = silence.clock
+
+    def moment(self, silence: Silence | None) -> int | None:
+        """To where stream time goes on without input, if there was none for so long and rows wait here; in ms."""
+        if silence is None or not self.view.rows:
+            return None
+        silent = silence.clock - max(self.clock, silence.since) - silence.after
+        if silent <= 0:
+            return None
+        self.clock = silence.clock - silence.after
+        return self.stream_time + silent
 
     def lookup_in(self, view: View) -> Lookup:
         """Looks rows up: of a versioned table the latest ones, deletes left out."""

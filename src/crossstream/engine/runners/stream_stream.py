@@ -58,21 +58,17 @@ class StreamStreamJoinRunner(Runner):
 
     def _heard(self) -> None:
         """Notes when there was input, where stream time goes on without any."""
-        silence = self.task.batch.silence
-        if silence is not None and self.step.waiting is not None:
-            self.task.stores(self.step.waiting).clock = silence.clock
+        if self.step.waiting is not None:
+            self.task.stores(self.step.waiting).heard(self.task.batch.silence)
 
     def _moment(self, nothing: Changes) -> Changes:
         """A record of nothing but the time, if the partition has been silent for so long, and somebody waits there."""
-        silence = self.task.batch.silence
-        if silence is None or self.step.waiting is None:
+        if self.step.waiting is None:
             return nothing
-        store = self.task.stores(self.step.waiting)
-        silent = silence.clock - max(store.clock, silence.since) - silence.after
-        if silent <= 0 or not store.view.rows:
+        moment = self.task.stores(self.step.waiting).moment(self.task.batch.silence)
+        if moment is None:
             return nothing
-        store.clock = silence.clock - silence.after
-        now, null = np.array([store.stream_time + silent]), pa.nulls(1, pa.large_binary())
+        now, null = np.array([moment]), pa.nulls(1, pa.large_binary())
         key, value = Values(nothing.key.serde, wire=null), Values(nothing.value.serde, wire=null)
         return replace(nothing, key=key, value=value, ts=now, major=now, minor=np.array([-1]))
 

@@ -58,15 +58,12 @@ class StreamTableJoinRunner(Runner):
 
     def _silent(self, table: Changes | None) -> Changes | None:
         """The records that look because no others have come for so long, after all that the batch puts."""
-        silence, name = self.task.batch.silence, self.step.buffer
-        if silence is None or name is None:
+        if self.step.buffer is None:
             return None
-        store = self.task.stores(name)
-        silent = silence.clock - max(store.clock, silence.since) - silence.after
-        if silent <= 0 or not store.view.rows:
+        store = self.task.stores(self.step.buffer)
+        now = store.moment(self.task.batch.silence)
+        if now is None:
             return None
-        store.clock = silence.clock - silence.after
-        now = store.stream_time + silent
         last = now if table is None or not table.rows else max(now, int(table.major.max()) + 1)
         departure = depart_in_silence(self._buffer(store), now, last)
         store.stream_time, store.horizon = departure.clock, departure.horizon
@@ -88,8 +85,7 @@ class StreamTableJoinRunner(Runner):
         """The records that look now; the others go into the buffer."""
         store, bits = self.task.stores(name), self.task.batch.bits
         definition = store.definition
-        if self.task.batch.silence is not None:
-            store.clock = self.task.batch.silence.clock
+        store.heard(self.task.batch.silence)
         stream = replace(stream, old=None, extra={}, lost=None)
         departure = depart(stream, self._buffer(store))
         store.stream_time, store.horizon = departure.clock, departure.horizon
