@@ -98,7 +98,8 @@ class Cutter:
             else:  # nothing lies between it and the record that comes next
                 early = replace(found, until=min(max(found.until, found.next), late.until - 1))
                 begun = early.until
-                first = first if count(found.spans) else begun
+                if not count(found.spans):
+                    first = begun
         return early, late, first
 
     def _at(self, spans: Sequence[Span], timestamp: int) -> _Cut:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from crossstream.engine.batch import SourceRange
-from crossstream.engine.cutting import Cutter, Span, in_proportion
+from crossstream.engine.cutting import Cutter, Span, Times, in_proportion
 from crossstream.errors import SourceError
-from crossstream.topics import Moment, TopicPartition
+from crossstream.topics import TopicPartition
 from crossstream.topology.graph import Source, Topology
 
 Positions = dict[str, dict[str, dict[int, int]]]
@@ -38,7 +38,7 @@ class NoTopics:
         return {}
 
 
-class Offsets(Protocol):
+class Offsets(Times, Protocol):
     """The part of a `TopicLog` that planning needs."""
 
     def topics(self) -> Mapping[str, int]: ...
@@ -46,10 +46,6 @@ class Offsets(Protocol):
     def begin_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
 
     def end_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
-
-    def moments_at(
-        self, starts: Mapping[TopicPartition, int], timestamp: int
-    ) -> Mapping[TopicPartition, Moment | None]: ...
 
 
 @dataclass(slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import monotonic, sleep
@@ -163,17 +162,17 @@ class KafkaLog:
                 raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
             return moments
 
-        began = monotonic()
+        patience, began = self._connection.patience_seconds, monotonic()
         while True:
             try:
                 return self._patiently(ask)
             except KafkaException as failed:
-                away_since = monotonic() - began if failed.args[0].code() in faults.UNLED else math.inf
+                may_come_back = failed.args[0].code() in faults.UNLED and monotonic() - began < patience
                 missing = self._missing(partitions)
                 if missing is not None:
                     raise missing from failed
-                if away_since >= self._connection.patience_seconds:
-                    raise faults.away(self._connection.patience_seconds, failed.args[0].str()) from failed
+                if not may_come_back:
+                    raise faults.away(patience, failed.args[0].str()) from failed
 
     def _missing(self, partitions: Sequence[TopicPartition]) -> SourceError | None:
         """What is wrong with one of the partitions, for which a request failed."""
