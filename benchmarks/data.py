@@ -54,10 +54,7 @@ class Updates:
                 self.orders[part].tolist(),
                 self.customers[part].tolist(),
                 self.deleted[part].tolist(),
-                rng.integers(0, 1000, size).tolist(),
-                rng.integers(1, 9, size).tolist(),
-                rng.integers(100, 99999, size).tolist(),
-                rng.integers(0, len(STATUSES), size).tolist(),
+                *drawn_orders(rng, size),
                 strict=True,
             )
             yield [
@@ -68,6 +65,12 @@ class Updates:
                 )
                 for at, (order, customer, gone, item, quantity, cents, status) in enumerate(columns, first)
             ]
+
+
+def drawn_orders(rng: np.random.Generator, size: int) -> tuple[list[int], ...]:
+    """Item, quantity, cents and status of random orders, as `order_value` takes them."""
+    bounds = ((0, 1000), (1, 9), (100, 99999), (0, len(STATUSES)))
+    return tuple(rng.integers(low, high, size).tolist() for low, high in bounds)
 
 
 def order_value(customer: bytes, item: int, quantity: int, cents: int, status: int) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchmarks.data import STATUSES, Message, customer_value, order_value
+from benchmarks.data import Message, customer_value, drawn_orders, order_value
 
 
 def keyed_orders(
@@ -16,14 +16,8 @@ def keyed_orders(
     rng = np.random.default_rng([seed, 3])
     for first in range(0, records, chunk):
         size = min(chunk, records - first)
-        columns = zip(
-            rng.integers(0, keys, size).tolist(),
-            rng.integers(0, 1000, size).tolist(),
-            rng.integers(1, 9, size).tolist(),
-            rng.integers(100, 99999, size).tolist(),
-            rng.integers(0, len(STATUSES), size).tolist(),
-            strict=True,
-        )
+        drawn = rng.integers(0, keys, size).tolist()
+        columns = zip(drawn, *drawn_orders(rng, size), strict=True)
         yield [
             (b"c%07d" % key, order_value(b"c%07d" % key, item, quantity, cents, status), start_ms + at)
             for at, (key, item, quantity, cents, status) in enumerate(columns, first)
