@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.spark import engine as spark_engine
 from tests.faults.one_process import application
-from tests.laws.test_idle_applications import Clock, batches, out
+from tests.laws.conftest import Clock, batches, out
 from tests.spark.world import World
 
 TEXT = serdes.string()
 DAY = 86_400_000
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
-    clock = Clock()
-    monkeypatch.setattr(spark_engine, "milliseconds", lambda: clock.ms)
-    return clock
 
 
 def streams() -> cs.Topology:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,30 +9,11 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.engine.log import BatchLog
-from crossstream.spark import engine as spark_engine
-from crossstream.spark.engine import Engine
 from tests.faults.one_process import application
+from tests.laws.conftest import Clock, batches, out
 from tests.spark.world import World
 
 TEXT = serdes.string()
-START = 1_700_000_000_000
-
-
-class Clock:
-    """What the application takes for the clock: milliseconds."""
-
-    def __init__(self) -> None:
-        self.ms = START
-
-    def advance(self, seconds: float) -> None:
-        self.ms += int(seconds * 1000)
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
-    clock = Clock()
-    monkeypatch.setattr(spark_engine, "milliseconds", lambda: clock.ms)
-    return clock
 
 
 def topology() -> cs.Topology:
@@ -51,18 +31,6 @@ def topology() -> cs.Topology:
 
 def config(world: World, **settings: object) -> cs.StreamsConfig:
     return world.config(partitions=2, idle_after="1 minute", durable=False, **settings)
-
-
-def out(world: World) -> list[tuple[str, str, int]]:
-    return [(output.key, output.value, output.ts) for output in world.read("out")]
-
-
-def batches(engine: Engine) -> int:
-    """Batches until there is nothing to do."""
-    count = 0
-    while engine.run_next():
-        count += 1
-    return count
 
 
 @pytest.fixture
