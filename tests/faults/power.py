@@ -79,14 +79,27 @@ class Machine:
             self._contents[status.st_ino] = Path(path).read_bytes()
 
     def _current(self) -> Names:
-        found: Names = {}
-        for folder, _, _ in os.walk(self.root):
-            found[Path(folder).stat().st_ino] = names_in(Path(folder))
-        return found
+        while True:
+            found: Names = {}
+            try:
+                note_names(self.root, found)
+            except FileNotFoundError:  # another thread removed a folder meanwhile: look again
+                continue
+            return found
 
     def close(self) -> None:
         for file in self._kept:
             os.close(file)
+
+
+def note_names(folder: Path, found: Names) -> None:
+    """Adds ``folder`` and all folders below it."""
+    with os.scandir(folder) as scanned:
+        entries = list(scanned)
+    found[folder.stat().st_ino] = {entry.name: entry.inode() for entry in entries}
+    for entry in entries:
+        if entry.is_dir():
+            note_names(Path(entry.path), found)
 
 
 def names_in(folder: Path) -> dict[str, int]:

@@ -65,3 +65,13 @@ def test_refused(
         act(guarded(broker_info, password), topic)
     assert caught.value.code == expected
     assert time.monotonic() - began < 15
+
+
+def test_refused_group_is_left_soon(log: KafkaLog, broker_info: BrokerInfo) -> None:
+    """A commit that is never answered does not hold up the end of the application."""
+    topic, refused = new_topic(log), guarded(broker_info, "right").log()
+    with pytest.raises(CrossStreamError):
+        refused.commit_offsets("app", {TopicPartition(topic, 0): 1})
+    began = time.monotonic()
+    refused.close()
+    assert time.monotonic() - began < 15

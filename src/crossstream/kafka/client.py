@@ -41,6 +41,12 @@ CONSUMER: Mapping[str, object] = {
     "enable.partition.eof": True,
 }
 
+COMMITTER: Mapping[str, object] = {
+    # A commit that found no coordinator is kept for this long, also by a client that is being closed,
+    # and a core with it. The client is in no session; the default is 45 s.
+    "session.timeout.ms": 1000,
+}
+
 FETCH: Mapping[str, object] = {
     # A client has one fetch under way per broker. A fetch at the end of one partition holds up the
     # fetch of the next for this long. Ranges exist already when they are read: nothing waits in vain.
@@ -119,7 +125,7 @@ def open_committer(
     connection: KafkaConnection, group: str, complaints: Complaints, on_commit: object
 ) -> Consumer:
     """A consumer that commits to ``group`` without joining it."""
-    own = {**CONSUMER, "group.id": group, "on_commit": on_commit}
+    own = {**CONSUMER, **COMMITTER, "group.id": group, "on_commit": on_commit}
     return _open(Consumer, connection, {**CLIENT, **connection.settings, **own}, complaints)
 
 
