@@ -37,6 +37,8 @@ from benchmarks.peers.kafka_streams import peer
 from crossstream.kafka import broker
 
 SIDES = ("kafka-streams", "crossstream-expressions", "crossstream-callables")
+SPREAD = "-spread"
+"""Ends the name of a side of ours that spreads small batches, too, over all tasks."""
 PARTITIONS = 4
 REST_SECONDS = 1.0
 """Without a result for so long, a side is thought to be done, and the results are looked at."""
@@ -96,7 +98,14 @@ class Bench:
                 warm_up=warm,
                 settings={"consumer.isolation.level": "read_committed", **PEER_SETTINGS[name]},
             )
-        return Ours(self.servers, prefix, topics, functions=name.removeprefix("crossstream-"), warm_up=warm)
+        return Ours(
+            self.servers,
+            prefix,
+            topics,
+            functions=name.removeprefix("crossstream-").removesuffix(SPREAD),
+            warm_up=warm,
+            single_task_rows=0 if name.endswith(SPREAD) else None,
+        )
 
     def broker_cpu(self) -> float:
         times = psutil.Process(self.info.pid).cpu_times()

@@ -46,6 +46,7 @@ class Ours:
         state_dir: Path | None = None,
         topics_dir: Path | None = None,
         settings: dict[str, str] | None = None,
+        single_task_rows: int | None = None,
         patience: float = 180,
     ) -> None:
         self.arguments = {
@@ -60,6 +61,8 @@ class Ours:
             self.arguments["warm-up"] = warm_up.orders.removesuffix("-orders")
         if topics_dir is not None:
             self.arguments["topics-dir"] = str(topics_dir)
+        if single_task_rows is not None:
+            self.arguments["single-task-rows"] = str(single_task_rows)
         self.settings = settings or {}
         self.state_dir = state_dir
         self.patience = patience
@@ -224,6 +227,7 @@ def main(topology: Callable[[Topics, str], Any] = topology) -> None:
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--warm-up")
     parser.add_argument("--topics-dir", help="file topics instead of Kafka")
+    parser.add_argument("--single-task-rows", type=int)
     parser.add_argument("--spark", action="append", default=[])
     arguments = parser.parse_args()
 
@@ -236,6 +240,8 @@ def main(topology: Callable[[Topics, str], Any] = topology) -> None:
     session = make_session(arguments.application_id, settings)
     say("session", seconds=time.monotonic() - began)
 
+    sizing = {} if arguments.single_task_rows is None else {"single_task_rows": arguments.single_task_rows}
+
     def application(prefix: str, application_id: str, state_dir: str) -> cs.SparkStreams:
         config = cs.StreamsConfig(
             application_id=application_id,
@@ -244,6 +250,7 @@ def main(topology: Callable[[Topics, str], Any] = topology) -> None:
             state_dir=state_dir,
             partitions=int(arguments.partitions),
             max_records_per_batch=500_000,
+            **sizing,
         )
         return cs.SparkStreams(topology(Topics.of(prefix), arguments.functions), config, session)
 

@@ -1,6 +1,6 @@
 """`crossstream bench state`: what a batch costs besides its records, and what the size of the state changes.
 
-fixed     seconds of a batch of 100 records, two shuffles
+fixed     seconds of a batch of 100 records: in one task, and with two shuffles
 restart   seconds from a ready session to the first committed batch, with the state of 500,000 orders
 growth    seconds of a batch of 20,000 updates over a large state, and over one a twentieth of its size
 
@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.data import CITIES, START_MS
-from benchmarks.fk import PARTITIONS, Bench, Sizes, machine
+from benchmarks.fk import PARTITIONS, SPREAD, Bench, Sizes, machine
 from benchmarks.generate import Sending, Sent, Topics, produce_fk, updates_of
 from benchmarks.ours import Ours
 from crossstream.files import FileTopics
@@ -30,10 +30,16 @@ from crossstream.files import FileTopics
 SIDE = "crossstream-expressions"
 
 
-def fixed(bench: Bench, batches: int = 40, records: int = 100) -> None:
+def fixed(bench: Bench) -> None:
+    """Small batches by one task, as they are, and by all tasks with two shuffles."""
+    for side in (SIDE, f"{SIDE}{SPREAD}"):
+        _fixed(bench, side)
+
+
+def _fixed(bench: Bench, side: str, batches: int = 40, records: int = 100) -> None:
     """Small batches, one a second, into an application that has its state."""
     prefix = bench.prefix("fixed")
-    running, manager = bench.caught_up(prefix, lambda: filled(bench, prefix), SIDE)
+    running, manager = bench.caught_up(prefix, lambda: filled(bench, prefix), side)
     try:
         before = len(running.batches)
         for number in range(batches):
@@ -44,7 +50,7 @@ def fixed(bench: Bench, batches: int = 40, records: int = 100) -> None:
     finally:
         manager.__exit__(None, None, None)
     steady = took[len(took) // 2 :]
-    bench.note("seconds of a batch of 100 records", SIDE, statistics.median(steady), batches=len(steady))
+    bench.note("seconds of a batch of 100 records", side, statistics.median(steady), batches=len(steady))
 
 
 def restart(bench: Bench, times: int = 3) -> None:

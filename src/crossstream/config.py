@@ -86,6 +86,8 @@ class StreamsConfig:
     ``partitions``               state partitions, another number rescales; None: the engine chooses, then keeps it
     ``trigger``                  duration from the start of a batch to the next; None: without pause
     ``max_records_per_batch``    upper bound of input records in a batch; None: all there are
+    ``single_task_rows``         a batch of about so many rows of work, or less, is done by one task, without
+                                 shuffles; 0: every batch is spread over all tasks
     ``max_task_idle``            duration for which records wait, where they meet others in a join of streams whose
                                  topics have nothing yet (Kafka's ``max.task.idle.ms``); 0: not at all, but large
                                  batches wait for a tenth of a second
@@ -118,6 +120,7 @@ class StreamsConfig:
     partitions: int | None = None
     trigger: Duration | None = None
     max_records_per_batch: int | None = None
+    single_task_rows: int = 10_000
     max_task_idle: Duration = 0
     processing_guarantee: Guarantee = "at_least_once"
     deserialization_errors: OnError = "fail"
@@ -215,12 +218,13 @@ class StreamsConfig:
                 )
 
     def _check_numbers(self) -> None:
-        for name in ("partitions", "max_records_per_batch", "retain_batches"):
+        least = {"partitions": 1, "max_records_per_batch": 1, "retain_batches": 1, "single_task_rows": 0}
+        for name, smallest in least.items():
             number = getattr(self, name)
-            if number is None and name != "retain_batches":
+            if number is None and name in ("partitions", "max_records_per_batch"):
                 continue
-            if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-                raise _out_of_range(name, number, "a positive int")
+            if isinstance(number, bool) or not isinstance(number, int) or number < smallest:
+                raise _out_of_range(name, number, "a positive int" if smallest else "an int, 0 or more")
 
     def _check_choices(self) -> None:
         if self.processing_guarantee in ("exactly_once", "exactly_once_v2"):

@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from tests.spark.fixtures import sessions, spark, world
+from tests.spark.fixtures import either_world, sessions, spark, world
 
-__all__ = ["sessions", "spark", "world"]
+__all__ = ["either_world", "sessions", "spark", "world"]

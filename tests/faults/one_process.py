@@ -32,7 +32,7 @@ class OneProcess(rounds.SparkRounds):
 
     def _run(self, before: bool, batch: Batch, frame: Any = None) -> tuple[Report, dict[str, list[bytes]]]:
         held, plan = self.held, self._plans()[before]
-        shares = rounds.share_count(CORES, plan, batch)
+        shares = rounds.share_count(plan, batch)
         sent = [s for share in range(shares) for s in worker.read_round(held, plan, batch, share, shares)]
         for number in range(1, plan.rounds):
             inboxes = delivered(sent)
@@ -41,6 +41,10 @@ class OneProcess(rounds.SparkRounds):
                 for pid in range(batch.partitions)
                 for s in worker.later_round(held, plan, batch, number, pid, inboxes.get(pid, []))
             ]
+        return rounds.collected([parcel for _, parcels in sent for parcel in parcels])
+
+    def _run_alone(self, batch: Batch) -> tuple[Report, dict[str, list[bytes]]]:
+        sent = list(worker.all_rounds(self.held, batch, None))
         return rounds.collected([parcel for _, parcels in sent for parcel in parcels])
 
     def close(self) -> None: ...

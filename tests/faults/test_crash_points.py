@@ -21,7 +21,8 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def stocked(world: World) -> World:
+def stocked(either_world: World) -> World:
+    world = either_world
     world.create(products=2, merchants=1, offers=2)
     world.append("merchants", merchants(5), TEXT, JSON)
     world.append("products", products(20, 5), TEXT, JSON)

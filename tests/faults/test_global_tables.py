@@ -23,7 +23,8 @@ IN_THE_SECOND_BATCH: dict[str, Arm] = {
 
 
 @pytest.fixture
-def stocked(world: World) -> World:
+def stocked(either_world: World) -> World:
+    world = either_world
     world.create(orders=1, shops=2, told=2)
     world.append("shops", shops(60), TEXT, JSON)
     world.append("orders", orders(20, 70), TEXT, JSON)

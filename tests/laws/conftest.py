@@ -8,7 +8,10 @@ import pytest
 
 from crossstream.spark import engine as spark_engine
 from crossstream.spark.engine import Engine
+from tests.spark.fixtures import either_world
 from tests.spark.world import World
+
+__all__ = ["either_world"]
 
 START = 1_700_000_000_000
 

@@ -23,10 +23,11 @@ from tests.conformance.runner import Serdes, is_table, is_used
 from tests.faults.one_process import process
 from tests.laws.strategies import Case, with_headers
 from tests.reference.chain import SIDES, headers_of, joins_of
-from tests.spark.world import World
+from tests.spark.world import ALONE, SPREAD, World
 
 PARTITIONS = 2
 some_places = st.lists(st.integers(0, PARTITIONS - 1), min_size=1, max_size=4)
+some_rows = st.sampled_from([SPREAD, ALONE])
 some_crashes = st.lists(st.integers(0, 40), min_size=1, max_size=5)
 
 
@@ -91,11 +92,14 @@ def what_is_left(world: World, case: Case) -> Any:
 
 @contextmanager
 def weathered(
-    topology: cs.Topology, case: Case, places: list[int], size: int, crashes: list[int]
+    topology: cs.Topology, case: Case, places: list[int], size: int, crashes: list[int], rows: int
 ) -> Iterator[tuple[World, World]]:
-    """Two worlds that took the same inputs: one without crashes, one with those before the numbered steps."""
+    """Two worlds that took the same inputs: one without crashes, one with those before the numbered steps.
+
+    ``rows``: what one task does alone.
+    """
     with TemporaryDirectory() as folder:
-        calm, stormy = World(Path(folder) / "calm"), World(Path(folder) / "stormy")
+        calm, stormy = (World(Path(folder) / name, single_task_rows=rows) for name in ("calm", "stormy"))
         for world in (calm, stormy):
             given_to(world, case, places)
         process(topology, config(calm, size))

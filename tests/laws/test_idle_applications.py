@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import crossstream as cs
@@ -34,8 +32,8 @@ def config(world: World, **settings: object) -> cs.StreamsConfig:
 
 
 @pytest.fixture
-def stocked(tmp_path: Path) -> World:
-    world = World(tmp_path)
+def stocked(either_world: World) -> World:
+    world = either_world
     world.create(views=1, clicks=1, out=1)
     world.append("views", [("k", "v", 1_000)])
     return world

@@ -18,6 +18,7 @@ from tests.laws.crashes import (
     given_to,
     some_crashes,
     some_places,
+    some_rows,
     weathered,
     what_is_left,
 )
@@ -33,7 +34,7 @@ from tests.laws.strategies import (
     table_cases,
 )
 from tests.laws.strategies import case as made
-from tests.spark.world import World
+from tests.spark.world import ALONE, SPREAD, World
 
 STORED = frozenset(range(3))
 
@@ -43,10 +44,12 @@ any_case = (
 
 
 @law
-@given(any_case, some_places, st.integers(1, 6), some_crashes)
-def test_crashes_change_nothing(case: Case, places: list[int], size: int, crashes: list[int]) -> None:
+@given(any_case, some_places, st.integers(1, 6), some_crashes, some_rows)
+def test_crashes_change_nothing(
+    case: Case, places: list[int], size: int, crashes: list[int], rows: int
+) -> None:
     topology = build(case, Way(PARTITIONS, stored=STORED))
-    with weathered(topology, case, places, size, crashes) as (calm, stormy):
+    with weathered(topology, case, places, size, crashes, rows) as (calm, stormy):
         assert what_is_left(stormy, case) == what_is_left(calm, case)
 
 
@@ -62,7 +65,8 @@ ROWS = [
 ]
 
 
-def test_every_step_of_a_run() -> None:
+@pytest.mark.parametrize("rows", [SPREAD, ALONE])
+def test_every_step_of_a_run(rows: int) -> None:
     """One crash before each step there is, each in a run of its own."""
     inputs = [
         {"side": side, "key": key, "value": value, "ts": ts} for ts, (side, key, value) in enumerate(ROWS)
@@ -70,13 +74,13 @@ def test_every_step_of_a_run() -> None:
     case = made("table-table-fk", "left", inputs, fk_extractor=EXTRACTOR)
     topology = build(case, Way(PARTITIONS, stored=STORED))
     with TemporaryDirectory() as folder:
-        calm = World(Path(folder) / "calm")
+        calm = World(Path(folder) / "calm", single_task_rows=rows)
         given_to(calm, case, [0, 1])
         with crashing(10**9) as steps:
             process(topology, config(calm, 2))
         assert steps.count > 40
         for last in range(steps.count):
-            stormy = World(Path(folder) / f"{last}")
+            stormy = World(Path(folder) / f"{last}", single_task_rows=rows)
             given_to(stormy, case, [0, 1])
             with pytest.raises(Crash), crashing(last):
                 process(topology, config(stormy, 2))

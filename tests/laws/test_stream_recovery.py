@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conformance.runner import build
-from tests.laws.crashes import some_crashes, some_places, weathered
+from tests.laws.crashes import some_crashes, some_places, some_rows, weathered
 from tests.laws.effort import cases
 from tests.laws.strategies import Case, stream_cases
 
@@ -14,7 +14,9 @@ any_case = stream_cases() | stream_cases(eager=True) | stream_cases(kinds=("oute
 
 
 @cases(0.5)
-@given(any_case, some_places, st.integers(1, 6), some_crashes)
-def test_crashes_change_nothing(case: Case, places: list[int], size: int, crashes: list[int]) -> None:
-    with weathered(build(case), case, places, size, crashes) as (calm, stormy):
+@given(any_case, some_places, st.integers(1, 6), some_crashes, some_rows)
+def test_crashes_change_nothing(
+    case: Case, places: list[int], size: int, crashes: list[int], rows: int
+) -> None:
+    with weathered(build(case), case, places, size, crashes, rows) as (calm, stormy):
         assert stormy.wire("results") == calm.wire("results")

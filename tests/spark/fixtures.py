@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from crossstream.spark.session import make_session
-from tests.spark.world import World
+from tests.spark.world import ALONE, SPREAD, World
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = {"spark.master": "local[2]", "spark.ui.enabled": "false"}
@@ -64,3 +64,9 @@ def spark(sessions: Sessions) -> Any:
 def world(tmp_path: Path) -> World:
     """Empty folders for topics and state."""
     return World(tmp_path)
+
+
+@pytest.fixture(params=[SPREAD, ALONE], ids=["spread", "alone"])
+def either_world(tmp_path: Path, request: pytest.FixtureRequest) -> World:
+    """Of an application that spreads its small batches, and of one whose tasks do them alone."""
+    return World(tmp_path, single_task_rows=request.param)

@@ -19,7 +19,7 @@ from tests.oracle.cases import JOINS, random_case
 from tests.reference import fold
 from tests.spark.fixtures import Sessions
 from tests.spark.fleet import Sailed, Voyage, check_all, check_driver, reference
-from tests.spark.world import World
+from tests.spark.world import ALONE, SPREAD, World
 
 pytestmark = pytest.mark.spark
 
@@ -50,16 +50,19 @@ def drawn(seed: int, count: int) -> list[Case]:
 
 
 VOYAGES: dict[str, Any] = {
-    "all in one batch on three partitions": (RECORDED + WRITTEN, 3, 1, "expressions"),
-    "all in three batches on one partition": (RECORDED + WRITTEN, 1, 3, "callables"),
-    "random cases in four batches on three partitions": (drawn(11, 60), 3, 4, "callables"),
-    "with global tables in three batches on three partitions": (GLOBAL, 3, 3, "expressions"),
+    "all in one batch on three partitions": (RECORDED + WRITTEN, 3, 1, "expressions", SPREAD),
+    "all in three batches on one partition": (RECORDED + WRITTEN, 1, 3, "callables", ALONE),
+    "random cases in four batches on three partitions": (drawn(11, 60), 3, 4, "callables", SPREAD),
+    "random cases in four batches of one task each": (drawn(21, 60), 3, 4, "callables", ALONE),
+    "with global tables in three batches on three partitions": (GLOBAL, 3, 3, "expressions", ALONE),
 }
 
 
 @pytest.fixture(scope="module", params=VOYAGES, ids=lambda name: name.replace(" ", "-"))
 def voyage(request: pytest.FixtureRequest, sessions: Sessions, tmp_path_factory: Any) -> Voyage:
-    return Voyage.of(*VOYAGES[request.param], sessions.running(), World(tmp_path_factory.mktemp("fleet")))
+    *how, rows = VOYAGES[request.param]
+    world = World(tmp_path_factory.mktemp("fleet"), single_task_rows=rows)
+    return Voyage.of(*how, sessions.running(), world)
 
 
 def test_tables(voyage: Voyage) -> None:

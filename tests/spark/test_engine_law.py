@@ -5,6 +5,7 @@ The small cases of `test_conformance` pin every record; here are thousands of ro
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -13,16 +14,17 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from tests.spark.marketplace import JSON, TEXT, Change, joined, marketplace, random_changes
-from tests.spark.world import World
+from tests.spark.world import ALONE, SPREAD, World
 
 pytestmark = pytest.mark.spark
 
 BATCHES = 4
 
 
+@pytest.mark.parametrize("rows", [SPREAD, ALONE])
 @pytest.mark.parametrize("partitions", [1, 3])
-def test_driver_and_spark_give_the_same_table(spark: Any, world: World, partitions: int) -> None:
-    rng = Random(partitions)
+def test_driver_and_spark_give_the_same_table(spark: Any, tmp_path: Path, partitions: int, rows: int) -> None:
+    rng, world = Random(partitions), World(tmp_path, single_task_rows=rows)
     world.create(products=3, merchants=2, offers=2)
     topology = marketplace(foreign_key=lambda product: product["merchant"])
     all_changes: dict[str, list[Change]] = {"products": [], "merchants": []}

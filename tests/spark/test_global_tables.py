@@ -16,8 +16,9 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def stocked(world: World) -> World:
+def stocked(either_world: World) -> World:
     """Shops that are younger than every order."""
+    world = either_world
     world.create(orders=2, shops=3, told=1)
     world.append("shops", shops(50), TEXT, JSON)
     world.append("orders", orders(20, 60), TEXT, JSON)

@@ -18,6 +18,9 @@ from crossstream.topics import OffsetRange, TopicPartition
 from tests.reference import Output, fold
 
 TEXT = serdes.string()
+SPREAD, ALONE = 0, 10_000
+"""``single_task_rows``: every batch is spread over all tasks; small ones are done by one task."""
+
 NAMES = ["key", "value", "timestamp", "headers"]
 
 Given = tuple[Any, Any, int] | tuple[Any, Any, int, tuple[tuple[str, bytes | None], ...]]
@@ -30,6 +33,7 @@ class World:
 
     root: Path
     application_id: str = "app"
+    single_task_rows: int = SPREAD
 
     @property
     def topics_dir(self) -> Path:
@@ -45,7 +49,12 @@ class World:
 
     def config(self, **settings: Any) -> cs.StreamsConfig:
         """The settings of an application that lives here; for haste nothing is forced to the disk."""
-        here = {"topics_dir": self.topics_dir, "state_dir": self.state_dir, "durable": False}
+        here = {
+            "topics_dir": self.topics_dir,
+            "state_dir": self.state_dir,
+            "durable": False,
+            "single_task_rows": self.single_task_rows,
+        }
         return cs.StreamsConfig(**{"application_id": self.application_id, **here, **settings})
 
     def create(self, **partitions: int) -> None:

@@ -40,7 +40,7 @@ class Batch(msgspec.Struct, frozen=True):
     """What a batch is made of. ``versions``: for each store the manifest of each state partition before it.
 
     ``recorded``: whether changes of global tables are kept for the rounds that follow; ``histories``: where they are.
-    ``silence``: None where stream time stands still without input.
+    ``silence``: None where stream time stands still without input. ``shares``: as in its `BatchEntry`.
     """
 
     id: int
@@ -52,6 +52,7 @@ class Batch(msgspec.Struct, frozen=True):
     recorded: bool = False
     histories: dict[str, dict[int, PieceRef]] = {}
     silence: Silence | None = None
+    shares: int = 1
 
     def of_rank(self, rank: int) -> SourceRange | None:
         return next((span for span in self.ranges if span.rank == rank), None)

@@ -58,7 +58,8 @@ class Application(msgspec.Struct, frozen=True):
 class BatchEntry(msgspec.Struct, frozen=True):
     """A batch that was about to run. ``sinks``: end offsets of file topics before it; ``epoch``: of its DataFrames.
 
-    ``silence``: what it knew of the clock, so that it decides alike when it is repeated.
+    ``silence``: what it knew of the clock, so that it decides alike when it is repeated. ``shares``: how many tasks
+    share its ranges, at most; 0: one task does all of it alone. What a task writes is told by its number.
     """
 
     id: int
@@ -67,6 +68,7 @@ class BatchEntry(msgspec.Struct, frozen=True):
     sinks: dict[str, list[int]] = {}
     epoch: int = -1
     silence: Silence | None = None
+    shares: int = 1
 
 
 class Commit(msgspec.Struct, frozen=True):

@@ -20,6 +20,7 @@ from crossstream.engine.policies import settings_of
 from crossstream.engine.rescaling import rescale
 from crossstream.engine.retirement import Retirement
 from crossstream.engine.silence import Listener, milliseconds, somebody_waits
+from crossstream.engine.sizing import Sizing, fans_of
 from crossstream.engine.stores import measure, paths
 from crossstream.errors import ConfigError, SourceError
 from crossstream.files import Staged
@@ -74,6 +75,7 @@ class Engine:
         self._refreshed = 0.0
         self._listener = Listener(config.idle_after_ms, 0)
         self._idling = Idling.of(topology, config.max_task_idle_ms)
+        self._sizing = Sizing(config.single_task_rows, fans_of(plan))
         self.hurried = 0
         self._state: dict[str, tuple[int, int]] = {}
         self._total_rows = 0
@@ -263,7 +265,9 @@ class Engine:
             is_tick = somebody_waits(self.plan, self._state) and self._listener.is_tick(silence)
             if not ranges and frame is None and not is_tick:
                 return False
-            entry = BatchEntry(self._next, ranges, time.time(), self._sink_ends(), epoch, silence)
+            is_small = frame is None and self._sizing.is_small(ranges, by_store(self._state))
+            shares = 0 if is_small else max(1, self.spark.sparkContext.defaultParallelism)
+            entry = BatchEntry(self._next, ranges, time.time(), self._sink_ends(), epoch, silence, shares)
             self.log.write_batch(entry)
         else:
             self.log.repeat_batch(entry)
@@ -294,8 +298,17 @@ class Engine:
     def _on_spark(self, entry: BatchEntry, repeated: bool, frame: Any) -> Report:
         assert self._rounds is not None
         versions = {store: names for store, names in self._versions.items() if store in self.plan.stores}
-        batch = Batch(entry.id, entry.ranges, self.partitions, versions, repeated, silence=entry.silence)
+        batch = Batch(
+            entry.id,
+            entry.ranges,
+            self.partitions,
+            versions,
+            repeated,
+            silence=entry.silence,
+            shares=entry.shares,
+        )
         report, frames = self._rounds.run(batch, frame)
+        self._sizing.learn(0.0 if frame is not None else sum(report.seconds.values()))
         deliver(self.spark, self.topology, frames, entry.id)
         return report
 
@@ -371,8 +384,8 @@ class Engine:
             rows_in=report.rows_in,
             rows_out=report.rows_out,
             dropped=report.dropped,
-            state_rows=by_store({place: rows for place, (rows, _) in self._state.items()}),
-            state_bytes=by_store({place: size for place, (_, size) in self._state.items()}),
+            state_rows=by_store(self._state),
+            state_bytes=by_store(self._state, 1),
             phases={phase: 1000 * value for phase, value in phases.items()},
             lag=self.sources.lag(ends),
             total_rows=self._total_rows,

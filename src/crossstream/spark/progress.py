@@ -28,10 +28,10 @@ class Progress:
     total_dropped: dict[str, int] = field(default_factory=dict)
 
 
-def by_store(places: Mapping[str, int]) -> dict[str, int]:
-    """Sums over the partitions; ``places``: numbers by ``store/partition``."""
+def by_store(places: Mapping[str, tuple[int, int]], which: int = 0) -> dict[str, int]:
+    """Sums over the partitions; ``places``: (rows, bytes) by ``store/partition``; ``which``: 0 rows, 1 bytes."""
     found: dict[str, int] = {}
-    for place, number in places.items():
+    for place, numbers in places.items():
         store = place.rpartition("/")[0]
-        found[store] = found.get(store, 0) + number
+        found[store] = found.get(store, 0) + numbers[which]
     return found

@@ -14,12 +14,14 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
-from pyspark import SparkContext
+from pyspark import RDD, SparkContext
 from pyspark.core.broadcast import Broadcast
 from pyspark.sql import DataFrame
 
 from crossstream.engine.batch import Batch, Report, unpack_report
 from crossstream.engine.parcels import FRAME, REPORT, Parcel
+from crossstream.engine.rounds import follows
+from crossstream.engine.task import Sent
 from crossstream.serdes.shipping import dumps
 from crossstream.spark.errors import carried
 from crossstream.spark.exchange import brought, drop_batch, put_aside, shared_folder
@@ -34,7 +36,6 @@ class RoundZero:
 
     run_id: str
     job: Broadcast[bytes]
-    shares: int
     folder: str | None
     before: bool = False
 
@@ -45,7 +46,7 @@ class RoundZero:
             held = worker.held_for(self.run_id, lambda: self.job.value)
             batch = worker.current_batch()
             plan = held.plan(self.before)
-            sent = worker.read_round(held, plan, batch, index, share_count(self.shares, plan, batch))
+            sent = worker.read_round(held, plan, batch, index, share_count(plan, batch))
             return put_aside(sent, self.folder, batch.id)
 
         return carried(items)
@@ -92,9 +93,27 @@ class FrameRound:
         return carried(items)
 
 
-def share_count(most: int, plan: Plan, batch: Batch) -> int:
+@dataclass(frozen=True, slots=True)
+class AllRounds:
+    """All rounds of a small batch, shipped to the workers."""
+
+    run_id: str
+    job: Broadcast[bytes]
+    folder: str | None
+
+    def __call__(self, index: int, _: Iterable[Any]) -> Iterator[Any]:
+        from crossstream.spark import worker
+
+        def items() -> Iterator[Any]:
+            held = worker.held_for(self.run_id, lambda: self.job.value)
+            return worker.all_rounds(held, worker.current_batch(), self.folder)
+
+        return carried(items)
+
+
+def share_count(plan: Plan, batch: Batch) -> int:
     """How many tasks read a batch: no more than it has ranges for the plan."""
-    return min(most, max(1, len(batch.read_by(plan.sources))))
+    return min(batch.shares, max(1, len(batch.read_by(plan.sources))))
 
 
 def same(pid: int) -> int:
@@ -112,14 +131,15 @@ class SparkRounds:
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     _broadcast: Any = None
     _functions: dict[bool, list[Callable[..., Any]]] = field(default_factory=dict)
-    _shares: int = 1
     _folder: str | None = None
+    _alone: Any = None
 
     def __post_init__(self) -> None:
         self._broadcast = self.context.broadcast(dumps(self.job))
-        self._shares = max(1, self.context.defaultParallelism)
         self._folder = shared_folder(self.context, self.run_id)
         self._functions = {before: self._shipped(plan, before) for before, plan in self._plans().items()}
+        alone = AllRounds(self.run_id, self._broadcast, self._folder)
+        self._alone = self.context.parallelize(range(1), 1).mapPartitionsWithIndex(alone)
 
     def _plans(self) -> dict[bool, Plan]:
         """The plan of everything, and that of the global tables (True), which runs before it."""
@@ -129,7 +149,7 @@ class SparkRounds:
     def _shipped(self, plan: Plan, before: bool) -> list[Callable[..., Any]]:
         """What the workers get for each round of a plan."""
         to_all = (self.run_id, self._broadcast)
-        first = RoundZero(*to_all, self._shares, self._folder, before)
+        first = RoundZero(*to_all, self._folder, before)
         later = [LaterRound(*to_all, number, self._folder, before) for number in range(1, plan.rounds)]
         return [first, *later]
 
@@ -139,14 +159,14 @@ class SparkRounds:
         ``frame``: rows of the DataFrame sources that belong to the batch. Where a global table changes, its rounds
         are a job of their own; the others follow if there is anything for them to do.
         """
+        if not batch.shares:
+            return self._run_alone(batch)
         before = self.job.plan.before
         if before is None or not batch.read_by(before.sources):
             return self._run(False, batch, frame)
-        plan = self.job.plan
-        reacting = plan.reacting & batch.versions.keys()
-        follows = frame is not None or bool(reacting or batch.read_by(plan.sources))
-        changed, _ = self._run(True, replace(batch, recorded=follows))
-        if not follows:
+        has_more = frame is not None or follows(self.job.plan, batch)
+        changed, _ = self._run(True, replace(batch, recorded=has_more))
+        if not has_more:
             return changed, {}
         report, frames = self._run(False, replace(batch, histories=changed.histories), frame)
         report.add(changed)
@@ -155,21 +175,31 @@ class SparkRounds:
     def _run(
         self, before: bool, batch: Batch, frame: DataFrame | None = None
     ) -> tuple[Report, dict[str, list[bytes]]]:
-        context, functions = self.context, self._functions[before]
-        context.setLocalProperty(BATCH_PROPERTY, msgspec.json.encode(batch).decode())
-        what = f"{self.application_id}: batch {batch.id}" + (", global tables" if before else "")
-        context.setJobGroup(f"crossstream {self.application_id}", what)
-        shares, folder = share_count(self._shares, self._plans()[before], batch), self._folder
-        parcels = context.parallelize(range(shares), shares).mapPartitionsWithIndex(functions[0])
+        functions = self._functions[before]
+        shares = share_count(self._plans()[before], batch)
+        parcels = self.context.parallelize(range(shares), shares).mapPartitionsWithIndex(functions[0])
         if frame is not None:
             rows = frame.mapInArrow(FrameRound(self.run_id, self._broadcast), "pid int, parcels binary")
             parcels = parcels.union(rows.rdd.map(unpacked_row))
         for function in functions[1:]:
             parcels = parcels.partitionBy(batch.partitions, same).mapPartitionsWithIndex(function)
+        return self._collected(parcels, batch, ", global tables" if before else "")
+
+    def _run_alone(self, batch: Batch) -> tuple[Report, dict[str, list[bytes]]]:
+        """All rounds in one task."""
+        return self._collected(self._alone, batch)
+
+    def _collected(
+        self, parcels: RDD[Sent], batch: Batch, what: str = ""
+    ) -> tuple[Report, dict[str, list[bytes]]]:
+        """Runs a job that ends in these parcels."""
+        self.context.setLocalProperty(BATCH_PROPERTY, msgspec.json.encode(batch).decode())
+        application = self.application_id
+        self.context.setJobGroup(f"crossstream {application}", f"{application}: batch {batch.id}{what}")
         try:
             return collected(list(brought(parcel for _, sent in parcels.collect() for parcel in sent)))
         finally:
-            drop_batch(folder, batch.id)
+            drop_batch(self._folder, batch.id)
 
     def close(self) -> None:
         """Frees the workers' memory; nothing is left to free once the session has been stopped."""

@@ -17,13 +17,14 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from crossstream.engine.batch import Batch, SourceRange
+from crossstream.engine.batch import Batch, Report, SourceRange, unpack_report
 from crossstream.engine.parcels import Parcel
+from crossstream.engine.rounds import follows, in_turn
 from crossstream.engine.services import Input, Settings
 from crossstream.engine.stores import FolderStores
 from crossstream.engine.task import RoundTask, Sent
 from crossstream.engine.wholes import Wholes
-from crossstream.spark.exchange import PARCELS
+from crossstream.spark.exchange import PARCELS, brought, put_aside
 from crossstream.spark.memory import give_back
 from crossstream.topics import OffsetRange, TopicConnection
 from crossstream.topology.plan import Plan
@@ -46,12 +47,16 @@ class Job:
 
 @dataclass(slots=True)
 class Held:
-    """What a worker keeps for one application run."""
+    """What a worker keeps for one application run.
+
+    ``defers``: the parts of a task leave it to the whole to wait until Kafka has what they wrote.
+    """
 
     job: Job
     stores: FolderStores
     reader: Any = None
     writer: Any = None
+    defers: bool = False
     partition_counts: dict[str, int] = field(default_factory=dict)
     whole_stores: FolderStores | None = None
     whole_tables: Wholes | None = None
@@ -181,7 +186,7 @@ class WorkerOutput:
         if self.staging is not None:
             self.staging.flush()
             self.staged.extend((s.path, s.topic, s.partition, s.rows, s.tag) for s in self.staging.staged)
-        elif self.used:
+        elif self.used and not self.held.defers:
             self.held.writer.flush()
 
 
@@ -248,6 +253,49 @@ def later_round(
     )
     task.report.staged = output.staged
     yield from task.run(parcels)
+
+
+def all_rounds(held: Held, batch: Batch, folder: str | None) -> Iterator[Sent]:
+    """All rounds of a batch, those of the global tables first; what the driver gets of it.
+
+    Large blobs on their way from one round to another lie in files of ``folder``, if there is one.
+    """
+    held.defers = True
+    try:
+        yield from _all_plans(held, batch, folder)
+        if held.writer is not None:
+            held.writer.flush()
+    finally:
+        held.defers = False
+
+
+def _all_plans(held: Held, batch: Batch, folder: str | None) -> Iterator[Sent]:
+    plan = held.job.plan
+    if plan.before is not None and batch.read_by(plan.before.sources):
+        changed, has_more = Report(), follows(plan, batch)
+        recording = msgspec.structs.replace(batch, recorded=has_more)
+        for parcel in brought(_all_of(held, plan.before, recording, folder)):
+            changed.add(unpack_report(parcel[4]))
+            yield 0, [parcel]
+        if not has_more:
+            return
+        batch = msgspec.structs.replace(batch, histories=changed.histories)
+    for parcel in _all_of(held, plan, batch, folder):
+        yield 0, [parcel]
+
+
+def _all_of(held: Held, plan: Plan, batch: Batch, folder: str | None) -> Iterator[Parcel]:
+    """All rounds of one plan."""
+
+    def later(number: int, pid: int, parcels: list[Parcel]) -> Iterator[Sent]:
+        sent = later_round(held, plan, batch, number, pid, brought(parcels))
+        return put_aside(sent, folder, batch.id)
+
+    def has(store: str, pid: int) -> bool:
+        return pid in batch.versions.get(store, {})
+
+    first = put_aside(read_round(held, plan, batch, 0, 1), folder, batch.id)
+    return in_turn(plan, batch, first, later, has)
 
 
 def send_nothing(index: int, _: Iterable[Any]) -> Iterator[tuple[int, bytes]]:

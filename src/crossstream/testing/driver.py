@@ -6,7 +6,6 @@ partitions and any batch size. A batch of one record is record-at-a-time process
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from types import TracebackType
 from typing import Any
 
@@ -15,11 +14,12 @@ from msgspec.structs import replace
 
 from crossstream.durations import Duration, to_milliseconds
 from crossstream.engine.batch import Batch, Report, Silence, SourceRange, unpack_report
-from crossstream.engine.parcels import REPORT, Parcel
+from crossstream.engine.parcels import REPORT
 from crossstream.engine.policies import policy_of
+from crossstream.engine.rounds import in_turn
 from crossstream.engine.services import Settings
 from crossstream.engine.stores import MemoryStores
-from crossstream.engine.task import RoundTask, Sent
+from crossstream.engine.task import RoundTask
 from crossstream.engine.wholes import Wholes
 from crossstream.errors import ConfigError, StateError
 from crossstream.query.store import StoreReader
@@ -243,32 +243,24 @@ class TopologyTestDriver:
         return report
 
     def _rounds(self, plan: Plan, batch: Batch, wholes: Wholes) -> Report:
-        """Round by round; a partition that nothing was sent to makes what it lacks, and reacts to global tables."""
+        """All rounds of a plan, in this process."""
         report = Report()
-        waiting: dict[tuple[int, int], list[Parcel]] = {}
-
-        def deliver(sent: Iterable[Sent]) -> None:
-            for pid, parcels in sent:
-                for parcel in parcels:
-                    if parcel[1] == REPORT:
-                        report.add(unpack_report(parcel[4]))
-                    else:
-                        waiting.setdefault((parcel[0], pid), []).append(parcel)
 
         def task(number: int, pid: int) -> RoundTask:
             source = MemoryInput(self._topics)
             stores, output, settings = self._stores, self._output, self._settings
             return RoundTask(plan, batch, number, pid, stores, output, settings, source, wholes)
 
-        deliver(task(0, 0).read(batch.read_by(plan.sources)))
-        for number in range(1, plan.rounds):
-            derived = plan.derived_in(number)
-            for pid in range(self._partitions):
-                parcels = waiting.pop((number, pid), [])
-                missing = any((store, pid) not in self._stores.versions for store in derived)
-                reacts = batch.silence is not None or (batch.histories and plan.reacts_in(number))
-                if parcels or missing or reacts:
-                    deliver(task(number, pid).run(parcels))
+        first = task(0, 0).read(batch.read_by(plan.sources))
+        for parcel in in_turn(
+            plan,
+            batch,
+            first,
+            lambda number, pid, parcels: task(number, pid).run(parcels),
+            lambda store, pid: (store, pid) in self._stores.versions,
+        ):
+            if parcel[1] == REPORT:
+                report.add(unpack_report(parcel[4]))
         return report
 
     def _silence(self) -> Silence | None:
