@@ -141,11 +141,13 @@ class Bench:
         """
         waiting = Waiting(self.servers, results)
         sent = produce()
-        cpu, broker_cpu = running.cpu_seconds(), self.broker_cpu()
+        parts, broker_cpu = running.cpu_parts(), self.broker_cpu()
         spent = {"side_cpu": 0.0, "broker_cpu": 0.0}
 
         def note_cpu() -> None:
-            spent["side_cpu"] = running.cpu_seconds() - cpu
+            now = running.cpu_parts()
+            spent.update({f"{part}_cpu": now[part] - parts[part] for part in now})
+            spent["side_cpu"] = sum(now.values()) - sum(parts.values())
             spent["broker_cpu"] = self.broker_cpu() - broker_cpu
 
         last = waiting.until(sent.ends, running.check, at_rest=note_cpu)

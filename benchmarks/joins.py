@@ -16,6 +16,7 @@ from itertools import zip_longest
 from typing import Any
 
 from benchmarks.arguments import parse
+from benchmarks.client import Client
 from benchmarks.data import START_MS, Ends, customer_messages, order_value
 from benchmarks.fk import PARTITIONS, PEER_SETTINGS, SIDES, Bench, Sizes, leaving, machine
 from benchmarks.generate import Sending, Sent, Topics, create
@@ -23,6 +24,8 @@ from benchmarks.joins_app import OursJoined
 from benchmarks.keyed_data import keyed_customers, keyed_orders
 from benchmarks.peers.kafka_streams import peer
 
+CLIENT = "python-client"
+"""The side that joins nothing: what reading and writing the orders takes in Python. For joins of one stream."""
 LATER = START_MS + 86_400_000
 BEATS = 32
 """Last records of a join of streams: so many that one comes to every partition of either side, and closes windows."""
@@ -70,6 +73,8 @@ class JoinBench(Bench):
 
     def side(self, name: str, prefix: str, warm: Topics) -> AbstractContextManager[Any]:
         topics, work = Topics.of(prefix), self.workload
+        if name == CLIENT:
+            return Client(self.servers, topics, PARTITIONS)
         if not name.startswith("kafka-streams"):
             how = work.how(name.removeprefix("crossstream-"))
             return OursJoined(self.servers, prefix, topics, functions=how, warm_up=warm)

@@ -106,14 +106,19 @@ class Ours:
 
     def cpu_seconds(self) -> float:
         """User and system time of driver, JVM and Python workers so far."""
-        total = 0.0
+        return sum(self.cpu_parts().values())
+
+    def cpu_parts(self) -> dict[str, float]:
+        """The same for each of them."""
+        parts = {"driver": 0.0, "jvm": 0.0, "workers": 0.0}
         for process in self._family():
             try:
-                times = process.cpu_times()
-                total += times.user + times.system + times.children_user + times.children_system
+                times, name = process.cpu_times(), process.name()
             except psutil.NoSuchProcess:
                 continue
-        return total
+            part = "driver" if process.pid == self._process.pid else "jvm" if "java" in name else "workers"
+            parts[part] += times.user + times.system + times.children_user + times.children_system
+        return parts
 
     def resident(self) -> int:
         """Bytes resident in the largest Python worker."""

@@ -1,7 +1,8 @@
 """`crossstream bench state`: what a batch costs besides its records, and what the size of the state changes.
 
 fixed     seconds of a batch of 100 records: in one task, and with two shuffles
-restart   seconds from a ready session to the first committed batch, with the state of 500,000 orders
+restart   seconds from a ready session to the first committed batch, with the state of 500,000 orders; of Kafka Streams
+          from its start until it runs, with its state on the disk and without
 growth    seconds of a batch of 20,000 updates over a large state, and over one a twentieth of its size
 
 """
@@ -22,12 +23,14 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.data import CITIES, START_MS
-from benchmarks.fk import PARTITIONS, SPREAD, Bench, Sizes, machine
+from benchmarks.fk import PARTITIONS, PEER_SETTINGS, SPREAD, Bench, Sizes, Waiting, machine
 from benchmarks.generate import Sending, Sent, Topics, produce_fk, updates_of
 from benchmarks.ours import Ours
+from benchmarks.peers.kafka_streams.peer import KafkaStreamsPeer
 from crossstream.files import FileTopics
 
 SIDE = "crossstream-expressions"
+PEER = "kafka-streams-defaults"
 
 
 def fixed(bench: Bench) -> None:
@@ -43,17 +46,51 @@ def _fixed(bench: Bench, side: str, batches: int = 40, records: int = 100) -> No
     try:
         before = len(running.batches)
         for number in range(batches):
+            if number == batches // 2:
+                parts, done = running.cpu_parts(), len(running.batches)
             send_updates(bench, prefix, records, seed=100 + number)
             time.sleep(0.7)
+        cores = {part: seconds - parts[part] for part, seconds in running.cpu_parts().items()}
+        done = len(running.batches) - done
         time.sleep(2)
         took = [b["seconds"] for b in running.batches[before:] if b["rows"] >= records]
     finally:
         manager.__exit__(None, None, None)
     steady = took[len(took) // 2 :]
     bench.note("seconds of a batch of 100 records", side, statistics.median(steady), batches=len(steady))
+    for part, seconds in cores.items():
+        bench.note(f"core-milliseconds of a batch of 100 records, {part}", side, 1000 * seconds / done)
 
 
 def restart(bench: Bench, times: int = 3) -> None:
+    """Stops the application and starts it again, and Kafka Streams."""
+    _restart_peer(bench, times)
+    _restart(bench, times)
+
+
+def _restart_peer(bench: Bench, times: int) -> None:
+    """With the state it left on its disk, and with an empty folder, as on another machine."""
+    prefix, folder = bench.prefix("restart"), Path(tempfile.mkdtemp(prefix="kafka-streams-bench-"))
+
+    def started(state: Path) -> KafkaStreamsPeer:
+        settings = {"consumer.isolation.level": "read_committed", **PEER_SETTINGS[PEER]}
+        return KafkaStreamsPeer(
+            bench.servers, prefix, Topics.of(prefix), settings=settings, state_dir=state, patience=300
+        )
+
+    waiting_for = filled(bench, prefix)
+    waiting = Waiting(bench.servers, Topics.of(prefix).results)
+    with started(folder / "kept") as first:
+        waiting.until(waiting_for.ends, first.check)
+    for number in range(times):
+        for what, state in (("kept", folder / "kept"), ("restored", folder / f"new-{number}")):
+            with started(state) as again:
+                seconds = again.seconds_to_restore
+            bench.note(f"seconds until it runs, state {what}", PEER, seconds)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _restart(bench: Bench, times: int) -> None:
     """Stops the application, sends one record, starts it in a new session."""
     state = Path(tempfile.mkdtemp(prefix="crossstream-bench-state-"))
     prefix = bench.prefix("restart")

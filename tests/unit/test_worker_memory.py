@@ -9,12 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import crossstream as cs
 from crossstream import serdes
-from crossstream.engine.stores import LINGERING, FolderStores, grow, store_folder
+from crossstream.engine.batch import Batch
+from crossstream.engine.services import Settings
+from crossstream.engine.stores import FolderStores, grow, store_folder
 from crossstream.spark import memory
+from crossstream.spark.worker import Job, opened
 from crossstream.state.run import Run, sort_rows
 from crossstream.state.store import MAPPED_BYTES, Version
-from crossstream.topology.plan import KEY_VALUE, StoreDef
+from crossstream.topology.plan import KEY_VALUE, Plan, StoreDef
 from tests.unit.state_rows import key_value_rows
 
 linux = pytest.mark.skipif(memory.resident() == 0, reason="the system does not tell what a process holds")
@@ -73,23 +77,19 @@ def test_files_of_old_versions_are_closed(tmp_path: Path) -> None:
     version = grow(ours, STORE, 0, Version(KEY_VALUE), rows(0, count), -1, 0)
     first = version.name
     del version
-    recent: dict[int, set[str]] = {}
     for batch in range(1, 30):
         stores = theirs if batch % 2 else ours
         before = theirs.open(STORE, 0, first) if batch % 2 else ours.open(STORE, 0, first)
         version = grow(stores, STORE, 0, before, rows(batch, count), -1, batch)
         first, needed = version.name, version.files()
         assert first is not None
-        recent[batch] = needed
         for each in (ours, theirs):
             each.let_go(batch + 1, {"rows": {0: first}})
         del before, version
-        kept = (files for made, files in recent.items() if made >= batch - LINGERING)
-        assert open_files(tmp_path) <= set().union(*kept), batch
+        assert open_files(tmp_path) <= needed, batch
     assert len(needed) < 29, "some were merged"
-    ours.let_go(30 + LINGERING, {"rows": {0: first}})
     assert ours.held == {}
-    theirs.let_go(30 + LINGERING, {"rows": {0: first}})
+    theirs.let_go(31, {"rows": {0: first}})
     assert theirs.held[("rows", 0)].name == first, "it is still the newest"
     assert store_folder(tmp_path, "rows").is_dir()
 
@@ -102,5 +102,26 @@ def test_a_batch_that_runs_does_not_lose_what_it_has_just_made(tmp_path: Path) -
     grow(stores, STORE, 0, before, rows(1), -1, 1)
     stores.let_go(1, {"rows": {0: before.name}})
     assert stores.held[("rows", 0)].batch == 1
-    stores.let_go(2 + LINGERING, {"rows": {0: before.name}})
+    stores.let_go(2, {"rows": {0: before.name}})
     assert stores.held == {}
+
+
+@linux
+def test_files_stay_open_between_small_batches_that_workers_take_in_turn(tmp_path: Path) -> None:
+    """And for a while only; a batch that is spread over all of them closes them at once."""
+    job = Job("app", Plan.of(cs.Topology({})), str(tmp_path), Settings(), None)
+    idle, count = opened(job), MAPPED_BYTES // 50
+    version = grow(idle.stores, STORE, 0, Version(KEY_VALUE), rows(0, count), -1, 0)
+    assert version.name is not None
+    del version
+    moved_on = {"rows": {0: "by another worker"}}
+    for number in (1, 4):
+        idle.begin(Batch(number, (), 1, moved_on, shares=0))
+        assert open_files(tmp_path)
+    idle.begin(Batch(5, (), 1, moved_on, shares=0))
+    assert not open_files(tmp_path)
+    again = grow(idle.stores, STORE, 0, Version(KEY_VALUE), rows(5, count), -1, 5)
+    assert again.name is not None
+    del again
+    idle.begin(Batch(6, (), 1, moved_on, shares=2))
+    assert not open_files(tmp_path)

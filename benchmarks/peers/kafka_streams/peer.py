@@ -146,6 +146,14 @@ class KafkaStreamsPeer:
         return words
 
     @property
+    def seconds_to_restore(self) -> float:
+        """From the start of Kafka Streams, in a JVM that is up, until it ran: state is restored in that time."""
+        with self._changed:
+            states = [event for event in self._events if event["event"] == "state"]
+        running = next(event["ms"] for event in states if event["state"] == "RUNNING")
+        return float(running - states[0]["ms"]) / 1000
+
+    @property
     def pid(self) -> int:
         return self._process.pid
 
@@ -153,6 +161,10 @@ class KafkaStreamsPeer:
         """User and system time of the JVM so far."""
         times = psutil.Process(self.pid).cpu_times()
         return float(times.user + times.system)
+
+    def cpu_parts(self) -> dict[str, float]:
+        """The same, as all there is."""
+        return {"jvm": self.cpu_seconds()}
 
     def check(self) -> None:
         """Raises `PeerError` if the application has died."""

@@ -130,6 +130,7 @@ def _run(commands: Commands) -> None:
         "--trigger", metavar="DURATION", help='time from one batch to the next, such as "2 seconds"'
     )
     settings.add_argument("--max-records-per-batch", type=_positive, metavar="N")
+    settings.add_argument("--single-task-rows", type=_not_negative, metavar="N")
     settings.add_argument(
         "--deserialization-errors",
         metavar="fail|skip|dead-letter:TOPIC",

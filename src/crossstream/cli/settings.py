@@ -21,6 +21,7 @@ PLAIN = (
     "partitions",
     "trigger",
     "max_records_per_batch",
+    "single_task_rows",
     "max_task_idle",
     "on_lost_records",
     "broker_patience",

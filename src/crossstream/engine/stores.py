@@ -19,13 +19,6 @@ from crossstream.state.storage import Folder
 from crossstream.state.store import Piece, Version, advance, load_version, saver, store_version
 from crossstream.topology.plan import StoreDef
 
-LINGERING = 4
-"""Batches for which a version stays open that another process has moved on.
-
-Small batches go to workers in turn: each then finds most files open that it needs. A file that is open keeps its place
-on the disk, so none stays so for long.
-"""
-
 
 def store_folder(root: Path, store: str) -> Path:
     """The folder of a store under the state folder; any name is possible."""
@@ -129,13 +122,10 @@ class FolderStores:
         self.held[store.name, partition] = version
 
     def let_go(self, batch: int, versions: Mapping[str, Mapping[int, str]]) -> None:
-        """Closes what other processes moved on some batches ago, and seem to go on with.
-
-        That is, versions older than the last `LINGERING` batches before ``batch``, but not those it starts from.
-        """
+        """Closes what other processes moved on: older versions than ``batch`` that are not in ``versions``."""
         for store, partition in list(self.held):
             held = self.held[store, partition]
-            if held.batch < batch - LINGERING and held.name != versions.get(store, {}).get(partition):
+            if held.batch < batch and held.name != versions.get(store, {}).get(partition):
                 del self.held[store, partition], self.files[store, partition]
 
     def saver(self, store: StoreDef, partition: int, batch: int) -> Callable[[Run], Piece]:

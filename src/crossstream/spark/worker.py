@@ -75,10 +75,14 @@ class Held:
         return self.whole_tables
 
     def begin(self, batch: Batch) -> None:
-        """Before a task: what other workers have moved on since is not held any more."""
+        """Before a task: what other workers have moved on since is not held any more.
+
+        Small batches go to the workers in turn. What one has not had for some of them, the next ones go on from.
+        """
+        oldest = batch.id if batch.shares else batch.id - _IN_TURN
         for stores in (self.stores, self.whole_stores):
             if stores is not None:
-                stores.let_go(batch.id, batch.versions)
+                stores.let_go(oldest, batch.versions)
         self.pause()
 
     def pause(self) -> None:
@@ -98,6 +102,8 @@ class Held:
 _held: dict[str, Held] = {}
 _FRAME_SENDERS = 1_000_000
 """Senders of parcels that read DataFrames are numbered from here."""
+_IN_TURN = 4
+"""Small batches for which a worker keeps versions open that others have moved on: open files keep their place."""
 _LIMIT = 4
 """Application runs a worker remembers; older ones are closed."""
 
