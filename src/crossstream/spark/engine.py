@@ -28,11 +28,11 @@ from crossstream.query.files import describe_readers
 from crossstream.spark.connections import connection_of, publisher_of, written_ends
 from crossstream.spark.errors import unpacked
 from crossstream.spark.frames import deliver, start_query, united
-from crossstream.spark.progress import Progress, by_store
+from crossstream.spark.progress import Account, Progress
 from crossstream.spark.rounds import SparkRounds
 from crossstream.spark.worker import Job
 from crossstream.topics import TopicPartition
-from crossstream.topology.graph import FrameSource, Sink, Source, Topology
+from crossstream.topology.graph import Sink, Source, Topology
 from crossstream.topology.plan import Plan
 
 REFRESH_SECONDS = 5.0
@@ -77,9 +77,7 @@ class Engine:
         self._idling = Idling.of(topology, config.max_task_idle_ms)
         self._sizing = Sizing(config.single_task_rows, fans_of(plan))
         self.hurried = 0
-        self._state: dict[str, tuple[int, int]] = {}
-        self._total_rows = 0
-        self._total_dropped: dict[str, int] = {}
+        self._account = Account.of(topology)
 
     def open(self) -> None:
         """Locks and checks the state, finds the topics, ships the plan to the workers."""
@@ -93,7 +91,7 @@ class Engine:
         self._repeat = last if last is not None and last.id == self._next else None
         self.retirement = Retirement(self.state, self.log, self.config.retain_batches)
         self.retirement.sweep(self._next)
-        self._state = measure(self.state, self._versions)
+        self._account.state = measure(self.state, self._versions)
         self._rescale()
         self._find_topics(commit)
         job = Job(
@@ -147,7 +145,7 @@ class Engine:
         self.partitions = self._wanted
         self._versions = done.commit.versions
         self._next = done.commit.id + 1
-        self._state = measure(self.state, self._versions)
+        self._account.state = measure(self.state, self._versions)
         self.retirement.add(done.commit.id, done.retired)
 
     def _find_topics(self, commit: Commit) -> None:
@@ -262,10 +260,10 @@ class Engine:
             ranges = self.sources.next_ranges(ends, self.config.max_records_per_batch)
             taken = sum(span.end - span.start for span in ranges)
             silence = self._listener.silence(milliseconds(), taken, self.sources.lag(ends))
-            is_tick = somebody_waits(self.plan, self._state) and self._listener.is_tick(silence)
+            is_tick = somebody_waits(self.plan, self._account.state) and self._listener.is_tick(silence)
             if not ranges and frame is None and not is_tick:
                 return False
-            is_small = frame is None and self._sizing.is_small(ranges, by_store(self._state))
+            is_small = frame is None and self._sizing.is_small(ranges, self._account.rows())
             shares = 0 if is_small else max(1, self.spark.sparkContext.defaultParallelism)
             entry = BatchEntry(self._next, ranges, time.time(), self._sink_ends(), epoch, silence, shares)
             self.log.write_batch(entry)
@@ -368,29 +366,12 @@ class Engine:
     def _note(
         self, entry: BatchEntry, report: Report, phases: dict[str, float], seconds: float, ends: Any
     ) -> None:
-        sources = {node.name for node in self.topology if isinstance(node, Source | FrameSource)}
-        rows = sum(report.rows_in.get(name, 0) for name in sources)
         if self.sources.skipped:
             report.dropped["lost by retention"] = self.sources.skipped
             self.sources.skipped = 0
-        self._total_rows += rows
-        for key, number in report.dropped.items():
-            self._total_dropped[key] = self._total_dropped.get(key, 0) + number
-        self._state.update(report.state)
-        self.progress = Progress(
-            batch=entry.id,
-            rows=rows,
-            seconds=seconds,
-            rows_in=report.rows_in,
-            rows_out=report.rows_out,
-            dropped=report.dropped,
-            state_rows=by_store(self._state),
-            state_bytes=by_store(self._state, 1),
-            phases={phase: 1000 * value for phase, value in phases.items()},
-            lag=self.sources.lag(ends),
-            total_rows=self._total_rows,
-            total_dropped=dict(self._total_dropped),
-        )
+        self._account.add(report)
+        lag = self.sources.lag(ends)
+        self.progress = self._account.progress(entry.id, report, phases, seconds, lag)
         self._tell(self.progress)
 
     def release(self) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from crossstream.engine.batch import Report
+from crossstream.topology.graph import FrameSource, Source, Topology
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -28,10 +31,58 @@ class Progress:
     total_dropped: dict[str, int] = field(default_factory=dict)
 
 
-def by_store(places: Mapping[str, tuple[int, int]], which: int = 0) -> dict[str, int]:
-    """Sums over the partitions; ``places``: (rows, bytes) by ``store/partition``; ``which``: 0 rows, 1 bytes."""
-    found: dict[str, int] = {}
-    for place, numbers in places.items():
-        store = place.rpartition("/")[0]
-        found[store] = found.get(store, 0) + numbers[which]
-    return found
+@dataclass(slots=True)
+class Account:
+    """What an application has done since its start, and what it holds.
+
+    ``sources``: the nodes whose records count; ``state``: (rows, bytes) held, by ``store/partition``.
+    """
+
+    sources: frozenset[str]
+    state: dict[str, tuple[int, int]] = field(default_factory=dict)
+    total_rows: int = 0
+    total_dropped: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, topology: Topology) -> Account:
+        return cls(frozenset(node.name for node in topology if isinstance(node, Source | FrameSource)))
+
+    def add(self, report: Report) -> None:
+        """Takes in what a batch did."""
+        self.total_rows += self._read(report)
+        self.state.update(report.state)
+        for key, number in report.dropped.items():
+            self.total_dropped[key] = self.total_dropped.get(key, 0) + number
+
+    def rows(self) -> dict[str, int]:
+        """Rows held by each store."""
+        return self._by_store(0)
+
+    def progress(
+        self, batch: int, report: Report, phases: Mapping[str, float], seconds: float, lag: int
+    ) -> Progress:
+        """A batch that was added; ``phases``: in seconds."""
+        return Progress(
+            batch=batch,
+            rows=self._read(report),
+            seconds=seconds,
+            rows_in=report.rows_in,
+            rows_out=report.rows_out,
+            dropped=report.dropped,
+            state_rows=self.rows(),
+            state_bytes=self._by_store(1),
+            phases={phase: 1000 * value for phase, value in phases.items()},
+            lag=lag,
+            total_rows=self.total_rows,
+            total_dropped=dict(self.total_dropped),
+        )
+
+    def _read(self, report: Report) -> int:
+        return sum(report.rows_in.get(name, 0) for name in self.sources)
+
+    def _by_store(self, which: int) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for place, numbers in self.state.items():
+            store = place.rpartition("/")[0]
+            found[store] = found.get(store, 0) + numbers[which]
+        return found
