@@ -1,4 +1,4 @@
-"""An application in a process of its own: ``python -m tests.faults.application FOLDER MASTER RECORDS TOPOLOGY``.
+"""An application in a process of its own: ``python -m tests.faults.application FOLDER MASTER RECORDS TOPOLOGY ROWS``.
 
 Runs one of `TOPOLOGIES` on the topics and state in FOLDER until it is killed or its input is closed, and prints
 "running" when it has started and "batch N" after each commit.
@@ -34,7 +34,7 @@ TOPOLOGIES = {"marketplace": marketplace, "visits": visits}
 
 
 def main() -> None:
-    world = World(Path(sys.argv[1]))
+    world = World(Path(sys.argv[1]), single_task_rows=int(sys.argv[5]))
     config = world.config(
         partitions=PARTITIONS,
         max_records_per_batch=int(sys.argv[3]),

@@ -18,7 +18,7 @@ from crossstream.engine.log import BatchEntry, BatchLog
 from crossstream.topics import OffsetRange
 from tests.faults.application import PARTITIONS
 from tests.spark.marketplace import JSON, TEXT, Change, joined, marketplace, random_changes
-from tests.spark.world import World
+from tests.spark.world import SPREAD, World
 
 TOPICS = ("products", "merchants")
 
@@ -36,11 +36,15 @@ def started(
     master: str = "local[2]",
     records: int = 100,
     topology: str = "marketplace",
+    rows: int = SPREAD,
     **environment: str,
 ) -> Iterator[subprocess.Popen[str]]:
-    """The application, running, in a session (and so a process group) of its own; ``records``: in a batch."""
+    """The application, running, in a session (and so a process group) of its own.
+
+    ``records``: in a batch; ``rows``: what one task does alone.
+    """
     module = ["-m", "tests.faults.application"]
-    command = [sys.executable, *module, str(world.root), master, str(records), topology]
+    command = [sys.executable, *module, str(world.root), master, str(records), topology, str(rows)]
     with open(log, "a") as errors:
         process = subprocess.Popen(
             command,

@@ -21,7 +21,7 @@ from tests.faults.application import visits
 from tests.faults.lives import check_remains, make_market, records_keep_coming, started
 from tests.spark.fixtures import importable_in_workers
 from tests.spark.marketplace import marketplace
-from tests.spark.world import World
+from tests.spark.world import ALONE, SPREAD, World
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -66,8 +66,8 @@ def test_a_join_of_streams_killed(spark: Any, tmp_path: Path) -> None:
     ]
     for topic in ("views", "clicks"):
         world.append(topic, [(key, value, ts) for where, key, value, ts in given if where == topic])
-    for _ in range(4):
-        with started(world, tmp_path / "stderr", records=150, topology="visits") as process:
+    for rows in (SPREAD, ALONE, SPREAD, ALONE):
+        with started(world, tmp_path / "stderr", records=150, topology="visits", rows=rows) as process:
             wait_for_a_moment(process, rng)
     assert 0 < len(BatchLog(world.state_dir).commits()) < len(given) / 150
     with cs.SparkStreams(visits(), world.config(), spark) as app:
