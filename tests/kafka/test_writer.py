@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pyarrow as pa
 import pytest
 
@@ -141,3 +143,16 @@ def test_closing_forgets_what_was_not_flushed(log: KafkaLog, writer: KafkaWriter
     writer.close()
     writer.flush()
     assert writer_module.BY_KEY == -1
+
+
+def test_the_first_records_of_a_writer_do_not_wait(log: KafkaLog, broker: KafkaConnection) -> None:
+    """The client looks for its producer id every half second: there is a connection when it first does."""
+    topic, took = new_topic(log), []
+    for _ in range(3):
+        fresh = broker.writer()
+        began = time.perf_counter()
+        fresh.write(topic, records((b"k", b"v")))
+        fresh.flush()
+        took.append(time.perf_counter() - began)
+        fresh.close()
+    assert min(took) < 0.4, took

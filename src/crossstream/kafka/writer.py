@@ -11,13 +11,14 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from crossstream.errors import SinkError
 from crossstream.kafka import faults
-from crossstream.kafka.client import Complaints, open_producer
+from crossstream.kafka.client import Complaints, logger, open_producer
 from crossstream.records import decode_headers
 
 if TYPE_CHECKING:
     from crossstream.kafka.connection import KafkaConnection
 
 WAIT_SECONDS = 0.25
+CONNECT_SECONDS = 1.0
 BY_KEY = -1
 """The partition that leaves the choice to the client's partitioner: Kafka's murmur2 of the key."""
 
@@ -38,7 +39,17 @@ class KafkaWriter:
         self._connection = connection
         self._complaints = Complaints()
         self._producer: Producer | None = None
+        self._asked = False
         self._failures: list[tuple[KafkaError, Message]] = []
+
+    def open(self) -> Producer:
+        """Opens the producer, if it is not: it connects in the background, and the first records need not wait."""
+        if self._producer is None:
+            self._failures = []
+            self._complaints = Complaints()
+            self._producer = open_producer(self._connection, self._complaints, self._undelivered)
+            self._asked = False
+        return self._producer
 
     def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
         """Appends ``records`` (columns of `RECORDS`, ``offset`` not needed) in order, in the background.
@@ -48,7 +59,7 @@ class KafkaWriter:
         """
         if partitions is not None and len(partitions) != records.num_rows:
             raise ValueError(f"{len(partitions)} partitions were given for {records.num_rows} records")
-        producer = self._open()
+        producer = self._connected(topic)
         rows = _rows(records, partitions)
         headers = records.column("headers")
         if headers.null_count == len(headers):
@@ -76,12 +87,20 @@ class KafkaWriter:
         if self._producer is not None:
             self._abandon(self._producer)
 
-    def _open(self) -> Producer:
-        if self._producer is None:
-            self._failures = []
-            self._complaints = Complaints()
-            self._producer = open_producer(self._connection, self._complaints, self._undelivered)
-        return self._producer
+    def _connected(self, topic: str) -> Producer:
+        """The producer; before its first records it is asked for their topic, so that it has a connection.
+
+        The client needs one to get its producer id. If there is none when records come, it looks again after half a
+        second, and they wait for as long.
+        """
+        producer = self.open()
+        if not self._asked:
+            self._asked = True
+            try:
+                producer.list_topics(topic, timeout=min(CONNECT_SECONDS, self._connection.patience_seconds))
+            except KafkaException as failed:
+                logger.info("not connected yet: %s", failed)  # the records will tell
+        return producer
 
     def _produce(self, producer: Producer, topic: str, rows: Iterator[Row]) -> None:
         produce = producer.produce

@@ -28,6 +28,7 @@ from crossstream.spark.exchange import PARCELS, brought, put_aside
 from crossstream.spark.memory import give_back
 from crossstream.topics import OffsetRange, TopicConnection
 from crossstream.topology.plan import Plan
+from crossstream.topology.steps import SinkStep
 
 BATCH_PROPERTY = "crossstream.batch"
 
@@ -89,6 +90,15 @@ class Held:
         """Between two pieces of work: state and parcels that have been read need not stay in memory."""
         give_back((self.job.state_dir, PARCELS))
 
+    def connect(self) -> None:
+        """Opens the client that writes to Kafka, if the plan does: it connects while the first records are read."""
+        connection, steps = self.job.connection, self.job.plan.steps
+        if connection is None or hasattr(connection, "staging_writer"):
+            return
+        if any(isinstance(step, SinkStep) for step in steps):
+            self.writer = connection.writer()
+            self.writer.open()
+
     def input(self) -> Input:
         if self.reader is None:
             assert self.job.connection is not None
@@ -115,6 +125,7 @@ def held_for(run_id: str, load: Callable[[], bytes]) -> Held:
             _close(_held.pop(next(iter(_held))))
         job: Job = pickle.load(io.BytesIO(load()))
         _held[run_id] = opened(job)
+        _held[run_id].connect()
         gc.freeze()  # Spark collects garbage after every task: what stays need not be looked at again
     return _held[run_id]
 
