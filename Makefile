@@ -12,6 +12,7 @@ OLDEST := .venv-oldest
 OLDEST_PYTHONS := python3.10 python3.11 python3.12
 OLDEST_TESTS := tests/unit tests/spark/test_running.py tests/spark/test_conformance.py tests/laws/test_recovery.py
 PYTHONS := python3 python3.13 python3.12 python3.11 python3.10
+NEEDED := 3.10 or newer
 UV ?= uv
 
 .PHONY: help setup java demo test test-oldest check bench docs lock clean
@@ -27,7 +28,7 @@ $(INSTALLED): $(LOCK) pyproject.toml
 	    "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && break; \
 	done; \
 	if [ "$$python" = none ]; then \
-	    echo "crossstream needs Python 3.10 or newer, found none of: $(or $(PYTHON),$(PYTHONS))." >&2; \
+	    echo "crossstream needs Python $(NEEDED), found none of: $(or $(PYTHON),$(PYTHONS))." >&2; \
 	    echo "Install one, or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python3" >&2; \
 	    exit 1; \
 	fi; \
@@ -62,6 +63,7 @@ test: setup ## every test but the nightly ones; says which were skipped and why
 # The oldest versions have no wheels for Python 3.13. PYTHON=… chooses the interpreter here too.
 test-oldest: java ## unit tests and the main tests on Spark, with the oldest versions pyproject.toml allows
 	@$(MAKE) --no-print-directory VENV=$(OLDEST) LOCK=requirements-oldest.lock PYTHON="$(or $(PYTHON),$(OLDEST_PYTHONS))" \
+	    NEEDED="3.10, 3.11 or 3.12 with its oldest versions" \
 	    $(OLDEST)/.installed
 	$(OLDEST)/bin/python -m pytest -m "not nightly" $(OLDEST_TESTS) $(PYTEST_ARGS)
 
