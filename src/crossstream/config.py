@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, get_args
@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from crossstream.durations import Duration, to_milliseconds
 from crossstream.errors import ConfigError
 from crossstream.settings import keyword_settings
+from crossstream.state.uris import LOCAL, REMOTE, is_uri, scheme_of, shown
 from crossstream.topology.location import here
 from crossstream.topology.naming import name_fault
 
@@ -81,7 +82,8 @@ class StreamsConfig:
     ``application_id``           names the state folder and Kafka's consumer group; Kafka's rule for names
     ``bootstrap_servers``        Kafka's brokers, ``"host:port,host:port"`` or a list of them
     ``topics_dir``               the folder of file topics, instead of Kafka; neither: only DataFrames
-    ``state_dir``                where state and progress live: a folder that all workers see.
+    ``state_dir``                where state and progress live: a folder that all workers see, or a URI that
+                                 ``pyarrow.fs`` takes (``s3://bucket/promo?region=…``, ``gs://``, ``abfss://``, …).
                                  Default: ``./crossstream-state/<application_id>``
     ``partitions``               state partitions, another number rescales; None: the engine chooses, then keeps it
     ``trigger``                  duration from the start of a batch to the next; None: without pause
@@ -141,9 +143,16 @@ class StreamsConfig:
         self._check_choices()
         self._normalise()
 
+    def __repr__(self) -> str:
+        """Without settings that may hold secrets, and without those of a URI."""
+        named = {one.name: getattr(self, one.name) for one in fields(self) if one.repr}
+        if is_uri(self.state_dir):
+            named["state_dir"] = shown(str(self.state_dir))
+        return f"StreamsConfig({', '.join(f'{name}={value!r}' for name, value in named.items())})"
+
     @property
     def state_path(self) -> str:
-        """``state_dir`` as text."""
+        """``state_dir`` as text, with the secrets of a URI."""
         return str(self.state_dir)
 
     @property
@@ -186,10 +195,13 @@ class StreamsConfig:
             path = getattr(self, name)
             if path is not None and (not isinstance(path, str | os.PathLike) or not str(path)):
                 raise _out_of_range(name, path, "the path of a folder")
-            if path is not None and "://" in str(path):
-                raise _out_of_range(
-                    name, path, "the path of a folder that all workers see; URIs are not taken yet"
-                )
+        if is_uri(self.topics_dir):
+            place = shown(str(self.topics_dir))
+            raise _out_of_range("topics_dir", place, "the path of a folder that all workers see")
+        scheme = scheme_of(self.state_dir)
+        if scheme is not None and not (is_uri(self.state_dir) and scheme in (*REMOTE, LOCAL)):
+            wanted = f"a path, or a URI as text: {'://, '.join(REMOTE)}://, {LOCAL}://"
+            raise _out_of_range("state_dir", shown(str(self.state_dir)), wanted)
         if self.bootstrap_servers is not None and not _servers(self.bootstrap_servers):
             raise _out_of_range("bootstrap_servers", self.bootstrap_servers, '"host:port", or a list of them')
 

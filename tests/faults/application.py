@@ -1,11 +1,12 @@
 """An application in a process of its own: ``python -m tests.faults.application FOLDER MASTER RECORDS TOPOLOGY ROWS``.
 
-Runs one of `TOPOLOGIES` on the topics and state in FOLDER until it is killed or its input is closed, and prints
-"running" when it has started and "batch N" after each commit.
+Runs one of `TOPOLOGIES` on the topics and state in FOLDER, or the state at $STATE_URI, until it is killed or its input
+is closed, and prints "running" when it has started and "batch N" after each commit.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -36,6 +37,7 @@ TOPOLOGIES = {"marketplace": marketplace, "visits": visits}
 def main() -> None:
     world = World(Path(sys.argv[1]), single_task_rows=int(sys.argv[5]))
     config = world.config(
+        state_dir=os.environ.get("STATE_URI", world.state_dir),
         partitions=PARTITIONS,
         max_records_per_batch=int(sys.argv[3]),
         retain_batches=100_000,

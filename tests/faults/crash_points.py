@@ -15,7 +15,7 @@ import pytest
 import crossstream as cs
 from crossstream.engine.log import BatchLog
 from crossstream.engine.retirement import Retirement
-from crossstream.engine.stores import store_folder
+from crossstream.engine.stores import partition_folder
 from crossstream.files import FilePublisher
 from crossstream.files.appending import Appender
 from crossstream.spark.rounds import SparkRounds
@@ -89,7 +89,7 @@ def files_in_use(world: World, log: BatchLog) -> set[Path]:
     for number in log.commits():
         for store, names in log.commit(number).versions.items():
             for partition, name in names.items():
-                folder = store_folder(world.state_dir, store) / str(partition)
+                folder = world.state_dir / partition_folder(store, partition)
                 used |= {folder / name} | {
                     folder / file for file in read_manifest(Folder(folder), name).files()
                 }

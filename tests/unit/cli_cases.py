@@ -89,8 +89,8 @@ def app_file(folder: Path, text: str = APP, name: str = "app.py") -> Path:
     return file
 
 
-def saved_state(folder: Path, batches: Sequence[Sequence[tuple[Any, Any]]], **history: Any) -> None:
-    """A state folder with the store "things" after some batches of rows, batch N at N seconds."""
+def saved_state(folder: Path | str, batches: Sequence[Sequence[tuple[Any, Any]]], **history: Any) -> None:
+    """A state folder, or state at a URI, with the store "things" after some batches of rows, batch N at N seconds."""
     builder = cs.StreamsBuilder()
     builder.table(
         "things",

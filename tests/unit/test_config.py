@@ -49,11 +49,35 @@ def test_values_are_normalised():
     assert made.state_path == "/s"
 
 
-@pytest.mark.parametrize("setting", ["state_dir", "topics_dir"])
-def test_a_uri_is_no_folder(setting):
-    error = refused(**{setting: "s3://bucket/state"})
+def test_topics_are_in_a_folder_and_not_at_a_uri():
+    error = refused(topics_dir="s3://key:secret@bucket/topics")
     assert error.code == "CS-204"
     assert "path of a folder" in error.next
+    assert "secret" not in str(error)
+
+
+@pytest.mark.parametrize(
+    "place", ["s3://bucket/state?region=x", "gs://b/s", "abfss://c@a.net/s", "file:///srv/s"]
+)
+def test_state_may_be_at_a_uri(place):
+    assert config(state_dir=place).state_path == place
+
+
+@pytest.mark.parametrize("place", ["http://me:secret@host/state", "s4://bucket", Path("s3://bucket/state")])
+def test_other_uris_are_refused(place):
+    """Also one that was made a path: that has lost a slash."""
+    error = refused(state_dir=place)
+    assert error.code == "CS-204"
+    assert "s3://" in error.next
+    assert "secret" not in str(error)
+
+
+def test_a_uri_is_shown_without_its_secrets():
+    made = config(state_dir="s3://key:secret@bucket/state?region=eu", trigger=5)
+    assert "state_dir='s3://bucket/state'" in repr(made)
+    assert "trigger=5" in repr(made)
+    assert made.state_path == "s3://key:secret@bucket/state?region=eu"
+    assert "state_dir='here'" in repr(config(state_dir="here"))
 
 
 def test_it_is_a_value():

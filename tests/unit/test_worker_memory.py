@@ -13,7 +13,7 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.engine.batch import Batch
 from crossstream.engine.services import Settings
-from crossstream.engine.stores import FolderStores, grow, store_folder
+from crossstream.engine.stores import FolderStores, grow, partition_folder
 from crossstream.spark import memory
 from crossstream.spark.worker import Job, opened
 from crossstream.state.run import Run, sort_rows
@@ -91,7 +91,7 @@ def test_files_of_old_versions_are_closed(tmp_path: Path) -> None:
     assert ours.held == {}
     theirs.let_go(31, {"rows": {0: first}})
     assert theirs.held[("rows", 0)].name == first, "it is still the newest"
-    assert store_folder(tmp_path, "rows").is_dir()
+    assert (tmp_path / partition_folder("rows", 0)).is_dir()
 
 
 def test_a_batch_that_runs_does_not_lose_what_it_has_just_made(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_batch_that_runs_does_not_lose_what_it_has_just_made(tmp_path: Path) -
 @linux
 def test_files_stay_open_between_small_batches_that_workers_take_in_turn(tmp_path: Path) -> None:
     """And for a while only; a batch that is spread over all of them closes them at once."""
-    job = Job("app", Plan.of(cs.Topology({})), str(tmp_path), Settings(), None)
+    job = Job("app", Plan.of(cs.Topology({})), str(tmp_path), "staged", Settings(), None)
     idle, count = opened(job), MAPPED_BYTES // 50
     version = grow(idle.stores, STORE, 0, Version(KEY_VALUE), rows(0, count), -1, 0)
     assert version.name is not None

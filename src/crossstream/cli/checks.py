@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Literal
 
 from crossstream.errors import CrossStreamError
+from crossstream.state.remote import RemoteRoot
+from crossstream.state.uris import REMOTE, is_uri, local_path, scheme_of
 
 Result = Literal["ok", "note", "problem"]
 
@@ -80,7 +82,7 @@ def all_checks(arguments: Namespace) -> Iterator[Check]:
     yield spark_home()
     yield worker_python()
     yield host_name()
-    yield folder("state folder", Path(arguments.state_dir))
+    yield from state(arguments.state_dir)
     yield folder(
         "temporary folder", Path(os.environ.get("SPARK_LOCAL_DIRS", tempfile.gettempdir()).split(",")[0])
     )
@@ -179,6 +181,23 @@ def host_name() -> Check:
     except OSError as error:
         fix = f"add {name} to /etc/hosts, or set SPARK_LOCAL_IP=127.0.0.1"
         return Check("host name", "problem", f"{name} has no address: {error}", fix)
+
+
+def state(place: str) -> Iterator[Check]:
+    """The folder of the state; or a URI, and the folder where this machine keeps copies of files behind it."""
+    subject = "state folder"
+    if scheme_of(place) not in REMOTE:
+        yield folder(subject, Path(place) if not is_uri(place) else Path(local_path(place)))
+        return
+    root = RemoteRoot(place)
+    try:
+        root.make()
+        found = len(root.names("commits"))
+    except CrossStreamError as error:
+        yield Check(subject, "problem", f"{root}: {error.what}", error.next or "")
+    else:
+        yield Check(subject, "ok", f"{root}, {f'{found} batches kept' if found else 'no state yet'}")
+    yield folder("copies of state", root.here)
 
 
 def folder(subject: str, path: Path) -> Check:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping
+from pathlib import Path
 
 from crossstream.durations import to_milliseconds
 from crossstream.errors import ConfigError, SourceError
+from crossstream.state.root import StateRoot, root_of
+from crossstream.state.uris import is_uri
 from crossstream.topics import TopicConnection
 
 
@@ -23,6 +26,11 @@ def connection_of(arguments: Namespace) -> TopicConnection:
 def described(arguments: Namespace) -> str:
     """The same place, for people."""
     return arguments.topics_dir or arguments.bootstrap_servers  # type: ignore[no-any-return]
+
+
+def state_of(text: str) -> StateRoot:
+    """The state at a path, in which ``~`` is the home of the user, or at a URI."""
+    return root_of(text if is_uri(text) else Path(text).expanduser())
 
 
 def partitions_of(topics: Mapping[str, int], topic: str, arguments: Namespace) -> int:

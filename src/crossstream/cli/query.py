@@ -6,16 +6,17 @@ import itertools
 from argparse import Namespace
 from collections.abc import Iterable
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
 from crossstream.cli.console import say, show_table
+from crossstream.cli.places import state_of
 from crossstream.cli.rows import as_text, show_rows
 from crossstream.cli.texts import parse_key, parse_time, to_json
 from crossstream.engine.log import BatchLog
 from crossstream.errors import ConfigError
 from crossstream.query.files import application_of, open_store, store_names
 from crossstream.query.store import StoreReader
+from crossstream.state.root import StateRoot
 
 OPERANDS = {"get": (1, 1), "range": (0, 2), "prefix": (1, 1), "all": (0, 0)}
 """The fewest and the most operands of each operation."""
@@ -25,7 +26,7 @@ COUNTED = 10_000
 
 def main(arguments: Namespace) -> int:
     """Lists the stores, or prints rows of one."""
-    folder = Path(arguments.state_dir).expanduser()
+    folder = state_of(arguments.state_dir)
     if arguments.store is None:
         return _list(folder, arguments.format)
     operation, operands = _operation(arguments.operation)
@@ -75,7 +76,7 @@ def _rows(store: StoreReader, operation: str, operands: list[str]) -> Iterable[t
     return store.range(*keys) if operation == "range" else store.all()
 
 
-def _list(folder: Path, form: str) -> int:
+def _list(folder: StateRoot, form: str) -> int:
     """Prints the stores: the serdes of key and value, and about how many rows they have."""
     names = store_names(folder)
     application = application_of(folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from argparse import Namespace
-from pathlib import Path
 
 from crossstream.cli.console import own_stdout, say, shortest
 from crossstream.cli.interrupts import Interrupts
@@ -16,6 +15,7 @@ from crossstream.config import StreamsConfig
 from crossstream.engine.log import BatchLog
 from crossstream.errors import CrossStreamError
 from crossstream.spark import SparkStreams
+from crossstream.state.root import root_of
 
 PATIENCE_SECONDS = 0.2
 """Between two looks whether the application has ended or was asked to."""
@@ -28,7 +28,8 @@ def main(arguments: Namespace) -> int:
     app = SparkStreams(loaded.topology, config)
     with own_stdout() as out:
         view = make_view(arguments.format, out)
-        output = SparkOutput(view.line, Path(config.state_path) / "spark.log", everything=arguments.debug)
+        log = root_of(config.state_path).here / "spark.log"
+        output = SparkOutput(view.line, log, everything=arguments.debug)
         app.on_progress(view.batch)
         try:
             _run(app, config, view, output, once=arguments.once)
@@ -87,9 +88,10 @@ def _wait(app: SparkStreams, asked: threading.Event, *, once: bool) -> None:
 
 def _title(config: StreamsConfig) -> str:
     """The application, and on a second line where it works."""
-    application = BatchLog(Path(config.state_path)).application()
+    state = root_of(config.state_path)
+    application = BatchLog(state).application()
     topics = config.servers or (shortest(config.topics_path) if config.topics_path else "DataFrames")
-    places = [f"topics: {topics}", f"state: {shortest(config.state_path)}"]
+    places = [f"topics: {topics}", f"state: {state if state.is_remote else shortest(state.here)}"]
     if application is not None:
         places.append(f"partitions: {application.partitions}")
     return f"{config.application_id}\n{', '.join(places)}"

@@ -6,10 +6,10 @@ import time
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
 from crossstream.cli.console import say, show_table
+from crossstream.cli.places import state_of
 from crossstream.cli.query import headline
 from crossstream.cli.texts import to_json
 from crossstream.engine.log import BatchLog
@@ -27,7 +27,7 @@ SHOWN = 10
 
 def inspect(arguments: Namespace) -> int:
     """Prints what each store takes, or each state partition of one."""
-    folder = inspect_state(_folder(arguments))
+    folder = inspect_state(state_of(arguments.state_dir))
     if arguments.store is None:
         lines = [_of_store(store, folder) for store in folder.stores]
     else:
@@ -46,7 +46,7 @@ def inspect(arguments: Namespace) -> int:
 def verify(arguments: Namespace) -> int:
     """Checks every file that counts; 1 if there is a problem."""
     started = time.monotonic()
-    found = verify_state(_folder(arguments))
+    found = verify_state(state_of(arguments.state_dir))
     problems = [_of_problem(problem) for problem in found.problems]
     if arguments.format == "json":
         for line in [*problems, *({"leftover": name} for name in found.leftovers)]:
@@ -60,7 +60,7 @@ def verify(arguments: Namespace) -> int:
 
 def rescale(arguments: Namespace) -> int:
     """Cuts the state into another number of partitions, as the application would at its start."""
-    folder = _folder(arguments)
+    folder = state_of(arguments.state_dir)
     log = BatchLog(folder, durable=True)
     log.lock(application_of(folder).application_id)
     try:
@@ -78,10 +78,6 @@ def rescale(arguments: Namespace) -> int:
     if done.commit.id >= 0:
         say(f"this is batch {done.commit.id}; older ones keep their partitions, as long as they are retained")
     return 0
-
-
-def _folder(arguments: Namespace) -> Path:
-    return Path(arguments.state_dir).expanduser()
 
 
 def _named(folder: FolderState, name: str) -> StoreState:

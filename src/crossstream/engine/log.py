@@ -11,14 +11,11 @@ xxh3_64 of the bytes of its content, in hexadecimal.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 import xxhash
@@ -26,7 +23,8 @@ import xxhash
 from crossstream.durability import Disk
 from crossstream.engine.batch import Silence, SourceRange
 from crossstream.errors import IncompatibleStateError, StateError
-from crossstream.state.storage import Folder
+from crossstream.state.lease import SAFE_SECONDS
+from crossstream.state.root import Lock, Place, StateRoot, root_of
 
 FORMAT = 1
 
@@ -86,52 +84,45 @@ class Commit(msgspec.Struct, frozen=True):
     epoch: int = -1
 
 
-@dataclass(slots=True)
 class BatchLog:
     """The log in a state folder. One application writes it at a time; anyone may read.
 
     ``durable``: what is committed survives a crash of the machine (decision 0015).
     """
 
-    root: Path
-    durable: bool = False
-    _lock: IO[str] | None = field(default=None)
-    _disk: Disk = field(default_factory=Disk)
+    def __init__(self, root: Place, durable: bool = False) -> None:
+        self.root = root_of(root)
+        self.durable = durable
+        self._lock: Lock | None = None
+        self._disk = Disk()
 
     def lock(self, application_id: str) -> None:
         """Makes this process the only writer; `StateError` CS-720 if another one is."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        handle = open(self.root / "lock", "a+")  # noqa: SIM115 - held until unlock
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            handle.seek(0)
-            owner = handle.read().strip() or "another process"
-            handle.close()
-            raise StateError(
-                "another application runs on this state folder",
-                code="CS-720",
-                where={"folder": str(self.root), "owner": owner},
-                next="stop it first, or give this application a state_dir of its own",
-            ) from None
-        handle.seek(0)
-        handle.truncate()
-        handle.write(f"{application_id}, process {os.getpid()} on {socket.gethostname()}\n")
-        handle.flush()
-        self._lock = handle
+        self._lock = self.root.lock(f"{application_id}, process {os.getpid()} on {socket.gethostname()}")
 
     def unlock(self) -> None:
-        self._disk.close()
+        try:
+            self._disk.close()
+            self.root.close()
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+                self._lock = None
+
+    def assure(self, within: float = SAFE_SECONDS) -> None:
+        """Returns if this process is still the only writer, as was seen in the last ``within`` seconds.
+
+        Raises `StateError` CS-722 if it is not: a lease can be lost, a locked file cannot.
+        """
         if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+            self._lock.assure(within)
 
     def application(self) -> Application | None:
         """Whose state this is; None for a new folder."""
-        path = self.root / "application.json"
-        if not path.exists():
+        try:
+            found = self._decode("application.json", Application)
+        except FileNotFoundError:
             return None
-        found = self._decode(path, Application)
         assert isinstance(found, Application)
         if found.format != FORMAT:
             raise StateError(
@@ -146,21 +137,26 @@ class BatchLog:
         self._write("application.json", application)
 
     def write_batch(self, entry: BatchEntry) -> None:
+        self.assure()
         self._write(f"batches/{entry.id:012d}.json", entry)
 
     def repeat_batch(self, entry: BatchEntry) -> None:
         """Instead of `write_batch`, where the entry is there."""
-        self.settle([self.root / f"batches/{entry.id:012d}.json"])
+        self.settle([f"batches/{entry.id:012d}.json"])
 
     def write_commit(self, commit: Commit) -> None:
-        """Writes the commit, when all that was to be settled is."""
+        """Writes the commit, when all that was to be settled is.
+
+        Raises `StateError`: CS-706 if the disk refuses, CS-722 if this process is not the only writer any more.
+        """
         self.settled()
+        self.assure(0.0)
         self._write(f"commits/{commit.id:012d}.json", commit)
 
-    def settle(self, files: Iterable[Path]) -> None:
+    def settle(self, names: Iterable[str]) -> None:
         """Begins to force files to the disk that what follows rests on, if the log is durable."""
         if self.durable:
-            self._disk.begin(files)
+            self._disk.begin(self.root.to_force(names))
 
     def settled(self) -> None:
         """Returns when everything `settle` got has reached the disk; raises `StateError` CS-706 if it cannot."""
@@ -172,7 +168,7 @@ class BatchLog:
         return self.batch(ids[-1]) if ids else None
 
     def batch(self, number: int) -> BatchEntry:
-        found = self._decode(self.root / "batches" / f"{number:012d}.json", BatchEntry)
+        found = self._decode(f"batches/{number:012d}.json", BatchEntry)
         assert isinstance(found, BatchEntry)
         return found
 
@@ -199,27 +195,24 @@ class BatchLog:
         return Commit(-1, application.partitions)
 
     def commit(self, number: int) -> Commit:
-        found = self._decode(self.root / "commits" / f"{number:012d}.json", Commit)
+        found = self._decode(f"commits/{number:012d}.json", Commit)
         assert isinstance(found, Commit)
         return found
 
     def forget(self, number: int) -> None:
         """Removes the entries of a batch: nobody can ask for it any more."""
-        for folder in ("commits", "batches"):
-            (self.root / folder / f"{number:012d}.json").unlink(missing_ok=True)
+        for name in entries(number):
+            self.root.delete(name)
 
     def _ids(self, folder: str) -> list[int]:
-        path = self.root / folder
-        if not path.is_dir():
-            return []
-        return sorted(int(name[:-5]) for name in os.listdir(path) if name.endswith(".json"))
+        return sorted(int(name[:-5]) for name in self.root.names(folder) if name.endswith(".json"))
 
     def _write(self, name: str, value: Any) -> None:
         content = msgspec.json.encode(value)
         sealed = Sealed(xxhash.xxh3_64_hexdigest(content), msgspec.Raw(content))
         with self._refused():
-            Folder(self.root).write(name, msgspec.json.encode(sealed), forced=self.durable)
-        self.settle([self.root / name])
+            self.root.write(name, msgspec.json.encode(sealed), forced=self.durable)
+        self.settle([name])
 
     @contextmanager
     def _refused(self) -> Iterator[None]:
@@ -233,8 +226,8 @@ class BatchLog:
                 next="check the disk and its free space, then start the application again: it repeats the batch",
             ) from error
 
-    def _decode(self, path: Path, kind: type[Any]) -> object:
-        data = path.read_bytes()
+    def _decode(self, name: str, kind: type[Any]) -> object:
+        data = self.root.read(name)
         try:
             sealed = msgspec.json.decode(data, type=Sealed)
             content = bytes(sealed.content)
@@ -243,14 +236,19 @@ class BatchLog:
             return msgspec.json.decode(content, type=kind)
         except (msgspec.MsgspecError, ValueError) as error:
             raise StateError(
-                f"{path.name} in the batch log cannot be read: {error}",
+                f"{name.rpartition('/')[2]} in the batch log cannot be read: {error}",
                 code="CS-701",
-                where={"file": str(path)},
+                where={"file": f"{self.root}/{name}"},
                 next="restore the state folder from a copy",
             ) from error
 
 
-def check_application(found: Application, wanted: Application, folder: Path) -> None:
+def entries(number: int) -> tuple[str, str]:
+    """The files of a batch in the log; the commit first, for it is what the batch counts by."""
+    return (f"commits/{number:012d}.json", f"batches/{number:012d}.json")
+
+
+def check_application(found: Application, wanted: Application, folder: StateRoot) -> None:
     """Refuses state of another application, or of a topology that it does not fit."""
     if found.application_id != wanted.application_id:
         raise StateError(

@@ -12,19 +12,19 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 from msgspec import structs
 
 from crossstream.algebra.hashing import partition_bounds
 from crossstream.engine.log import Application, BatchLog, Commit
-from crossstream.engine.stores import paths, store_folder
+from crossstream.engine.stores import file_names, partition_folder
 from crossstream.errors import StateError
 from crossstream.state.manifest import read_manifest, read_run
 from crossstream.state.rescaling import Placement, Save, placed, places_of, sliced
+from crossstream.state.root import StateRoot
 from crossstream.state.run import Layout, Run
-from crossstream.state.storage import Folder
+from crossstream.state.storage import Storage
 from crossstream.state.store import Version, load_version, saver, store_version
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ def rescale(log: BatchLog, partitions: int, placements: Mapping[str, Placement])
     }
     names = {store: {pid: _name(one) for pid, one in versions.items()} for store, versions in made.items()}
     commit = structs.replace(before, id=batch, partitions=partitions, versions=names, time=time.time())
-    log.settle(paths(log.root, _files(made)))
+    log.settle(file_names(_files(made)))
     if batch >= 0:
         log.write_commit(commit)
     log.write_application(structs.replace(application, partitions=partitions))
@@ -95,14 +95,14 @@ def _check_finished(log: BatchLog, before: Commit) -> None:
         )
 
 
-def _open(root: Path, commit: Commit, store: str) -> Versions:
+def _open(root: StateRoot, commit: Commit, store: str) -> Versions:
     names = commit.versions[store]
     return dict(
         zip(names, _in_threads(lambda pid: _open_one(root, store, pid, names[pid]), names), strict=True)
     )
 
 
-def _open_one(root: Path, store: str, partition: int, name: str) -> Version:
+def _open_one(root: StateRoot, store: str, partition: int, name: str) -> Version:
     folder = _folder(root, store, partition)
     try:
         manifest = read_manifest(folder, name)
@@ -117,7 +117,7 @@ def _open_one(root: Path, store: str, partition: int, name: str) -> Version:
 
 
 def _cut(
-    root: Path,
+    root: StateRoot,
     store: str,
     held: Versions,
     before: int,
@@ -175,8 +175,8 @@ def _files(held: Mapping[str, Versions]) -> dict[str, list[str]]:
     }
 
 
-def _folder(root: Path, store: str, partition: int) -> Folder:
-    return Folder(store_folder(root, store) / str(partition))
+def _folder(root: StateRoot, store: str, partition: int) -> Storage:
+    return root.storage(partition_folder(store, partition))
 
 
 def _name(version: Version) -> str:

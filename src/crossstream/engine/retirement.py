@@ -3,50 +3,49 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from urllib.parse import unquote
 
-from crossstream.engine.log import BatchLog
-from crossstream.engine.stores import store_folder
+from crossstream.engine.log import BatchLog, Commit, entries
+from crossstream.engine.stores import file_names, partition_folder
 from crossstream.errors import StateError
 from crossstream.state.manifest import read_manifest
-from crossstream.state.storage import Folder
+from crossstream.state.root import Place, root_of
 
 Files = dict[str, set[str]]
 """Names of files by place, which is ``store/partition``."""
 
 
-@dataclass(slots=True)
 class Retirement:
-    """Keeps the last ``retain`` batches readable and deletes the files that only older ones used."""
+    """Keeps the last ``retain`` batches readable and deletes the files that only older ones used.
 
-    root: Path
-    log: BatchLog
-    retain: int
-    _waiting: deque[tuple[int, dict[str, list[str]]]] = field(default_factory=deque)
+    ``staged``: where records wait to be published; by default in the state folder.
+    """
+
+    def __init__(self, root: Place, log: BatchLog, retain: int, staged: Path | None = None) -> None:
+        self.root = root_of(root)
+        self.log = log
+        self.retain = retain
+        self._staged = self.root.here / "staged" if staged is None else staged
+        self._waiting: deque[tuple[int, dict[str, list[str]]]] = deque()
 
     def add(self, batch: int, retired: dict[str, list[str]]) -> None:
         """After the commit of ``batch``: what it replaced is kept for a while, what is due is deleted."""
-        self.log.forget(batch - self.retain - 1)
         self._waiting.append((batch, retired))
+        due: list[str] = []
         while self._waiting and self._waiting[0][0] <= batch - self.retain:
-            _, due = self._waiting.popleft()
-            for place, files in due.items():
-                store, _, partition = place.rpartition("/")
-                folder = Folder(store_folder(self.root, store) / partition)
-                for name in files:
-                    folder.delete(name)
+            due += file_names(self._waiting.popleft()[1])
+        past = batch - self.retain - 1
+        self.root.discard(entries(past) if past >= 0 else (), due)
 
     def sweep(self, next_batch: int) -> None:
         """At a start: deletes what crashed attempts left behind, and what kept commits do not use."""
-        for id_ in self.log.commits():
-            if id_ < next_batch - 1 - self.retain:
-                self.log.forget(id_)
-        shutil.rmtree(self.root / "staged", ignore_errors=True)
+        past = [id_ for id_ in self.log.commits() if id_ < next_batch - 1 - self.retain]
+        self.root.each(self.log.forget, past)
+        shutil.rmtree(self._staged, ignore_errors=True)
         kept = self._kept()
         for (_, older), (id_, newer) in pairwise(kept):
             gone = {place: sorted(files - newer.get(place, set())) for place, files in older.items()}
@@ -54,33 +53,41 @@ class Retirement:
         self._clear(kept)
 
     def _clear(self, kept: Sequence[tuple[int, Files]]) -> None:
-        stores = self.root / "stores"
-        for store in stores.iterdir() if stores.is_dir() else ():
-            for partition in list(store.iterdir()):
-                place = f"{unquote(store.name)}/{partition.name}"
-                used = set().union(*(files.get(place, set()) for _, files in kept))
-                folder = Folder(partition)
-                for name in folder.names():
-                    if name not in used:
-                        folder.delete(name)
-                if not used:
-                    partition.rmdir()  # of a number of partitions that is past
+        listed = time.time()
+        used = {name for _, files in kept for name in file_names(files)}
+        tree = self.root.tree("stores")
+        there = {f"{folder}/{name}" for folder, names in tree.items() for name in names}
+        self.root.each(self.root.delete, sorted(there - used))
+        self.root.tidy(used, listed)
+        in_use = {name.rpartition("/")[0] for name in used}
+        for folder in tree:
+            if folder.count("/") == 2 and folder not in in_use:
+                self.root.prune(folder)  # of a number of partitions that is past
 
     def _kept(self) -> list[tuple[int, Files]]:
         """The kept commits in order, each with the files that it needs."""
-        opened: dict[tuple[str, str], set[str]] = {}
-        return [(id_, self._needed(id_, opened)) for id_ in self.log.commits()]
+        commits = self.root.each(self.log.commit, self.log.commits())
+        named: dict[tuple[str, int, str], int] = {}
+        for commit in commits:
+            for store, names in commit.versions.items():
+                for partition, name in names.items():
+                    named.setdefault((store, partition, name), commit.id)
+        found = self.root.each(lambda item: self._files(*item[0], item[1]), named.items())
+        opened = dict(zip(named, found, strict=True))
+        return [(commit.id, _needed(commit, opened)) for commit in commits]
 
-    def _needed(self, id_: int, opened: dict[tuple[str, str], set[str]]) -> Files:
-        needed: Files = {}
-        for store, names in self.log.commit(id_).versions.items():
-            for partition, name in names.items():
-                place = f"{store}/{partition}"
-                if (place, name) not in opened:
-                    folder = Folder(store_folder(self.root, store) / str(partition))
-                    try:
-                        opened[place, name] = {name, *read_manifest(folder, name).files()}
-                    except StateError as error:
-                        raise error.at(store=store, partition=partition, batch=id_) from None
-                needed[place] = opened[place, name]
-        return needed
+    def _files(self, store: str, partition: int, manifest: str, batch: int) -> set[str]:
+        """The files of a version: its manifest, and the runs that this names."""
+        storage = self.root.storage(partition_folder(store, partition))
+        try:
+            return {manifest, *read_manifest(storage, manifest).files()}
+        except StateError as error:
+            raise error.at(store=store, partition=partition, batch=batch) from None
+
+
+def _needed(commit: Commit, opened: dict[tuple[str, int, str], set[str]]) -> Files:
+    return {
+        f"{store}/{partition}": opened[store, partition, name]
+        for store, names in commit.versions.items()
+        for partition, name in names.items()
+    }

@@ -8,37 +8,37 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from urllib.parse import quote
 
 from crossstream.errors import StateError
 from crossstream.state.expiry import NO_HORIZON
 from crossstream.state.manifest import PieceRef, read_manifest, read_run, write_run
+from crossstream.state.root import Place, root_of
 from crossstream.state.run import Run
-from crossstream.state.storage import Folder
+from crossstream.state.storage import Storage
 from crossstream.state.store import Piece, Version, advance, load_version, saver, store_version
 from crossstream.topology.plan import StoreDef
 
 
-def store_folder(root: Path, store: str) -> Path:
-    """The folder of a store under the state folder; any name is possible."""
-    return root / "stores" / quote(store, safe="")
+def partition_folder(store: str, partition: int | str) -> str:
+    """The folder of a store partition below the root of the state; any name of a store is possible."""
+    return f"stores/{quote(store, safe='')}/{partition}"
 
 
-def paths(root: Path, names: Mapping[str, Iterable[str]]) -> Iterator[Path]:
-    """Where files are; ``names``: by ``store/partition``."""
-    for place, files in names.items():
+def file_names(files: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    """Names below the root of the state; ``files``: by ``store/partition``."""
+    for place, names in files.items():
         store, _, partition = place.rpartition("/")
-        folder = store_folder(root, store) / partition
-        yield from (folder / name for name in files)
+        folder = partition_folder(store, partition)
+        yield from (f"{folder}/{name}" for name in names)
 
 
-def measure(root: Path, versions: Mapping[str, Mapping[int, str]]) -> dict[str, tuple[int, int]]:
+def measure(root: Place, versions: Mapping[str, Mapping[int, str]]) -> dict[str, tuple[int, int]]:
     """(rows, bytes) of each store partition, by ``store/partition``; ``versions``: names of their manifests."""
-    measured = {}
+    state, measured = root_of(root), {}
     for store, names in versions.items():
         for partition, name in names.items():
-            manifest = read_manifest(Folder(store_folder(root, store) / str(partition)), name)
+            manifest = read_manifest(state.storage(partition_folder(store, partition)), name)
             measured[f"{store}/{partition}"] = (manifest.rows, manifest.size)
     return measured
 
@@ -89,16 +89,18 @@ class MemoryStores:
         return self.recorded[ref.file]
 
 
-@dataclass(slots=True)
 class FolderStores:
     """Versions in the state folder. The last one of each partition stays open."""
 
-    root: Path
-    held: dict[tuple[str, int], Version] = field(default_factory=dict)
-    files: dict[tuple[str, int], dict[str, Run]] = field(default_factory=dict)
+    __slots__ = ("files", "held", "root")
 
-    def _storage(self, store: StoreDef, partition: int) -> Folder:
-        return Folder(store_folder(self.root, store.name) / str(partition))
+    def __init__(self, root: Place) -> None:
+        self.root = root_of(root)
+        self.held: dict[tuple[str, int], Version] = {}
+        self.files: dict[tuple[str, int], dict[str, Run]] = {}
+
+    def _storage(self, store: StoreDef, partition: int) -> Storage:
+        return self.root.storage(partition_folder(store.name, partition))
 
     def open(self, store: StoreDef, partition: int, name: str | None) -> Version:
         if name is None:

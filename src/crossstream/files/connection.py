@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crossstream.errors import ConfigError
+from crossstream.files.folders import STAGED
 from crossstream.files.log import FileTopicLog
 from crossstream.files.reader import FileRangeReader
 from crossstream.files.staging import FilePublisher, StagingWriter
@@ -63,6 +64,10 @@ class FileTopics:
         """Writes exactly once, with `publisher`: stages in ``folder``; ``tag`` names the task and batch."""
         # Staged again if they are lost: a batch that was not decided is run again.
         return StagingWriter(self._root, self.auto_create_partitions, False, Path(folder), tag)
+
+    def staging_folder(self, name: str) -> Path:
+        """A folder beside the topics, which all workers see, for staged records of one application."""
+        return self._root / STAGED / name
 
     def publisher(self) -> FilePublisher:
         """Appends what was staged to its topics."""

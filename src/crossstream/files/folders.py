@@ -5,6 +5,7 @@
     <topics_dir>/<topic>/<partition>/00000000000000000000.seg records from that offset on
     <topics_dir>/.groups/<group>.json                         offsets that a consumer group has consumed
     <topics_dir>/.new/                                        topics being made
+    <topics_dir>/.staged/<application>/                       records on their way, of applications with remote state
 
 A topic is made elsewhere and renamed into place, so it is there as a whole or not at all.
 """
@@ -27,6 +28,7 @@ from crossstream.topics import TopicPartition
 
 FORMAT = 1
 GROUPS = ".groups"
+STAGED = ".staged"
 _NEW = ".new"
 _DESCRIPTION = "topic.json"
 _LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -159,7 +161,7 @@ def check_name(topic: str) -> None:
 
 
 def _is_legal(topic: str) -> bool:
-    return _LEGAL_NAME.fullmatch(topic) is not None and topic not in {".", "..", GROUPS, _NEW}
+    return _LEGAL_NAME.fullmatch(topic) is not None and topic not in {".", "..", GROUPS, STAGED, _NEW}
 
 
 def _make(folder: Path, description: Description) -> None:

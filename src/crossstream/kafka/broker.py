@@ -28,7 +28,8 @@ from pathlib import Path
 
 from crossstream.errors import SourceError
 from crossstream.kafka import processes
-from crossstream.kafka.jars import KAFKA_VERSION, cache_directory, fetch_kafka_jars, find_java, locked
+from crossstream.kafka.jars import KAFKA_VERSION, fetch_kafka_jars, find_java, locked
+from crossstream.state.cache import cache_directory
 
 HOST = "127.0.0.1"
 START_SECONDS = 60.0

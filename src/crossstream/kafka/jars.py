@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from crossstream.errors import SourceError
+from crossstream.state.cache import cache_directory
 
 KAFKA_VERSION = "4.3.1"
 """The broker's version. (Of 4.4.0, Maven Central lacks a module that it needs.)"""
@@ -39,14 +40,6 @@ MODULE = f"""<ivy-module version="2.0">
   </dependencies>
 </ivy-module>
 """
-
-
-def cache_directory() -> Path:
-    """Where things that can be made again are kept."""
-    chosen = os.environ.get("CROSSSTREAM_CACHE")
-    if chosen:
-        return Path(chosen).expanduser().absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "crossstream"
 
 
 def find_java() -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import pickle
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from crossstream.engine.log import Application, BatchLog, Commit
@@ -13,6 +12,8 @@ from crossstream.engine.stores import FolderStores
 from crossstream.errors import StateError
 from crossstream.query.store import StoreReader
 from crossstream.serdes.shipping import dumps
+from crossstream.state.remote import AWAY
+from crossstream.state.root import Place, StateRoot, root_of
 from crossstream.state.store import Version
 from crossstream.topology.plan import WINDOW, Plan, StoreDef
 
@@ -26,14 +27,15 @@ def describe_readers(plan: Plan) -> dict[str, dict[str, str]]:
     }
 
 
-def open_store(state_dir: str | Path, name: str, as_of: int | None = None) -> StoreReader:
+def open_store(state_dir: Place, name: str, as_of: int | None = None) -> StoreReader:
     """The queryable store ``name`` of a state folder, while its application runs or after.
 
-    Without ``as_of`` every call reads the newest committed batch; with it, the state after that batch (one of the
-    last ``retain_batches``). Raises `StateError`: CS-710 no such store, CS-713 no state here, CS-714 that batch is
-    not kept. Source: semantics 3.7.
+    ``state_dir``: as in `StreamsConfig`. Without ``as_of`` every call reads the newest committed batch; with it, the
+    state after that batch (one of the last ``retain_batches``). Raises `StateError`: CS-710 no such store, CS-713 no
+    state here, CS-714 that batch is not kept; of a URI also CS-707 and CS-724 if the store does not answer, CS-723 if
+    there is no file system for it. Source: semantics 3.7.
     """
-    root = Path(state_dir)
+    root = root_of(state_dir)
     store = _definition(application_of(root), name, root)
     committed = _Committed(BatchLog(root), store, as_of)
     committed()
@@ -42,26 +44,27 @@ def open_store(state_dir: str | Path, name: str, as_of: int | None = None) -> St
     )
 
 
-def application_of(state_dir: Path) -> Application:
+def application_of(state_dir: Place) -> Application:
     """Whose state a folder holds. Raises `StateError`: CS-713 if there is none, CS-701 and CS-704 if it is no use."""
-    application = BatchLog(state_dir).application()
+    root = root_of(state_dir)
+    application = BatchLog(root).application()
     if application is None:
         raise StateError(
             "there is no state here",
             code="CS-713",
-            where={"folder": str(state_dir)},
+            where={"folder": str(root)},
             next="give the state_dir of an application that has run",
         )
     return application
 
 
-def store_names(state_dir: str | Path) -> list[str]:
+def store_names(state_dir: Place) -> list[str]:
     """The queryable stores of a state folder."""
-    application = BatchLog(Path(state_dir)).application()
+    application = BatchLog(state_dir).application()
     return [] if application is None else sorted(application.readers)
 
 
-def _definition(application: Application, name: str, root: Path) -> StoreDef:
+def _definition(application: Application, name: str, root: StateRoot) -> StoreDef:
     if name not in application.readers:
         raise StateError(
             f"there is no store named {name!r}",
@@ -89,9 +92,10 @@ class _Committed:
         for attempt in range(5):
             try:
                 return self._read()
-            except (StateError, FileNotFoundError):
+            except (StateError, FileNotFoundError) as error:
                 # The batch may have been retired while it was being read: a newer one is there.
-                if self._as_of is not None or attempt == 4:
+                away = isinstance(error, StateError) and error.code == AWAY
+                if away or self._as_of is not None or attempt == 4:
                     raise
         raise AssertionError("unreachable")
 

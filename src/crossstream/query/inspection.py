@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from crossstream.engine.log import Application, BatchLog, Commit
-from crossstream.engine.stores import store_folder
+from crossstream.engine.stores import partition_folder
 from crossstream.errors import StateError
 from crossstream.query.files import application_of
 from crossstream.state.manifest import read_manifest
-from crossstream.state.storage import Folder
+from crossstream.state.root import Place, StateRoot, root_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +78,12 @@ class FolderState:
     stores: tuple[StoreState, ...]
 
 
-def inspect_state(state_dir: str | Path) -> FolderState:
+def inspect_state(state_dir: Place) -> FolderState:
     """What a state folder holds after its newest batch, by the manifests; the run files are not opened.
 
     Raises `StateError`: CS-713 no state here, CS-701, CS-702 and CS-704 for files that cannot be read.
     """
-    root = Path(state_dir)
+    root = root_of(state_dir)
     log, application = BatchLog(root), application_of(root)
     while True:
         commit = log.newest()
@@ -104,7 +103,7 @@ def inspect_state(state_dir: str | Path) -> FolderState:
         )
 
 
-def _store(root: Path, application: Application, commit: Commit, name: str) -> StoreState:
+def _store(root: StateRoot, application: Application, commit: Commit, name: str) -> StoreState:
     kind, *serdes, history = application.stores[name].split("/")
     return StoreState(
         name,
@@ -121,9 +120,9 @@ def _store(root: Path, application: Application, commit: Commit, name: str) -> S
     )
 
 
-def _partition(root: Path, store: str, partition: int, name: str) -> PartitionState:
+def _partition(root: StateRoot, store: str, partition: int, name: str) -> PartitionState:
     try:
-        manifest = read_manifest(Folder(store_folder(root, store) / str(partition)), name)
+        manifest = read_manifest(root.storage(partition_folder(store, partition)), name)
     except StateError as error:
         raise error.at(store=store, partition=partition, folder=str(root)) from None
     return PartitionState(

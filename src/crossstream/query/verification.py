@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,18 +18,21 @@ import pyarrow as pa
 
 from crossstream.algebra.hashing import partition_bounds
 from crossstream.engine.log import Application, BatchLog, Commit
-from crossstream.engine.stores import store_folder
+from crossstream.engine.stores import partition_folder
 from crossstream.errors import StateError
 from crossstream.query.files import application_of
 from crossstream.query.run_checks import manifest_faults, piece_faults, run_faults
 from crossstream.state.manifest import Manifest, PieceRef, read_manifest, read_run
+from crossstream.state.remote import AWAY
+from crossstream.state.root import Place, StateRoot, root_of
 from crossstream.state.run import Run
-from crossstream.state.storage import Folder
 
 T = TypeVar("T")
 
 PASSING = (".tmp", ".history")
 """Files that only a batch reads that runs just now."""
+UNREACHED = ("CS-713", "CS-723", "CS-724", AWAY)
+"""Codes of errors that say nothing of the files."""
 WHOLE = (0, 1 << 64)
 """The hashes of a partition whose rows a partitioner placed, or that are where those are they are made from: any."""
 
@@ -58,16 +60,17 @@ class Verified:
     leftovers: list[str] = field(default_factory=list)
 
 
-def verify_state(state_dir: str | Path) -> Verified:
+def verify_state(state_dir: Place) -> Verified:
     """Reads and checks everything in a state folder, while its application runs or after.
 
-    Raises `StateError` CS-713 if there is no state; all else that is wrong is in the result.
+    Of a remote one the files themselves, not the copies on this machine. Raises `StateError`: CS-713 if there is no
+    state, CS-707, CS-723 and CS-724 if it cannot be reached; all else that is wrong is in the result.
     """
-    root = Path(state_dir)
+    root = root_of(state_dir, cached=False)
     try:
         application = application_of(root)
     except StateError as error:
-        if error.code == "CS-713":
+        if error.code in UNREACHED:
             raise
         return Verified(files=1, problems=[Problem(error.what, "application.json")])
     return _Verification(root, application).run()
@@ -84,14 +87,14 @@ class _Place:
 
 @dataclass(slots=True)
 class _Verification:
-    root: Path
+    root: StateRoot
     application: Application
     found: Verified = field(default_factory=Verified)
     used: set[str] = field(default_factory=set)
 
     def run(self) -> Verified:
         # What is there is listed before the commits are: what a running application adds later is no leftover.
-        there = [str(path.relative_to(self.root)) for path in sorted(self.root.glob("stores/*/*/*"))]
+        there = self._files()
         log, found = BatchLog(self.root), self.found
         commits = list(self._commits(log))
         self._entries(log)
@@ -103,12 +106,12 @@ class _Verification:
         found.problems = sorted(
             (one for one in found.problems if max(one.batches, default=oldest) >= oldest), key=_rank
         )
-        found.leftovers = [
-            name
-            for name in there
-            if name not in self.used and not name.endswith(PASSING) and (self.root / name).exists()
-        ]
+        left = [name for name in there if name not in self.used and not name.endswith(PASSING)]
+        found.leftovers = sorted(set(left).intersection(self._files())) if left else []
         return found
+
+    def _files(self) -> list[str]:
+        return [f"{folder}/{name}" for folder, names in self.root.tree("stores").items() for name in names]
 
     def _tell(self, what: str, file: str, commits: Iterable[Commit] = (), **place: Any) -> None:
         batches = tuple(sorted({commit.id for commit in commits}))
@@ -133,8 +136,9 @@ class _Verification:
             yield commit
 
     def _entries(self, log: BatchLog) -> None:
-        for path in sorted(self.root.glob("batches/*.json")):
-            self._read(f"batches/{path.name}", partial(log.batch, int(path.stem)), ())
+        for name in self.root.names("batches"):
+            if name.endswith(".json"):
+                self._read(f"batches/{name}", partial(log.batch, int(name[:-5])), ())
 
     def _read(self, file: str, read: Callable[[], T], commits: Iterable[Commit], **place: Any) -> T | None:
         """What a file holds; None, and the problem noted, if it cannot be read."""
@@ -142,6 +146,8 @@ class _Verification:
         try:
             return read()
         except StateError as error:
+            if error.code in UNREACHED:
+                raise
             self._tell(error.what, file, commits, **place)
         except FileNotFoundError:
             pass  # retired between listing and reading
@@ -160,8 +166,8 @@ class _Verification:
 
     def _check(self, place: _Place) -> None:
         """The manifests of a state partition, and the run files that they name, each once."""
-        storage = Folder(store_folder(self.root, place.store) / str(place.partition))
-        path = str(storage.path.relative_to(self.root))
+        path = partition_folder(place.store, place.partition)
+        storage = self.root.storage(path)
         where = {"store": place.store, "partition": place.partition}
         kind = self.application.stores[place.store].split("/")[0]
         pieces: dict[str, list[tuple[PieceRef, list[Commit]]]] = {}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from crossstream.config import DeadLetter, StreamsConfig
+from crossstream.errors import ConfigError
+from crossstream.state.root import StateRoot
 from crossstream.topics import TopicConnection, TopicLog, TopicPartition
-from crossstream.topology.graph import Sink, Topology
+from crossstream.topology.graph import Sink, Source, Topology
 
 
 def connection_of(config: StreamsConfig) -> TopicConnection | None:
@@ -23,9 +26,30 @@ def connection_of(config: StreamsConfig) -> TopicConnection | None:
     return None
 
 
+def check_topics(topology: Topology, connection: TopicConnection | None) -> None:
+    """Raises `ConfigError` CS-235 if a topology has topics and it is not said where they are."""
+    if connection is None and any(isinstance(node, Source | Sink) for node in topology):
+        raise ConfigError(
+            "neither bootstrap_servers nor topics_dir is set",
+            code="CS-235",
+            next="StreamsConfig(bootstrap_servers='host:port') for Kafka, topics_dir='folder' for file topics",
+        )
+
+
 def publisher_of(connection: TopicConnection | None) -> Any:
     """What publishes staged records; None where sinks write directly."""
     return connection.publisher() if connection is not None and hasattr(connection, "publisher") else None
+
+
+def staging_of(connection: TopicConnection | None, state: StateRoot) -> Path:
+    """Where records for file topics wait for their batch: with local state, else with the topics.
+
+    All workers see both; what is on this machine of remote state they do not.
+    """
+    if state.is_remote and connection is not None and hasattr(connection, "staging_folder"):
+        folder: Path = connection.staging_folder(state.here.name)
+        return folder
+    return state.here / "staged"
 
 
 def written_ends(topology: Topology, config: StreamsConfig, log: TopicLog) -> dict[str, list[int]]:

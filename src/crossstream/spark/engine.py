@@ -21,18 +21,19 @@ from crossstream.engine.rescaling import rescale
 from crossstream.engine.retirement import Retirement
 from crossstream.engine.silence import Listener, milliseconds, somebody_waits
 from crossstream.engine.sizing import Sizing, fans_of
-from crossstream.engine.stores import measure, paths
-from crossstream.errors import ConfigError, SourceError
+from crossstream.engine.stores import file_names, measure
+from crossstream.errors import SourceError
 from crossstream.files import Staged
 from crossstream.query.files import describe_readers
-from crossstream.spark.connections import connection_of, publisher_of, written_ends
+from crossstream.spark.connections import check_topics, connection_of, publisher_of, staging_of, written_ends
 from crossstream.spark.errors import unpacked
-from crossstream.spark.frames import deliver, start_query, united
+from crossstream.spark.frames import check_checkpoint, deliver, start_query, united
 from crossstream.spark.progress import Account, Progress
 from crossstream.spark.rounds import SparkRounds
 from crossstream.spark.worker import Job
+from crossstream.state.root import Place, root_of
 from crossstream.topics import TopicPartition
-from crossstream.topology.graph import Sink, Source, Topology
+from crossstream.topology.graph import Topology
 from crossstream.topology.plan import Plan
 
 REFRESH_SECONDS = 5.0
@@ -47,18 +48,19 @@ class Engine:
         topology: Topology,
         plan: Plan,
         config: StreamsConfig,
-        state: Path,
+        state: Place,
         spark: SparkSession,
         tell: Callable[[Progress], None],
     ) -> None:
         self.plan = plan
         self.config = config
-        self.state = state
+        self.state = root_of(state)
         self.spark = spark
         self.topology = topology
         self.progress = Progress()
-        self.log = BatchLog(state, config.durable)
+        self.log = BatchLog(self.state, config.durable)
         self.connection = connection_of(config)
+        self._staging = staging_of(self.connection, self.state)
         self.topics = None if self.connection is None else self.connection.log()
         self._publisher = publisher_of(self.connection)
         self.partitions = 1
@@ -81,6 +83,7 @@ class Engine:
 
     def open(self) -> None:
         """Locks and checks the state, finds the topics, ships the plan to the workers."""
+        check_checkpoint(self.topology, self.state)
         self.log.lock(self.config.application_id)
         context = self.spark.sparkContext
         commit = self._claim(context.defaultParallelism)
@@ -89,7 +92,7 @@ class Engine:
         self._epoch = commit.epoch
         last = self.log.last_batch()
         self._repeat = last if last is not None and last.id == self._next else None
-        self.retirement = Retirement(self.state, self.log, self.config.retain_batches)
+        self.retirement = Retirement(self.state, self.log, self.config.retain_batches, self._staging)
         self.retirement.sweep(self._next)
         self._account.state = measure(self.state, self._versions)
         self._rescale()
@@ -97,7 +100,8 @@ class Engine:
         job = Job(
             self.config.application_id,
             self.plan.shipped(),
-            str(self.state),
+            self.state.address,
+            str(self._staging),
             settings_of(self.config),
             self.connection,
         )
@@ -150,12 +154,7 @@ class Engine:
 
     def _find_topics(self, commit: Commit) -> None:
         positions = {n: {t: dict(p) for t, p in topics.items()} for n, topics in commit.positions.items()}
-        if self.topics is None and any(isinstance(node, Source | Sink) for node in self.topology):
-            raise ConfigError(
-                "neither bootstrap_servers nor topics_dir is set",
-                code="CS-235",
-                next="StreamsConfig(bootstrap_servers='host:port') for Kafka, topics_dir='folder' for file topics",
-            )
+        check_topics(self.topology, self.connection)
         log = self.topics if self.topics is not None else NoTopics()
         self.sources = SourcePlanner(self.topology, log, positions, self.config.on_lost_records)
         self.sources.refresh()
@@ -205,7 +204,7 @@ class Engine:
         frame = united(self.topology)
         if frame is None or self._query is not None:
             return
-        self._query = start_query(frame, str(self.state / "frames"), self._run_frame, once=once)
+        self._query = start_query(frame, str(self.state.here / "frames"), self._run_frame, once=once)
         if once:
             try:
                 self._query.awaitTermination()
@@ -338,7 +337,8 @@ class Engine:
         A frame must not outlive the entry of its batch, whose ranges it was made of.
         """
         self.log.settled()
-        self.log.settle(paths(self.state, report.written))
+        self.log.assure()
+        self.log.settle(file_names(report.written))
         if self._publisher is None or not report.staged:
             return
         since = {TopicPartition(t, p): end for t, ends in entry.sinks.items() for p, end in enumerate(ends)}

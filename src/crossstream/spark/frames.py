@@ -21,8 +21,10 @@ from pyspark.sql import functions as F
 from crossstream.algebra.values import Values
 from crossstream.engine.batch import SourceRange
 from crossstream.engine.parcels import unpack
+from crossstream.errors import ConfigError
 from crossstream.records import RECORDS, encode_headers
 from crossstream.serdes import Serde
+from crossstream.state.root import StateRoot
 from crossstream.topology.graph import FrameSink, FrameSource, Topology
 
 ROWS = "source string, key binary, value binary, timestamp bigint, headers binary"
@@ -53,6 +55,17 @@ def united(topology: Topology) -> DataFrame | None:
     for frame in frames[1:]:
         whole = whole.unionByName(frame)
     return whole
+
+
+def check_checkpoint(topology: Topology, state: StateRoot) -> None:
+    """Raises `ConfigError` CS-237 for DataFrame sources whose checkpoint, which Spark keeps, would have no place."""
+    if state.is_remote and any(isinstance(node, FrameSource) for node in topology):
+        raise ConfigError(
+            "DataFrame sources need state in a folder: Spark keeps a checkpoint of its own for them there",
+            code="CS-237",
+            where={"folder": str(state)},
+            next="give a state_dir that is a path, or read topics instead of DataFrames",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ from crossstream.spark.engine import Engine
 from crossstream.spark.errors import unpacked
 from crossstream.spark.progress import Progress
 from crossstream.spark.session import check_session, has_session, make_session
+from crossstream.state.root import StateRoot, root_of
+from crossstream.state.uris import is_uri
 from crossstream.topology.graph import Topology
 from crossstream.topology.plan import Plan
 
@@ -26,6 +28,12 @@ Status = Literal["created", "running", "stopping", "stopped", "failed"]
 
 IDLE_SECONDS, MOST_IDLE_SECONDS = 0.01, 0.05
 """Pause between two looks for new records when there are none, at first and after some seconds."""
+
+
+def state_of(config: StreamsConfig) -> StateRoot:
+    """Where the state of an application is, also after the process has changed its folder."""
+    place = config.state_path
+    return root_of(place if is_uri(place) else Path(place).absolute())
 
 
 class SparkStreams:
@@ -45,7 +53,7 @@ class SparkStreams:
         self.plan = Plan.of(topology)
         self._spark = spark
         self._own_session = spark is None
-        self._state = Path(config.state_path).absolute()
+        self._state = state_of(config)
         self._engine: Engine | None = None
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()

@@ -37,11 +37,15 @@ _batches = msgspec.json.Decoder(Batch)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Everything about an application run that stays the same from batch to batch."""
+    """Everything about an application run that stays the same from batch to batch.
+
+    ``state_dir``: a folder or a URI. ``staging``: the folder where records for file topics wait for their batch.
+    """
 
     application_id: str
     plan: Plan
     state_dir: str
+    staging: str
     settings: Settings
     connection: TopicConnection | None
 
@@ -88,7 +92,7 @@ class Held:
 
     def pause(self) -> None:
         """Between two pieces of work: state and parcels that have been read need not stay in memory."""
-        give_back((self.job.state_dir, PARCELS))
+        give_back((str(self.stores.root.here), PARCELS))
 
     def connect(self) -> None:
         """Opens the client that writes to Kafka, if the plan does: it connects while the first records are read."""
@@ -132,7 +136,7 @@ def held_for(run_id: str, load: Callable[[], bytes]) -> Held:
 
 def opened(job: Job) -> Held:
     """What a worker keeps for a job, new."""
-    return Held(job, FolderStores(Path(job.state_dir)))
+    return Held(job, FolderStores(job.state_dir))
 
 
 def _close(held: Held) -> None:
@@ -197,7 +201,7 @@ class WorkerOutput:
         """Records for file topics wait in files until the driver publishes the batch."""
         job = self.held.job
         tag = f"{job.application_id}/{self.batch.id}/{self.number}/{self.sender}".encode()
-        return connection.staging_writer(Path(job.state_dir) / "staged", tag)
+        return connection.staging_writer(Path(job.staging), tag)
 
     def finish(self) -> None:
         if self.staging is not None:

@@ -5,6 +5,9 @@ Format and requirements: `docs/spec/state-format.md`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import msgspec
 import numpy as np
 import pyarrow as pa
@@ -14,6 +17,8 @@ from crossstream.errors import StateError
 from crossstream.state.columns import from_record_batch, to_record_batch
 from crossstream.state.run import Run
 from crossstream.state.storage import Storage
+
+T = TypeVar("T")
 
 FORMAT = 1
 
@@ -74,18 +79,7 @@ def write_manifest(storage: Storage, name: str, manifest: Manifest) -> None:
 
 def read_manifest(storage: Storage, name: str, kind: str | None = None) -> Manifest:
     """Reads and checks a manifest; `StateError` if it is missing, damaged or of another kind."""
-    try:
-        data = storage.read(name).to_pybytes()
-    except FileNotFoundError:
-        raise StateError(
-            f"the manifest {name} is missing",
-            code="CS-702",
-            next="restore the state folder from a copy, or start the application on an empty one",
-        ) from None
-    digest, _, body = data.partition(b"\n")
-    if digest.decode("ascii", "replace") != _digest(body):
-        raise _damaged(name)
-    manifest = msgspec.json.decode(body, type=Manifest)
+    manifest = msgspec.json.decode(_sound(storage, name, "manifest", _body), type=Manifest)
     if manifest.format != FORMAT:
         raise StateError(
             f"the manifest {name} has format {manifest.format}, this version reads {FORMAT}",
@@ -118,17 +112,11 @@ def _times(run: Run) -> tuple[int, int] | None:
 
 def read_run(storage: Storage, ref: PieceRef) -> Run:
     """Opens a run file, whole; `StateError` if it is missing or not byte for byte what was written."""
-    try:
-        data = storage.read(ref.file)
-    except FileNotFoundError:
-        raise StateError(
-            f"the run file {ref.file} is missing",
-            code="CS-702",
-            next="restore the state folder from a copy, or start the application on an empty one",
-        ) from None
-    if data.size != ref.size or _digest(data) != ref.checksum:
-        raise _damaged(ref.file)
-    return _opened(data)
+
+    def whole(data: pa.Buffer) -> pa.Buffer | None:
+        return data if data.size == ref.size and _digest(data) == ref.checksum else None
+
+    return _opened(_sound(storage, ref.file, "run file", whole))
 
 
 def map_run(storage: Storage, ref: PieceRef) -> Run:
@@ -139,6 +127,29 @@ def map_run(storage: Storage, ref: PieceRef) -> Run:
 def _opened(data: pa.Buffer) -> Run:
     with pa.ipc.open_file(data) as reader:
         return Run(from_record_batch(reader.get_batch(0)))
+
+
+def _sound(storage: Storage, name: str, kind: str, check: Callable[[pa.Buffer], T | None]) -> T:
+    """What ``check`` makes of a file, None if it is damaged; a damaged copy gives way to the file itself."""
+    try:
+        found = check(storage.read(name))
+        if found is None and (original := storage.reread(name)) is not None:
+            found = check(original)
+    except FileNotFoundError:
+        raise StateError(
+            f"the {kind} {name} is missing",
+            code="CS-702",
+            next="restore the state folder from a copy, or start the application on an empty one",
+        ) from None
+    if found is None:
+        raise _damaged(name)
+    return found
+
+
+def _body(data: pa.Buffer) -> bytes | None:
+    """The JSON of a manifest; None if it does not fit its checksum."""
+    digest, _, body = data.to_pybytes().partition(b"\n")
+    return body if digest.decode("ascii", "replace") == _digest(body) else None
 
 
 def piece_ref(ref: PieceRef, run: Run, start: int, stop: int) -> PieceRef:

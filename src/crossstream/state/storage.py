@@ -1,4 +1,4 @@
-"""Where runs and manifests are kept: a folder of immutable files, or memory.
+"""Where runs and manifests are kept: a folder of immutable files, or memory; `remote` has a third way.
 
 A file is written once, under a name that no other attempt uses, and never changed. It is complete or
 it is not there: local files are written beside their place and renamed into it.
@@ -21,6 +21,9 @@ class Storage(Protocol):
 
     def read(self, name: str) -> pa.Buffer:
         """The whole file, memory-mapped where possible; `FileNotFoundError` if it is missing."""
+
+    def reread(self, name: str) -> pa.Buffer | None:
+        """The file from where it was written to, if `read` may give a copy of it; None if there are no copies."""
 
     def names(self) -> list[str]: ...
 
@@ -55,6 +58,9 @@ class Folder:
         with pa.memory_map(str(self.path / name)) as mapped:
             return mapped.read_buffer()
 
+    def reread(self, name: str) -> pa.Buffer | None:
+        return None
+
     def names(self) -> list[str]:
         return sorted(os.listdir(self.path)) if self.path.is_dir() else []
 
@@ -75,6 +81,9 @@ class Memory:
         if name not in self.files:
             raise FileNotFoundError(name)
         return pa.py_buffer(self.files[name])
+
+    def reread(self, name: str) -> pa.Buffer | None:
+        return None
 
     def names(self) -> list[str]:
         return sorted(self.files)

@@ -1,0 +1,210 @@
+"""Where the state of an application lies: a local folder, or a place on a remote file system (`remote`).
+
+Whoever reads and writes state does it through a `StateRoot`. Names are relative to it and have slashes:
+``stores/offers/0/000000000007-1f2e3d4c.manifest``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Protocol, TypeAlias, TypeVar
+
+from crossstream.errors import StateError
+from crossstream.state.remote import RemoteRoot
+from crossstream.state.storage import Folder, Storage
+from crossstream.state.uris import LOCAL, is_uri, local_path, scheme_of, unknown
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+Tree: TypeAlias = dict[str, list[str]]
+"""Names of files by folder."""
+
+
+class Lock(Protocol):
+    """The right to write."""
+
+    def assure(self, within: float = 0.0) -> None:
+        """Returns if the right is still ours, as was seen in the last ``within`` seconds; else `StateError` CS-722."""
+
+    def release(self) -> None:
+        """Gives it back."""
+
+
+class StateRoot(Protocol):
+    """Where state lies; as text, the place for messages."""
+
+    @property
+    def here(self) -> Path:
+        """A folder on this machine: the state itself, or the copies of its files."""
+
+    @property
+    def address(self) -> str:
+        """What `root_of` makes the same root of, in any process; not to be shown."""
+
+    @property
+    def is_remote(self) -> bool: ...
+
+    def lock(self, owner: str) -> Lock:
+        """Makes ``owner`` the only writer, for which the place is made. `StateError` CS-720 if there is another."""
+
+    def storage(self, folder: str) -> Storage:
+        """Immutable files in a folder."""
+
+    def read(self, name: str) -> bytes:
+        """A small file as it is now; `FileNotFoundError` if there is none."""
+
+    def write(self, name: str, data: bytes, *, forced: bool = False) -> None:
+        """Puts a small file in place, or another one in its place; ``forced``: it survives a crash of the machine."""
+
+    def delete(self, name: str) -> None:
+        """Removes a file, if it is there."""
+
+    def discard(self, first: Sequence[str], then: Sequence[str]) -> None:
+        """Removes files that nobody needs: all of ``first`` before any of ``then``; perhaps in the background.
+
+        What a failure leaves behind is removed by the next start.
+        """
+
+    def names(self, folder: str) -> list[str]:
+        """Names in a folder; none if it is not there."""
+
+    def tree(self, folder: str) -> Tree:
+        """All files below a folder. Folders without any may be among them."""
+
+    def prune(self, folder: str) -> None:
+        """Removes a folder in which there is nothing any more."""
+
+    def tidy(self, names: Collection[str], listed: float) -> None:
+        """Drops copies on this machine of files that are not in ``names``, which was complete at ``listed``."""
+
+    def each(self, work: Callable[[T], U], items: Iterable[T]) -> list[U]:
+        """The results of reading or writing something of each item; many at a time where each takes long."""
+
+    def to_force(self, names: Iterable[str]) -> Iterable[Path]:
+        """Files of this machine that have to reach the disk before what rests on ``names`` is written."""
+
+    def close(self) -> None:
+        """Returns when what goes on in the background has ended."""
+
+
+Place: TypeAlias = str | os.PathLike[str] | StateRoot
+"""A folder, a URI, or what `root_of` made of one."""
+
+
+def root_of(place: Place, *, cached: bool = True) -> StateRoot:
+    """The root of the state in a folder, or at a URI; ``cached``: with copies on this machine, if it is remote.
+
+    Nothing is opened yet. Raises `StateError` CS-723 for a URI that no file system is known for.
+    """
+    if isinstance(place, RemoteRoot) and not cached:
+        return RemoteRoot(place.address, cached=False)
+    if not isinstance(place, str | os.PathLike):
+        return place
+    scheme = scheme_of(place)
+    if scheme is None:
+        return LocalRoot(Path(place))
+    if not is_uri(place):
+        raise unknown(str(place), "give it as text, for a path has lost a slash of it")
+    return (
+        LocalRoot(Path(local_path(str(place)))) if scheme == LOCAL else RemoteRoot(str(place), cached=cached)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRoot:
+    """State in a local or shared folder."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def here(self) -> Path:
+        return self.path
+
+    @property
+    def address(self) -> str:
+        return str(self.path)
+
+    @property
+    def is_remote(self) -> bool:
+        return False
+
+    def lock(self, owner: str) -> Lock:
+        self.path.mkdir(parents=True, exist_ok=True)
+        handle = open(self.path / "lock", "a+")  # noqa: SIM115 - held until released
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            handle.seek(0)
+            other = handle.read().strip() or "another process"
+            handle.close()
+            raise StateError(
+                "another application runs on this state folder",
+                code="CS-720",
+                where={"folder": str(self.path), "owner": other},
+                next="stop it first, or give this application a state_dir of its own",
+            ) from None
+        handle.seek(0)
+        handle.truncate()
+        handle.write(f"{owner}\n")
+        handle.flush()
+        return FileLock(handle)
+
+    def storage(self, folder: str) -> Folder:
+        return Folder(self.path / folder)
+
+    def read(self, name: str) -> bytes:
+        return (self.path / name).read_bytes()
+
+    def write(self, name: str, data: bytes, *, forced: bool = False) -> None:
+        Folder(self.path).write(name, data, forced=forced)
+
+    def delete(self, name: str) -> None:
+        (self.path / name).unlink(missing_ok=True)
+
+    def discard(self, first: Sequence[str], then: Sequence[str]) -> None:
+        for name in (*first, *then):
+            self.delete(name)
+
+    def names(self, folder: str) -> list[str]:
+        path = self.path / folder
+        return sorted(os.listdir(path)) if path.is_dir() else []
+
+    def tree(self, folder: str) -> Tree:
+        found = os.walk(self.path / folder)
+        return {Path(path).relative_to(self.path).as_posix(): sorted(files) for path, _, files in found}
+
+    def prune(self, folder: str) -> None:
+        (self.path / folder).rmdir()
+
+    def tidy(self, names: Collection[str], listed: float) -> None:
+        """There are no copies."""
+
+    def each(self, work: Callable[[T], U], items: Iterable[T]) -> list[U]:
+        return [work(item) for item in items]
+
+    def to_force(self, names: Iterable[str]) -> Iterable[Path]:
+        return (self.path / name for name in names)
+
+    def close(self) -> None:
+        """Nothing goes on in the background."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileLock:
+    """A lock of the system on an open file: it ends with the process, whatever happens to that."""
+
+    file: IO[str]
+
+    def assure(self, within: float = 0.0) -> None:
+        """Nobody can take it away."""
+
+    def release(self) -> None:
+        self.file.close()
