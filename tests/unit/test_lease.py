@@ -214,6 +214,12 @@ def test_it_may_not_be_to_be_seen_for_a_moment(
 class TestLog:
     """The batch log on an object store."""
 
+    @pytest.fixture(autouse=True)
+    def _at_leisure(self, _in_haste: None, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A store takes its time to answer on a busy machine."""
+        monkeypatch.setattr(leases, "LEASE_SECONDS", 2.0)
+        monkeypatch.setattr(leases, "SAFE_SECONDS", 10.0)
+
     @pytest.fixture
     def place(self, object_store: ObjectStore, tmp_path: Path) -> str:
         return object_store.uri(tmp_path.name)

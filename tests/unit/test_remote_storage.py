@@ -80,6 +80,12 @@ class TestStorage:
         storage.write("large", data)
         assert storage.read("large").to_pybytes() == data
 
+    def test_many_files_at_a_time(self, storage: Storage) -> None:
+        for number in range(200):
+            storage.write(f"{number:03d}", b"%d" % number)
+        assert storage.names() == [f"{number:03d}" for number in range(200)]
+        assert storage.read("123").to_pybytes() == b"123"
+
     def test_runs_come_back(self, storage: Storage) -> None:
         ref = write_run(storage, "run.arrow", some_run())
         assert read_run(storage, ref)["value"].to_pylist() == some_run()["value"].to_pylist()
@@ -112,6 +118,7 @@ class TestRoot:
         for place in ("stores/x/0", "stores/x/1", "stores/y/0"):
             root.storage(place).write("b.arrow", b"2")
             root.storage(place).write("a.arrow", b"1")
+        root.settled()
         assert root.names("commits") == ["000.json", "001.json", "002.json"]
         files = {place: names for place, names in root.tree("stores").items() if names}
         places = ("stores/x/0", "stores/x/1", "stores/y/0")
@@ -162,8 +169,10 @@ class TestCopies:
         return on_s3.storage("stores/x/0")
 
     @pytest.fixture
-    def ref(self, storage: Any) -> PieceRef:
-        return write_run(storage, "run.arrow", some_run())
+    def ref(self, on_s3: RemoteRoot, storage: Any) -> PieceRef:
+        ref = write_run(storage, "run.arrow", some_run())
+        on_s3.settled()
+        return ref
 
     @pytest.fixture
     def copy(self, on_s3: RemoteRoot, ref: PieceRef) -> Path:
@@ -222,10 +231,17 @@ class TestCopies:
 
     @pytest.mark.parametrize("reads", [True, False])
     def test_copies_of_files_that_others_deleted_go(
-        self, storage: Any, ref: PieceRef, copy: Path, reads: bool, monkeypatch: pytest.MonkeyPatch
+        self,
+        on_s3: RemoteRoot,
+        storage: Any,
+        ref: PieceRef,
+        copy: Path,
+        reads: bool,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """On a machine that reads as on one that writes; those newer than the list of what is there stay."""
+        """On a machine that reads as on one that writes; young ones stay, for theirs may be on their way."""
         storage.write("used", b"1")
+        on_s3.settled()
         used, left, new = (copy.with_name(name) for name in ("used", "left", "new"))
         for path, age in ((used, 100), (left, 100), (new, 0)):
             path.touch()
@@ -238,6 +254,7 @@ class TestCopies:
             read_run(storage, ref)
         else:
             storage.write("another", b"1")
+        on_s3.settled()
         assert (used.exists(), left.exists(), new.exists()) == (True, False, True)
 
     def test_one_process_of_a_machine_looks_for_them(
@@ -284,6 +301,19 @@ class TestSecrets:
         for secret in (SECRET, "testing%2Fsecret", KEY, "also-secret"):
             assert secret not in str(error)
         assert caught.value.__cause__ is None
+
+
+def test_what_could_not_be_put_is_told_in_the_end(object_store: ObjectStore) -> None:
+    root = RemoteRoot(object_store.uri("state", bucket="nowhere"))
+    storage = root.storage("stores/x/0")
+    storage.write("one.arrow", b"1")
+    storage.write("two.arrow", b"2")
+    with pytest.raises(StateError, match=r"one\.arrow cannot be written") as caught:
+        root.settled()
+    assert caught.value.code == "CS-707"
+    root.settled()
+    storage.write("three.arrow", b"3")
+    root.close()
 
 
 def test_there_may_be_no_such_bucket(object_store: ObjectStore) -> None:

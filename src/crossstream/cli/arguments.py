@@ -109,11 +109,7 @@ def _run(commands: Commands) -> None:
     place = settings.add_mutually_exclusive_group()
     place.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="Kafka's brokers")
     place.add_argument("--topics-dir", metavar="DIR", help="the folder of file topics")
-    settings.add_argument(
-        "--state-dir",
-        metavar="DIR",
-        help="a folder, or a URI such as s3://…; default: ./crossstream-state/ID",
-    )
+    settings.add_argument("--state-dir", metavar="DIR", help="folder or URI; default: ./crossstream-state/ID")
     settings.add_argument("--partitions", type=_positive, metavar="N", help="state partitions")
     settings.add_argument(
         "--idle-after",

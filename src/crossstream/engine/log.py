@@ -159,9 +159,13 @@ class BatchLog:
             self._disk.begin(self.root.to_force(names))
 
     def settled(self) -> None:
-        """Returns when everything `settle` got has reached the disk; raises `StateError` CS-706 if it cannot."""
+        """Returns when everything `settle` got has reached the disk, and everything written the object store.
+
+        Raises `StateError`: CS-706 and CS-707 if they refuse.
+        """
         with self._refused():
             self._disk.wait()
+        self.root.settled()
 
     def last_batch(self) -> BatchEntry | None:
         ids = self._ids("batches")

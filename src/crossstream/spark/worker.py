@@ -54,7 +54,8 @@ class Job:
 class Held:
     """What a worker keeps for one application run.
 
-    ``defers``: the parts of a task leave it to the whole to wait until Kafka has what they wrote.
+    ``defers``: the parts of a task leave it to the whole to wait until Kafka, and a remote store of the state, have
+    what they wrote.
     """
 
     job: Job
@@ -209,6 +210,8 @@ class WorkerOutput:
             self.staged.extend((s.path, s.topic, s.partition, s.rows, s.tag) for s in self.staging.staged)
         elif self.used and not self.held.defers:
             self.held.writer.flush()
+        if not self.held.defers:
+            self.held.stores.root.settled()
 
 
 def read_round(held: Held, plan: Plan, batch: Batch, share: int, shares: int) -> Iterator[Sent]:
@@ -286,6 +289,7 @@ def all_rounds(held: Held, batch: Batch, folder: str | None) -> Iterator[Sent]:
         yield from _all_plans(held, batch, folder)
         if held.writer is not None:
             held.writer.flush()
+        held.stores.root.settled()
     finally:
         held.defers = False
 

@@ -23,8 +23,8 @@ import pyarrow as pa
 SWEEP_SECONDS = 600.0
 """How often a machine removes copies of files that were deleted elsewhere."""
 
-_PRECISION = 1.0
-"""Seconds by which the time of a file may lag behind the clock."""
+_YOUNG = 60.0
+"""Seconds in which a copy may be there before its file is."""
 
 _log = logging.getLogger("crossstream.state")
 
@@ -58,8 +58,8 @@ class Cache:
             return None
         return data if data.size else None
 
-    def put(self, name: str, data: bytes | memoryview | pa.Buffer) -> None:
-        """Keeps a copy, if the disk takes it."""
+    def put(self, name: str, data: bytes | memoryview | pa.Buffer) -> bool:
+        """Keeps a copy, if the disk takes it: then True."""
         target = self.folder / name
         beside = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}.tmp")
         try:
@@ -74,6 +74,8 @@ class Cache:
             if not self._warned:
                 self._warned = True
                 _log.warning("no copies of state are kept on this machine, which makes it slow: %s", error)
+            return False
+        return True
 
     def drop(self, name: str) -> None:
         """Removes a copy, if there is one."""
@@ -86,7 +88,7 @@ class Cache:
         """Removes all copies but those of ``names``, which were all there were at the time ``listed``."""
         for path in (self.folder / "stores").rglob("*"):
             try:
-                if not path.is_dir() and path.stat().st_mtime < listed - _PRECISION:
+                if not path.is_dir() and path.stat().st_mtime < listed - _YOUNG:
                     name = path.relative_to(self.folder).as_posix()
                     if name not in names:
                         path.unlink(missing_ok=True)

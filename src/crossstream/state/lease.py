@@ -128,7 +128,7 @@ class Lease:
             if self._lost is not None:
                 return
             self._lost = "nobody: it was given back"
-            if self._renewed.age > SAFE_SECONDS / 2:
+            if self._renewed.age > SAFE_SECONDS:
                 return  # the store has not answered for a while: it runs out by itself
             try:
                 found = self._read()

@@ -11,10 +11,11 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -47,8 +48,8 @@ class RemoteRoot:
         self._here = cache_directory() / "state" / self._uri.key
         self._cache = Cache(self._here) if cached else None
         self._connected: tuple[Any, str] | None = None
-        self._threads: ThreadPoolExecutor | None = None
-        self._discarding: Future[None] | None = None
+        self._putting = Threads("crossstream puts", THREADS)
+        self._discarding = Threads("crossstream discards", 1)
 
     def __str__(self) -> str:
         return str(self._uri)
@@ -80,6 +81,13 @@ class RemoteRoot:
 
     def storage(self, folder: str) -> RemoteFolder:
         return RemoteFolder(self, folder, self._cache)
+
+    def settled(self) -> None:
+        self._putting.finish()
+
+    def put(self, name: str, data: bytes | memoryview | pa.Buffer) -> None:
+        """Writes in the background, many files at a time: `settled` tells when they are there."""
+        self._putting.begin(self.write, name, data)
 
     def read(self, name: str) -> bytes:
         return bytes(self.fetch(name))
@@ -115,8 +123,8 @@ class RemoteRoot:
 
     def discard(self, first: Sequence[str], then: Sequence[str]) -> None:
         """In the background, for no batch need wait for it; the next call waits for the last one."""
-        self._finish_discarding()
-        self._discarding = self._pool().submit(self._discard, tuple(first), tuple(then))
+        self._discarding.finish()
+        self._discarding.begin(self._discard, tuple(first), tuple(then))
 
     def names(self, folder: str) -> list[str]:
         """Those of files that are complete."""
@@ -146,10 +154,9 @@ class RemoteRoot:
         return ()
 
     def close(self) -> None:
-        self._finish_discarding()
-        if self._threads is not None:
-            self._threads.shutdown()
-            self._threads = None
+        """What was written and nobody waited for, for its batch failed, is nobody's."""
+        self._discarding.close()
+        self._putting.close()
 
     def tidy_sometimes(self) -> None:
         """On a machine whose files others delete: drops the copies of those, every now and then."""
@@ -198,16 +205,6 @@ class RemoteRoot:
         except StateError as error:
             _log.warning("files that nobody needs are left to the next start: %s", error.what)
 
-    def _finish_discarding(self) -> None:
-        if self._discarding is not None:
-            self._discarding.result()
-            self._discarding = None
-
-    def _pool(self) -> ThreadPoolExecutor:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(1, "crossstream discards")
-        return self._threads
-
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:
         """Makes one error of all that a file system may raise."""
@@ -222,6 +219,43 @@ class RemoteRoot:
             ) from None
 
 
+class Threads:
+    """Work in the background, begun by any thread; no thread is made before there is some."""
+
+    def __init__(self, name: str, count: int) -> None:
+        self._name = name
+        self._count = count
+        self._pool: ThreadPoolExecutor | None = None
+        self._begun: list[Future[None]] = []
+        self._turn = Lock()
+
+    def begin(self, work: Callable[..., None], *arguments: Any) -> None:
+        """Waits first if there is much to do already: what waits is held in memory."""
+        with self._turn:
+            crowded = len(self._begun) >= 4 * self._count
+        if crowded:
+            self.finish()
+        with self._turn:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(self._count, self._name)
+            self._begun.append(self._pool.submit(work, *arguments))
+
+    def finish(self) -> None:
+        """Returns when all that was begun is done; raises the first error, and forgets the others."""
+        with self._turn:
+            begun, self._begun = self._begun, []
+        wait(begun)
+        for one in begun:
+            one.result()
+
+    def close(self) -> None:
+        """Returns when all that was begun is done, or has failed."""
+        with self._turn:
+            pool, self._pool, self._begun = self._pool, None, []
+        if pool is not None:
+            pool.shutdown()
+
+
 @dataclass(frozen=True, slots=True)
 class RemoteFolder:
     """`Storage` in a folder below a remote root."""
@@ -231,12 +265,13 @@ class RemoteFolder:
     cache: Cache | None
 
     def write(self, name: str, data: bytes | memoryview | pa.Buffer) -> None:
-        """Also keeps a copy: who writes a file will most likely read it."""
+        """Keeps a copy, for who writes a file will most likely read it; then it is put in the background."""
         place = f"{self.folder}/{name}"
-        self.root.write(place, data)
-        if self.cache is not None:
-            self.cache.put(place, data)
+        if self.cache is not None and self.cache.put(place, data):
+            self.root.put(place, data)
             self.root.tidy_sometimes()
+        else:
+            self.root.write(place, data)
 
     def read(self, name: str) -> pa.Buffer:
         found = None if self.cache is None else self.cache.get(f"{self.folder}/{name}")
@@ -246,13 +281,16 @@ class RemoteFolder:
         return None if self.cache is None else self._fetched(name)
 
     def names(self) -> list[str]:
+        self.root.settled()
         return self.root.names(self.folder)
 
     def delete(self, name: str) -> None:
+        self.root.settled()
         self.root.delete(f"{self.folder}/{name}")
 
     def _fetched(self, name: str) -> pa.Buffer:
         """From the store; its copy, if one can be kept, for that is shared with other processes."""
+        self.root.settled()
         place = f"{self.folder}/{name}"
         data = self.root.fetch(place)
         if self.cache is None:

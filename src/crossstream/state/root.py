@@ -55,6 +55,9 @@ class StateRoot(Protocol):
     def storage(self, folder: str) -> Storage:
         """Immutable files in a folder."""
 
+    def settled(self) -> None:
+        """Returns when all that was written to a `storage` by this process is there; raises what went wrong."""
+
     def read(self, name: str) -> bytes:
         """A small file as it is now; `FileNotFoundError` if there is none."""
 
@@ -159,6 +162,9 @@ class LocalRoot:
 
     def storage(self, folder: str) -> Folder:
         return Folder(self.path / folder)
+
+    def settled(self) -> None:
+        """What has been written is there."""
 
     def read(self, name: str) -> bytes:
         return (self.path / name).read_bytes()
