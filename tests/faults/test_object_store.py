@@ -23,7 +23,7 @@ from tests.faults.lives import started
 from tests.object_store import SECRET, ObjectStore, object_store
 from tests.spark.fixtures import Sessions, importable_in_workers
 from tests.spark.marketplace import JSON, TEXT, joined, marketplace, merchants, products
-from tests.spark.world import World
+from tests.spark.world import ALONE, World
 
 __all__ = ["object_store"]
 
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("_in_haste")]
 
 @dataclass(frozen=True, slots=True)
 class RemoteWorld(World):
-    """File topics in a folder, state at a URI."""
+    """File topics in a folder, state at a URI; small batches are done by one task."""
 
     uri: str = ""
 
@@ -66,7 +66,7 @@ def _in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def empty(object_store: ObjectStore, tmp_path: Path) -> RemoteWorld:
-    world = RemoteWorld(tmp_path, uri=object_store.uri(tmp_path.name))
+    world = RemoteWorld(tmp_path, uri=object_store.uri(tmp_path.name), single_task_rows=ALONE)
     world.create(products=2, merchants=1, offers=1)
     world.append("merchants", merchants(5), TEXT, JSON)
     world.append("products", products(10, 5), TEXT, JSON)
