@@ -8,6 +8,7 @@ import java.io.PrintStream;
 import java.time.Duration;
 import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
+import org.apache.kafka.streams.CloseOptions;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
 
@@ -60,7 +61,10 @@ public final class Peer {
     private static void stop(KafkaStreams streams) {
         double dropped = total(streams, "stream-task-metrics", "dropped-records-total");
         double processed = total(streams, "stream-thread-metrics", "process-total");
-        boolean closed = streams.close(PATIENCE);
+        // Else the group waits until it has missed this member, and so does the next one.
+        CloseOptions leaving =
+            CloseOptions.timeout(PATIENCE).withGroupMembershipOperation(CloseOptions.GroupMembershipOperation.LEAVE_GROUP);
+        boolean closed = streams.close(leaving);
         tell("stopped", e -> e.put("closed", closed).put("processed", processed).put("dropped", dropped));
     }
 
