@@ -104,12 +104,8 @@ class Ours:
             self._reader.join(10)
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def cpu_seconds(self) -> float:
-        """User and system time of driver, JVM and Python workers so far."""
-        return sum(self.cpu_parts().values())
-
     def cpu_parts(self) -> dict[str, float]:
-        """The same for each of them."""
+        """User and system time of driver, JVM and Python workers so far."""
         parts = {"driver": 0.0, "jvm": 0.0, "workers": 0.0}
         for process in self._family():
             try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from crossstream.engine.planning import SourcePlanner
 from crossstream.topics import TopicPartition
-from crossstream.topology.graph import Source, StreamStreamJoin, StreamTableJoin, Topology
+from crossstream.topology.graph import Source, StreamStreamJoin, StreamTableJoin, Topology, lineage
 
 LARGE_RECORDS = 1_000
 """What one of Kafka's tasks reads before it looks at all its inputs again: batches of more wait for a moment."""
@@ -52,9 +52,6 @@ class Idling:
 
 def inputs_of_stream_joins(topology: Topology) -> frozenset[str]:
     """The sources whose records meet others in the order in which they are read."""
-    needed: set[str] = set()
-    for node in reversed(list(topology)):
-        if node.name in needed or isinstance(node, StreamStreamJoin | StreamTableJoin):
-            needed.update(node.parents)
-    sources = {node.name for node in topology if isinstance(node, Source) and node.shape != "global"}
-    return frozenset(needed & sources)
+    joins = (node for node in topology if isinstance(node, StreamStreamJoin | StreamTableJoin))
+    met = lineage(topology.nodes, (parent for join in joins for parent in join.parents))
+    return frozenset(node.name for node in met if isinstance(node, Source) and node.shape != "global")

@@ -138,11 +138,11 @@ class BatchLog:
 
     def write_batch(self, entry: BatchEntry) -> None:
         self.assure()
-        self._write(f"batches/{entry.id:012d}.json", entry)
+        self._write(batch_file(entry.id), entry)
 
     def repeat_batch(self, entry: BatchEntry) -> None:
         """Instead of `write_batch`, where the entry is there."""
-        self.settle([f"batches/{entry.id:012d}.json"])
+        self.settle([batch_file(entry.id)])
 
     def write_commit(self, commit: Commit) -> None:
         """Writes the commit, when all that was to be settled is.
@@ -151,7 +151,7 @@ class BatchLog:
         """
         self.settled()
         self.assure(0.0)
-        self._write(f"commits/{commit.id:012d}.json", commit)
+        self._write(commit_file(commit.id), commit)
 
     def settle(self, names: Iterable[str]) -> None:
         """Begins to force files to the disk that what follows rests on, if the log is durable."""
@@ -172,7 +172,7 @@ class BatchLog:
         return self.batch(ids[-1]) if ids else None
 
     def batch(self, number: int) -> BatchEntry:
-        found = self._decode(f"batches/{number:012d}.json", BatchEntry)
+        found = self._decode(batch_file(number), BatchEntry)
         assert isinstance(found, BatchEntry)
         return found
 
@@ -199,7 +199,7 @@ class BatchLog:
         return Commit(-1, application.partitions)
 
     def commit(self, number: int) -> Commit:
-        found = self._decode(f"commits/{number:012d}.json", Commit)
+        found = self._decode(commit_file(number), Commit)
         assert isinstance(found, Commit)
         return found
 
@@ -247,9 +247,17 @@ class BatchLog:
             ) from error
 
 
+def batch_file(number: int) -> str:
+    return f"batches/{number:012d}.json"
+
+
+def commit_file(number: int) -> str:
+    return f"commits/{number:012d}.json"
+
+
 def entries(number: int) -> tuple[str, str]:
     """The files of a batch in the log; the commit first, for it is what the batch counts by."""
-    return (f"commits/{number:012d}.json", f"batches/{number:012d}.json")
+    return (commit_file(number), batch_file(number))
 
 
 def check_application(found: Application, wanted: Application, folder: StateRoot) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from crossstream.engine.batch import SourceRange
-from crossstream.topology.graph import Topology
+from crossstream.topology.graph import lineage
 from crossstream.topology.plan import Plan
 from crossstream.topology.steps import GlobalResolveStep, ResolveManyStep, ResolveStep
 
@@ -82,14 +82,7 @@ def fans_of(plan: Plan) -> dict[str, tuple[Fan, ...]]:
         else:
             continue
         for parent, fan in fans:
-            for source in sources_of(plan.topology, parent):
-                found.setdefault(source, []).append(fan)
+            for node in lineage(plan.topology.nodes, [parent]):
+                if not node.parents:
+                    found.setdefault(node.name, []).append(fan)
     return {source: tuple(fans) for source, fans in found.items()}
-
-
-def sources_of(topology: Topology, node: str) -> list[str]:
-    """The nodes without parents that a node's rows come from."""
-    above = [node]
-    for name in above:
-        above.extend(parent for parent in topology[name].parents if parent not in above)
-    return [name for name in above if not topology[name].parents]

@@ -65,6 +65,7 @@ class Engine:
         self._publisher = publisher_of(self.connection)
         self.partitions = 1
         self._wanted = 1
+        self._tasks = 1
         self._tell = tell
         self._batch_lock = threading.RLock()
         self._query: Any = None
@@ -86,7 +87,8 @@ class Engine:
         check_checkpoint(self.topology, self.state)
         self.log.lock(self.config.application_id)
         context = self.spark.sparkContext
-        commit = self._claim(context.defaultParallelism)
+        self._tasks = max(1, context.defaultParallelism)
+        commit = self._claim(self._tasks)
         self._versions = commit.versions
         self._next = commit.id + 1
         self._epoch = commit.epoch
@@ -263,7 +265,7 @@ class Engine:
             if not ranges and frame is None and not is_tick:
                 return False
             is_small = frame is None and self._sizing.is_small(ranges, self._account.rows())
-            shares = 0 if is_small else max(1, self.spark.sparkContext.defaultParallelism)
+            shares = 0 if is_small else self._tasks
             entry = BatchEntry(self._next, ranges, time.time(), self._sink_ends(), epoch, silence, shares)
             self.log.write_batch(entry)
         else:
@@ -305,7 +307,7 @@ class Engine:
             shares=entry.shares,
         )
         report, frames = self._rounds.run(batch, frame)
-        self._sizing.learn(0.0 if frame is not None else sum(report.seconds.values()))
+        self._sizing.learn(sum(report.seconds.values()))
         deliver(self.spark, self.topology, frames, entry.id)
         return report
 

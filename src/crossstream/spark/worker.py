@@ -52,17 +52,12 @@ class Job:
 
 @dataclass(slots=True)
 class Held:
-    """What a worker keeps for one application run.
-
-    ``defers``: the parts of a task leave it to the whole to wait until Kafka, and a remote store of the state, have
-    what they wrote.
-    """
+    """What a worker keeps for one application run."""
 
     job: Job
     stores: FolderStores
     reader: Any = None
     writer: Any = None
-    defers: bool = False
     partition_counts: dict[str, int] = field(default_factory=dict)
     whole_stores: FolderStores | None = None
     whole_tables: Wholes | None = None
@@ -205,12 +200,14 @@ class WorkerOutput:
         return connection.staging_writer(Path(job.staging), tag)
 
     def finish(self) -> None:
+        """Of a task that does all rounds alone, the end waits for Kafka and a remote store, not each part."""
+        is_part = not self.batch.shares
         if self.staging is not None:
             self.staging.flush()
             self.staged.extend((s.path, s.topic, s.partition, s.rows, s.tag) for s in self.staging.staged)
-        elif self.used and not self.held.defers:
+        elif self.used and not is_part:
             self.held.writer.flush()
-        if not self.held.defers:
+        if not is_part:
             self.held.stores.root.settled()
 
 
@@ -284,14 +281,10 @@ def all_rounds(held: Held, batch: Batch, folder: str | None) -> Iterator[Sent]:
 
     Large blobs on their way from one round to another lie in files of ``folder``, if there is one.
     """
-    held.defers = True
-    try:
-        yield from _all_plans(held, batch, folder)
-        if held.writer is not None:
-            held.writer.flush()
-        held.stores.root.settled()
-    finally:
-        held.defers = False
+    yield from _all_plans(held, batch, folder)
+    if held.writer is not None:
+        held.writer.flush()
+    held.stores.root.settled()
 
 
 def _all_plans(held: Held, batch: Batch, folder: str | None) -> Iterator[Sent]:

@@ -7,7 +7,7 @@ Nothing here runs; `plan.py` turns the graph into rounds, `describe.py` draws it
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -260,6 +260,17 @@ class FrameSink(Node):
     """Calls ``function(frame, batch_id)`` in the driver with a Spark DataFrame of each batch's records."""
 
     function: Callable[[Any, int], None] | None = None
+
+
+def lineage(nodes: Mapping[str, Node], names: Iterable[str]) -> Iterator[Node]:
+    """The nodes of these names and all above them, each once."""
+    waiting, met = list(names), set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name not in met:
+            met.add(name)
+            waiting += nodes[name].parents
+            yield nodes[name]
 
 
 def is_stream_join(node: Node) -> bool:

@@ -24,6 +24,7 @@ from crossstream.topology.graph import (
     StreamTableJoin,
     TableJoin,
     ToTable,
+    lineage,
 )
 from crossstream.topology.location import here
 
@@ -154,9 +155,7 @@ def check_partitions(nodes: Mapping[str, Node], operator: str, parents: Iterable
 
 def check_every_change(nodes: Mapping[str, Node], operator: str, parents: Iterable[str]) -> None:
     """CS-164: a join of streams depends on every change of the tables above it; a `join_many` gives a batch's last."""
-    above, seen = list(parents), set[str]()
-    while above:
-        node = nodes[above.pop()]
+    for node in lineage(nodes, parents):
         if isinstance(node, ManyJoin):
             raise TopologyError(
                 f"{operator} needs every change of {node.name}, which gives the last one of a batch",
@@ -164,8 +163,6 @@ def check_every_change(nodes: Mapping[str, Node], operator: str, parents: Iterab
                 where={**here(operator), "join_many": node.location},
                 next="join the tables one after the other: join(…, foreign_key=…).join(…, foreign_key=…)",
             )
-        above += set(node.parents) - seen
-        seen.update(node.parents)
 
 
 def explicit_partitions(nodes: Mapping[str, Node], name: str) -> int | None:
