@@ -16,7 +16,8 @@ from crossstream.kafka import KafkaConnection, broker
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
 from tests.end_to_end.clients import consume_table, produce
-from tests.kafka.conftest import frozen, quick_java
+from tests.kafka.conftest import frozen, proxied, quick_java
+from tests.kafka.proxy import FORGETFUL, Proxy
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -50,6 +51,29 @@ def test_a_broker_away_for_twenty_seconds(spark: Any, broker_info: BrokerInfo, l
         assert app.status == "running"
         assert app.store("rows").get("k1999") == {"n": 1999}
     assert len(consume_table(servers, "away-out")) == 2_000
+
+
+def test_a_broker_that_said_that_there_are_no_brokers(
+    spark: Any, broker_info: BrokerInfo, log: KafkaLog, proxy: Proxy, tmp_path: Path
+):
+    """As one does that just starts. The clients of driver and workers would not look for brokers any more."""
+    for topic in ("lonely-in", "lonely-out"):
+        log.create_topic(topic, 2)
+    produce(broker_info.bootstrap_servers, "lonely-in", rows(0, 1_000))
+    config = cs.StreamsConfig(
+        application_id="lonely",
+        bootstrap_servers=f"127.0.0.1:{proxied(broker_info)[0]}",
+        state_dir=tmp_path / "state",
+        kafka=FORGETFUL,
+    )
+    with cs.SparkStreams(copying("lonely-in", "lonely-out"), config, spark) as app:
+        app.start()
+        app.process_available()
+        proxy.lie(1)
+        produce(broker_info.bootstrap_servers, "lonely-in", rows(1_000, 2_000))
+        app.process_available()
+        assert app.status == "running"
+    assert consume_table(broker_info.bootstrap_servers, "lonely-out") == dict(rows(0, 2_000))
 
 
 @pytest.mark.usefixtures("broker_info")  # skips where no broker can be started

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 import time
@@ -22,6 +23,7 @@ from crossstream.kafka.reader import KafkaReader
 from crossstream.kafka.writer import KafkaWriter
 from crossstream.records import RECORDS, decode_headers, encode_headers
 from crossstream.topics import OffsetRange, TopicPartition
+from tests.kafka.proxy import Proxy
 
 UNAVAILABLE = {"CS-620", "CS-621", "CS-622", "CS-623"}
 """No Java, too old a Java, no PySpark, no jars."""
@@ -29,17 +31,25 @@ UNAVAILABLE = {"CS-620", "CS-621", "CS-622", "CS-623"}
 _topics = count()
 
 
-def guarded_listener(port: int) -> dict[str, str]:
-    """Settings of a broker with a second port, for users with passwords, who have no rights at all."""
-    guarded, controller = broker.free_port(), broker.free_port()
+def more_listeners(port: int) -> dict[str, str]:
+    """Settings of a broker with two more ports.
+
+    One is for users with passwords, who have no rights at all; one sends its clients to the port of a proxy.
+    """
+    guarded, controller, behind, proxy = (broker.free_port() for _ in range(4))
     clients = f"PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{guarded}"
     login = "org.apache.kafka.common.security.plain.PlainLoginModule"
     return {
-        "listeners": f"{clients},CONTROLLER://127.0.0.1:{controller}",
-        "advertised.listeners": clients,
+        "listeners": f"{clients},PROXIED://127.0.0.1:{behind},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": f"{clients},PROXIED://127.0.0.1:{proxy}",
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
         "listener.security.protocol.map": ",".join(
-            ["CONTROLLER:PLAINTEXT", "PLAINTEXT:PLAINTEXT", "SASL_PLAINTEXT:SASL_PLAINTEXT"]
+            [
+                "CONTROLLER:PLAINTEXT",
+                "PLAINTEXT:PLAINTEXT",
+                "PROXIED:PLAINTEXT",
+                "SASL_PLAINTEXT:SASL_PLAINTEXT",
+            ]
         ),
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{login} required user_alice="right";',
@@ -60,6 +70,16 @@ def guarded(info: BrokerInfo, password: str) -> KafkaConnection:
     return KafkaConnection(listeners.partition(",")[0], settings, patience_seconds=2)
 
 
+def proxied(info: BrokerInfo) -> tuple[int, int]:
+    """The port of the proxy, where nobody listens unless a test does, and the broker's port behind it."""
+    settings = dict(line.partition("=")[::2] for line in info.properties_file.read_text().splitlines())
+    proxy, behind = (
+        int(re.search(r"PROXIED://127.0.0.1:(\d+)", settings[name])[1])  # type: ignore[index]
+        for name in ("advertised.listeners", "listeners")
+    )
+    return proxy, behind
+
+
 @contextmanager
 def quick_java() -> Iterator[None]:
     """Brokers that are started inside start sooner, and are slower afterwards."""
@@ -70,12 +90,12 @@ def quick_java() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def broker_info(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerInfo]:
-    """A broker on a free port that compacts eagerly; see `guarded` for its other port."""
+    """A broker on a free port that compacts eagerly; see `guarded` and `proxied` for its other ports."""
     directory: Path = tmp_path_factory.mktemp("broker")
     port = broker.free_port()
     try:
         with quick_java():
-            info = broker.start(port, directory, {"log.cleaner.backoff.ms": "100", **guarded_listener(port)})
+            info = broker.start(port, directory, {"log.cleaner.backoff.ms": "100", **more_listeners(port)})
     except SourceError as error:
         if error.code in UNAVAILABLE:
             pytest.skip(f"no broker can be started here: {error}")
@@ -109,6 +129,13 @@ def writer(broker: KafkaConnection) -> Iterator[KafkaWriter]:
     writer = broker.writer()
     yield writer
     writer.close()
+
+
+@pytest.fixture
+def proxy(broker_info: BrokerInfo) -> Iterator[Proxy]:
+    proxy = Proxy(*proxied(broker_info))
+    yield proxy
+    proxy.close()
 
 
 def new_topic(log: KafkaLog, partitions: int = 1, **config: str) -> str:

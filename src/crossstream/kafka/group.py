@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from crossstream.kafka.client import Complaints, open_committer
+from crossstream.kafka.cut_off import UNANSWERED
 
 if TYPE_CHECKING:
     from crossstream.kafka.connection import KafkaConnection
@@ -21,34 +22,6 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.002
 REFUSED = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED})
 """What the search for the group's coordinator may end with; then no commit is ever answered."""
-
-
-@dataclass(slots=True)
-class Commit:
-    """One commit on its way: `ask` may be called again until it returns."""
-
-    consumer: Consumer
-    marks: Sequence[TopicPartition]
-    answers: list[KafkaError | None]
-    sent: bool = False
-
-    def ask(self, timeout: float) -> None:
-        """Returns when it is done. Raises `KafkaException`: why it was refused, or that no answer came in time."""
-        if not self.sent:
-            self.answers.clear()
-            self.consumer.commit(offsets=list(self.marks), asynchronous=True)
-            self.sent = True
-        deadline = monotonic() + timeout
-        while not self.answers:
-            if monotonic() > deadline:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-            told = self.consumer.poll(POLL_SECONDS)
-            if told is not None and (error := told.error()) is not None and error.code() in REFUSED:
-                raise KafkaException(error)
-        error = self.answers.pop()
-        if error is not None:
-            self.sent = False
-            raise KafkaException(error)
 
 
 @dataclass(slots=True)
@@ -61,15 +34,35 @@ class Group:
     _consumer: Consumer | None = None
     _answers: list[KafkaError | None] = field(default_factory=list)
 
-    def commit(self, marks: Sequence[TopicPartition]) -> Commit:
+    def commit(self, marks: Sequence[TopicPartition], timeout: float) -> None:
+        """Returns when it is done. Raises `KafkaException`: why it was refused, or that no answer came in time."""
         if self._consumer is None:
             self._consumer = open_committer(self.connection, self.name, self.complaints, self._answered)
-        return Commit(self._consumer, marks, self._answers)
+        self._answers.clear()
+        self._consumer.commit(offsets=list(marks), asynchronous=True)
+        try:
+            error = self._answer(self._consumer, monotonic() + timeout)
+        except KafkaException:
+            self.close()  # the answer to this commit is not to be taken for that to the next
+            raise
+        if error is not None:
+            if error.code() in UNANSWERED:
+                self.close()
+            raise KafkaException(error)
 
     def close(self) -> None:
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
+
+    def _answer(self, consumer: Consumer, deadline: float) -> KafkaError | None:
+        while not self._answers:
+            if monotonic() > deadline:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            told = consumer.poll(POLL_SECONDS)
+            if told is not None and (error := told.error()) is not None and error.code() in REFUSED:
+                raise KafkaException(error)
+        return self._answers.pop()
 
     def _answered(self, error: KafkaError | None, marks: Sequence[TopicPartition]) -> None:
         refused = [mark.error for mark in marks if mark.error is not None]

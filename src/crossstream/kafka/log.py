@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec, TopicMetada
 from crossstream.errors import SourceError
 from crossstream.kafka import faults
 from crossstream.kafka.client import Complaints, is_denial, logger, open_admin
+from crossstream.kafka.cut_off import UNANSWERED
 from crossstream.kafka.group import Group
 from crossstream.topics import Moment, TopicPartition
 
@@ -36,11 +37,9 @@ STALE = frozenset({KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPO
 PASSING = frozenset(
     {
         *STALE,
+        *UNANSWERED,
         *faults.MISSING,
-        *faults.TIMED_OUT,
-        KafkaError._ALL_BROKERS_DOWN,
         KafkaError._RESOLVE,
-        KafkaError._WAIT_COORD,
         KafkaError._IN_PROGRESS,
         *faults.UNLED,
         KafkaError._SSL,
@@ -122,7 +121,7 @@ class KafkaLog:
             return
         marks = [KafkaPartition(place.topic, place.partition, offset) for place, offset in offsets.items()]
         try:
-            self._patiently(self._group(group).commit(marks).ask)
+            self._patiently(partial(self._group(group).commit, marks))
         except KafkaException as failed:
             raise faults.uncommitted(group, failed.args[0].str()) from failed
 
@@ -227,8 +226,8 @@ class KafkaLog:
                 denial = error if is_denial(error) else self._complaints.denied
                 if denial is not None:
                     raise faults.refused(denial.str()) from failed
-                if error.code() in STALE:
-                    self._client = None  # what it knows of the leaders is of another time: ask anew
+                if error.code() in STALE | UNANSWERED:
+                    self._client = None  # what it knows of leaders or brokers is of another time: ask anew
                 if not _may_pass(error):
                     raise
                 if error.code() in faults.MISSING | faults.UNLED and waited >= min(SETTLE_SECONDS, patience):

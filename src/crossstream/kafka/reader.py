@@ -106,6 +106,8 @@ class KafkaReader:
                 if all(cursor.done for cursor in cursors.values()):
                     break
                 self._fetch(consumer, cursors, stall)
+                if stall.wants_another_client():
+                    consumer = stall.consumer = self._reopen(cursors)
             self._left = {place: cursor for place, cursor in cursors.items() if cursor.assigned}
             self._reading, finished = False, True
         finally:
@@ -131,6 +133,16 @@ class KafkaReader:
         for place, last in going_on.items():
             cursors[place].go_on_from(last)
         return self._consumer
+
+    def _reopen(self, cursors: Cursors) -> Consumer:
+        """Another consumer, which goes on where this one has come to: it may be cut off."""
+        if self._consumer is not None:
+            self._consumer.close()
+        self._consumer = consumer = open_consumer(self._connection, self._complaints)
+        for cursor in cursors.values():
+            cursor.assigned, cursor.ahead = not cursor.done, []
+        _assign(consumer, [cursor for cursor in cursors.values() if cursor.assigned])
+        return consumer
 
     def _fetch(self, consumer: Consumer, cursors: Cursors, stall: Stall) -> None:
         """Takes what has arrived, or waits a little for it."""

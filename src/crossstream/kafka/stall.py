@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from crossstream.kafka import faults
 from crossstream.kafka.client import Complaints, is_denial
+from crossstream.kafka.cut_off import SILENT_SECONDS
 from crossstream.topics import OffsetRange
 
 PROBE_SECONDS = 1.0
@@ -30,7 +31,7 @@ class Stall:
     """
 
     def __init__(self, consumer: Consumer, complaints: Complaints, patience_seconds: float) -> None:
-        self._consumer = consumer
+        self.consumer = consumer
         self._complaints = complaints
         self._patience = patience_seconds
         self.progress()
@@ -40,6 +41,14 @@ class Stall:
         self.waited = 0.0
         self._unanswered = 0.0
         self._next_probe = PROBE_SECONDS
+        self._next_client = SILENT_SECONDS
+
+    def wants_another_client(self) -> bool:
+        """Whether it is time to try one: seldomer each time, so that a slow answer gets through in the end."""
+        wanted = self.waited >= self._next_client
+        if wanted:
+            self._next_client = 2 * self._next_client + SILENT_SECONDS
+        return wanted
 
     def waited_for(self, seconds: float, unfinished: Iterable[tuple[OffsetRange, int]]) -> None:
         """Nothing came for ``seconds`` more; raises `SourceError` if there is no use in waiting.
@@ -63,7 +72,7 @@ class Stall:
         ``settled``: an early end is no passing state. (A new leader may lag behind for a moment.)
         """
         place = KafkaPartition(span.topic, span.partition)
-        begin, end = self._consumer.get_watermark_offsets(place, timeout=PROBE_SECONDS, cached=False)
+        begin, end = self.consumer.get_watermark_offsets(place, timeout=PROBE_SECONDS, cached=False)
         if begin > position:
             raise faults.deleted(span, position, begin)
         if end < span.end and settled:
@@ -88,7 +97,7 @@ class Stall:
 
     def _is_known(self, span: OffsetRange) -> bool:
         """Whether the brokers know topic and partition; raises `SourceError` if they settled on not."""
-        topic = self._consumer.list_topics(span.topic, timeout=PROBE_SECONDS).topics[span.topic]
+        topic = self.consumer.list_topics(span.topic, timeout=PROBE_SECONDS).topics[span.topic]
         settled = self.waited >= min(SETTLE_SECONDS, self._patience)
         if topic.error is not None and topic.error.code() not in faults.MISSING:
             if is_denial(topic.error):

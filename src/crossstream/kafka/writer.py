@@ -1,9 +1,14 @@
-"""Records into Kafka: one idempotent producer, kept open."""
+"""Records into Kafka: one idempotent producer, kept open.
+
+A producer that is cut off (`crossstream.kafka.cut_off`) gives way to another, which gets what was not flushed. Some of
+that may have been stored by the first, and is then there twice.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import repeat
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from crossstream.errors import SinkError
 from crossstream.kafka import faults
 from crossstream.kafka.client import Complaints, logger, open_producer
+from crossstream.kafka.cut_off import Silence, is_cut_off
 from crossstream.records import decode_headers
 
 if TYPE_CHECKING:
@@ -19,11 +25,16 @@ if TYPE_CHECKING:
 
 WAIT_SECONDS = 0.25
 CONNECT_SECONDS = 1.0
+IDLE_SECONDS = 1.0
+"""After so long a producer may have lost its brokers, and nobody noticed."""
+HELD_BYTES = 32 << 20
+"""What is kept of written records until they are flushed. If there are more, no other producer can get them."""
 BY_KEY = -1
 """The partition that leaves the choice to the client's partitioner: Kafka's murmur2 of the key."""
 
 Row = tuple["bytes | None", "bytes | None", int, int]
 Headers = list[tuple[str, "str | bytes | None"]]
+Written = tuple[str, pa.RecordBatch, "Sequence[int] | None"]
 
 
 class KafkaWriter:
@@ -39,7 +50,9 @@ class KafkaWriter:
         self._connection = connection
         self._complaints = Complaints()
         self._producer: Producer | None = None
-        self._asked = False
+        self._held: list[Written] | None = []  # since the last flush, unless they are too many
+        self._held_bytes = 0
+        self._flushed_at = 0.0
         self._failures: list[tuple[KafkaError, Message]] = []
 
     def open(self) -> Producer:
@@ -48,7 +61,8 @@ class KafkaWriter:
             self._failures = []
             self._complaints = Complaints()
             self._producer = open_producer(self._connection, self._complaints, self._undelivered)
-            self._asked = False
+            self._forget()
+            self._flushed_at = -IDLE_SECONDS
         return self._producer
 
     def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
@@ -60,14 +74,8 @@ class KafkaWriter:
         if partitions is not None and len(partitions) != records.num_rows:
             raise ValueError(f"{len(partitions)} partitions were given for {records.num_rows} records")
         producer = self._connected(topic)
-        rows = _rows(records, partitions)
-        headers = records.column("headers")
-        if headers.null_count == len(headers):
-            self._produce(producer, topic, rows)
-        else:
-            self._produce_with_headers(producer, topic, rows, headers.to_pylist())
-        producer.poll(0)
-        self._check(producer)
+        self._hold(topic, records, partitions)
+        self._pass_on(producer, topic, records, partitions)
 
     def flush(self) -> None:
         """Returns when everything written is stored; raises `SinkError` if anything was not.
@@ -77,9 +85,14 @@ class KafkaWriter:
         producer = self._producer
         if producer is None:
             return
-        while producer.flush(WAIT_SECONDS):
+        silence = Silence()
+        while left := producer.flush(WAIT_SECONDS):
             self._check(producer)
+            if self._held is not None and silence.lasts(left) and is_cut_off(producer, self._connection):
+                producer = self._replace(producer, self._held)
         self._check(producer)
+        self._forget()
+        self._flushed_at = monotonic()
 
     def close(self) -> None:
         """Closes the producer without waiting: what was not flushed may be lost."""
@@ -88,19 +101,53 @@ class KafkaWriter:
             self._abandon(self._producer)
 
     def _connected(self, topic: str) -> Producer:
-        """The producer; before its first records it is asked for their topic, so that it has a connection.
+        """The producer; if it has been idle, it is asked for the topic first, so that it has a connection.
 
-        The client needs one to get its producer id. If there is none when records come, it looks again after half a
+        A new client needs one to get its producer id. If there is none when records come, it looks again after half a
         second, and they wait for as long.
         """
         producer = self.open()
-        if not self._asked:
-            self._asked = True
-            try:
-                producer.list_topics(topic, timeout=min(CONNECT_SECONDS, self._connection.patience_seconds))
-            except KafkaException as failed:
-                logger.info("not connected yet: %s", failed)  # the records will tell
+        if self._held_bytes or monotonic() - self._flushed_at < IDLE_SECONDS:
+            return producer
+        try:
+            producer.list_topics(topic, timeout=min(CONNECT_SECONDS, self._connection.patience_seconds))
+        except KafkaException as failed:
+            logger.info("not connected yet: %s", failed)  # the records will tell
+            if is_cut_off(producer, self._connection):
+                producer = self._replace(producer, [])
         return producer
+
+    def _hold(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None) -> None:
+        """Keeps the records for another producer, while they are few."""
+        self._held_bytes += records.get_total_buffer_size()
+        if self._held_bytes > HELD_BYTES:
+            self._held = None
+        if self._held is not None:
+            self._held.append((topic, records, partitions))
+
+    def _forget(self) -> None:
+        self._held, self._held_bytes = [], 0
+
+    def _replace(self, producer: Producer, held: Sequence[Written]) -> Producer:
+        """Another producer, which gets the records that are ``held``."""
+        self._abandon(producer)
+        producer = self.open()
+        for written in held:
+            self._hold(*written)
+            self._pass_on(producer, *written)
+        return producer
+
+    def _pass_on(
+        self, producer: Producer, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None
+    ) -> None:
+        rows = _rows(records, partitions)
+        headers = records.column("headers")
+        if headers.null_count == len(headers):
+            self._produce(producer, topic, rows)
+        else:
+            self._produce_with_headers(producer, topic, rows, headers.to_pylist())
+        producer.poll(0)
+        self._check(producer)
 
     def _produce(self, producer: Producer, topic: str, rows: Iterator[Row]) -> None:
         produce = producer.produce
