@@ -1,4 +1,4 @@
-"""Clients that have lost all brokers for good.
+"""Clients that have lost all brokers for good (decision 0028).
 
 A broker that has just started may answer that there are no brokers. Kafka's C client believes it, forgets all it knew,
 and at the wrong moment never looks again (librdkafka issue 5301): only another client finds the cluster. So a client
