@@ -61,7 +61,7 @@ def test_a_package_that_is_missing_old_or_broken(monkeypatch):
     )
     monkeypatch.setattr(checks, "_imported", lambda modules: {"pyarrow": "ImportError: x"})
     found = {check.subject: check for check in checks.packages()}
-    assert (found["polars"].found, found["polars"].fix) == ("not installed", 'pip install "polars>=1.30,<3"')
+    assert (found["polars"].found, found["polars"].fix) == ("not installed", 'pip install "polars>=1.31,<3"')
     assert found["pyspark"].found == "3.5.1, wanted pyspark>=4.0,<5"
     assert found["pyarrow"].found == "26.0 cannot be imported: ImportError: x"
 

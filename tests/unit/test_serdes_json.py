@@ -212,6 +212,7 @@ def test_no_row_borrows_from_its_neighbour(rows: list[bytes]) -> None:
 @given(values=repeated(st.none() | OBJECTS))
 @example(values=[{"": {"ç\0": False}}])
 @example(values=[{"": []}])
+@example(values=[{}, {"": {"": [False]}}, {}])
 def test_columns_and_objects_write_the_same(values: list[Any]) -> None:
     """Where the values have a column form at all."""
     data = JSON.encode_objects(values)

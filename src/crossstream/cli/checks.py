@@ -29,7 +29,7 @@ JAVA = 17
 REQUIRED: Mapping[str, tuple[str, str | None]] = {
     "pyspark": ("4.0", "5"),
     "pyarrow": ("18", None),
-    "polars": ("1.30", "3"),
+    "polars": ("1.31", "3"),
     "pandas": ("2.2", "3"),
     "numpy": ("1.26", None),
     "msgspec": ("0.19", None),

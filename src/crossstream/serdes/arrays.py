@@ -88,7 +88,7 @@ def bytes_text(data: pa.LargeBinaryArray) -> pl.Series:
 
 
 def series_of(array: pa.Array) -> pl.Series:
-    """A series of any Arrow array. Polars 1.30 mistakes what is in a list that is not itself in a struct."""
+    """A series of any Arrow array. Polars 1.31 mistakes what is in a list that is not itself in a struct."""
     if not pa.types.is_large_list(array.type):
         return pl.Series(array)
     return pl.Series(pa.StructArray.from_arrays([array], names=[""])).struct.unnest().to_series()

@@ -7,7 +7,7 @@ cloudpickle sends such classes (of the application's main file, of a notebook) a
 - nor can its `Meta` be pickled;
 - a dataclass arrives with copies of the sentinel `dataclasses.MISSING`, which msgspec takes for defaults;
 - annotations kept as text (``from __future__ import annotations``) cannot be resolved on the other side,
-- Polars 1.30 cannot read what it made of a ``when(…).then(…)`` without an ``otherwise``.
+- Polars 1.31 cannot read what it made of a ``when(…).then(…)`` without an ``otherwise``.
 
 `dumps` amends that. What it makes is read by plain `pickle.loads`.
 """
