@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
-from operator import itemgetter
+from operator import itemgetter, ne
 from typing import cast
 
+import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message
 
@@ -22,21 +22,29 @@ _milliseconds = cast("Callable[[tuple[int, int]], int]", itemgetter(1))
 
 
 def to_batch(messages: Sequence[Message]) -> pa.RecordBatch:
-    """The messages as one batch of `RECORDS`, in their order. No Python frame per message."""
+    """The messages of one partition as a batch of `RECORDS`, in their order. No Python frame per message."""
     headers = list(map(_headers_of, messages))
     bare = headers.count(None) == len(headers)
     return pa.RecordBatch.from_arrays(
         [
             pa.array(list(map(Message.key, messages)), pa.large_binary()),
             pa.array(list(map(Message.value, messages)), pa.large_binary()),
-            pa.array(list(map(_milliseconds, map(Message.timestamp, messages))), pa.int64()),
-            pa.array(list(map(offset_of, messages)), pa.int64()),
+            pa.array(np.array(list(map(_milliseconds, map(Message.timestamp, messages))), np.int64)),
+            pa.array(_offsets(messages)),
             pa.nulls(len(headers), pa.large_binary())
             if bare
             else pa.array(list(map(encode_headers, headers)), pa.large_binary()),
         ],
         schema=RECORDS,
     )
+
+
+def _offsets(messages: Sequence[Message]) -> np.ndarray:
+    """They ascend, so the first and the last one say whether there are gaps."""
+    first, last = offset_of(messages[0]), offset_of(messages[-1])
+    if last - first == len(messages) - 1:
+        return np.arange(first, last + 1)
+    return np.array(list(map(offset_of, messages)), np.int64)
 
 
 def runs(messages: Sequence[Message]) -> Iterator[tuple[TopicPartition, Sequence[Message]]]:
@@ -46,9 +54,8 @@ def runs(messages: Sequence[Message]) -> Iterator[tuple[TopicPartition, Sequence
     if partitions.count(partitions[0]) == topics.count(topics[0]) == len(messages):
         yield TopicPartition(topics[0], partitions[0]), messages
         return
-    places = list(zip(topics, partitions, strict=True))
-    start = 0
-    for place, rows in groupby(places):
-        end = start + sum(1 for _ in rows)
-        yield TopicPartition(*place), messages[start:end]
-        start = end
+    begins = np.diff(partitions, prepend=-1) != 0
+    begins[1:] |= np.fromiter(map(ne, topics[1:], topics), np.bool_, len(topics) - 1)
+    starts = np.flatnonzero(begins).tolist()
+    for start, end in zip(starts, [*starts[1:], len(messages)], strict=True):
+        yield TopicPartition(topics[start], partitions[start]), messages[start:end]

@@ -13,8 +13,6 @@ broker nothing, and taking it up again costs a millisecond or two.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import repeat
-from operator import is_not
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
@@ -22,6 +20,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
 
+from crossstream.garbage import paused_gc
 from crossstream.kafka import faults
 from crossstream.kafka.client import Complaints, is_denial, logger, open_consumer
 from crossstream.kafka.columns import runs
@@ -147,12 +146,14 @@ class KafkaReader:
     def _fetch(self, consumer: Consumer, cursors: Cursors, stall: Stall) -> None:
         """Takes what has arrived, or waits a little for it."""
         asked = monotonic()
-        first = consumer.poll(POLL_SECONDS)
         advanced = False
-        if first is not None:
-            more = _room(cursors) - 1
-            messages = [first, *consumer.consume(more, 0)] if more else [first]
-            advanced = self._sort_in(consumer, messages, cursors, stall)
+        with paused_gc():
+            first = consumer.poll(POLL_SECONDS)
+            if first is not None:
+                more = _room(cursors) - 1
+                messages = [first, *consumer.consume(more, 0)] if more else [first]
+                advanced = self._sort_in(consumer, messages, cursors, stall)
+                del messages, first  # before the collector is back
         if advanced:
             stall.progress()
         else:
@@ -161,17 +162,16 @@ class KafkaReader:
 
     def _sort_in(self, consumer: Consumer, messages: list[Message], cursors: Cursors, stall: Stall) -> bool:
         """Hands messages to their cursors; whether there were any, or a range is done."""
-        errors = list(map(Message.error, messages))
         records = messages
-        if any(map(is_not, errors, repeat(None))):  # not by ==: a KafkaError cannot be compared to None
-            records = [message for message, error in zip(messages, errors, strict=True) if error is None]
+        if any(map(Message.error, messages)):
+            records = [message for message in messages if message.error() is None]
         for place, run in runs(records) if records else ():
             if place in cursors:
                 cursors[place].take(run)
         advanced = bool(records)
         if records is not messages:
-            for message, error in zip(messages, errors, strict=True):
-                if error is not None:
+            for message in messages:
+                if (error := message.error()) is not None:
                     advanced |= self._heed(consumer, message, error, cursors, stall)
         return advanced
 

@@ -23,6 +23,8 @@ from crossstream.records import decode_headers
 if TYPE_CHECKING:
     from crossstream.kafka.connection import KafkaConnection
 
+CHUNK = 4096
+"""Records made Python objects at once: few enough to stay in the cache."""
 WAIT_SECONDS = 0.25
 CONNECT_SECONDS = 1.0
 IDLE_SECONDS = 1.0
@@ -140,14 +142,16 @@ class KafkaWriter:
     def _pass_on(
         self, producer: Producer, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None
     ) -> None:
-        rows = _rows(records, partitions)
-        headers = records.column("headers")
-        if headers.null_count == len(headers):
-            self._produce(producer, topic, rows)
-        else:
-            self._produce_with_headers(producer, topic, rows, headers.to_pylist())
-        producer.poll(0)
-        self._check(producer)
+        for start in range(0, records.num_rows, CHUNK):
+            some = records.slice(start, CHUNK)
+            rows = _rows(some, None if partitions is None else partitions[start : start + CHUNK])
+            headers = some.column("headers")
+            if headers.null_count == len(headers):
+                self._produce(producer, topic, rows)
+            else:
+                self._produce_with_headers(producer, topic, rows, headers.to_pylist())
+            producer.poll(0)
+            self._check(producer)
 
     def _produce(self, producer: Producer, topic: str, rows: Iterator[Row]) -> None:
         produce = producer.produce

@@ -10,9 +10,7 @@ whenever something fails, rows are decoded one by one, and what that gives is th
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -20,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from crossstream.garbage import paused_gc
 from crossstream.serdes import arrays, refusals
 
 Decoder = msgspec.json.Decoder[Any]
@@ -33,19 +32,6 @@ _NULL = pa.scalar(_NULL_TEXT, arrays.LARGE_BINARY)
 _OPEN, _CLOSE = np.zeros(256, np.bool_), np.zeros(256, np.bool_)
 _OPEN[list(b"{[")] = True
 _CLOSE[list(b"}]")] = True
-
-
-@contextmanager
-def paused_gc() -> Iterator[None]:
-    """No garbage collection inside: decoding makes many objects, no cycles, and a pass would visit all."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def decode_rows(data: pa.LargeBinaryArray, decoder: Decoder, serde: str) -> list[Any]:

@@ -15,10 +15,11 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.errors import SerdeError
+from crossstream.garbage import paused_gc
 from crossstream.serdes import arrays, refusals, shipping
 from crossstream.serdes.json_columns import to_series
 from crossstream.serdes.json_conform import conform
-from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows, encode_row, encode_rows, paused_gc
+from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows, encode_row, encode_rows
 from crossstream.serdes.json_schemas import Narrow, narrowing, read_schema, schema_name, struct_dtype
 from crossstream.serdes.json_shapes import KEPT, Layout, NoColumn, Shape, StructOf, optional, rows_of
 from crossstream.serdes.json_text import json_text
