@@ -368,6 +368,17 @@ def test_an_undecodable_value_of_a_join(join: Any, topic: str, style: str, serde
     assert driver.metrics()["dropped"] == {f"{topic}: undecodable": 1}
 
 
+@pytest.mark.parametrize("topic", ["left", "right"])
+@pytest.mark.parametrize("join", [joined_by_key, looked_up, in_windows, joined_by_foreign_key])
+def test_a_field_that_no_joiner_reads_is_checked(join: Any, topic: str) -> None:
+    serde = serdes.json(pa.schema({"n": pa.int64(), "other": pa.int64()}))
+    records = [("right", "b", '{"n":1}'), (topic, "bad", '{"n":1,"other":"x"}'), ("left", "b", '{"n":2}')]
+    with pytest.raises(cs.SerdeError) as caught:
+        run(partial(join, joiner=SUM, serde=serde), records, commit_every=9)
+    assert caught.value.code == "CS-402"
+    assert [caught.value.where[name] for name in ("operator", "key")] == [topic, "bad"]
+
+
 def test_an_undecodable_key_harms_no_other() -> None:
     """Its neighbours are multiplied, so that their column is longer than the one that was read."""
     builder = cs.StreamsBuilder()

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import polars as pl
+
 import crossstream as cs
 from crossstream import serdes
 from crossstream.topology.plan import Plan
-from crossstream.topology.steps import MaterializeStep, ResolveStep, StreamTableJoinStep, TableJoinStep
+from crossstream.topology.steps import (
+    MaterializeStep,
+    ReadStep,
+    ResolveStep,
+    StreamTableJoinStep,
+    TableJoinStep,
+)
 from tests.unit.dsl_cases import JSON
 
 
@@ -96,3 +104,43 @@ def test_what_is_derived_from_versions_keeps_versions():
     stores = Plan.of(builder.build()).stores
     assert stores[f"{derived._node.name}@1"].history == 3_600_000
     assert (stores["told.buffer"].layout.kind, stores["told.buffer"].history) == ("buffer", 3_600_000)
+
+
+def fields_of(builder):
+    return {step.node: step.fields for step in Plan.of(builder.build()).steps if isinstance(step, ReadStep)}
+
+
+def declared(*names):
+    return cs.Consumed(key=serdes.string(), value=serdes.json(dict.fromkeys(names, pl.Int64)))
+
+
+def test_of_a_declared_type_the_fields_become_columns_that_joiners_read():
+    left, right = pl.col("left").struct, pl.col("right").struct
+    total = pl.struct(sum=left.field("a") + right.field("c"))
+    builder = cs.StreamsBuilder()
+    orders, customers = (
+        builder.stream("orders", declared("a", "b")),
+        builder.table("customers", declared("c", "d")),
+    )
+    orders.join(customers, total).foreach(print)
+    assert fields_of(builder) == {"orders": {"a"}, "customers": {"c"}}
+    orders.to("copies")
+    orders.join(customers, pl.col("left")).foreach(print)
+    assert fields_of(builder) == {"orders": None, "customers": {"c"}}
+
+
+def test_where_a_value_is_read_more_than_once_the_fields_of_all_become_columns():
+    left, right = pl.col("left").struct, pl.col("right").struct
+    builder = cs.StreamsBuilder()
+    orders = builder.stream("orders", declared("a", "b", "c", "d", "e"))
+    shops = builder.global_table("shops", declared("s"))
+    big = orders.filter(pl.col("a") > 1).filter(pl.col("b") > 1)
+    joined = pl.struct(sum=left.field("d") + right.field("s"))
+    big.join(shops, joined, key_selector=pl.col("c").cast(pl.String)).foreach(print)
+    assert fields_of(builder)["orders"] == {"a", "b", "c", "d"}
+    customers = builder.table("customers", declared("x", "y"))
+    rows = builder.table("rows", declared("k", "v", "w"))
+    rows.join(
+        customers, pl.struct(v=left.field("v"), x=right.field("x")), foreign_key=pl.col("k").cast(pl.String)
+    )
+    assert fields_of(builder) == {"orders": {"a", "b", "c", "d"}, "rows": {"k"}, "customers": {"x"}}

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from crossstream.serdes import Serde
 from crossstream.serdes.internal import column_of, pickled
+from crossstream.serdes.serde import Checking
 from crossstream.state.columns import take_or_null, valid
 
 Bytes: TypeAlias = Any
@@ -119,8 +120,11 @@ class Values:
             return self._held_series().to_list()
         return self._wire_serde().decode_objects(self._wire)
 
-    def series(self, fields: Collection[str] | None = None) -> pl.Series:
-        """A Polars series; ``fields``: only these struct fields are needed. Raises `SerdeError`."""
+    def series(self, fields: Collection[str] | None = None, *, checked: bool = False) -> pl.Series:
+        """A Polars series; ``fields``: only these struct fields are needed. Raises `SerdeError`.
+
+        ``checked``: all fields are looked at nevertheless, and there may be more of them.
+        """
         if self._series is not None and (fields is None or _has_fields(self._series, fields)):
             return self._series
         base = self._origin()
@@ -128,11 +132,11 @@ class Values:
             if base._series is not None or base.rows < self.rows:
                 picked = pl.Series(self._rows()).cast(pl.Int64)
                 rows = picked.set(picked < 0, None) if (self._rows() < 0).any() else picked
-                return base.series(fields).gather(rows)
+                return base.series(fields, checked=checked).gather(rows)
             if base._wire is not None:
                 self._wire = take_or_null(base._wire, self._rows())
         if self._wire is not None:
-            self._series = self._wire_serde().decode_series(self._wire, fields)
+            self._series = _decoded(self._wire_serde(), self._wire, fields, checked)
         else:
             self._series = column_of(self.objects(), fields)
         return self._series
@@ -182,6 +186,12 @@ def concat_values(parts: Sequence[Values]) -> Values:
         if len(dtypes) <= 1:
             return Values(series=pl.concat([one.cast(dtype) for one in series for dtype in dtypes] or series))
     return Values(objects=[value for part in parts for value in part.objects()])
+
+
+def _decoded(serde: Serde, wire: Bytes, fields: Collection[str] | None, checked: bool) -> pl.Series:
+    if fields is None or not checked:
+        return serde.decode_series(wire, fields)
+    return serde.decode_checked(wire, fields) if isinstance(serde, Checking) else serde.decode_series(wire)
 
 
 def _has_fields(series: pl.Series, fields: Collection[str]) -> bool:

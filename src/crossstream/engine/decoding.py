@@ -58,7 +58,8 @@ class Decoder:
         values: Values = getattr(changes, part)
         wire = values.wire()
         if series:
-            nothing = values.series(self._fields(values)).is_null().to_numpy()
+            fields = self.step.fields if part == "value" else None
+            nothing = values.series(fields, checked=_is_declared(values)).is_null().to_numpy()
         else:
             nothing = np.fromiter((value is None for value in values.objects()), bool, values.rows)
         if int(nothing.sum()) == wire.null_count:
@@ -68,8 +69,8 @@ class Decoder:
         return replace(changes, key=plain) if part == "key" else replace(changes, value=plain)
 
     def _fields(self, values: Values) -> frozenset[str] | None:
-        """The fields to look at: all of a declared type, so that a bad one is found; else those that are read."""
-        return None if values.serde is None or values.serde.dtype is not None else self.step.fields
+        """The fields that can be bad: all of a declared type; else those that are read."""
+        return None if values.serde is None or _is_declared(values) else self.step.fields
 
     def _reasons(self, node: Node, changes: Changes, part: Part, series: bool) -> list[tuple[int, str]]:
         values: Values = getattr(changes, part)
@@ -83,3 +84,7 @@ class Decoder:
     def _at(self, node: Node, error: SerdeError) -> CrossStreamError:
         line = None if node.location is None else str(node.location)
         return error.at(operator=node.name, line=line, **self.where)
+
+
+def _is_declared(values: Values) -> bool:
+    return values.serde is not None and values.serde.dtype is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import chain
 from operator import attrgetter
@@ -19,6 +19,18 @@ from crossstream.serdes.json_shapes import KEPT, Leaf, ListOf, Shape, column
 
 _FEW = 64
 """Rows up to which one call for all columns is cheaper than one for each."""
+
+
+_CHUNK = 8192
+"""Rows decoded at once: what lies between text and columns, an object for each row, stays in the cache."""
+
+
+def in_chunks(data: pa.LargeBinaryArray, decode: Callable[[pa.LargeBinaryArray], pl.Series]) -> pl.Series:
+    """What ``decode`` makes of the rows, some thousands of them at a time."""
+    if len(data) <= _CHUNK:
+        return decode(data)
+    parts = [decode(data.slice(start, _CHUNK)) for start in range(0, len(data), _CHUNK)]
+    return pl.concat(parts, rechunk=True)
 
 
 def to_series(values: list[Any], shape: Shape, serde: str) -> pl.Series:

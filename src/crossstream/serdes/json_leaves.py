@@ -10,9 +10,20 @@ from uuid import UUID
 import numpy as np
 import polars as pl
 
-from crossstream.serdes.json_shapes import Leaf, limited
+from crossstream.serdes.json_shapes import Leaf, NoColumn, Shape, limited
 
 _EXACT = Context(prec=100, traps=[InvalidOperation])
+
+
+_CHECKED = (
+    *(pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32),
+    *(pl.Float32, pl.Float64, pl.Boolean, pl.String),
+)
+
+
+def is_checked(shape: Shape | NoColumn) -> bool:
+    """Whether whatever msgspec takes for the shape fits into its column, so that none need be made to find out."""
+    return isinstance(shape, Leaf) and shape.dtype in _CHECKED
 
 
 def integer(dtype: pl.DataType, **limits: Any) -> Leaf:

@@ -17,8 +17,9 @@ import pyarrow as pa
 from crossstream.errors import SerdeError
 from crossstream.garbage import paused_gc
 from crossstream.serdes import arrays, refusals, shipping
-from crossstream.serdes.json_columns import to_series
+from crossstream.serdes.json_columns import in_chunks, to_series
 from crossstream.serdes.json_conform import conform
+from crossstream.serdes.json_leaves import is_checked
 from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows, encode_row, encode_rows
 from crossstream.serdes.json_schemas import Narrow, narrowing, read_schema, schema_name, struct_dtype
 from crossstream.serdes.json_shapes import KEPT, Layout, NoColumn, Shape, StructOf, optional, rows_of
@@ -96,6 +97,23 @@ def _columns(kind: Any, names: frozenset[str] | None) -> _Columns:
     return _Columns(msgspec.json.Decoder(optional(shape.wire, True)), shape, None)
 
 
+@lru_cache(maxsize=512)
+def _checked_columns(kind: Any, names: frozenset[str]) -> _Columns:
+    """How columns of some fields of a Python type are decoded while all of them are looked at."""
+    whole, layout = _columns(kind, None), _reading(kind).layout
+    if whole.convert is not None or not isinstance(layout, Layout):
+        return whole
+    return whole._replace(shape=_shape_of(layout, names, whole.shape))
+
+
+def _shape_of(layout: Layout, names: frozenset[str], whole: Shape) -> Shape:
+    """The struct of those fields, and of the others that only a column can refuse; ``whole`` if there is none."""
+    wanted = [field.name for field in layout.fields if field.name in names or not is_checked(field.shape)]
+    shape = layout.struct(wanted) if wanted else whole
+    assert not isinstance(shape, NoColumn)
+    return shape
+
+
 def _some_fields(layout: Layout, names: frozenset[str], serde: str) -> Shape | NoColumn:
     known = [field.name for field in layout.fields]
     if unknown := names.difference(known):
@@ -153,11 +171,20 @@ class TypedJson:
         return encode_rows(msgspec.convert(plain, rows_of(shape.wire)), self.name)
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
-        how = _columns(self.type, None if fields is None else frozenset(fields))
-        values = decode_rows(data, how.decoder, self.name)
-        if how.convert is not None:
-            values = self._convert(values, how.convert)
-        return to_series(values, how.shape, self.name)
+        return self._decoded(data, _columns(self.type, None if fields is None else frozenset(fields)))
+
+    def decode_checked(self, data: pa.LargeBinaryArray, fields: Collection[str]) -> pl.Series:
+        """A column of at least these fields, as far as there are such; raises what `decode_series` raises of all."""
+        return self._decoded(data, _checked_columns(self.type, frozenset(fields)))
+
+    def _decoded(self, data: pa.LargeBinaryArray, how: _Columns) -> pl.Series:
+        def decode(rows: pa.LargeBinaryArray) -> pl.Series:
+            values = decode_rows(rows, how.decoder, self.name)
+            if how.convert is not None:
+                values = self._convert(values, how.convert)
+            return to_series(values, how.shape, self.name)
+
+        return in_chunks(data, decode)
 
     def find_invalid(
         self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
@@ -211,6 +238,12 @@ def _schema_columns(dtype: pl.Struct, names: frozenset[str] | None) -> _Columns:
     return _Columns(msgspec.json.Decoder(optional(shape.wire, True)), shape, None)
 
 
+@lru_cache(maxsize=512)
+def _checked_schema_columns(dtype: pl.Struct, names: frozenset[str]) -> _Columns:
+    whole = _schema_columns(dtype, None)
+    return whole._replace(shape=_shape_of(read_schema(dtype), names, whole.shape))
+
+
 @dataclass(frozen=True, slots=True)
 class SchemaJson:
     """JSON objects with the fields of a schema. Objects are dicts of exactly these fields, missing ones None.
@@ -244,8 +277,16 @@ class SchemaJson:
         return json_text(conform(values, _schema_reading(self.dtype).shape, self.name), self.name)
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
-        how = _schema_columns(self.dtype, None if fields is None else frozenset(fields))
-        return to_series(decode_rows(data, how.decoder, self.name), how.shape, self.name)
+        return self._decoded(data, _schema_columns(self.dtype, None if fields is None else frozenset(fields)))
+
+    def decode_checked(self, data: pa.LargeBinaryArray, fields: Collection[str]) -> pl.Series:
+        """As `TypedJson.decode_checked`."""
+        return self._decoded(data, _checked_schema_columns(self.dtype, frozenset(fields)))
+
+    def _decoded(self, data: pa.LargeBinaryArray, how: _Columns) -> pl.Series:
+        return in_chunks(
+            data, lambda rows: to_series(decode_rows(rows, how.decoder, self.name), how.shape, self.name)
+        )
 
     def find_invalid(
         self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None

@@ -16,6 +16,17 @@ Way = Literal["objects", "series"]
 
 
 @runtime_checkable
+class Checking(Protocol):
+    """What a serde of structs may have besides: a way to make columns of some fields and yet check all of them."""
+
+    def decode_checked(self, data: pa.LargeBinaryArray, fields: Collection[str]) -> pl.Series:
+        """A column of at least these fields, as far as there are such.
+
+        Raises `SerdeError` if ``decode_series(data)`` does.
+        """
+
+
+@runtime_checkable
 class Serde(Protocol):
     """Wire bytes of one key or value, to and fro. Implementations are frozen, picklable and hashable.
 

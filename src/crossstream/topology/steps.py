@@ -19,8 +19,8 @@ class Step:
 class ReadStep(Step):
     """Records of a source; ``form``: what the first reader wants values decoded to.
 
-    ``fields``: of a struct without declared type, those that the readers' expressions name; None: all. ``later``: only
-    later rounds look at the values, so that they may be decoded where they arrive.
+    ``fields``: of a struct those that expressions name; None: all. The others of a declared type are checked only.
+    ``later``: only later rounds look at the values, so that they may be decoded where they arrive.
     """
 
     form: str | None = None

@@ -7,7 +7,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from crossstream.algebra.functions import Function
-from crossstream.topology.graph import FrameSource, Node, Source, Topology
+from crossstream.algebra.uses import uses_of
+from crossstream.topology.graph import (
+    Branch,
+    Filter,
+    FrameSource,
+    Node,
+    Peek,
+    Source,
+    Split,
+    Topology,
+)
 from crossstream.topology.placing.foreign_key import refer
 from crossstream.topology.placing.globals import place_global_table
 from crossstream.topology.placing.tables import place_table
@@ -16,6 +26,10 @@ from crossstream.topology.steps import ReadStep, Step
 
 if TYPE_CHECKING:
     from crossstream.topology.planner import Planner
+
+
+_WHOLE = "value"
+"""The name by which an expression reads a value as a whole."""
 
 
 def place_source(planner: Planner, node: Source | FrameSource) -> None:
@@ -74,9 +88,53 @@ def form(planner: Planner, node: Node) -> str | None:
 
 
 def fields(planner: Planner, node: Node) -> frozenset[str] | None:
-    """The fields that the expressions over a source's values name; None: they want values whole."""
-    names = {name for function in readers(planner, node) for name in function.columns} - {"key", "timestamp"}
-    return None if "value" in names or not names else frozenset(names)
+    """The fields that the expressions over a source's values name; None: they want values whole.
+
+    Where all fields of a declared type are checked, these are also those of expressions that read later what is
+    decoded here.
+    """
+    names = _named(readers(planner, node))
+    if node.value is not None and node.value.dtype is not None:
+        names |= _named_later(planner, node) | _joined(planner, node, bool(names))
+    return None if _WHOLE in names or not names else frozenset(names)
+
+
+def _named(functions: Sequence[Function]) -> set[str]:
+    return {name for function in functions for name in function.columns} - {"key", "timestamp"}
+
+
+def _named_later(planner: Planner, node: Node) -> set[str]:
+    """What is read of the values after they were let through."""
+    found: set[str] = set()
+    for child in planner.topology.children(node.name):
+        if isinstance(child, Filter | Split | Branch | Peek):
+            found |= _named(readers(planner, child)) | _joined(planner, child, True)
+            found |= _named_later(planner, child)
+    return found
+
+
+def _joined(planner: Planner, node: Node, only_here: bool) -> set[str]:
+    """What expressions of joiners read. ``only_here``: those of joins that come before any shuffle."""
+    found: set[str] = set()
+    for child in planner.topology.children(node.name):
+        joiner = getattr(child, "joiner", None)
+        if joiner is not None and joiner.expression is not None:
+            uses = uses_of(joiner)
+            for parent, side in _sides(planner, child, only_here):
+                if parent == node.name and side in uses:
+                    found |= uses[side].names or {_WHOLE}
+    return found
+
+
+def _sides(planner: Planner, join: Node, only_here: bool) -> Sequence[tuple[str, str]]:
+    """The parents whose values the joiner gets as they were decoded first, and what it knows them by."""
+    named = list(zip(join.parents, ("left", *getattr(join, "names", ("right",))), strict=True))
+    if any(planner.topology[parent].shape == "global" for parent in join.parents):
+        return named[:1]
+    if only_here:
+        return []
+    is_referring = hasattr(join, "foreign_key") or hasattr(join, "foreign_keys")
+    return named[1:] if is_referring else named
 
 
 def readers(planner: Planner, node: Node) -> list[Function]:
