@@ -134,3 +134,18 @@ def test_wire_of_another_serde() -> None:
     made = Values(objects=[{"a": 1}, None])
     assert made.wire(JSON).to_pylist() == [b'{"a":1}', None]
     assert made.wire() is made.wire(JSON)
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_after_some_fields_the_whole(checked: bool) -> None:
+    serde = serdes.json({"a": pl.Int64, "b": pl.String, "c": pl.Int64})
+    rows = [{"a": 1, "b": "x", "c": 2}, None, {"a": 3, "b": None, "c": 4}]
+    values = Values(serde, wire=serde.encode_objects(rows))
+    view = values.take(np.array([2, 0, -1]))
+    assert values.series(["a"], checked=checked).to_list() == [{"a": 1}, None, {"a": 3}]
+    assert view.series(["a"]).to_list() == [{"a": 3}, {"a": 1}, None]
+    assert values.series([], checked=checked).to_list() == [{"a": 1}, None, {"a": 3}]
+    assert view.series().to_list() == [rows[2], rows[0], None]
+    assert values.series().to_list() == rows
+    assert values.series(["c"]).to_list() == rows
+    assert values.objects() == rows

@@ -123,10 +123,18 @@ def test_of_a_declared_type_the_fields_become_columns_that_joiners_read():
         builder.table("customers", declared("c", "d")),
     )
     orders.join(customers, total).foreach(print)
-    assert fields_of(builder) == {"orders": {"a"}, "customers": {"c"}}
+    assert fields_of(builder) == {"orders": {"a"}, "customers": set()}
     orders.to("copies")
     orders.join(customers, pl.col("left")).foreach(print)
-    assert fields_of(builder) == {"orders": None, "customers": {"c"}}
+    assert fields_of(builder) == {"orders": None, "customers": set()}
+
+
+def test_what_meets_stored_values_is_checked_and_decoded_there():
+    total = pl.struct(sum=pl.col("left").struct.field("a") + pl.col("right").struct.field("c"))
+    builder = cs.StreamsBuilder()
+    orders, returns = builder.stream("orders", declared("a", "b")), builder.stream("returns", declared("c"))
+    orders.join(returns, total, cs.JoinWindows.of("1 minute")).foreach(print)
+    assert fields_of(builder) == {"orders": set(), "returns": set()}
 
 
 def test_where_a_value_is_read_more_than_once_the_fields_of_all_become_columns():

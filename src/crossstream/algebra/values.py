@@ -29,7 +29,7 @@ class Values:
     ``objects`` and ``series`` may hold nulls; ``None`` is a null (a tombstone, or a missing side).
     """
 
-    __slots__ = ("_nulls", "_objects", "_picked", "_series", "_wire", "rows", "serde")
+    __slots__ = ("_nulls", "_objects", "_partial", "_picked", "_series", "_wire", "rows", "serde")
 
     def __init__(
         self,
@@ -43,6 +43,7 @@ class Values:
         self._wire = wire
         self._objects = objects
         self._series = series
+        self._partial = False
         self._picked: tuple[Values, np.ndarray] | None = None
         self._nulls: np.ndarray | None = None
         form: Any = wire if wire is not None else objects if objects is not None else series
@@ -57,6 +58,7 @@ class Values:
         view = Values.__new__(Values)
         view.serde, view.rows = base.serde, len(picked)
         view._wire = view._objects = view._series = view._nulls = None
+        view._partial = False
         view._picked = (base, picked)
         return view
 
@@ -125,7 +127,7 @@ class Values:
 
         ``checked``: all fields are looked at nevertheless, and there may be more of them.
         """
-        if self._series is not None and (fields is None or _has_fields(self._series, fields)):
+        if self._series is not None and self._holds(self._series, fields):
             return self._series
         base = self._origin()
         if base is not None:
@@ -139,7 +141,11 @@ class Values:
             self._series = _decoded(self._wire_serde(), self._wire, fields, checked)
         else:
             self._series = column_of(self.objects(), fields)
+        self._partial = fields is not None
         return self._series
+
+    def _holds(self, series: pl.Series, fields: Collection[str] | None) -> bool:
+        return not self._partial if fields is None else _has_fields(series, fields)
 
     def declared(self) -> bool:
         """Whether the fields of the values are fixed: by the type of their serde, or by an expression."""

@@ -91,7 +91,7 @@ def _structs(values: list[Any], shape: Any) -> pl.Series:
 def struct_of(parts: dict[str, pl.Series], rows: int) -> pl.Series:
     """A struct series of those columns; with none, rows of a struct without fields."""
     if not parts:
-        return pl.Series([{}] * rows, dtype=pl.Struct({}))
+        return pl.Series([{}], dtype=pl.Struct({})).new_from_index(0, rows)
     if "" in parts:  # a list of series would be cheaper, but there Polars gives it another name
         return pl.DataFrame(parts).to_struct()
     return pl.DataFrame([part.alias(name) for name, part in parts.items()]).to_struct()

@@ -103,13 +103,13 @@ def _checked_columns(kind: Any, names: frozenset[str]) -> _Columns:
     whole, layout = _columns(kind, None), _reading(kind).layout
     if whole.convert is not None or not isinstance(layout, Layout):
         return whole
-    return whole._replace(shape=_shape_of(layout, names, whole.shape))
+    return whole._replace(shape=_with_unchecked(layout, names))
 
 
-def _shape_of(layout: Layout, names: frozenset[str], whole: Shape) -> Shape:
-    """The struct of those fields, and of the others that only a column can refuse; ``whole`` if there is none."""
+def _with_unchecked(layout: Layout, names: frozenset[str]) -> Shape:
+    """The struct of those fields, and of the others that only a column can refuse."""
     wanted = [field.name for field in layout.fields if field.name in names or not is_checked(field.shape)]
-    shape = layout.struct(wanted) if wanted else whole
+    shape = layout.struct(wanted)
     assert not isinstance(shape, NoColumn)
     return shape
 
@@ -241,7 +241,7 @@ def _schema_columns(dtype: pl.Struct, names: frozenset[str] | None) -> _Columns:
 @lru_cache(maxsize=512)
 def _checked_schema_columns(dtype: pl.Struct, names: frozenset[str]) -> _Columns:
     whole = _schema_columns(dtype, None)
-    return whole._replace(shape=_shape_of(read_schema(dtype), names, whole.shape))
+    return whole._replace(shape=_with_unchecked(read_schema(dtype), names))
 
 
 @dataclass(frozen=True, slots=True)

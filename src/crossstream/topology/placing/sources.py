@@ -11,11 +11,14 @@ from crossstream.algebra.uses import uses_of
 from crossstream.topology.graph import (
     Branch,
     Filter,
+    ForeignKeyJoin,
     FrameSource,
+    ManyJoin,
     Node,
     Peek,
     Source,
     Split,
+    StreamTableJoin,
     Topology,
 )
 from crossstream.topology.placing.foreign_key import refer
@@ -91,12 +94,14 @@ def fields(planner: Planner, node: Node) -> frozenset[str] | None:
     """The fields that the expressions over a source's values name; None: they want values whole.
 
     Where all fields of a declared type are checked, these are also those of expressions that read later what is
-    decoded here.
+    decoded here; there may be none.
     """
-    names = _named(readers(planner, node))
-    if node.value is not None and node.value.dtype is not None:
-        names |= _named_later(planner, node) | _joined(planner, node, bool(names))
-    return None if _WHOLE in names or not names else frozenset(names)
+    functions = readers(planner, node)
+    names = _named(functions)
+    is_declared = node.value is not None and node.value.dtype is not None
+    if is_declared:
+        names |= _named_later(planner, node) | _joined(planner, node, bool(functions))
+    return None if _WHOLE in names or not (names or is_declared) else frozenset(names)
 
 
 def _named(functions: Sequence[Function]) -> set[str]:
@@ -131,10 +136,11 @@ def _sides(planner: Planner, join: Node, only_here: bool) -> Sequence[tuple[str,
     named = list(zip(join.parents, ("left", *getattr(join, "names", ("right",))), strict=True))
     if any(planner.topology[parent].shape == "global" for parent in join.parents):
         return named[:1]
-    if only_here:
-        return []
-    is_referring = hasattr(join, "foreign_key") or hasattr(join, "foreign_keys")
-    return named[1:] if is_referring else named
+    if isinstance(join, StreamTableJoin):
+        return [] if only_here else named[:1]
+    if isinstance(join, ForeignKeyJoin | ManyJoin):
+        return [] if only_here else named[1:]
+    return []  # both sides are decoded again where they meet what is stored
 
 
 def readers(planner: Planner, node: Node) -> list[Function]:
