@@ -135,6 +135,8 @@ def test_what_meets_stored_values_is_checked_and_decoded_there():
     orders, returns = builder.stream("orders", declared("a", "b")), builder.stream("returns", declared("c"))
     orders.join(returns, total, cs.JoinWindows.of("1 minute")).foreach(print)
     assert fields_of(builder) == {"orders": set(), "returns": set()}
+    orders.left_join(returns, total, cs.JoinWindows.of("1 minute")).foreach(print)
+    assert fields_of(builder) == {"orders": {"a"}, "returns": set()}
 
 
 def test_where_a_value_is_read_more_than_once_the_fields_of_all_become_columns():

@@ -26,6 +26,9 @@ _P1, _P2, _P3, _P4, _P5 = (
 _SMALL = 64
 """Below this many keys the C function called key by key beats a dozen numpy calls."""
 
+_COUNTED = 1 << 16
+"""Up to this length of the longest key the lengths that occur are found by counting."""
+
 
 def hash_keys(keys: pa.LargeBinaryArray, bits: int = 64) -> np.ndarray:
     """XXH64 (seed 42) of every key, as uint64; null keys give 0.
@@ -60,12 +63,22 @@ def _hash_column(keys: pa.LargeBinaryArray) -> np.ndarray:
     if end:
         data[:end] = np.frombuffer(keys.buffers()[2], np.uint8, end)
     hashes = np.empty(len(keys), np.uint64)
-    for length in np.unique(lengths):
+    for length in _different(lengths):
         rows = (
             slice(None) if len(lengths) and (lengths == length).all() else np.flatnonzero(lengths == length)
         )
         hashes[rows] = _hash_equal_length(data, starts[rows], int(length))
     return hashes
+
+
+def _different(lengths: np.ndarray) -> list[int]:
+    longest = int(lengths.max(initial=0))
+    found: list[int]
+    if longest <= _COUNTED:
+        found = np.flatnonzero(np.bincount(lengths)).tolist()
+    else:
+        found = np.unique(lengths).tolist()
+    return found
 
 
 def _hash_equal_length(data: np.ndarray, starts: np.ndarray, length: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from crossstream.algebra.partners import FRESH, Pieces
+from crossstream.algebra.partners import FRESH, Pieces, numbers_in
 from crossstream.algebra.windows import SIDES, Times, Window
 from crossstream.state.columns import Column, Columns, concat_all, take_all
 from crossstream.state.run import Run, newest, sort_rows
@@ -133,5 +133,5 @@ def _put(store: Kept, parts: list[Columns]) -> None:
 
 def rows_of(pieces: Pieces, piece: np.ndarray, row: np.ndarray) -> Iterable[tuple[int, Columns]]:
     """Stored rows and their side, piece by piece."""
-    for number in np.unique(piece[piece >= FRESH]).tolist():
+    for number in numbers_in(piece[piece >= FRESH]):
         yield pieces.side[number], take_all(pieces.runs[number].columns, row[piece == number])

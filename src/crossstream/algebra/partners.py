@@ -14,7 +14,7 @@ import numpy as np
 
 from crossstream.algebra.windows import SIDES
 from crossstream.state.columns import Column, concat, cut, equal, take
-from crossstream.state.run import Run, bisect, expand
+from crossstream.state.run import Run, bisect, expand, stable_order
 
 _NOTHING = np.empty(0, np.int64)
 FRESH = 2
@@ -64,9 +64,9 @@ class Pieces:
         index = np.full(len(piece), -1, np.int64)
         parts: list[Column] = []
         count = 0
-        for one in np.unique(piece[piece >= 0]):
+        for one in numbers_in(piece[piece >= 0]):
             places = np.flatnonzero(piece == one)
-            rows, column = row[places], self.runs[int(one)][name]
+            rows, column = row[places], self.runs[one][name]
             low, high = int(rows.min()), int(rows.max()) + 1
             if high - low <= len(rows):
                 part, index[places] = cut(column, low, high), count + rows - low
@@ -75,6 +75,12 @@ class Pieces:
             parts.append(part)
             count += len(part)
         return (concat(parts) if parts else self.runs[0][name][:0]), index
+
+
+def numbers_in(piece: np.ndarray) -> list[int]:
+    """The numbers of pieces that occur, ascending."""
+    found: list[int] = np.flatnonzero(np.bincount(piece)).tolist()
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +125,20 @@ def search(
     pieces: Pieces, other: int, places: np.ndarray, hashes: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> Iterator[Found]:
     """Searches all pieces of the side ``other`` for each record: its place, hash, and reach in time."""
-    order = np.argsort(hashes, kind="stable")
+    order = stable_order(hashes)
     hashes = hashes[order]
     for number in pieces.of_side(other) if len(places) else ():
         hits, start, stop = _ranges(pieces.runs[number], hashes, order, low, high)
         if len(hits):
-            by_place = np.argsort(hits)
+            by_place = _inverse(hits, len(order))
             yield Found(number, places[hits[by_place]], start[by_place], stop[by_place])
+
+
+def _inverse(numbers: np.ndarray, count: int) -> np.ndarray:
+    """The order that sorts different numbers below ``count``."""
+    position = np.full(count, -1, np.int64)
+    position[numbers] = np.arange(len(numbers))
+    return position[position >= 0]
 
 
 def _ranges(

@@ -21,6 +21,7 @@ from crossstream.algebra.functions import Function
 from crossstream.algebra.hashing import hash_keys
 from crossstream.algebra.values import Values
 from crossstream.algebra.whole_table import WholeTable
+from crossstream.state.run import stable_order
 
 Kind = Literal["inner", "left"]
 
@@ -69,7 +70,7 @@ def _rows(records: Changes, asking: np.ndarray, keys: Values, table: WholeTable,
         return Values(table.value, wire=pa.nulls(records.rows, pa.large_binary()))
     wire = keys.take(asking).wire()
     hashes = hash_keys(wire, bits)
-    order = np.argsort(hashes)
+    order = stable_order(hashes)
     asked = asking[order]
     found = table.values(hashes[order], wire.take(order), records.major[asked], records.minor[asked])
     place = np.full(records.rows, -1, np.int64)

@@ -16,7 +16,7 @@ from crossstream.algebra.hashing import hash_keys
 from crossstream.algebra.values import Values
 from crossstream.algebra.windows import LEFT, RIGHT, SIDES
 from crossstream.state.columns import Column, take, valid
-from crossstream.state.run import Run, is_sorted
+from crossstream.state.run import Run, is_sorted, sorted_order
 
 PLACE_BITS = 32
 """Lower bits of an arrival number: the place of the record in its batch."""
@@ -56,7 +56,7 @@ class Records:
     def run(self, side: int, values: Column) -> Run:
         """The records of a side that are kept, sorted as in a store; ``values``: of all records of the side."""
         places = np.flatnonzero(self.kept & (self.side == side))
-        order = np.lexsort((self.ts[places], self.hashes[places]))
+        order = sorted_order({"h": self.hashes[places], "s": self.ts[places]})
         places = places if is_sorted(order) else places[order]
         count = len(places)
         return Run(

@@ -11,12 +11,13 @@ import pyarrow as pa
 from crossstream.algebra.change import Changes
 from crossstream.algebra.evaluate import evaluate
 from crossstream.algebra.functions import Function
-from crossstream.algebra.partners import Pieces
+from crossstream.algebra.partners import FRESH, Pieces
 from crossstream.algebra.stream_records import Records
 from crossstream.algebra.table_table import Joined
 from crossstream.algebra.values import Values, nulls
 from crossstream.algebra.windows import RIGHT, SIDES
 from crossstream.serdes import Serde
+from crossstream.state.columns import take
 
 CLOSED, PAIR, ALONE = 0, 1, 2
 """What an event is, in the order in which one record gives them: a row whose window it closes, a pair, its own row."""
@@ -78,13 +79,12 @@ class Events:
         return replace(self, **columns, partner=(self.partner[0][rows], self.partner[1][rows]))
 
     def slices(self, size: int) -> Iterator[Events]:
-        """At most ``size`` events at a time."""
-        count = len(self.trigger)
-        if count <= size:
-            yield self
-            return
-        for start in range(0, count, size):
-            yield self.take(slice(start, start + size))
+        """At most ``size`` events at a time. Those after the last one that looks back behind the batch stay apart."""
+        stored = np.flatnonzero((self.piece >= FRESH) | (self.partner[0] >= FRESH))
+        back, count = int(stored[-1]) + 1 if len(stored) else 0, len(self.trigger)
+        for first, last in ((0, back), (back, count)):
+            for start in range(first, last, size):
+                yield self.take(slice(start, min(start + size, last)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +95,12 @@ class Maker:
     key: Serde | None
     serdes: tuple[Serde | None, Serde | None]
 
-    def results(self, records: Records, pieces: Pieces, events: Events) -> Joined:
+    def results(
+        self, records: Records, sides: tuple[Changes, Changes], pieces: Pieces, events: Events
+    ) -> Joined:
         """One result for each event."""
-        key = self._key(pieces, events)
-        left, right = (self._values(pieces, events, side) for side in SIDES)
+        key = self._key(records, pieces, events)
+        left, right = (self._values(records, sides[side].value, pieces, events, side) for side in SIDES)
         outcome = evaluate(self.joiner, key, left=left, right=right)
         own = records.ts[events.trigger]
         changes = Changes(
@@ -124,15 +126,34 @@ class Maker:
         ts, major, minor = records.ts[places], records.major[places], records.minor[places]
         return Joined(Changes(key, outcome.values, ts, major, minor, headers), outcome.failures)
 
-    def _key(self, pieces: Pieces, events: Events) -> Values:
+    def _key(self, records: Records, pieces: Pieces, events: Events) -> Values:
+        place = _places(pieces, events.piece, events.row)
+        if place is not None:
+            return Values(self.key, wire=take(records.key, place))
         column, index = pieces.gather("key", events.piece, events.row)
         return Values(self.key, wire=column).take(index)
 
-    def _values(self, pieces: Pieces, events: Events, side: int) -> Values:
+    def _values(self, records: Records, values: Values, pieces: Pieces, events: Events, side: int) -> Values:
+        """Of a side; ``values``: those of its records in the batch, which may be decoded already."""
         own = events.side == side
         piece = np.where(own, events.piece, events.partner[0])
-        column, index = pieces.gather("value", piece, np.where(own, events.row, events.partner[1]))
+        row = np.where(own, events.row, events.partner[1])
+        place = _places(pieces, piece, row)
+        if place is not None and values.rows:
+            return values.take(np.where(place < 0, -1, records.row[place]))
+        column, index = pieces.gather("value", piece, row)
         return Values(self.serdes[side], wire=column).take(index)
+
+
+def _places(pieces: Pieces, piece: np.ndarray, row: np.ndarray) -> np.ndarray | None:
+    """The places of rows in the batch, −1 for no row; None if some of them are not of the batch."""
+    if (piece >= FRESH).any():
+        return None
+    place = np.full(len(piece), -1, np.int64)
+    for side in SIDES:
+        mine = np.flatnonzero(piece == side)
+        place[mine] = pieces.runs[side]["place"][row[mine]]
+    return place
 
 
 def _headers(pieces: Pieces, events: Events) -> pa.LargeBinaryArray | None:

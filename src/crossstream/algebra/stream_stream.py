@@ -27,7 +27,7 @@ import numpy as np
 
 from crossstream.algebra.change import Changes
 from crossstream.algebra.joined_records import Closing, Kept, closing, put_records, put_waiting, rows_of
-from crossstream.algebra.partners import FRESH, Found, Pairs, Pieces, chunks, pairs, search
+from crossstream.algebra.partners import FRESH, Found, Pairs, Pieces, chunks, numbers_in, pairs, search
 from crossstream.algebra.stream_records import Records
 from crossstream.algebra.stream_results import ALONE, CLOSED, PAIR, Events, Maker
 from crossstream.algebra.table_table import Joined
@@ -119,7 +119,7 @@ def join_streams(
         parts = [_pair_events(batch, valid), *_lonely_events(batch, fates, start, stop)]
         for events in Events.together(parts).slices(chunk):
             if len(events.trigger):
-                yield join.maker.results(records, batch.pieces, events)
+                yield join.maker.results(records, sides, batch.pieces, events)
     _keep(batch, fates, stores, waiting)
 
 
@@ -222,10 +222,10 @@ def _late(batch: _Batch, found: Pairs) -> np.ndarray:
 def _without_gone(batch: _Batch, found: Pairs, late: np.ndarray) -> tuple[Pairs, np.ndarray]:
     """Without records that have left their store, which may be in an older piece and, as gone, in a newer one."""
     gone = np.zeros(len(late), bool)
-    for number in np.unique(found.piece[late]):
+    for number in numbers_in(found.piece[late]):
         if number >= FRESH:
             rows = np.flatnonzero(late & (found.piece == number))
-            gone[rows] = batch.pieces.runs[int(number)]["gone"][found.row[rows]] != 0
+            gone[rows] = batch.pieces.runs[number]["gone"][found.row[rows]] != 0
     if not gone.any():
         return found, late
     order = np.lexsort((found.n, found.trigger))
@@ -241,10 +241,10 @@ def _without_gone(batch: _Batch, found: Pairs, late: np.ndarray) -> tuple[Pairs,
 
 def _note_found(batch: _Batch, fates: _Fates, found: Pairs) -> None:
     """Remembers the stored records among those found that waited."""
-    for number in np.unique(found.piece[found.piece >= FRESH]):
-        if batch.join.outer[batch.pieces.side[int(number)]]:
+    for number in numbers_in(found.piece[found.piece >= FRESH]):
+        if batch.join.outer[batch.pieces.side[number]]:
             rows = found.row[found.piece == number]
-            waited = rows[batch.pieces.runs[int(number)]["alone"][rows] != 0]
+            waited = rows[batch.pieces.runs[number]["alone"][rows] != 0]
             fates.found.append(batch.pieces.first[number] + np.unique(waited))
 
 

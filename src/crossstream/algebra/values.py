@@ -131,7 +131,7 @@ class Values:
             return self._series
         base = self._origin()
         if base is not None:
-            if base._series is not None or base.rows < self.rows:
+            if base._has_columns(fields) or base.rows < self.rows:
                 picked = pl.Series(self._rows()).cast(pl.Int64)
                 rows = picked.set(picked < 0, None) if (self._rows() < 0).any() else picked
                 return base.series(fields, checked=checked).gather(rows)
@@ -143,6 +143,10 @@ class Values:
             self._series = column_of(self.objects(), fields)
         self._partial = fields is not None
         return self._series
+
+    def _has_columns(self, fields: Collection[str] | None) -> bool:
+        """Whether there is a series of these fields, or one without anything to make others of."""
+        return self._series is not None and (self._wire is None or self._holds(self._series, fields))
 
     def _holds(self, series: pl.Series, fields: Collection[str] | None) -> bool:
         return not self._partial if fields is None else _has_fields(series, fields)

@@ -145,7 +145,7 @@ def sort_rows(columns: Columns) -> Run:
     h = columns["h"]
     if len(h) == 1:
         return Run(dict(columns), 1)
-    order = _sorted_order(columns)
+    order = sorted_order(columns)
     return Run(dict(columns) if is_sorted(order) else take_all(columns, order))
 
 
@@ -172,7 +172,7 @@ def stable_order(h: np.ndarray) -> np.ndarray:
     return order
 
 
-def _sorted_order(columns: Columns) -> np.ndarray:
+def sorted_order(columns: Columns) -> np.ndarray:
     """The rows by (h, s), equal ones in the order they had."""
     h = columns["h"]
     if "s" not in columns:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from crossstream.state.columns import Column, concat, concat_all, equal, take, take_all
+from crossstream.state.columns import Column, concat, concat_all, equal, take, take_all, take_or_null
 from crossstream.state.run import Layout, Run, expand, merge, newest, sort_rows
 
 
@@ -42,12 +42,14 @@ class Match:
         used = (
             [p for p in sorted(set(self.piece.tolist())) if p >= 0]
             if len(self.piece) < 64
-            else [int(p) for p in np.unique(self.piece) if p >= 0]
+            else np.flatnonzero(np.bincount(self.piece[self.piece >= 0])).tolist()
         )
         if not used:
             return _missing(self.pieces, name, len(self.piece))
         if len(used) == 1 and bool(self.found.all()):
             return take(self.pieces[used[0]][name], self.row)
+        if len(used) == 1 and not isinstance(column := self.pieces[used[0]][name], np.ndarray):
+            return take_or_null(column, np.where(self.found, self.row, -1))
         queries = [np.flatnonzero(self.piece == p) for p in used]
         values = concat([take(self.pieces[p][name], self.row[q]) for p, q in zip(used, queries, strict=True)])
         place = np.full(len(self.piece), -1)

@@ -11,6 +11,7 @@ from crossstream.algebra.change import Changes
 from crossstream.algebra.stream_records import records_of
 from crossstream.algebra.stream_results import Maker
 from crossstream.algebra.stream_stream import StreamJoin, dropped, join_streams
+from crossstream.algebra.table import as_stored
 from crossstream.algebra.values import Values
 from crossstream.algebra.windows import Window
 from crossstream.engine.runners.base import Emitted, Runner, emit_joined, no_changes
@@ -82,8 +83,8 @@ class StreamStreamJoinRunner(Runner):
             if changes is None:
                 changes = no_changes(store.key, store.value)
             key = Values(store.key, wire=self.serialized(changes, "key", store.key))
-            value = Values(store.value, wire=self.serialized(changes, "value", store.value))
-            sides.append(replace(changes, key=key, value=value, extra={}))
+            self.serialized(changes, "value", store.value)
+            sides.append(replace(changes, key=key, value=as_stored(changes.value, store.value), extra={}))
         return sides[0], sides[-1]
 
     def _join(self) -> StreamJoin:

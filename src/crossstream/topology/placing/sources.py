@@ -18,6 +18,7 @@ from crossstream.topology.graph import (
     Peek,
     Source,
     Split,
+    StreamStreamJoin,
     StreamTableJoin,
     Topology,
 )
@@ -140,7 +141,9 @@ def _sides(planner: Planner, join: Node, only_here: bool) -> Sequence[tuple[str,
         return [] if only_here else named[:1]
     if isinstance(join, ForeignKeyJoin | ManyJoin):
         return [] if only_here else named[1:]
-    return []  # both sides are decoded again where they meet what is stored
+    if isinstance(join, StreamStreamJoin) and not only_here:
+        return named[: ("inner", "left", "outer").index(join.kind)]  # of the others few have partners
+    return []  # decoded again where they meet what is stored
 
 
 def readers(planner: Planner, node: Node) -> list[Function]:
