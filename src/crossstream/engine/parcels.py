@@ -20,10 +20,11 @@ from crossstream.algebra.values import Values
 from crossstream.errors import ProcessingError
 from crossstream.serdes import Serde
 from crossstream.state.columns import from_record_batch, to_record_batch
+from crossstream.state.gathered import FEW, Gathered, whole
 from crossstream.topology.plan import Exchange, Partitioner
 
 Parcel = tuple[int, int, int, int, Any]
-"""The blob is bytes, a buffer, or, on the way, the place where one lies (`spark/exchange.py`)."""
+"""The blob is bytes, gathered or as a buffer, or, on the way, the place where it lies (`spark/exchange.py`)."""
 
 REPORT = -1
 """Exchange number of a parcel that holds a task's report."""
@@ -33,8 +34,8 @@ FRAME = -2
 _HEAD = ("key", "value", "ts", "major", "minor")
 
 
-def pack(changes: Changes, value_serde: Serde | None, key_serde: Serde | None) -> bytes:
-    """Changes as a schema and a record batch in Arrow's IPC form, each at a multiple of 8; values in wire form."""
+def pack(changes: Changes, value_serde: Serde | None, key_serde: Serde | None) -> bytes | Gathered:
+    """Changes as a schema and a record batch in Arrow's IPC form; values in wire form."""
     columns = {
         "key": changes.key.wire(key_serde),
         "value": changes.value.wire(value_serde),
@@ -46,16 +47,21 @@ def pack(changes: Changes, value_serde: Serde | None, key_serde: Serde | None) -
         columns["headers"] = changes.headers
     columns.update({f"+{name}": column for name, column in changes.extra.items()})
     batch = to_record_batch(columns)
-    schema = batch.schema.serialize().to_pybytes()
-    size = len(schema).to_bytes(8, "little")
-    return b"".join((size, schema, bytes(-len(schema) % 8), memoryview(batch.serialize())))
+    schema = batch.schema.serialize()
+    size = schema.size.to_bytes(8, "little")
+    if batch.num_rows <= FEW:
+        return b"".join((size, schema, batch.serialize()))
+    blob = Gathered()
+    blob.write(size)
+    pa.ipc.new_stream(blob, batch.schema).write_batch(batch)
+    return blob
 
 
 def unpack(blobs: Sequence[Any], key: Serde | None, value: Serde | None) -> Changes:
     """The changes of several blobs, one after the other."""
     parts = []
     for blob in blobs:
-        buffer = pa.py_buffer(blob)
+        buffer = pa.py_buffer(whole(blob))
         end = 8 + int.from_bytes(bytes(buffer[:8]), "little")
         batch = pa.ipc.read_record_batch(buffer.slice(end + -end % 8), _schema(bytes(buffer[8:end])))
         parts.append(_changes(from_record_batch(batch), key, value))
@@ -83,7 +89,7 @@ def _changes(columns: dict[str, Any], key: Serde | None, value: Serde | None) ->
 
 def route(
     changes: Changes, exchange: Exchange, partitions: int, bits: int, sender: int
-) -> Iterator[tuple[int, bytes]]:
+) -> Iterator[tuple[int, bytes | Gathered]]:
     """(state partition, blob) for every partition that gets rows. ``sender``: the one they come from."""
     if not changes.rows:
         return

@@ -21,6 +21,7 @@ from crossstream.engine.slices import Arrived, in_slices, whole
 from crossstream.engine.stores import FolderStores, MemoryStores, grow
 from crossstream.engine.wholes import Wholes
 from crossstream.errors import CrossStreamError, SerdeError
+from crossstream.state.gathered import Gathered
 from crossstream.state.store import Piece, Version
 from crossstream.topology.plan import Exchange, Plan
 from crossstream.topology.steps import ReadStep
@@ -191,7 +192,7 @@ class RoundTask:
         node = self.plan.topology[name]
         return error.at(operator=node.name, line=None if node.location is None else str(node.location))
 
-    def _routed(self, changes: Changes, exchange: Exchange) -> Iterator[tuple[int, bytes]]:
+    def _routed(self, changes: Changes, exchange: Exchange) -> Iterator[tuple[int, bytes | Gathered]]:
         try:
             yield from route(changes, exchange, self.batch.partitions, self.batch.bits, self.sender)
         except SerdeError as error:

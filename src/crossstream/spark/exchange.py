@@ -20,6 +20,7 @@ from pyspark import SparkContext, SparkFiles
 
 from crossstream.engine.parcels import Parcel
 from crossstream.engine.task import Sent
+from crossstream.state.gathered import Written, pieces_of
 
 INLINE_BYTES = 16 << 10
 """Blobs up to that size travel inside their parcels."""
@@ -91,12 +92,13 @@ class _File:
         if self._open is not None:
             self._open.close()
 
-    def put(self, blob: bytes) -> Place:
+    def put(self, blob: Written) -> Place:
         if self._open is None:
             self.folder.mkdir(exist_ok=True)
             self._open = open(self.folder / self.name, "wb")  # noqa: SIM115 - closed on leaving
         place = Place(str(self.folder / self.name), self.size, len(blob))
-        self._open.write(blob)
+        for piece in pieces_of(blob):
+            self._open.write(piece)
         rest = -len(blob) % _ALIGNMENT
         self._open.write(bytes(rest))
         self.size += len(blob) + rest

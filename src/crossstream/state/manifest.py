@@ -15,6 +15,7 @@ import xxhash
 
 from crossstream.errors import StateError
 from crossstream.state.columns import from_record_batch, to_record_batch
+from crossstream.state.gathered import FEW, Gathered, Written, pieces_of
 from crossstream.state.run import Run
 from crossstream.state.storage import Storage
 
@@ -96,13 +97,17 @@ def read_manifest(storage: Storage, name: str, kind: str | None = None) -> Manif
 def write_run(storage: Storage, name: str, run: Run) -> PieceRef:
     """Writes a run as one Arrow IPC file and returns its reference."""
     batch = to_record_batch(run.columns)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    data = sink.getvalue()
-    storage.write(name, data)
+    file = _run_file(batch)
+    storage.write(name, file)
     h = run["h"]
-    return PieceRef(name, 0, run.rows, int(h[0]), int(h[-1]), data.size, _digest(data), _times(run))
+    return PieceRef(name, 0, run.rows, int(h[0]), int(h[-1]), file.size, _digest(file), _times(run))
+
+
+def _run_file(batch: pa.RecordBatch) -> pa.Buffer | Gathered:
+    file = pa.BufferOutputStream() if batch.num_rows <= FEW else Gathered()
+    with pa.ipc.new_file(file, batch.schema) as writer:
+        writer.write_batch(batch)
+    return file if isinstance(file, Gathered) else file.getvalue()
 
 
 def _times(run: Run) -> tuple[int, int] | None:
@@ -160,8 +165,11 @@ def piece_ref(ref: PieceRef, run: Run, start: int, stop: int) -> PieceRef:
     )
 
 
-def _digest(data: bytes | pa.Buffer) -> str:
-    return f"{xxhash.xxh3_64_intdigest(memoryview(data)):016x}"
+def _digest(data: Written) -> str:
+    digest = xxhash.xxh3_64()
+    for piece in pieces_of(data):
+        digest.update(piece)
+    return f"{digest.intdigest():016x}"
 
 
 def _damaged(name: str) -> StateError:

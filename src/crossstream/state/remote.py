@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from crossstream.errors import StateError
 from crossstream.state.cache import Cache, cache_directory
+from crossstream.state.gathered import Written, whole
 from crossstream.state.lease import Lease
 from crossstream.state.uris import Uri, refused
 
@@ -264,9 +265,9 @@ class RemoteFolder:
     folder: str
     cache: Cache | None
 
-    def write(self, name: str, data: bytes | memoryview | pa.Buffer) -> None:
+    def write(self, name: str, data: Written) -> None:
         """Keeps a copy, for who writes a file will most likely read it; then it is put in the background."""
-        place = f"{self.folder}/{name}"
+        place, data = f"{self.folder}/{name}", whole(data)
         if self.cache is not None and self.cache.put(place, data):
             self.root.put(place, data)
             self.root.tidy_sometimes()

@@ -13,11 +13,13 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from crossstream.state.gathered import Written, pieces_of, whole
+
 
 class Storage(Protocol):
     """A flat folder of immutable files."""
 
-    def write(self, name: str, data: bytes | memoryview | pa.Buffer) -> None: ...
+    def write(self, name: str, data: Written) -> None: ...
 
     def read(self, name: str) -> pa.Buffer:
         """The whole file, memory-mapped where possible; `FileNotFoundError` if it is missing."""
@@ -37,7 +39,7 @@ class Folder:
 
     path: Path
 
-    def write(self, name: str, data: bytes | memoryview | pa.Buffer, *, forced: bool = False) -> None:
+    def write(self, name: str, data: Written, *, forced: bool = False) -> None:
         """Puts a file in place; ``forced``: after a crash of the machine it is complete, or not there."""
         target = self.path / name
         beside = f"{target}.{os.getpid()}.tmp"
@@ -47,9 +49,9 @@ class Folder:
             target.parent.mkdir(parents=True, exist_ok=True)
             handle = open(beside, "wb", buffering=0)  # noqa: SIM115 - closed below
         with handle:
-            rest = memoryview(data).cast("B")
-            while len(rest):
-                rest = rest[handle.write(rest) :]
+            for rest in pieces_of(data):
+                while len(rest):
+                    rest = rest[handle.write(rest) :]
             if forced:
                 os.fsync(handle.fileno())
         os.replace(beside, target)
@@ -74,8 +76,8 @@ class Memory:
 
     files: dict[str, bytes] = field(default_factory=dict)
 
-    def write(self, name: str, data: bytes | memoryview | pa.Buffer) -> None:
-        self.files[name] = bytes(data)
+    def write(self, name: str, data: Written) -> None:
+        self.files[name] = bytes(whole(data))
 
     def read(self, name: str) -> pa.Buffer:
         if name not in self.files:

@@ -123,6 +123,6 @@ class FrameSinkRunner(Runner):
         node: graph.FrameSink = self.task.node(self.step.node)
         if changes.rows:
             bare = replace(changes, old=None, extra={})
-            self.task.to_driver(node.name, pack(bare, node.value, node.key))
+            self.task.to_driver(node.name, bytes(pack(bare, node.value, node.key)))
             self.task.report.count_out(node.name, changes.rows)
         return iter(())
