@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from crossstream.algebra.change import Changes
 from crossstream.algebra.hashing import hash_keys
-from crossstream.algebra.interest import CHANGED, GONE, MOVED, TOLD, before, reference, with_tables
+from crossstream.algebra.interest import CHANGED, GONE, MOVED, TOLD, WAS, reference, with_tables
 from crossstream.algebra.values import Values
 from crossstream.serdes import Serde, arrays
-from crossstream.state.columns import Column, concat_all, take, take_or_null, valid
-from crossstream.state.run import Run, sort_rows, stable_order
+from crossstream.state.columns import Column, take, take_or_null
+from crossstream.state.run import Run, sort_rows, sorted_order, stable_order
 from crossstream.state.view import View
 
 
@@ -45,45 +45,56 @@ class Home:
         )
         return Home(self.names, self.values, rows, referrers, partners, self.bits, self.anew)
 
+    def coded(self, columns: Sequence[Column]) -> list[Coded]:
+        """One column of foreign keys for each table, each different one once."""
+        return [Coded.of(number, column, self.bits) for number, column in enumerate(columns)]
+
     def index_all(self) -> None:
         """Makes the index of the rows there are."""
         live = self.rows.live()
-        entries = []
-        for number, name in enumerate(self.names):
-            there = np.flatnonzero(valid(live[reference(name)]))
-            entries.append(self._entries(number, live[reference(name)], live["key"], live["h"], there, False))
-        self._index(entries)
+        references = self.coded([live[reference(name)] for name in self.names])
+        everyone, all_of_them = np.arange(live.rows), np.ones(live.rows, bool)
+        entries = [Entries.of(one, everyone, all_of_them, False) for one in references]
+        self._index(entries, live["key"], live["h"])
 
-    def put_rows(self, rows: Changes) -> None:
-        """Left rows that changed, in order of their hash, with their foreign keys before and after."""
+    def references_of(self, hashes: np.ndarray, keys: Column) -> list[Column]:
+        """The foreign keys of left rows as they are kept, a column for each table."""
+        match = self.rows.lookup(hashes, keys)
+        return [match.gather(reference(name)) for name in self.names]
+
+    def put_rows(self, rows: Changes, now: Sequence[Coded]) -> None:
+        """Left rows that changed, in order of their hash, and their foreign keys after the batch."""
         hashes, keys = rows.hashes(self.bits), rows.key.wire()
+        moved = np.asarray(rows.extra[MOVED])
+        leavers = np.flatnonzero((moved > 0) & (np.asarray(rows.extra[WAS]) == 1))
+        before = self.coded(self.references_of(hashes[leavers], take(keys, leavers)))
         references = {reference(name): rows.extra[reference(name)] for name in self.names}
         gone = rows.value.missing().astype(np.uint8)
         own = {"h": hashes, "key": keys, "value": rows.value.wire(), "ts": rows.ts, "gone": gone}
         self.rows.put({**own, **references})
-        moved = np.asarray(rows.extra[MOVED])
-        entries = []
-        for number, name in enumerate(self.names):
-            mine = (moved >> number & 1).astype(bool)
-            for column, leaves in ((rows.extra[before(name)], True), (rows.extra[reference(name)], False)):
-                there = np.flatnonzero(mine & valid(column))
-                entries.append(self._entries(number, column, keys, hashes, there, leaves))
-        self._index(entries)
+        everyone = np.arange(rows.rows)
+        entries = [
+            Entries.of(one, whose, (moved[whose] >> number & 1).astype(bool), leaves)
+            for references, whose, leaves in ((before, leavers, True), (now, everyone, False))
+            for number, one in enumerate(references)
+        ]
+        self._index(entries, keys, hashes)
 
-    def _entries(
-        self, number: int, foreign: Column, keys: Column, hashes: np.ndarray, rows: np.ndarray, leaves: bool
-    ) -> dict[str, Column]:
-        """Entries of the index for these rows; ``leaves``: they refer to the foreign key no longer."""
-        encoded = take(foreign, rows).dictionary_encode()
-        named, code = arrays.with_first_byte(number, encoded.dictionary), np.asarray(encoded.indices)
-        h = hash_keys(named, self.bits)[code]
-        gone = np.full(len(rows), leaves, np.uint8)
-        return {"h": h, "s": hashes[rows], "key": take(named, code), "key2": take(keys, rows), "gone": gone}
-
-    def _index(self, entries: Sequence[dict[str, Column]]) -> None:
-        columns = concat_all(entries)
-        if len(columns["h"]):
-            self.referrers.put(columns)
+    def _index(self, entries: Sequence[Entries], keys: Column, hashes: np.ndarray) -> None:
+        """Puts entries of left rows with these keys and hashes, each where it belongs at once."""
+        first = np.cumsum([0, *(len(one.foreign.keys) for one in entries[:-1])])
+        codes = np.concatenate([one.codes + at for one, at in zip(entries, first, strict=True)])
+        if not len(codes):
+            return
+        rows = np.concatenate([one.rows for one in entries])
+        gone = np.repeat([one.leaves for one in entries], [len(one.rows) for one in entries])
+        h, s = np.concatenate([one.foreign.hashes for one in entries])[codes], hashes[rows]
+        order = sorted_order({"h": h, "s": s})
+        foreign = take(pa.concat_arrays([one.foreign.keys for one in entries]), codes[order])
+        key2 = take(keys, rows[order])
+        self.referrers.put(
+            {"h": h[order], "s": s[order], "key": foreign, "key2": key2, "gone": gone[order].astype(np.uint8)}
+        )
 
     def put_partners(self, answers: Changes) -> None:
         """What is told of right rows; what they have become in this batch counts more than the row asked for."""
@@ -102,22 +113,19 @@ class Home:
             hit[self.rows.fresh.match(hashes, keys)[0]] = True
         return hit
 
-    def partners_of(self, references: Sequence[Column], changed: ChangedRows | None) -> list[Partners]:
-        """The right rows that rows refer to, one column of foreign keys for each table."""
-        return [self._partners_of(number, column, changed) for number, column in enumerate(references)]
+    def partners_of(self, references: Sequence[Coded], changed: ChangedRows | None) -> list[Partners]:
+        """The right rows that rows refer to."""
+        return [self._partners_of(number, foreign, changed) for number, foreign in enumerate(references)]
 
-    def _partners_of(self, number: int, column: Column, changed: ChangedRows | None) -> Partners:
+    def _partners_of(self, number: int, foreign: Coded, changed: ChangedRows | None) -> Partners:
         """Looked up once for each different foreign key."""
-        encoded = column.dictionary_encode()
-        codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        if not len(encoded.dictionary):
+        codes = foreign.codes
+        if not len(foreign.keys):
             none = np.full(len(codes), -1)
-            nothing = Values(self.values[number], wire=encoded.dictionary).take(none)
+            nothing = Values(self.values[number], wire=foreign.keys).take(none)
             return Partners(none >= 0, nothing, none, none)
-        keys = arrays.with_first_byte(number, encoded.dictionary)
-        hashes = hash_keys(keys, self.bits)
-        order = stable_order(hashes)
-        hashes, keys = hashes[order], take(keys, order)
+        order = stable_order(foreign.hashes)
+        hashes, keys = foreign.hashes[order], take(foreign.keys, order)
         match = self.partners.lookup(hashes, keys)
         at = np.full(len(order) + 1, -1)
         at[order] = np.where(match.found, np.arange(len(order)), -1)
@@ -129,6 +137,38 @@ class Home:
         values = Values(self.values[number], wire=match.gather("value")).take(place)
         ts = np.append(np.asarray(match.gather("ts")), -1)[place]
         return Partners(place >= 0, values, ts, trigger[codes])
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """Foreign keys into one table: each different one once, the number of the table in front; ``codes``: −1 is null."""
+
+    keys: pa.LargeBinaryArray
+    hashes: np.ndarray
+    codes: np.ndarray
+
+    @classmethod
+    def of(cls, table: int, column: Column, bits: int) -> Coded:
+        encoded = column.dictionary_encode()
+        keys = arrays.with_first_byte(table, encoded.dictionary)
+        codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        return cls(keys, hash_keys(keys, bits), codes)
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Entries of the index: left ``rows`` that begin to refer to a foreign key, or that leave it; ``codes``: which."""
+
+    foreign: Coded
+    codes: np.ndarray
+    rows: np.ndarray
+    leaves: bool
+
+    @classmethod
+    def of(cls, foreign: Coded, rows: np.ndarray, mask: np.ndarray, leaves: bool) -> Entries:
+        """Of these rows those that have a foreign key, and for which the mask holds."""
+        there = np.flatnonzero((foreign.codes >= 0) & mask)
+        return cls(foreign, foreign.codes[there], rows[there], leaves)
 
 
 @dataclass(frozen=True, slots=True)

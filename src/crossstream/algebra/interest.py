@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from crossstream import serdes
 from crossstream.algebra.change import Changes
@@ -42,8 +41,6 @@ FORGET, WANT = 0, 1
 GONE, HERE, CHANGED = 0, 1, 2
 """Answers (`TOLD`): the row is told no longer; this is it; or this is what it has become in this batch."""
 
-_NOTHING = pa.scalar(None, pa.large_binary())
-
 MOVED, WAS = "moved", "was"
 """Extra columns of left rows: a bit for each foreign key that is another than before; whether there was a row."""
 
@@ -51,11 +48,6 @@ MOVED, WAS = "moved", "was"
 def reference(name: str) -> str:
     """The column of a left row's foreign key into the table of this name; null if it has none."""
     return f"reference {name}"
-
-
-def before(name: str) -> str:
-    """The column of the foreign key that it had before, where it has moved."""
-    return f"before {name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +86,7 @@ def refer(
     is_row, was_row = ~net.value.missing(), match.found
     moved = np.zeros(len(h), np.int64)
     extra: dict[str, Column] = {}
-    turns = []
+    turns: list[_Numbered] = []
     for number, (name, column) in enumerate(zip(names, columns, strict=True)):
         new, old = net.extra[column], match.gather(reference(name))
         has, had = valid(new) & is_row, valid(old) & was_row
@@ -102,9 +94,8 @@ def refer(
         moved |= differs.astype(np.int64) << number
         turns.append(_numbered(number, take(old, np.flatnonzero(differs & had)), -1))
         turns.append(_numbered(number, take(new, np.flatnonzero(differs & has)), 1))
-        extra |= {reference(name): new, before(name): pc.if_else(pa.array(differs), old, _NOTHING)}
-    kept = {reference(name): extra[reference(name)] for name in names}
-    interest.references.put({"h": h, "key": net.key.wire(), **kept, "gone": (~is_row).astype(np.uint8)})
+        extra[reference(name)] = new
+    interest.references.put({"h": h, "key": net.key.wire(), **extra, "gone": (~is_row).astype(np.uint8)})
     extra |= {MOVED: moved, WAS: was_row.astype(np.uint8)}
     rows = Changes(net.key, net.value, net.ts, net.major, net.minor, net.headers, extra=extra)
     asks = _all(names, interest, bits) if interest.anew else _turned(interest, turns, bits)
@@ -245,6 +236,8 @@ def _change_answers(
     interested: View, number: int, changes: Changes, bits: int, chunk: int
 ) -> Iterator[Changes]:
     """Each changed row to everybody who wants it."""
+    if not interested.rows:
+        return
     net = changes.take(last_per_key(changes, changes.hashes(bits)))
     keys = arrays.with_first_byte(number, net.key.wire())
     hashes = hash_keys(keys, bits)

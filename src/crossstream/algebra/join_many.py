@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from crossstream.algebra.change import Changes, concat_headers
 from crossstream.algebra.evaluate import Failure, Outcome, evaluate
 from crossstream.algebra.functions import Function
-from crossstream.algebra.home import ChangedRows, Home, Partners
-from crossstream.algebra.interest import MOVED, WAS, before, reference
+from crossstream.algebra.hashing import hash_keys
+from crossstream.algebra.home import ChangedRows, Coded, Home, Partners
+from crossstream.algebra.interest import WAS, reference
 from crossstream.algebra.table_table import Joined
 from crossstream.algebra.values import Values
 from crossstream.serdes import Serde
@@ -62,8 +61,9 @@ def resolve_many(
     if answers is not None:
         home.put_partners(answers)
     if rows is not None and rows.rows:
-        home.put_rows(rows)
-        yield from join.from_left(rows)
+        references = home.coded([rows.extra[reference(name)] for name in home.names])
+        home.put_rows(rows, references)
+        yield from join.from_left(rows, references)
     yield from join.from_right(chunk)
 
 
@@ -78,9 +78,8 @@ class _Join:
     changed: ChangedRows | None
     serdes: LeftSerdes
 
-    def from_left(self, rows: Changes) -> Iterator[Joined]:
+    def from_left(self, rows: Changes, references: Sequence[Coded]) -> Iterator[Joined]:
         """Left rows that changed, with the right rows as they are after the batch."""
-        references = [rows.extra[reference(name)] for name in self.home.names]
         partners = self.home.partners_of(references, self.changed)
         exists = ~rows.value.missing() & self._complete(partners)
         told = exists | self._had(rows, np.flatnonzero(~exists))
@@ -96,11 +95,8 @@ class _Join:
         had = np.zeros(rows.rows, bool)
         candidates = candidates[np.asarray(rows.extra[WAS])[candidates] == 1]
         if len(candidates):
-            moved = np.asarray(rows.extra[MOVED])[candidates]
-            old = []
-            for number, name in enumerate(self.home.names):
-                was, now = (take(rows.extra[column(name)], candidates) for column in (before, reference))
-                old.append(pc.if_else(pa.array((moved >> number & 1).astype(bool)), was, now))
+            keys = take(rows.key.wire(), candidates)
+            old = self.was.references_of(hash_keys(keys, self.was.bits), keys)
             had[candidates] = self._were_complete(old)
         return had
 
@@ -127,7 +123,7 @@ class _Join:
             order, hashes, keys = order[kept], hashes[kept], take(keys, kept)
         match = self.was.rows.lookup(hashes, keys)
         references = [match.gather(reference(name)) for name in self.home.names]
-        partners = self.home.partners_of(references, changed)
+        partners = self.home.partners_of(self.home.coded(references), changed)
         first = changed.first(partners) == queries[order]
         exists = self._complete(partners)
         told = first & exists
@@ -152,7 +148,7 @@ class _Join:
         """Likewise before the batch; where that is not known, any row may have had a result."""
         if self.kind == "left" or self.was.anew:
             return np.ones(len(references[0]), bool)
-        return self._complete(self.was.partners_of(references, None))
+        return self._complete(self.was.partners_of(self.was.coded(references), None))
 
     def _stamped(self, rows: Changes, partners: Sequence[Partners], exists: np.ndarray) -> Changes:
         """Results of left changes: the newest timestamp of all rows; where a right row came later, that one's."""

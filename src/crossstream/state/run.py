@@ -143,10 +143,17 @@ def bisect(
 def sort_rows(columns: Columns) -> Run:
     """A run out of rows in any order; equal (h, s) keep their order."""
     h = columns["h"]
-    if len(h) == 1:
-        return Run(dict(columns), 1)
-    order = sorted_order(columns)
-    return Run(dict(columns) if is_sorted(order) else take_all(columns, order))
+    if len(h) == 1 or _in_order(columns):
+        return Run(dict(columns), len(h))
+    return Run(take_all(columns, sorted_order(columns)))
+
+
+def _in_order(columns: Columns) -> bool:
+    """Whether rows are sorted already: telling costs less than sorting them."""
+    h, s = columns["h"], columns.get("s")
+    if not (h[1:] >= h[:-1]).all():
+        return False
+    return s is None or bool(((h[1:] > h[:-1]) | (s[1:] >= s[:-1])).all())
 
 
 def stable_order(h: np.ndarray) -> np.ndarray:
