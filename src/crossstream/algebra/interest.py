@@ -21,7 +21,7 @@ import pyarrow as pa
 from crossstream import serdes
 from crossstream.algebra.change import Changes
 from crossstream.algebra.hashing import hash_keys
-from crossstream.algebra.order import by_key, last_per_key
+from crossstream.algebra.order import arrival_of, by_key, last_per_key
 from crossstream.algebra.table_table import Lookup
 from crossstream.algebra.values import Values
 from crossstream.serdes import Serde, arrays
@@ -75,12 +75,12 @@ class Interest:
 def refer(
     names: Sequence[str], interest: Interest, left: Changes, columns: Sequence[str], *, bits: int
 ) -> Referred:
-    """What left changes make a partition ask for. ``left``: arrival order, keys not null.
+    """What left changes make a partition ask for. ``left``: in any order, keys not null.
 
     ``columns``: extra columns of ``left`` with the foreign key into each table. Updates the stores.
     """
     hashes = left.hashes(bits)
-    last = last_per_key(left, hashes)
+    last = last_per_key(left, hashes, arrival_of(left))
     net, h = left.take(last), hashes[last]
     match = interest.references.lookup(h, net.key.wire())
     is_row, was_row = ~net.value.missing(), match.found
@@ -92,8 +92,8 @@ def refer(
         has, had = valid(new) & is_row, valid(old) & was_row
         differs = _differ(has, had, new, old)
         moved |= differs.astype(np.int64) << number
-        turns.append(_numbered(number, take(old, np.flatnonzero(differs & had)), -1))
-        turns.append(_numbered(number, take(new, np.flatnonzero(differs & has)), 1))
+        turns.append(_numbered(number, old, -1, differs & had))
+        turns.append(_numbered(number, new, 1, differs & has))
         extra[reference(name)] = new
     interest.references.put({"h": h, "key": net.key.wire(), **extra, "gone": (~is_row).astype(np.uint8)})
     extra |= {MOVED: moved, WAS: was_row.astype(np.uint8)}
@@ -122,11 +122,13 @@ _Numbered = tuple[pa.LargeBinaryArray, np.ndarray]
 """Foreign keys with the number of their table in front, and a number for each."""
 
 
-def _numbered(table: int, foreign: pa.LargeBinaryArray, each: int) -> _Numbered:
-    """Different foreign keys, and ``each`` as often as there is one."""
-    encoded = foreign.dictionary_encode()
-    counts = np.bincount(np.asarray(encoded.indices), minlength=len(encoded.dictionary))
-    return arrays.with_first_byte(table, encoded.dictionary), counts * each
+def _numbered(table: int, foreign: pa.LargeBinaryArray, each: int, mask: np.ndarray) -> _Numbered:
+    """Different foreign keys, and ``each`` as often as there is one, where the mask, that none is null, holds."""
+    encoded = (foreign if mask.any() else foreign[:0]).dictionary_encode()
+    codes = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    counts = np.bincount(codes[mask[: len(codes)]], minlength=len(encoded.dictionary))
+    there = np.flatnonzero(counts)
+    return arrays.with_first_byte(table, take(encoded.dictionary, there)), counts[there] * each
 
 
 def _turned(interest: Interest, turns: Sequence[_Numbered], bits: int) -> Changes:
@@ -143,8 +145,9 @@ def _turned(interest: Interest, turns: Sequence[_Numbered], bits: int) -> Change
 def _all(names: Sequence[str], interest: Interest, bits: int) -> Changes:
     """Asks for every foreign key that a left row has, counted anew."""
     live = interest.references.live()
-    columns = [live[reference(name)].drop_null() for name in names]
-    keys, hashes, counts = _summed([_numbered(n, column, 1) for n, column in enumerate(columns)], bits)
+    columns = [live[reference(name)] for name in names]
+    numbered = [_numbered(number, column, 1, valid(column)) for number, column in enumerate(columns)]
+    keys, hashes, counts = _summed(numbered, bits)
     _count(interest.counts, hashes, keys, counts)
     return _asks(keys, np.full(len(keys), WANT, np.uint8), interest.place)
 
@@ -263,7 +266,7 @@ def _change_answers(
 def with_tables(foreign: Changes) -> pa.LargeBinaryArray:
     """Foreign keys with the number of their table in front."""
     keys, table = foreign.key.wire(), np.asarray(foreign.extra[TABLE])
-    numbers = np.unique(table)
+    numbers = np.flatnonzero(np.bincount(table))
     if len(numbers) == 1:
         return arrays.with_first_byte(int(numbers[0]), keys)
     rows = [np.flatnonzero(table == number) for number in numbers]

@@ -42,9 +42,15 @@ def running_maximum(ts: np.ndarray, before: int) -> np.ndarray:
 
 def by_arrival(changes: Changes) -> Changes:
     """The rows in arrival order; rows of one trigger keep the order they have."""
+    order = arrival_of(changes)
+    return changes if order is None else changes.take(order)
+
+
+def arrival_of(changes: Changes) -> np.ndarray | None:
+    """The rows in arrival order; None if that is the order they have."""
     major, minor = changes.major, changes.minor
     later = (major[1:] > major[:-1]) | ((major[1:] == major[:-1]) & (minor[1:] >= minor[:-1]))
-    return changes if later.all() else changes.take(np.lexsort((minor, major)))
+    return None if later.all() else np.lexsort((minor, major))
 
 
 class InTime(Protocol):
@@ -66,12 +72,14 @@ def came_before(major: np.ndarray, minor: np.ndarray, events: InTime, *, or_with
     return bisect(events.minor, low, high, minor, right=or_with)
 
 
-def by_key(changes: Changes, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def by_key(
+    changes: Changes, hashes: np.ndarray, arrival: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Rows grouped by key: their order by (hash, key), arrival order within a key; and where keys begin.
 
-    Two keys with one hash stay apart: the serialised bytes decide.
+    Two keys with one hash stay apart: the serialised bytes decide. ``arrival``: see `arrival_of`.
     """
-    order = stable_order(hashes)
+    order = stable_order(hashes) if arrival is None else arrival[stable_order(hashes[arrival])]
     if len(hashes) == 1:
         return order, np.ones(1, bool)
     h = hashes[order]
@@ -81,7 +89,8 @@ def by_key(changes: Changes, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray
         keys = changes.key.wire()
         same = equal(take(keys, order[tied]), take(keys, order[tied + 1]))
         if not same.all():
-            order = np.lexsort((np.arange(len(h)), identities([keys]), hashes))
+            arrived = np.arange(len(h)) if arrival is None else np.argsort(arrival)
+            order = np.lexsort((arrived, identities([keys]), hashes))
             h = hashes[order]
             tied = np.flatnonzero(h[1:] == h[:-1])
             same = equal(take(keys, order[tied]), take(keys, order[tied + 1]))
@@ -89,9 +98,9 @@ def by_key(changes: Changes, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return order, begins
 
 
-def last_per_key(changes: Changes, hashes: np.ndarray) -> np.ndarray:
-    """The last row of each key, in order of the hash. ``changes`` in arrival order."""
-    order, begins = by_key(changes, hashes)
+def last_per_key(changes: Changes, hashes: np.ndarray, arrival: np.ndarray | None = None) -> np.ndarray:
+    """The last row of each key, in order of the hash. ``changes`` in arrival order, or that is ``arrival``."""
+    order, begins = by_key(changes, hashes, arrival)
     if len(order) == 1:
         return order
     ends = np.append(begins[1:], True)

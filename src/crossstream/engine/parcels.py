@@ -116,12 +116,11 @@ def route(
     # Encode once, before the rows are spread over the partitions.
     wired = changes.with_value(Values(value, wire=changes.value.wire(value)))
     order = np.argsort(pids.astype(np.uint16 if partitions <= 65535 else np.int64), kind="stable")
-    spread = wired.take(order)
     bounds = np.searchsorted(pids[order], np.arange(partitions + 1))
     for pid in range(partitions):
         start, stop = int(bounds[pid]), int(bounds[pid + 1])
         if stop > start:
-            yield pid, pack(spread.take(np.arange(start, stop)), value, key)
+            yield pid, pack(wired.take(order[start:stop]), value, key)
 
 
 def chosen_partitions(partitioner: Partitioner, key: Values, partitions: int) -> np.ndarray:

@@ -23,13 +23,14 @@ class Slot:
         return sum(piece.rows for piece in self.pieces)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Match:
     """Where look-ups found their rows: the number of a piece and a row in it, −1 where nothing was found."""
 
     pieces: Sequence[Run]
     piece: np.ndarray
     row: np.ndarray
+    _used: list[int] | None = None
 
     @property
     def found(self) -> np.ndarray:
@@ -37,26 +38,24 @@ class Match:
 
     def gather(self, name: str) -> Column:
         """The column of the rows found, one for each query: null (bytes) or 0 (numbers) where none was."""
-        if len(self.piece) == 1 and self.piece[0] >= 0:
-            return take(self.pieces[int(self.piece[0])][name], self.row)
-        used = (
-            [p for p in sorted(set(self.piece.tolist())) if p >= 0]
-            if len(self.piece) < 64
-            else np.flatnonzero(np.bincount(self.piece[self.piece >= 0])).tolist()
-        )
+        used = self._pieces_used()
         if not used:
             return _missing(self.pieces, name, len(self.piece))
-        if len(used) == 1 and bool(self.found.all()):
-            return take(self.pieces[used[0]][name], self.row)
-        if len(used) == 1 and not isinstance(column := self.pieces[used[0]][name], np.ndarray):
-            return take_or_null(column, np.where(self.found, self.row, -1))
+        if len(used) == 1:
+            return _take_or_missing(self.pieces[used[0]][name], np.where(self.found, self.row, -1))
         queries = [np.flatnonzero(self.piece == p) for p in used]
         values = concat([take(self.pieces[p][name], self.row[q]) for p, q in zip(used, queries, strict=True)])
         place = np.full(len(self.piece), -1)
         place[np.concatenate(queries)] = np.arange(len(values))
-        if isinstance(values, np.ndarray):
-            return np.where(place >= 0, values[np.maximum(place, 0)], np.zeros(1, values.dtype))
-        return values.take(pa.array(place, mask=place < 0))
+        return _take_or_missing(values, place)
+
+    def _pieces_used(self) -> list[int]:
+        """The pieces that rows were found in; told once for all columns."""
+        if self._used is None:
+            few = len(self.piece) < 64
+            found = set(self.piece.tolist()) if few else np.flatnonzero(np.bincount(self.piece + 1)) - 1
+            self._used = sorted(int(p) for p in found if p >= 0)
+        return self._used
 
 
 @dataclass(slots=True)
@@ -148,6 +147,13 @@ def _empty(layout: Layout, name: str) -> Column:
     numbers = {"h": "uint64", "s": layout.sort or "int64", "n": "uint64", "gone": "uint8"}
     kind = numbers.get(name) or dict(layout.values).get(name, "bytes")
     return pa.array([], pa.large_binary()) if kind == "bytes" else np.empty(0, np.dtype(kind))
+
+
+def _take_or_missing(column: Column, rows: np.ndarray) -> Column:
+    """The rows of a column; null (bytes) or 0 (numbers) for negative ones, of which there may be."""
+    if not isinstance(column, np.ndarray):
+        return take_or_null(column, rows)
+    return np.where(rows >= 0, column[np.maximum(rows, 0)], np.zeros(1, column.dtype))
 
 
 def _missing(pieces: Sequence[Run], name: str, rows: int) -> Column:

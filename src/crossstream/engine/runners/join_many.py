@@ -54,7 +54,7 @@ class ReferManyRunner(Runner):
 
     def _left(self) -> Changes | None:
         """The left rows, without those that a foreign key could not be taken from."""
-        left = latest_only(self, self.arrived(self.step.inputs[0]))
+        left = latest_only(self, self.gathered(self.step.inputs[0]))
         if left is None:
             return None
         failed = np.zeros(left.rows, np.uint8)
