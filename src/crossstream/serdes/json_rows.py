@@ -25,7 +25,6 @@ Decoder = msgspec.json.Decoder[Any]
 
 encoder = msgspec.json.Encoder()
 
-_EMPTY = pa.scalar(b"", arrays.LARGE_BINARY)
 _NEWLINE = pa.scalar(b"\n", arrays.LARGE_BINARY)
 _NULL_TEXT = b"null"
 _NULL = pa.scalar(_NULL_TEXT, arrays.LARGE_BINARY)
@@ -65,8 +64,8 @@ def _lines(data: pa.LargeBinaryArray) -> memoryview | None:
     bracketed = _OPEN[content[begins]] & _CLOSE[content[ends - 1]]
     if not bracketed.all() and not _all_null_text(content, begins[~bracketed], ends[~bracketed]):
         return None
-    joined = pc.binary_join_element_wise(filled, _EMPTY, _NEWLINE)
-    return memoryview(joined.buffers()[2])
+    rows = pa.LargeListArray.from_arrays(pa.array([0, len(filled)], pa.int64()), filled)
+    return memoryview(pc.binary_join(rows, _NEWLINE).buffers()[2])
 
 
 def _all_null_text(content: arrays.Content, begins: arrays.Offsets, ends: arrays.Offsets) -> bool:
