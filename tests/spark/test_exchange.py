@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from crossstream.engine.parcels import Parcel
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from crossstream import serdes
+from crossstream.algebra.change import Changes
+from crossstream.algebra.values import Values
+from crossstream.engine.parcels import Parcel, pack, unpack
 from crossstream.spark.exchange import INLINE_BYTES, Place, brought, drop_batch, put_aside, shared_folder
+from crossstream.state.gathered import FEW, Gathered
 
 SMALL = b"s" * INLINE_BYTES
 LARGE = [bytes([number]) * (INLINE_BYTES + number) for number in range(1, 200, 13)]
 
 
-def parcels(blobs: list[bytes]) -> list[Parcel]:
+def parcels(blobs: Sequence[Any]) -> list[Parcel]:
     return [(1, 0, 7, number, blob) for number, blob in enumerate(blobs)]
+
+
+def gathered(pieces: Sequence[bytes]) -> Gathered:
+    blob = Gathered()
+    for piece in pieces:
+        blob.write(piece)
+    return blob
 
 
 def test_large_blobs_come_back_as_they_were(tmp_path: Path) -> None:
@@ -24,6 +40,28 @@ def test_large_blobs_come_back_as_they_were(tmp_path: Path) -> None:
     assert [type(parcel[4]) for parcel in shipped[0][1]] == [bytes] + [Place] * len(LARGE)
     back = list(brought(parcel for _, some in shipped for parcel in some))
     assert [(*parcel[:4], bytes(parcel[4])) for parcel in back] == sent[0][1] + sent[1][1]
+
+
+def test_gathered_blobs_come_back_as_they_were(tmp_path: Path) -> None:
+    """Large ones are written buffer by buffer; small ones, and all where there is no folder, are pickled as bytes."""
+    blobs = [gathered([b"ab", b"", b"c"]), gathered(LARGE)]
+    sent = [(3, parcels(blobs))]
+    for folder, kinds in ((str(tmp_path), [bytes, Place]), (None, [bytes, bytes])):
+        [(_, shipped)] = pickle.loads(pickle.dumps(list(put_aside(sent, folder, 5))))
+        assert [type(parcel[4]) for parcel in shipped] == kinds
+        assert [bytes(parcel[4]) for parcel in brought(shipped)] == [b"abc", b"".join(LARGE)]
+
+
+@pytest.mark.parametrize("rows", [0, 3, FEW + 1])
+def test_packed_changes_are_unpacked(rows: int) -> None:
+    keys = pa.array([None if n % 7 == 3 else b"%d" % n for n in range(rows + 2)], pa.large_binary())[1:-1]
+    serde, numbers = serdes.bytes(), np.arange(rows)
+    changes = Changes(Values(serde, wire=keys), Values(serde, wire=keys), numbers, -numbers, numbers * 2)
+    for blob in (pack(changes, serde, serde), bytes(pack(changes, serde, serde))):
+        back = unpack([blob, blob], serde, serde)
+        assert back.key.wire().to_pylist() == 2 * keys.to_pylist()
+        assert back.value.wire().to_pylist() == 2 * keys.to_pylist()
+        assert (back.ts.tolist(), back.major.tolist()) == (2 * numbers.tolist(), 2 * (-numbers).tolist())
 
 
 def test_a_blob_that_lies_in_a_file_is_passed_on_as_it_is(tmp_path: Path) -> None:

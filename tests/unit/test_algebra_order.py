@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from crossstream.algebra.change import Changes, concat_changes
 from crossstream.algebra.order import (
+    arrival_of,
     by_arrival,
     by_key,
     last_per_key,
@@ -104,3 +105,7 @@ def test_keys_with_one_hash_are_told_apart(rows: list[tuple[bytes, int]]) -> Non
     assert sorted(groups) == sorted([n for n, key in enumerate(names) if key == one] for one in set(names))
     last = {key: n for n, key in enumerate(names)}
     assert sorted(last_per_key(changes, hashes).tolist()) == sorted(last.values())
+    backwards = numbers[::-1]
+    mixed = changes.take(backwards)
+    picked = last_per_key(mixed, hashes[backwards], arrival_of(mixed))
+    assert sorted(backwards[picked].tolist()) == sorted(last.values())

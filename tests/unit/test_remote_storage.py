@@ -13,6 +13,7 @@ import pytest
 
 from crossstream.errors import StateError
 from crossstream.state.cache import Cache
+from crossstream.state.gathered import FEW
 from crossstream.state.manifest import PieceRef, read_manifest, read_run, write_run
 from crossstream.state.remote import RemoteRoot
 from crossstream.state.root import LocalRoot, StateRoot, root_of
@@ -86,9 +87,22 @@ class TestStorage:
         assert storage.names() == [f"{number:03d}" for number in range(200)]
         assert storage.read("123").to_pybytes() == b"123"
 
-    def test_runs_come_back(self, storage: Storage) -> None:
-        ref = write_run(storage, "run.arrow", some_run())
-        assert read_run(storage, ref)["value"].to_pylist() == some_run()["value"].to_pylist()
+    @pytest.mark.parametrize("rows", [20, FEW + 1])
+    def test_runs_come_back(self, storage: Storage, rows: int) -> None:
+        """Those of many rows are written buffer by buffer."""
+        run = some_run(rows)
+        ref = write_run(storage, "run.arrow", run)
+        assert storage.read("run.arrow").size == ref.size
+        back = read_run(storage, ref)
+        assert {name: back[name].tolist() for name in ("h", "gone")} == {
+            name: run[name].tolist() for name in ("h", "gone")
+        }
+        assert back["value"].to_pylist() == run["value"].to_pylist()
+
+    def test_part_of_a_run_comes_back(self, storage: Storage) -> None:
+        part = some_run(3 * FEW).slice(7, 2 * FEW)
+        ref = write_run(storage, "run.arrow", part)
+        assert read_run(storage, ref)["value"].to_pylist() == part["value"].to_pylist()
 
     def test_a_missing_run_is_told(self, storage: Storage) -> None:
         ref = write_run(storage, "run.arrow", some_run())
