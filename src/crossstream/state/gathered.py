@@ -1,4 +1,7 @@
-"""Bytes that lie in many buffers and are written one buffer after the other, instead of copied together first."""
+"""Bytes that lie in many buffers and are written one buffer after the other, instead of copied together first.
+
+Decision 0026.
+"""
 
 from __future__ import annotations
 
