@@ -22,7 +22,7 @@ _FEW = 64
 
 
 _CHUNK = 8192
-"""Rows decoded at once: what lies between text and columns, an object for each row, stays in the cache."""
+"""Rows decoded at once: an object for each, between text and columns, stays in the cache (decision 0027)."""
 
 
 def in_chunks(data: pa.LargeBinaryArray, decode: Callable[[pa.LargeBinaryArray], pl.Series]) -> pl.Series:

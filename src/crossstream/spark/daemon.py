@@ -8,12 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import os
 import warnings
-
-os.environ.setdefault("POLARS_MAX_THREADS", "1")
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 from crossstream.spark.archives import keep_unchanged_archives
 

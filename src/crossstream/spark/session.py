@@ -18,6 +18,7 @@ DEFAULTS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "crossstream.spark.daemon",
+    "spark.executorEnv.POLARS_MAX_THREADS": "1",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.shuffle.compress": "false",
     "spark.shuffle.spill.compress": "false",
@@ -45,7 +46,6 @@ def has_session() -> bool:
 
 def make_session(application_id: str, settings: Mapping[str, Any]) -> SparkSession:
     """A session of our own, its Python workers started; ``settings`` are the user's and win."""
-    os.environ.setdefault("POLARS_MAX_THREADS", "1")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName(application_id)
     if "spark.master" not in settings and "SPARK_MASTER" not in os.environ:
