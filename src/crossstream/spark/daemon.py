@@ -32,7 +32,9 @@ if __name__ == "__main__":
     # PySpark leaves the files of its sockets, which have numbers for names, to the garbage collector, and the socket
     # on which the daemon waits to its end.
     warnings.filterwarnings("ignore", r"unclosed file <_io\.Buffered\w+ name=\d+>", ResourceWarning)
-    warnings.filterwarnings("ignore", r"unclosed <socket\.socket fd=\d+, family=1,", ResourceWarning)
+    warnings.filterwarnings(
+        "ignore", r"unclosed <socket\.socket fd=\d+, .* laddr=\S+\.sock>", ResourceWarning
+    )
     # Spark's worker loop collects garbage after every task: with all these modules loaded that takes 50 ms
     # of core time, unless what is here by now is put aside for good (decision 0010).
     gc.collect()

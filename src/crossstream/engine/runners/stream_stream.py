@@ -83,7 +83,7 @@ class StreamStreamJoinRunner(Runner):
             if changes is None:
                 changes = no_changes(store.key, store.value)
             key = Values(store.key, wire=self.serialized(changes, "key", store.key))
-            self.serialized(changes, "value", store.value)
+            self.serialized(changes, "value", store.value)  # once, and a failure names its row
             sides.append(replace(changes, key=key, value=as_stored(changes.value, store.value), extra={}))
         return sides[0], sides[-1]
 
