@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
+import pytest
 import xxhash
 from hypothesis import strategies as st
 
 import crossstream as cs
+from crossstream.engine import parcels
 from crossstream.topology.graph import Topology
 from tests.conformance.compare import assert_same_by_input, assert_same_table, by_key
 from tests.conformance.functions import Style
@@ -32,7 +34,8 @@ class Way:
 
     ``every``, ``commits``: records in a batch, and input counts after which one ends early. ``places``: the
     partition of its topic that each input goes to, over and over. ``bits``: of the key hashes. ``stored``:
-    the joins of the case (by number) that are materialised.
+    the joins of the case (by number) that are materialised. ``packed``: rows go from round to round as they do between
+    processes.
     """
 
     partitions: int = 1
@@ -42,6 +45,7 @@ class Way:
     bits: int = 64
     stored: frozenset[int] = frozenset()
     functions: Style = "callables"
+    packed: bool = False
 
     def ends(self, count: int) -> list[int]:
         """Input counts after which a batch ends, the last one included."""
@@ -71,12 +75,15 @@ class Way:
         """
         ends = self.ends(len(inputs))
         for number, item in enumerate(inputs):
-            if item["side"] in topics:
-                topics[item["side"]].pipe_input(
-                    item["key"], item["value"], item["ts"], headers_of(item), self.place(number)
-                )
-            if number + 1 in ends:
-                driver.commit()
+            with pytest.MonkeyPatch.context() as patch:
+                if self.packed:
+                    patch.setattr(parcels, "HANDED", -1)
+                if item["side"] in topics:
+                    topics[item["side"]].pipe_input(
+                        item["key"], item["value"], item["ts"], headers_of(item), self.place(number)
+                    )
+                if number + 1 in ends:
+                    driver.commit()
             yield number + 1, number + 1 in ends
 
     def partition_of(self, key: Any) -> int:
@@ -101,6 +108,7 @@ def ways(draw: st.DrawFn, by_record: bool = False, functions: Sequence[Style] = 
         draw(st.sampled_from([64, 4, 1])),
         frozenset(draw(st.sets(st.integers(0, 2)))),
         draw(st.sampled_from(functions)),
+        draw(st.booleans()),
     )
 
 

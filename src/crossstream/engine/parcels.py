@@ -24,7 +24,13 @@ from crossstream.state.gathered import FEW, Gathered, whole
 from crossstream.topology.plan import Exchange, Partitioner
 
 Parcel = tuple[int, int, int, int, Any]
-"""The blob is bytes, gathered or as a buffer, or, on the way, the place where it lies (`spark/exchange.py`)."""
+"""The blob is bytes, gathered or as a buffer, or, on the way, the place where it lies (`spark/exchange.py`).
+
+Within a process, few rows go from round to round as `Changes`.
+"""
+
+HANDED = 512
+"""Rows up to which changes are handed on within a process as they are; more are packed, to be taken in slices."""
 
 REPORT = -1
 """Exchange number of a parcel that holds a task's report."""
@@ -61,11 +67,19 @@ def unpack(blobs: Sequence[Any], key: Serde | None, value: Serde | None) -> Chan
     """The changes of several blobs, one after the other."""
     parts = []
     for blob in blobs:
+        if isinstance(blob, Changes):
+            parts.append(blob)
+            continue
         buffer = pa.py_buffer(whole(blob))
         end = 8 + int.from_bytes(bytes(buffer[:8]), "little")
         batch = pa.ipc.read_record_batch(buffer.slice(end + -end % 8), _schema(bytes(buffer[8:end])))
         parts.append(_changes(from_record_batch(batch), key, value))
     return concat_changes(parts)
+
+
+def size_of(blob: Any) -> int:
+    """Bytes that a blob takes, more or less."""
+    return blob.key.wire().nbytes + blob.value.wire().nbytes if isinstance(blob, Changes) else len(blob)
 
 
 @lru_cache(maxsize=256)
@@ -88,24 +102,19 @@ def _changes(columns: dict[str, Any], key: Serde | None, value: Serde | None) ->
 
 
 def route(
-    changes: Changes, exchange: Exchange, partitions: int, bits: int, sender: int
-) -> Iterator[tuple[int, bytes | Gathered]]:
-    """(state partition, blob) for every partition that gets rows. ``sender``: the one they come from."""
+    changes: Changes, exchange: Exchange, partitions: int, bits: int, sender: int, near: bool = False
+) -> Iterator[tuple[int, bytes | Gathered | Changes]]:
+    """(state partition, blob) for every partition that gets rows. ``sender``: the one they come from.
+
+    ``near``: whoever gets them is in this process.
+    """
     if not changes.rows:
         return
     key, value, partitioner = exchange.key, exchange.value, exchange.partitioner
-    changes = Changes(
-        Values(key, wire=changes.key.wire(key)),
-        changes.value,
-        changes.ts,
-        changes.major,
-        changes.minor,
-        changes.headers,
-        None,
-        changes.extra,
-    )
+    changes = _in_wire_form(changes, key, value)
+    send = _as_they_are if near and changes.rows <= HANDED else pack
     if partitions == 1 or exchange.stays:
-        yield 0 if partitions == 1 else sender, pack(changes, value, key)
+        yield 0 if partitions == 1 else sender, send(changes, value, key)
         return
     if exchange.place is not None:
         pids = np.asarray(changes.extra[exchange.place])
@@ -113,14 +122,30 @@ def route(
         pids = partition_of(changes.hashes(bits), partitions)
     else:
         pids = chosen_partitions(partitioner, changes.key, partitions)
-    # Encode once, before the rows are spread over the partitions.
-    wired = changes.with_value(Values(value, wire=changes.value.wire(value)))
     order = np.argsort(pids.astype(np.uint16 if partitions <= 65535 else np.int64), kind="stable")
     bounds = np.searchsorted(pids[order], np.arange(partitions + 1))
     for pid in range(partitions):
         start, stop = int(bounds[pid]), int(bounds[pid + 1])
         if stop > start:
-            yield pid, pack(wired.take(order[start:stop]), value, key)
+            yield pid, send(changes.take(order[start:stop]), value, key)
+
+
+def _in_wire_form(changes: Changes, key: Serde | None, value: Serde | None) -> Changes:
+    """Encoded once, before the rows are spread over the partitions."""
+    return Changes(
+        Values(key, wire=changes.key.wire(key)),
+        Values(value, wire=changes.value.wire(value)),
+        changes.ts,
+        changes.major,
+        changes.minor,
+        changes.headers,
+        None,
+        changes.extra,
+    )
+
+
+def _as_they_are(changes: Changes, value: Serde | None, key: Serde | None) -> Changes:
+    return changes
 
 
 def chosen_partitions(partitioner: Partitioner, key: Values, partitions: int) -> np.ndarray:

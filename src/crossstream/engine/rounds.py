@@ -39,10 +39,9 @@ def in_turn(
                     waiting.setdefault((parcel[0], pid), []).append(parcel)
 
     yield from sorted_out(first)
-    for number in range(1, plan.rounds):
-        derived = plan.derived_in(number)
-        reacts = batch.silence is not None or bool(batch.histories and plan.reacts_in(number))
+    for number, part in enumerate(plan.parts[1:], 1):
+        reacts = batch.silence is not None or bool(batch.histories and part.reacts)
         for pid in range(batch.partitions):
             parcels = waiting.pop((number, pid), [])
-            if parcels or reacts or any(not has(store, pid) for store in derived):
+            if parcels or reacts or any(not has(store, pid) for store in part.derived):
                 yield from sorted_out(later(number, pid, parcels))

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from crossstream.algebra.change import Changes, concat_changes
-from crossstream.engine.parcels import unpack
+from crossstream.engine.parcels import size_of, unpack
 from crossstream.topology.plan import Exchange
 
 WHOLE_BYTES = 16 << 20
@@ -42,7 +43,7 @@ def whole(blobs: dict[int, list[bytes]], exchanges: Sequence[Exchange]) -> Itera
 
 def in_slices(blobs: dict[int, list[bytes]], exchanges: Sequence[Exchange], bits: int) -> Iterator[Arrived]:
     """Likewise in slices with ascending hashes, all rows of a key in one; in one slice if it is not too large."""
-    size = sum(len(blob) for of_exchange in blobs.values() for blob in of_exchange)
+    size = sum(map(size_of, chain.from_iterable(blobs.values())))
     if size <= WHOLE_BYTES:
         yield from whole(blobs, exchanges)
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -44,6 +44,7 @@ class RoundTask:
     """Runs one round. ``sender``: the task's own number (its state partition after round 0).
 
     ``wholes``: the global tables that the steps may look up. ``pause`` is called between pieces of the work.
+    ``near``: all rounds run in this process, and share one ``report``.
     """
 
     plan: Plan
@@ -56,13 +57,14 @@ class RoundTask:
     input: Input | None = None
     wholes: Wholes | None = None
     pause: Callable[[], None] = lambda: None
+    near: bool = False
     report: Report = field(default_factory=Report)
     _opened: dict[str, _Opened] = field(default_factory=dict)
     _outbox: dict[int, list[Parcel]] = field(default_factory=dict)
     _sequence: int = 0
     _runners: list[Runner] = field(default_factory=list)
     _readers: dict[str, list[Runner]] = field(default_factory=dict)
-    _leaving: dict[str, list[tuple[int, Exchange]]] = field(default_factory=dict)
+    _leaving: Mapping[str, Sequence[tuple[int, Exchange]]] = field(default_factory=dict)
     _failures: Failures | None = None
 
     def read(self, spans: Sequence[SourceRange]) -> Iterator[Sent]:
@@ -70,7 +72,7 @@ class RoundTask:
         assert self.input is not None
         started = time.perf_counter()
         task = self._set_up()
-        steps = {step.node: step for step in self.plan.in_round(0) if isinstance(step, ReadStep)}
+        steps = {step.node: step for step in self.plan.parts[0].steps if isinstance(step, ReadStep)}
         readers = {span: Reader(task, steps[span.node], span) for span in spans}
         for span, records in self.input.read(spans, self.settings.read_rows):
             changes = readers[span].changes(records)
@@ -142,16 +144,15 @@ class RoundTask:
             self._record,
             self.sender,
         )
-        for step in self.plan.in_round(self.number):
+        part = self.plan.parts[self.number]
+        for step in part.steps:
             if isinstance(step, ReadStep):
                 continue
             runner = RUNNERS[type(step)](task, step)
             self._runners.append(runner)
             for flow in dict.fromkeys(step.inputs):
                 self._readers.setdefault(flow, []).append(runner)
-        for number, exchange in enumerate(self.plan.exchanges):
-            if self.plan.flows[exchange.flow].round == self.number:
-                self._leaving.setdefault(exchange.flow, []).append((number, exchange))
+        self._leaving = part.leaving
         return task
 
     def _store(self, name: str) -> OpenStore:
@@ -192,9 +193,13 @@ class RoundTask:
         node = self.plan.topology[name]
         return error.at(operator=node.name, line=None if node.location is None else str(node.location))
 
-    def _routed(self, changes: Changes, exchange: Exchange) -> Iterator[tuple[int, bytes | Gathered]]:
+    def _routed(
+        self, changes: Changes, exchange: Exchange
+    ) -> Iterator[tuple[int, bytes | Gathered | Changes]]:
         try:
-            yield from route(changes, exchange, self.batch.partitions, self.batch.bits, self.sender)
+            yield from route(
+                changes, exchange, self.batch.partitions, self.batch.bits, self.sender, self.near
+            )
         except SerdeError as error:
             raise self._unserializable(changes, exchange, error) from error
         except CrossStreamError as error:
@@ -230,8 +235,9 @@ class RoundTask:
         self._save()
         self.output.finish()
         self.report.seconds[f"round {self.number}"] = time.perf_counter() - started
-        parcel = (self.number + 1, REPORT, self.sender, self._sequence, pack_report(self.report))
-        yield self.sender % self.batch.partitions, [parcel]
+        if not self.near:
+            parcel = (self.number + 1, REPORT, self.sender, self._sequence, pack_report(self.report))
+            yield self.sender % self.batch.partitions, [parcel]
 
     def _sent(self) -> Iterator[Sent]:
         sent, self._outbox = self._outbox, {}

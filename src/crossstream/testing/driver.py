@@ -13,8 +13,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from crossstream.durations import Duration, to_milliseconds
-from crossstream.engine.batch import Batch, Report, Silence, SourceRange, unpack_report
-from crossstream.engine.parcels import REPORT
+from crossstream.engine.batch import Batch, Report, Silence, SourceRange
 from crossstream.engine.policies import policy_of
 from crossstream.engine.rounds import in_turn
 from crossstream.engine.services import Settings
@@ -212,9 +211,9 @@ class TopologyTestDriver:
     def _run_batch(self) -> None:
         """One batch; if it fails, everything is as it was before, and the records wait as before."""
         self._failed = True
-        spans = self._spans()
-        batch = Batch(self._batch, tuple(spans), self._partitions, bits=self._bits, silence=self._silence())
         before = {name: topic.counts() for name, topic in self._topics.items()}
+        spans = tuple(self._spans(before))
+        batch = Batch(self._batch, spans, self._partitions, bits=self._bits, silence=self._silence())
         mark, versions = self._output.mark(), dict(self._stores.versions)
         try:
             report = self._process(batch)
@@ -244,35 +243,45 @@ class TopologyTestDriver:
 
     def _rounds(self, plan: Plan, batch: Batch, wholes: Wholes) -> Report:
         """All rounds of a plan, in this process."""
-        report = Report()
+        report, source = Report(), MemoryInput(self._topics)
 
         def task(number: int, pid: int) -> RoundTask:
-            source = MemoryInput(self._topics)
-            stores, output, settings = self._stores, self._output, self._settings
-            return RoundTask(plan, batch, number, pid, stores, output, settings, source, wholes)
+            return RoundTask(
+                plan,
+                batch,
+                number,
+                pid,
+                self._stores,
+                self._output,
+                self._settings,
+                source,
+                wholes,
+                near=True,
+                report=report,
+            )
 
         first = task(0, 0).read(batch.read_by(plan.sources))
-        for parcel in in_turn(
+        to_driver = in_turn(
             plan,
             batch,
             first,
             lambda number, pid, parcels: task(number, pid).run(parcels),
             lambda store, pid: (store, pid) in self._stores.versions,
-        ):
-            if parcel[1] == REPORT:
-                report.add(unpack_report(parcel[4]))
+        )
+        for _ in to_driver:
+            pass  # records for DataFrames, which nobody collects here
         return report
 
     def _silence(self) -> Silence | None:
         return None if self._idle_after is None else Silence(self._clock, 0, self._idle_after)
 
-    def _spans(self) -> list[SourceRange]:
+    def _spans(self, counts: dict[str, list[int]]) -> list[SourceRange]:
         spans = []
-        for name, topic in sorted(self._topics.items()):
+        for name in sorted(name for name, waiting in counts.items() if any(waiting)):
             for node in self._readers(name):
-                for partition, count in enumerate(topic.counts()):
+                for partition, count in enumerate(counts[name]):
                     if count:
-                        start = topic.base[partition]
+                        start = self._topics[name].base[partition]
                         spans.append((node, name, partition, start, start + count))
         return [SourceRange(*span, rank) for rank, span in enumerate(sorted(spans, key=self._rank))]
 

@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 from crossstream.algebra.interest import reference
@@ -129,8 +131,25 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
+class Round:
+    """What belongs to one round.
+
+    ``leaving``: the exchanges of a flow, and their numbers; ``derived``: its stores that are made from others;
+    ``reacts``: whether it has something to do when nothing but a global table changed.
+    """
+
+    steps: tuple[Step, ...]
+    leaving: Mapping[str, tuple[tuple[int, Exchange], ...]]
+    derived: tuple[str, ...]
+    reacts: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything an engine needs to run a topology, round by round."""
+    """Everything an engine needs to run a topology, round by round.
+
+    ``sources``: the nodes whose records round 0 reads.
+    """
 
     topology: Topology
     steps: tuple[Step, ...]
@@ -138,6 +157,26 @@ class Plan:
     exchanges: tuple[Exchange, ...]
     stores: dict[str, StoreDef]
     before: Plan | None = None
+    parts: tuple[Round, ...] = field(init=False, compare=False)
+    sources: frozenset[str] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        rounds = 1 + max((step.round for step in self.steps), default=0)
+        sources = frozenset(step.node for step in self.steps if isinstance(step, ReadStep))
+        object.__setattr__(self, "parts", tuple(map(self._part, range(rounds))))
+        object.__setattr__(self, "sources", sources)
+
+    def _part(self, number: int) -> Round:
+        steps = tuple(step for step in self.steps if step.round == number)
+        leaving: dict[str, tuple[tuple[int, Exchange], ...]] = {}
+        for place, exchange in enumerate(self.exchanges):
+            if self.flows[exchange.flow].round == number:
+                leaving[exchange.flow] = (*leaving.get(exchange.flow, ()), (place, exchange))
+        derived = tuple(
+            store.name for store in self.stores.values() if store.derived and store.round == number
+        )
+        reacts = any(isinstance(step, GlobalResolveStep) for step in steps)
+        return Round(steps, leaving, derived, reacts)
 
     @classmethod
     def of(cls, topology: Topology) -> Plan:
@@ -149,21 +188,12 @@ class Plan:
     @property
     def rounds(self) -> int:
         """Number of rounds, the reading one included."""
-        return 1 + max((step.round for step in self.steps), default=0)
-
-    @property
-    def sources(self) -> frozenset[str]:
-        """The nodes whose records round 0 reads."""
-        return frozenset(step.node for step in self.steps if isinstance(step, ReadStep))
+        return len(self.parts)
 
     @property
     def reacting(self) -> frozenset[str]:
         """The stores whose rows give new results when a global table changes."""
         return frozenset(step.subscriptions for step in self.steps if isinstance(step, GlobalResolveStep))
-
-    def reacts_in(self, number: int) -> bool:
-        """Whether a round has something to do when nothing but a global table changed."""
-        return any(isinstance(step, GlobalResolveStep) for step in self.in_round(number))
 
     def shipped(self) -> Plan:
         """The plan as workers get it: without what belongs to the driver alone."""
@@ -175,17 +205,10 @@ class Plan:
         before = None if self.before is None else replace(self.before, topology=topology)
         return replace(self, topology=topology, before=before)
 
-    def in_round(self, number: int) -> list[Step]:
-        return [step for step in self.steps if step.round == number]
-
     @property
     def derived(self) -> tuple[str, ...]:
         """The stores that are made from others."""
         return tuple(sorted(store.name for store in self.stores.values() if store.derived))
-
-    def derived_in(self, number: int) -> list[str]:
-        """Those of a round."""
-        return [store.name for store in self.stores.values() if store.derived and store.round == number]
 
     def fingerprint(self) -> dict[str, str]:
         """For each store what must stay the same for its state to be usable: kind, serdes, history."""
@@ -205,19 +228,20 @@ class Plan:
         lines = []
         if self.before is not None:
             lines.append(f"Before, where a global table changed:\n{self.before.text(partitions)}")
-        for number in range(self.rounds):
+        for number, part in enumerate(self.parts):
             tasks = "one task for each share of the source partitions" if number == 0 else _tasks(partitions)
             lines.append(f"Round {number}: {tasks}")
-            for step in self.in_round(number):
+            for step in part.steps:
                 kind = type(step).__name__.removesuffix("Step").lower()
                 read = f" <- {', '.join(step.inputs)}" if step.inputs else ""
                 lines.append(f"  {kind} {step.node}{read}")
                 lines.extend(
                     f"    store {name} ({self.stores[name].layout.kind})" for name in _stores_of(step)
                 )
-            for exchange in self.exchanges:
-                if self.flows[exchange.flow].round == number:
-                    lines.append(f"  shuffle {exchange.flow} -> round {exchange.to_round}, {_way(exchange)}")
+            lines.extend(
+                f"  shuffle {exchange.flow} -> round {exchange.to_round}, {_way(exchange)}"
+                for _, exchange in sorted(chain.from_iterable(part.leaving.values()), key=itemgetter(0))
+            )
         return "\n".join(lines) + "\n"
 
 
