@@ -54,29 +54,34 @@ def uses_of(function: Function) -> dict[str, Use]:
 
 def fitted(series: pl.Series, use: Use, open_: bool) -> pl.Series:
     """The column as the use wants it: nulls of a type, and in an ``open_`` struct a null for a missing field."""
-    if series.dtype == pl.Null:
-        return (
-            series
-            if use.null() == pl.Null
-            else pl.Series([None], dtype=use.null()).new_from_index(0, len(series))
-        )
-    if not isinstance(series.dtype, pl.Struct) or not use.fields:
+    dtype = series.dtype
+    if _fits(dtype, use, open_):
         return series
-    present = {field.name: series.struct.field(field.name) for field in series.dtype.fields}
+    if not isinstance(dtype, pl.Struct):
+        return pl.Series([None], dtype=use.null()).new_from_index(0, len(series))
+    present = {field.name: series.struct.field(field.name) for field in dtype.fields}
     blank = pl.Series([None], dtype=pl.Null()).new_from_index(0, len(series))
-    changed = {}
-    for name, inner in use.fields.items():
-        if name in present or open_:
-            before = present.get(name, blank)
-            after = fitted(before, inner, open_)
-            if after is not before or name not in present:
-                changed[name] = after.alias(name)
-    if not changed:
-        return series
+    changed = {
+        name: fitted(present.get(name, blank), inner, open_).alias(name)
+        for name, inner in use.fields.items()
+        if name in present or open_
+    }
     struct = pl.DataFrame(list({**present, **changed}.values())).to_struct(series.name)
     if not series.null_count():
         return struct
     return pl.select(pl.when(series.is_not_null()).then(struct).alias(series.name)).to_series()
+
+
+def _fits(dtype: Any, use: Use, open_: bool) -> bool:
+    """Whether a column of this type is as the use wants it."""
+    if dtype == pl.Null:
+        return use.null() == pl.Null
+    if not isinstance(dtype, pl.Struct) or not use.fields:
+        return True
+    types = {field.name: field.dtype for field in dtype.fields}
+    return all(
+        _fits(types[name], inner, open_) if name in types else not open_ for name, inner in use.fields.items()
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

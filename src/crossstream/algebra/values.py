@@ -51,6 +51,8 @@ class Values:
 
     def take(self, rows: np.ndarray) -> Values:
         """The rows asked for; a negative number gives a null."""
+        if len(rows) == 1 == self.rows and rows[0] == 0:
+            return self
         base, picked = self, np.maximum(rows, -1)
         if self._picked is not None:
             base, inner = self._picked
@@ -77,7 +79,7 @@ class Values:
         if self._objects is not None:
             return np.fromiter((v is None for v in self._objects), bool, self.rows)
         if self._series is not None:
-            return self._series.is_null().to_numpy()
+            return missing_in(self._series)
         base, picked = self._base()
         if not base.rows:
             return np.ones(self.rows, bool)
@@ -178,6 +180,12 @@ class Values:
         return pickled() if self.serde is None else self.serde
 
 
+def missing_in(series: pl.Series) -> np.ndarray:
+    """Row by row, whether the value is null; where all or none are, counting them tells, at a hundredth of the cost."""
+    count = series.null_count()
+    return np.full(len(series), count > 0) if count in (0, len(series)) else series.is_null().to_numpy()
+
+
 def nulls(rows: int) -> Values:
     """Values that are all null."""
     return Values(wire=pa.nulls(rows, pa.large_binary()))
@@ -185,6 +193,7 @@ def nulls(rows: int) -> Values:
 
 def concat_values(parts: Sequence[Values]) -> Values:
     """Values one after the other, in the cheapest form they share."""
+    parts = [part for part in parts if part.rows] or parts[:1]
     if len(parts) == 1:
         return parts[0]
     serdes = {part.serde for part in parts}

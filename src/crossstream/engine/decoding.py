@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossstream.algebra.change import Changes
-from crossstream.algebra.values import Values
+from crossstream.algebra.values import Values, missing_in
 from crossstream.engine.runners.base import Task
 from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.serdes import Serde
@@ -59,7 +59,7 @@ class Decoder:
         wire = values.wire()
         if series:
             fields = self.step.fields if part == "value" else None
-            nothing = values.series(fields, checked=_is_declared(values)).is_null().to_numpy()
+            nothing = missing_in(values.series(fields, checked=_is_declared(values)))
         else:
             nothing = np.fromiter((value is None for value in values.objects()), bool, values.rows)
         if int(nothing.sum()) == wire.null_count:
