@@ -19,6 +19,8 @@ from crossstream.state.columns import Column, Columns, concat_all, take_all
 from crossstream.state.run import Run, newest, sort_rows
 from crossstream.state.view import View
 
+_IDENTITY = ("h", "s", "key", "n")
+
 
 class Kept(Protocol):
     """A store of the join: its rows, the stream time it keeps, and the oldest timestamp it still has rows of."""
@@ -53,6 +55,8 @@ def closing(window: Window, waiting: Kept | None, pieces: Pieces, times: Times) 
         assert due is not None
         rows = _picked(due, due["side"] == side)
         for number in pieces.stored(side) if rows.rows else ():
+            if not pieces.runs[number].reaches(*rows.times):
+                continue
             queries, found = _same_rows(pieces.runs[number], rows)
             ts, n = rows["s"][queries], rows["n"][queries]
             first = times.first_after(window.closes(side, ts))
@@ -66,8 +70,11 @@ def closing(window: Window, waiting: Kept | None, pieces: Pieces, times: Times) 
 def _due(window: Window, waiting: Kept, stream_time: int) -> Run | None:
     """The rows of those who wait whose windows are closed at the end of the batch."""
     limits = np.array([window.closing(side, stream_time) for side in SIDES])
+    last = int(limits.max()) - 1
     parts: list[Columns] = []
     for run in waiting.view.pieces():
+        if not run.rows or not run.reaches(waiting.horizon, last):
+            continue
         found = np.flatnonzero((run["s"] < limits[run["side"]]) & (run["s"] >= waiting.horizon))
         if len(found):
             parts.append(take_all(run.columns, found))
@@ -92,17 +99,21 @@ def put_records(
     store: Kept, run: Run, stays: np.ndarray, waits: np.ndarray, left: Iterable[tuple[int, Columns]]
 ) -> None:
     """Puts the records of a batch that stay into the store of their side. ``left``: stored ones that leave it."""
-    columns = {
-        **{name: run[name] for name in ("h", "s", "key", "n", "value", "headers")},
-        "alone": waits.astype(np.uint8),
-        "gone": np.zeros(run.rows, np.uint8),
-    }
-    parts: list[Columns] = [columns if stays.all() else take_all(columns, np.flatnonzero(stays))]
+    parts: list[Columns] = []
+    if run.rows:
+        columns = {
+            **{name: run[name] for name in _IDENTITY},
+            "value": run["value"],
+            "headers": run["headers"],
+            "alone": waits.astype(np.uint8),
+            "gone": np.zeros(run.rows, np.uint8),
+        }
+        parts.append(columns if stays.all() else take_all(columns, np.flatnonzero(stays)))
     for _, leaving in left:
         count = len(leaving["h"])
         nothing: Column = pa.nulls(count, pa.large_binary())
         gone = {"value": nothing, "headers": nothing, "gone": np.ones(count, np.uint8)}
-        parts.append({**{name: leaving[name] for name in columns}, **gone})
+        parts.append({**{name: leaving[name] for name in (*_IDENTITY, "alone")}, **gone})
     _put(store, parts)
 
 
@@ -110,14 +121,13 @@ def put_waiting(
     store: Kept, waits: Iterable[tuple[int, Columns, np.ndarray]], ended: Iterable[tuple[int, Columns]]
 ) -> None:
     """Notes who has begun to wait, and who has found a partner or is out; each with the side."""
-    parts = [_identity(_those(rows, mask), side, 0) for side, rows, mask in waits]
+    parts = [_identity(_those(rows, mask), side, 0) for side, rows, mask in waits if mask.any()]
     parts += [_identity(_those(rows, rows["s"] >= store.horizon), side, 1) for side, rows in ended]
     _put(store, parts)
 
 
 def _those(rows: Columns, mask: np.ndarray) -> Columns:
-    names = ("h", "s", "key", "n")
-    return take_all({name: rows[name] for name in names}, np.flatnonzero(mask))
+    return take_all({name: rows[name] for name in _IDENTITY}, np.flatnonzero(mask))
 
 
 def _identity(rows: Columns, side: int, gone: int) -> Columns:

@@ -17,6 +17,8 @@ from crossstream.state.columns import Column, concat, cut, equal, take
 from crossstream.state.run import Run, bisect, expand, stable_order
 
 _NOTHING = np.empty(0, np.int64)
+_FEW = 64
+"""Rows up to which Python's own set is quicker."""
 FRESH = 2
 """The first so many pieces hold the records of the batch: the left ones, the right ones."""
 
@@ -79,6 +81,8 @@ class Pieces:
 
 def numbers_in(piece: np.ndarray) -> list[int]:
     """The numbers of pieces that occur, ascending."""
+    if len(piece) <= _FEW:
+        return sorted(set(piece.tolist()))
     found: list[int] = np.flatnonzero(np.bincount(piece)).tolist()
     return found
 
@@ -125,9 +129,13 @@ def search(
     pieces: Pieces, other: int, places: np.ndarray, hashes: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> Iterator[Found]:
     """Searches all pieces of the side ``other`` for each record: its place, hash, and reach in time."""
+    if not len(places):
+        return
     order = stable_order(hashes)
-    hashes = hashes[order]
-    for number in pieces.of_side(other) if len(places) else ():
+    hashes, oldest, newest = hashes[order], int(low.min()), int(high.max())
+    for number in pieces.of_side(other):
+        if number >= FRESH and not pieces.runs[number].reaches(oldest, newest):
+            continue
         hits, start, stop = _ranges(pieces.runs[number], hashes, order, low, high)
         if len(hits):
             by_place = _inverse(hits, len(order))
@@ -147,6 +155,8 @@ def _ranges(
     """The records that found rows, and which. ``hashes`` ascend, ``order`` tells whose they are."""
     h, s = run["h"], run["s"]
     first = h.searchsorted(hashes, "left")
+    if len(first) == 1 and (first[0] == run.rows or h[first[0]] != hashes[0]):
+        return _NOTHING, _NOTHING, _NOTHING
     known = h.take(first, mode="clip") == hashes
     if not known.any():
         return _NOTHING, _NOTHING, _NOTHING

@@ -6,7 +6,7 @@ of the batch and the place. A stream joined with itself plays both sides: each r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from crossstream.algebra.change import Changes, concat_headers
 from crossstream.algebra.hashing import hash_keys
 from crossstream.algebra.values import Values
 from crossstream.algebra.windows import LEFT, RIGHT, SIDES
-from crossstream.state.columns import Column, take, valid
+from crossstream.state.columns import EMPTY_BYTES, Column, take, valid
 from crossstream.state.run import Run, is_sorted, sorted_order
 
 PLACE_BITS = 32
@@ -40,14 +40,14 @@ class Records:
     has_key: np.ndarray
     has_value: np.ndarray
     batch: int
+    kept: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kept", self.has_key & self.has_value)
 
     @property
     def count(self) -> int:
         return len(self.ts)
-
-    @property
-    def kept(self) -> np.ndarray:
-        return np.asarray(self.has_key & self.has_value)
 
     def numbers(self, places: np.ndarray) -> np.ndarray:
         """The arrival numbers of records."""
@@ -56,6 +56,8 @@ class Records:
     def run(self, side: int, values: Column) -> Run:
         """The records of a side that are kept, sorted as in a store; ``values``: of all records of the side."""
         places = np.flatnonzero(self.kept & (self.side == side))
+        if not len(places):
+            return _NO_ROWS
         order = sorted_order({"h": self.hashes[places], "s": self.ts[places]})
         places = places if is_sorted(order) else places[order]
         count = len(places)
@@ -75,6 +77,19 @@ class Records:
         )
 
 
+_NO_ROWS = Run(
+    {
+        "h": np.empty(0, np.uint64),
+        "s": np.empty(0, np.int64),
+        "key": EMPTY_BYTES,
+        "n": np.empty(0, np.uint64),
+        "value": EMPTY_BYTES,
+        "headers": EMPTY_BYTES,
+        "place": np.empty(0, np.int64),
+    }
+)
+
+
 def records_of(
     left: Changes, right: Changes, *, itself: bool, right_first: bool, batch: int, bits: int
 ) -> Records:
@@ -91,7 +106,9 @@ def records_of(
     else:
         both, sides = _both(left, right), [left, right]
         of_side = np.repeat(np.array(SIDES, np.int8), [left.rows, right.rows])
-        order = np.lexsort((1 - of_side if right_first else of_side, both.minor, both.major))
+        order = np.arange(1)
+        if both.rows > 1:
+            order = np.lexsort((1 - of_side if right_first else of_side, both.minor, both.major))
         side = of_side[order]
         row = np.where(side == RIGHT, order - left.rows, order)
     key = both.key.wire() if _is_all(order, both.rows) else take(both.key.wire(), order)
@@ -112,7 +129,11 @@ def records_of(
 
 
 def _both(left: Changes, right: Changes) -> Changes:
-    """Both sides one after the other; of the values nothing."""
+    """Both sides one after the other; nothing looks at their values."""
+    if not right.rows:
+        return left
+    if not left.rows:
+        return right
     keys = pa.concat_arrays([left.key.wire(), right.key.wire()])
     key = Values(left.key.serde, wire=keys)
     headers = concat_headers([(left.headers, left.rows), (right.headers, right.rows)])

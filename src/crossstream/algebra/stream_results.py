@@ -60,6 +60,8 @@ class Events:
         """All of them, in the order of semantics 1.6; between different keys that of arrival."""
         parts = [part for part in parts if len(part.trigger)] or list(parts[:1])
         one = parts[0] if len(parts) == 1 else cls._concatenated(parts)
+        if len(one.trigger) <= 1:
+            return one
         left_last = np.where(one.what == CLOSED, RIGHT - one.side, 0)
         return one.take(np.lexsort((one.n, left_last, one.ts, one.what, one.trigger)))
 
@@ -80,8 +82,12 @@ class Events:
 
     def slices(self, size: int) -> Iterator[Events]:
         """At most ``size`` events at a time. Those after the last one that looks back behind the batch stay apart."""
+        count = len(self.trigger)
+        if count <= 1:
+            yield self
+            return
         stored = np.flatnonzero((self.piece >= FRESH) | (self.partner[0] >= FRESH))
-        back, count = int(stored[-1]) + 1 if len(stored) else 0, len(self.trigger)
+        back = int(stored[-1]) + 1 if len(stored) else 0
         for first, last in ((0, back), (back, count)):
             for start in range(first, last, size):
                 yield self.take(slice(start, min(start + size, last)))

@@ -130,6 +130,8 @@ def dropped(join: StreamJoin, records: Records, reasons: tuple[str, str]) -> dic
     """
     outer = np.array(join.outer)[records.side]
     lost = ~records.kept & ~(outer & ~records.has_key & records.has_value)
+    if not lost.any():
+        return {}
     if join.itself:
         lost &= records.side == LEFT
     counts = {"null-value": int((lost & records.has_key).sum())}
@@ -186,13 +188,15 @@ def _begun(batch: _Batch) -> _Fates:
 def _search(batch: _Batch, side: int) -> Iterator[Found]:
     """What the records of a side find on the other one."""
     places = np.flatnonzero(batch.records.kept & (batch.records.side == side))
+    if not len(places):
+        return iter(())
     low, high = batch.times.reach(batch.join.window, side, places, batch.records.ts[places])
     return search(batch.pieces, RIGHT - side, places, batch.records.hashes[places], low, high)
 
 
 def _settle(batch: _Batch, fates: _Fates, found: Pairs) -> Pairs:
     """The pairs that are valid: those whose older record is not out already."""
-    if not batch.join.waits:
+    if not batch.join.waits or not len(found.trigger):
         fates.paired[found.trigger] = True
         return found
     found, late = _without_gone(batch, found, _late(batch, found))
@@ -262,7 +266,8 @@ def _lonely_events(batch: _Batch, fates: _Fates, start: int, stop: int) -> Itera
     here = batch.outer[start:stop] & records.kept[start:stop] & ~fates.paired[start:stop]
     if batch.join.waits:
         here &= (batch.closes[start:stop] <= places) & ~batch.finds_itself[start:stop]
-    yield _own_events(batch, ALONE, places[here], places[here])
+    if here.any():
+        yield _own_events(batch, ALONE, places[here], places[here])
     if batch.join.waits:
         due = batch.closes
         waiting = (
@@ -270,11 +275,15 @@ def _lonely_events(batch: _Batch, fates: _Fates, start: int, stop: int) -> Itera
         )
         rows = np.flatnonzero(waiting)
         rows = rows[fates.alone[batch.row[rows]]]
-        yield _own_events(batch, CLOSED, rows, due[rows])
+        if len(rows):
+            yield _own_events(batch, CLOSED, rows, due[rows])
         stored = batch.closing
-        stored = stored.where((stored.first >= start) & (stored.first < stop))
-        stored = stored.where(fates.alone[batch.pieces.number(stored.piece, stored.row)])
-        yield Events.alone(CLOSED, stored.first, stored.piece, stored.row, stored.side, stored.ts, stored.n)
+        if len(stored.first):
+            stored = stored.where((stored.first >= start) & (stored.first < stop))
+            stored = stored.where(fates.alone[batch.pieces.number(stored.piece, stored.row)])
+            yield Events.alone(
+                CLOSED, stored.first, stored.piece, stored.row, stored.side, stored.ts, stored.n
+            )
 
 
 def _own_events(batch: _Batch, what: int, places: np.ndarray, trigger: np.ndarray) -> Events:
@@ -305,5 +314,7 @@ def _keep(batch: _Batch, fates: _Fates, stores: tuple[Kept, Kept], waiting: Kept
     waiting.stream_time = int(batch.times.join[-1])
     limits = [join.window.closing(side, waiting.stream_time) for side in SIDES if join.outer[side]]
     waiting.horizon = max(waiting.horizon, min(limits))
-    ended = np.unique(np.concatenate([*fates.found, pieces.number(out.piece, out.row)]))
+    ended = np.concatenate([*fates.found, pieces.number(out.piece, out.row)])
+    if len(ended) > 1:
+        ended = np.unique(ended)
     put_waiting(waiting, waits, rows_of(pieces, *pieces.located(ended)))

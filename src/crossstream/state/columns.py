@@ -7,6 +7,7 @@ all that runs and kernels need; each is one vectorised call per column.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import eq
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,9 @@ Columns = Mapping[str, Column]
 _FEW = 64
 """Columns of up to so many rows are shared by single rows of them, instead of copied."""
 
+_VERY_FEW = 16
+"""Up to so many rows a loop over Python's own bytes costs less than a call of Arrow's kernels."""
+
 EMPTY_BYTES = pa.array([], pa.large_binary())
 
 
@@ -28,18 +32,24 @@ def take(column: Column, rows: np.ndarray) -> Column:
     """The rows of a column, in the order asked for."""
     if isinstance(column, np.ndarray):
         return column[rows]
+    if not len(rows):
+        return column.slice(0, 0)
     if len(rows) == 1 and len(column) <= _FEW:
         return column.slice(int(rows[0]), 1)
+    if len(rows) <= _VERY_FEW:
+        return pa.array([column[row].as_py() for row in rows.tolist()], column.type)
     return column.take(pa.array(rows))
 
 
 def take_or_null(column: pa.Array, rows: np.ndarray) -> pa.Array:
     """The rows of an Arrow column; a negative row number gives null."""
-    if len(rows) == 1:
-        return take(column, rows) if rows[0] >= 0 else pa.nulls(1, column.type)
+    if len(rows) <= 1:
+        return take(column, rows) if not len(rows) or rows[0] >= 0 else pa.nulls(1, column.type)
     missing = rows < 0
     if not missing.any():
-        return column.take(pa.array(rows))
+        return take(column, rows)
+    if len(rows) <= _VERY_FEW:
+        return pa.array([None if row < 0 else column[row].as_py() for row in rows.tolist()], column.type)
     return column.take(pa.array(rows, mask=missing))
 
 
@@ -60,7 +70,7 @@ def concat(parts: Sequence[Column]) -> Column:
 
 
 def take_all(columns: Columns, rows: np.ndarray) -> dict[str, Column]:
-    if len(rows) == 1:
+    if len(rows) <= _VERY_FEW:
         return {name: take(column, rows) for name, column in columns.items()}
     indices = pa.array(rows)
     return {
@@ -80,15 +90,15 @@ def concat_all(parts: Sequence[Columns]) -> dict[str, Column]:
 
 def equal(left: pa.Array, right: pa.Array) -> np.ndarray:
     """Row by row, whether two byte columns without nulls hold the same bytes."""
-    if len(left) == 1:
-        return np.array([left[0].as_py() == right[0].as_py()])
+    if len(left) <= _VERY_FEW:
+        return np.array(list(map(eq, left.to_pylist(), right.to_pylist())), bool)
     return np.asarray(pc.equal(left, right))
 
 
 def valid(column: pa.Array) -> np.ndarray:
     """Row by row, whether the value is there."""
-    if column.null_count == 0:
-        return np.ones(len(column), bool)
+    if column.null_count in (0, len(column)):
+        return np.full(len(column), column.null_count == 0)
     return np.asarray(column.is_valid())
 
 

@@ -29,6 +29,8 @@ FEW = 512
 
 def without_expired(parts: Sequence[Part[P]], horizon: int) -> list[Part[P]]:
     """The parts without pieces whose rows are all older than the horizon."""
+    if all(piece.newest >= horizon for part in parts for piece in part.pieces):
+        return list(parts)
     kept = [replace(part, pieces=tuple(p for p in part.pieces if p.newest >= horizon)) for part in parts]
     at_work = {part.job for part in kept if part.pieces and not part.output}
     freed = [part if part.job in at_work else Part(part.pieces) for part in kept]

@@ -112,7 +112,7 @@ def _run_file(batch: pa.RecordBatch) -> pa.Buffer | Gathered:
 
 def _times(run: Run) -> tuple[int, int] | None:
     s = run.columns.get("s")
-    return None if s is None or s.dtype != np.int64 else (int(s.min()), int(s.max()))
+    return None if s is None or s.dtype != np.int64 else run.times
 
 
 def read_run(storage: Storage, ref: PieceRef) -> Run:
@@ -121,17 +121,18 @@ def read_run(storage: Storage, ref: PieceRef) -> Run:
     def whole(data: pa.Buffer) -> pa.Buffer | None:
         return data if data.size == ref.size and _digest(data) == ref.checksum else None
 
-    return _opened(_sound(storage, ref.file, "run file", whole))
+    return _opened(_sound(storage, ref.file, "run file", whole), ref)
 
 
 def map_run(storage: Storage, ref: PieceRef) -> Run:
     """Opens a run file that this process has just written, without reading it."""
-    return _opened(storage.read(ref.file))
+    return _opened(storage.read(ref.file), ref)
 
 
-def _opened(data: pa.Buffer) -> Run:
+def _opened(data: pa.Buffer, ref: PieceRef) -> Run:
     with pa.ipc.open_file(data) as reader:
-        return Run(from_record_batch(reader.get_batch(0)))
+        batch = reader.get_batch(0)
+    return Run(from_record_batch(batch), batch.num_rows, ref.times)
 
 
 def _sound(storage: Storage, name: str, kind: str, check: Callable[[pa.Buffer], T | None]) -> T:

@@ -11,12 +11,13 @@ the inputs or the output hold its rows. Decision 0006.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from crossstream.state.run import Run, merge
+from crossstream.state.view import Slot
 
 FAN_IN = 8
 """Runs that are merged into one."""
@@ -60,10 +61,14 @@ class Part(Generic[P]):
     pieces: tuple[P, ...]
     job: int = 0
     output: bool = False
+    slot: Slot = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "slot", Slot(tuple(piece.run for piece in self.pieces)))
 
     @property
     def rows(self) -> int:
-        return sum(piece.rows for piece in self.pieces)
+        return self.slot.rows
 
 
 def next_job(parts: Sequence[Part[P]], most: int | None = None) -> list[Part[P]] | None:
@@ -75,6 +80,8 @@ def next_job(parts: Sequence[Part[P]], most: int | None = None) -> list[Part[P]]
     """
     classes = [_size_class(part.rows) for part in parts]
     for largest in sorted(set(classes)):
+        if sum([one <= largest for one in classes]) < FAN_IN:
+            continue
         start = 0
         while start < len(parts):
             stop = start
@@ -107,7 +114,7 @@ def _fitting(parts: Sequence[Part[P]], start: int, stop: int, most: int) -> tupl
 
 def _marked(parts: Sequence[Part[P]], start: int, stop: int) -> list[Part[P]]:
     job = 1 + max(part.job for part in parts)
-    inputs = [replace(part, job=job) for part in parts[start:stop]]
+    inputs = [Part(part.pieces, job, part.output) for part in parts[start:stop]]
     return [*parts[:start], *inputs, Part((), job, True), *parts[stop:]]
 
 

@@ -7,6 +7,7 @@ keys have two hashes: every look-up compares bytes, so a collision costs time an
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ class Layout:
     Always there: ``h`` (uint64, hash of ``key``), ``key`` (bytes) and ``gone`` (uint8, 1 = deleted).
     ``sort``: a secondary sort column ``s``, uint64 or int64 (hash of ``key2``, or a timestamp).
     ``second_key``: a second key ``key2`` (bytes) belongs to the identity of a row; ``numbered``: a number ``n``
-    (uint64) does. ``values``: the other columns, by name, as ``"bytes"``, ``"int64"`` or ``"uint8"``.
+    (uint64) does. ``values``: the other columns, by name, as ``"bytes"``, ``"int64"`` or ``"uint8"``. ``names``: all.
     """
 
     kind: str
@@ -31,17 +32,17 @@ class Layout:
     sort: str | None = None
     second_key: bool = False
     numbered: bool = False
+    names: tuple[str, ...] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        there = {"s": self.sort is not None, "key2": self.second_key, "n": self.numbered}
+        head = (name for name in ("h", "s", "key", "key2", "n") if there.get(name, True))
+        object.__setattr__(self, "names", (*head, *(name for name, _ in self.values), "gone"))
 
     @property
     def expires(self) -> bool:
         """Whether rows get too old to matter: records by time, which nothing replaces."""
         return self.numbered
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        there = {"s": self.sort is not None, "key2": self.second_key, "n": self.numbered}
-        head = (name for name in ("h", "s", "key", "key2", "n") if there.get(name, True))
-        return (*head, *(name for name, _ in self.values), "gone")
 
     @classmethod
     def found_in(cls, kind: str, columns: Columns) -> Layout:
@@ -58,14 +59,29 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Rows sorted by (h, s); ``columns`` has the names of the layout."""
+    """Rows sorted by (h, s); ``columns`` has the names of the layout. ``bounds``: see `times`, where they are known."""
 
     columns: Columns
     rows: int = field(default=-1)
+    bounds: tuple[int, int] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.rows < 0:
             object.__setattr__(self, "rows", len(self.columns["h"]))
+
+    @property
+    def times(self) -> tuple[int, int]:
+        """No row has a timestamp outside of these two; only of rows by time, and only if there are any."""
+        if self.bounds is None:
+            s = self.columns["s"]
+            object.__setattr__(self, "bounds", (int(s.min()), int(s.max())))
+        assert self.bounds is not None
+        return self.bounds
+
+    def reaches(self, oldest: int, newest: int) -> bool:
+        """Whether a row may have a timestamp between these two; only of rows by time."""
+        first, last = self.times
+        return first <= newest and last >= oldest
 
     def __getitem__(self, name: str) -> Column:
         return self.columns[name]
@@ -75,9 +91,9 @@ class Run:
         return size_of(self.columns)
 
     def slice(self, start: int, stop: int) -> Run:
-        return (
-            self if (start, stop) == (0, self.rows) else Run(cut_all(self.columns, start, stop), stop - start)
-        )
+        if (start, stop) == (0, self.rows):
+            return self
+        return Run(cut_all(self.columns, start, stop), stop - start, self.bounds)
 
     def match(self, hashes: np.ndarray, keys: Column) -> tuple[np.ndarray, np.ndarray]:
         """Pairs (query, row) with equal keys, in order of the queries, then of the rows.
@@ -214,11 +230,22 @@ def newest(columns: Columns) -> np.ndarray:
     # Rows tied with a neighbour: number their identities exactly, keep the first of each.
     places = np.flatnonzero(np.append(tied, False) | np.insert(tied, 0, False))
     names = [name for name in ("h", "s", "key", "key2", "n") if name in columns]
-    identity = identities([take(columns[name], places) for name in names])
-    _, first = np.unique(identity, return_index=True)
+    identity = [take(columns[name], places) for name in names]
+    first = (
+        _first_few(identity) if len(places) <= _FEW else np.unique(identities(identity), return_index=True)[1]
+    )
     keep[places] = False
     keep[places[first]] = True
     return keep
+
+
+def _first_few(columns: list[Column]) -> list[int]:
+    """The first of equal rows; of few a dictionary tells them sooner than numbers for them are found."""
+    rows = zip(*(c.tolist() if isinstance(c, np.ndarray) else c.to_pylist() for c in columns), strict=True)
+    first: dict[tuple[Any, ...], int] = {}
+    for row, identity in enumerate(rows):
+        first.setdefault(identity, row)
+    return list(first.values())
 
 
 def identities(columns: list[Column]) -> np.ndarray:

@@ -27,7 +27,7 @@ from crossstream.state.manifest import (
 from crossstream.state.merging import Part, advance_job, alone, next_job
 from crossstream.state.run import Layout, Run
 from crossstream.state.storage import Storage
-from crossstream.state.view import Slot, View
+from crossstream.state.view import View
 
 PIECE_ROWS = 32_768
 """Rows that one merging step writes into one piece; also the least work done when work is due."""
@@ -50,14 +50,12 @@ class Piece:
     @property
     def oldest(self) -> int:
         """The smallest timestamp, or less; only of rows by time."""
-        times = None if self.ref is None else self.ref.times
-        return int(self.run["s"].min()) if times is None else times[0]
+        return self.run.times[0]
 
     @property
     def newest(self) -> int:
         """The largest timestamp, or more; only of rows by time."""
-        times = None if self.ref is None else self.ref.times
-        return int(self.run["s"].max()) if times is None else times[1]
+        return self.run.times[1]
 
     def slice(self, start: int, stop: int) -> Piece:
         if (start, stop) == (0, self.run.rows):
@@ -85,11 +83,11 @@ class Version:
 
     def view(self) -> View:
         """What a batch reads, and puts its rows into."""
-        return View(self.layout, tuple(Slot(tuple(p.run for p in part.pieces)) for part in self.parts))
+        return View(self.layout, tuple([part.slot for part in self.parts]))
 
     @property
     def rows(self) -> int:
-        return sum(piece.rows for part in self.parts for piece in part.pieces)
+        return sum([part.rows for part in self.parts])
 
     @property
     def size(self) -> int:
@@ -133,16 +131,7 @@ def advance(
     if expires and (place := worn_run(parts, horizon)) is not None:
         parts = alone(parts, place)
     parts, credit = _work(parts, credit, save, partial(unexpired, horizon=horizon) if expires else None)
-    return replace(
-        version,
-        parts=tuple(parts),
-        batch=batch,
-        stream_time=stream_time,
-        credit=credit,
-        name=None,
-        horizon=horizon,
-        clock=clock,
-    )
+    return Version(version.layout, tuple(parts), batch, stream_time, credit, None, horizon, clock)
 
 
 def _work(

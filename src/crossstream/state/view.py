@@ -11,16 +11,18 @@ import pyarrow as pa
 from crossstream.state.columns import Column, concat, concat_all, equal, take, take_all, take_or_null
 from crossstream.state.run import Layout, Run, expand, merge, newest, sort_rows
 
+_NOWHERE = np.array([-1])
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:
     """A sorted run in one or more pieces, in its order."""
 
     pieces: tuple[Run, ...]
+    rows: int = field(init=False)
 
-    @property
-    def rows(self) -> int:
-        return sum(piece.rows for piece in self.pieces)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", sum([piece.rows for piece in self.pieces]))
 
 
 @dataclass(slots=True)
@@ -41,6 +43,8 @@ class Match:
         used = self._pieces_used()
         if not used:
             return _missing(self.pieces, name, len(self.piece))
+        if len(self.piece) == 1:
+            return take(self.pieces[used[0]][name], self.row)
         if len(used) == 1:
             return _take_or_missing(self.pieces[used[0]][name], np.where(self.found, self.row, -1))
         queries = [np.flatnonzero(self.piece == p) for p in used]
@@ -81,6 +85,8 @@ class View:
     def lookup(self, hashes: np.ndarray, keys: Column) -> Match:
         """The live row of each key, for layouts without a secondary sort; ``hashes`` sorted."""
         pieces = self.pieces()
+        if len(hashes) == 1:
+            return Match(pieces, *_find(pieces, hashes[0], keys[0].as_py()))
         piece = np.full(len(hashes), -1, np.int64)
         row = np.full(len(hashes), -1, np.int64)
         pending = np.arange(len(hashes))
@@ -136,6 +142,19 @@ class View:
     def live(self) -> Run:
         """Every live row, in one run."""
         return merge(self.pieces(), drop_gone=True)
+
+
+def _find(pieces: Sequence[Run], wanted: np.uint64, key: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """The place of the live row of one key: what `View.lookup` finds, at a fraction of the fixed cost."""
+    for number, run in enumerate(pieces):
+        h = run.columns["h"]
+        row = int(h.searchsorted(wanted))
+        while row < run.rows and h[row] == wanted:
+            if run.columns["key"][row].as_py() == key:
+                found = not run.columns["gone"][row]
+                return (np.array([number]), np.array([row])) if found else (_NOWHERE, _NOWHERE)
+            row += 1
+    return _NOWHERE, _NOWHERE
 
 
 def empty_columns(layout: Layout) -> dict[str, Column]:

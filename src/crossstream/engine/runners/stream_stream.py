@@ -81,7 +81,8 @@ class StreamStreamJoinRunner(Runner):
             store = self.task.plan.stores[name]
             changes = self.arrived(flow)
             if changes is None:
-                changes = no_changes(store.key, store.value)
+                sides.append(no_changes(store.key, store.value))
+                continue
             key = Values(store.key, wire=self.serialized(changes, "key", store.key))
             self.serialized(changes, "value", store.value)  # once, and a failure names its row
             sides.append(replace(changes, key=key, value=as_stored(changes.value, store.value), extra={}))
