@@ -43,6 +43,8 @@ class Changes:
 
     def take(self, rows: np.ndarray) -> Changes:
         """The rows asked for, in that order."""
+        if len(rows) == 1 == self.rows and rows[0] == 0:
+            return self
         return Changes(
             self.key.take(rows),
             self.value.take(rows),

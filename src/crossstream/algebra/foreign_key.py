@@ -193,11 +193,11 @@ def resolve(
     if answers.rows:
         yield without_partner(joiner, answers, serdes)
     before = View(view.layout, view.slots)
-    hashes = subscriptions.hashes(bits)
-    order, begins = by_key(subscriptions, hashes)
-    subs, h = subscriptions.take(order), hashes[order]
-    group = np.cumsum(begins) - 1
-    if subs.rows:
+    if subscriptions.rows:
+        hashes = subscriptions.hashes(bits)
+        order, begins = by_key(subscriptions, hashes)
+        subs, h = subscriptions.take(order), hashes[order]
+        group = np.cumsum(begins) - 1
         view.put(stored(subs, h, bits))
         yield from _from_left(kind, joiner, subs, h, group, begins, right, right_rows, serdes, bits)
     yield from _from_right(kind, joiner, before, view, right, serdes, bits, chunk)

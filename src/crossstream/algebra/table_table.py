@@ -29,6 +29,8 @@ Kind = Literal["inner", "left", "outer"]
 Lookup = Callable[[np.ndarray, Column], Rows]
 """Rows of a table before the batch, for sorted hashes and their keys."""
 
+_NEVER = np.iinfo(np.int64).min
+
 
 @dataclass(frozen=True, slots=True)
 class Joined:
@@ -56,7 +58,7 @@ class _Side:
 
     def time(self) -> np.ndarray:
         """Timestamp of the row there is now; where there is none, before all times."""
-        return np.where(self.is_now(), self.ts[self.now], np.iinfo(np.int64).min)
+        return np.where(self.is_now(), self.ts[self.now], _NEVER)
 
 
 def join_tables(
@@ -75,30 +77,35 @@ def join_tables(
 
     With ``every`` the result of each event stays, not the last one of each key.
     """
-    keys = concat_values([left.key, right.key])
-    ts = np.concatenate([left.ts, right.ts])
-    major = np.concatenate([left.major, right.major])
-    minor = np.concatenate([left.minor, right.minor])
-    headers = concat_headers([(left.headers, left.rows), (right.headers, right.rows)])
-    both = Changes(keys, keys, ts, major, minor, headers)
+    both = _both(left, right)
+    keys, ts, major, minor = both.key, both.ts, both.major, both.minor
     hashes = both.hashes(bits)
     order, begins = by_key(both, hashes)
     group = np.cumsum(begins) - 1
-    is_right = (order >= left.rows).astype(np.int8)
-    arrival = np.lexsort((is_right, minor[order], major[order], group))
-    order = order[arrival]
-    is_right = is_right[arrival].astype(bool)
+    is_right = order >= left.rows
+    if len(order) > 1:
+        arrival = np.lexsort((is_right, minor[order], major[order], group))
+        order, is_right = order[arrival], is_right[arrival]
 
     first = order[begins]
     key_hashes, key_bytes = hashes[first], keys.take(first).wire()
     start = np.flatnonzero(begins)[group]
-    lefts = _side(left, left_rows(key_hashes, key_bytes), order, ~is_right, group, start, 0)
-    rights = _side(right, right_rows(key_hashes, key_bytes), order, is_right, group, start, left.rows)
 
-    merged = _same_trigger(group, major[order], minor[order], is_right)
-    lefts, rights = _merge_triggers(lefts, merged), _merge_triggers(rights, merged)
-    from_left, from_right = ~is_right | merged, is_right
-    emit = _emits(kind, lefts, rights, from_left, from_right) & ~np.append(merged[1:], False)
+    def side(changes: Changes, other: Changes, rows: Lookup, own: np.ndarray, offset: int) -> _Side:
+        if kind == "inner" and not other.rows and not want_old:
+            return _changes_alone(changes, order)
+        return _side(changes, rows(key_hashes, key_bytes), order, own, group, start, offset)
+
+    lefts = side(left, right, left_rows, ~is_right, 0)
+    rights = side(right, left, right_rows, is_right, left.rows)
+
+    merged = np.zeros(len(order), bool)
+    if left.rows and right.rows:
+        merged = _same_trigger(group, major[order], minor[order], is_right)
+        lefts, rights = _merge_triggers(lefts, merged), _merge_triggers(rights, merged)
+    emit = _emits(kind, lefts, rights, ~is_right | merged, is_right)
+    if merged.any():
+        emit &= ~np.append(merged[1:], False)
     kept = np.flatnonzero(emit) if every else _last_of_group(emit, group)
 
     event = order[kept]
@@ -109,7 +116,7 @@ def join_tables(
         _timestamps(ts[order], lefts, rights, merged, is_right)[kept],
         major[event],
         minor[event],
-        None if headers is None else take_or_null(headers, event),
+        None if both.headers is None else take_or_null(both.headers, event),
     )
     if want_old:
         was = (lefts.before[kept], rights.before[kept]) if every else (group[kept], group[kept])
@@ -117,6 +124,28 @@ def join_tables(
         lost = np.isin(np.arange(changes.rows), [f.row for f in unknown]) if unknown else None
         changes = changes.with_value(value, old, lost)
     return Joined(changes, failures)
+
+
+def _both(left: Changes, right: Changes) -> Changes:
+    """The events of both sides, those of the left one first; nothing looks at their values."""
+    if not right.rows:
+        return left
+    if not left.rows:
+        return right
+    keys = concat_values([left.key, right.key])
+    return Changes(
+        keys,
+        keys,
+        np.concatenate([left.ts, right.ts]),
+        np.concatenate([left.major, right.major]),
+        np.concatenate([left.minor, right.minor]),
+        concat_headers([(left.headers, left.rows), (right.headers, right.rows)]),
+    )
+
+
+def _changes_alone(changes: Changes, order: np.ndarray) -> _Side:
+    """The only side with changes, where no result depends on what its rows were before."""
+    return _Side(~changes.value.missing(), changes.value, changes.ts, order, order)
 
 
 def _side(
@@ -128,8 +157,10 @@ def _side(
     start: np.ndarray,
     offset: int,
 ) -> _Side:
+    if not changes.rows:
+        return _Side(state.present, state.values, state.ts, group, group)
     keys = len(state.present)
-    places = np.maximum.accumulate(np.where(own, np.arange(len(order)), -1)) if len(order) else order
+    places = np.maximum.accumulate(np.where(own, np.arange(len(order)), -1))
     known = places >= start
     now = np.where(known, keys + order[np.maximum(places, 0)] - offset, group)
     before = np.where(np.arange(len(order)) == start, group, _previous(now))
@@ -193,7 +224,7 @@ def _emits(
 def _last_of_group(emit: np.ndarray, group: np.ndarray) -> np.ndarray:
     places = np.flatnonzero(emit)
     groups = group[places]
-    return places[np.append(groups[1:] != groups[:-1], True)] if len(places) else places
+    return places[np.append(groups[1:] != groups[:-1], True)] if len(places) > 1 else places
 
 
 def _exists(kind: Kind, left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -205,6 +236,8 @@ def _timestamps(
 ) -> np.ndarray:
     """The later of the triggering timestamp and that of the other side's row; tombstones too (semantics 1.3)."""
     other = np.where(is_right, lefts.time(), rights.time())
+    if not merged.any():
+        return np.asarray(np.maximum(ts, other))
     own = np.where(merged, np.maximum(ts, _previous(ts)), ts)
     return np.maximum(own, np.where(merged, np.maximum(lefts.time(), rights.time()), other))
 

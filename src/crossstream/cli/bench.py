@@ -9,7 +9,7 @@ from pathlib import Path
 
 from crossstream.errors import ConfigError
 
-BENCHMARKS = ("fk", "joins", "join_many", "state")
+BENCHMARKS = ("fk", "joins", "join_many", "state", "driver")
 """Modules of ``benchmarks/`` with a ``main(argv)``, in the order they run."""
 
 

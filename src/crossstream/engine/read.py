@@ -41,9 +41,10 @@ class Reader:
         timed = self._timed(self._decoded(changes))
         if not timed.rows:
             return None
-        major = running_maximum(timed.ts, self.newest)
+        alone = timed.rows == 1 and timed.ts[0] >= self.newest
+        major = timed.ts if alone else running_maximum(timed.ts, self.newest)
         self.newest = int(major[-1])
-        admitted = self._admitted(replace(timed, major=major))
+        admitted = self._admitted(timed if major is timed.major else replace(timed, major=major))
         return admitted if admitted.rows else None
 
     def _changes(self, span: SourceRange, records: pa.RecordBatch) -> Changes:

@@ -55,6 +55,8 @@ class String:
             raise _no_utf8(values) from error
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[str | None]:
+        if len(data) <= arrays.FEW:
+            return list(map(self.deserialize, data.to_pylist()))
         try:
             texts: list[str | None] = data.cast(pa.large_string()).to_pylist()
         except pa.ArrowInvalid as error:

@@ -16,6 +16,8 @@ from crossstream.records import decode_headers, encode_headers
 from crossstream.serdes import Serde
 from crossstream.testing.memory import ROWS, MemoryOutput
 
+_TYPES = ROWS.types[:3]
+
 
 @dataclass(frozen=True, slots=True)
 class TestRecord:
@@ -108,8 +110,12 @@ class TestInputTopic:
     def _records(
         self, keys: Any, values: Any, timestamps: list[int], headers: list[bytes | None]
     ) -> pa.RecordBatch:
-        columns = zip((keys, values, timestamps, headers), ROWS.types, strict=True)
-        return pa.RecordBatch.from_arrays([pa.array(column, kind) for column, kind in columns], schema=ROWS)
+        columns = [
+            pa.array(column, kind) for column, kind in zip((keys, values, timestamps), _TYPES, strict=True)
+        ]
+        none = not any(headers)
+        given = pa.nulls(len(headers), pa.large_binary()) if none else pa.array(headers, pa.large_binary())
+        return pa.RecordBatch.from_arrays([*columns, given], schema=ROWS)
 
 
 def _columns(records: Iterable[TestRecord | tuple[Any, ...]]) -> tuple[list[Any], ...]:
