@@ -28,11 +28,12 @@ def parse(
     parser.add_argument("--scale", type=float, default=1.0, help="share of the full sizes")
     parser.add_argument("--port", type=int, default=port)
     arguments = parser.parse_args(argv)
-    arguments.sides = _runnable(arguments.sides.split(","))
+    arguments.sides = runnable(arguments.sides.split(","))
     return arguments
 
 
-def _runnable(sides: list[str]) -> list[str]:
+def runnable(sides: list[str]) -> list[str]:
+    """The sides, without Kafka Streams where it cannot run."""
     ours = [side for side in sides if not side.startswith("kafka-streams")]
     if len(ours) < len(sides) and (reason := peer.available()) is not None:
         print(f"without Kafka Streams: {reason}")
