@@ -92,6 +92,26 @@ def concat_changes(parts: Sequence[Changes]) -> Changes:
     )
 
 
+def both_sides(left: Changes, right: Changes) -> Changes:
+    """The rows of both sides, those of the left one first: their keys, places in time and headers, without values.
+
+    The key serde of both is the same. What stands for the values is not to be looked at.
+    """
+    sides = [side for side in (left, right) if side.rows] or [left]
+    if len(sides) == 1:
+        one = sides[0]
+        return Changes(one.key, one.key, one.ts, one.major, one.minor, one.headers)
+    keys = concat_values([side.key for side in sides])
+    return Changes(
+        keys,
+        keys,
+        np.concatenate([left.ts, right.ts]),
+        np.concatenate([left.major, right.major]),
+        np.concatenate([left.minor, right.minor]),
+        concat_headers([(side.headers, side.rows) for side in sides]),
+    )
+
+
 def _concat_lost(parts: Sequence[Changes]) -> np.ndarray | None:
     if all(part.lost is None for part in parts):
         return None

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from crossstream.algebra.change import Changes, concat_headers
+from crossstream.algebra.change import Changes, both_sides
 from crossstream.algebra.hashing import hash_keys
-from crossstream.algebra.values import Values
 from crossstream.algebra.windows import LEFT, RIGHT, SIDES
 from crossstream.state.columns import EMPTY_BYTES, Column, take, valid
 from crossstream.state.run import Run, is_sorted, sorted_order
@@ -104,7 +103,7 @@ def records_of(
         order = row
         both, sides = left, [left, left]
     else:
-        both, sides = _both(left, right), [left, right]
+        both, sides = both_sides(left, right), [left, right]
         of_side = np.repeat(np.array(SIDES, np.int8), [left.rows, right.rows])
         order = np.arange(1)
         if both.rows > 1:
@@ -126,21 +125,6 @@ def records_of(
         there[np.where(side == LEFT, row, sides[LEFT].rows + row)],
         batch,
     )
-
-
-def _both(left: Changes, right: Changes) -> Changes:
-    """Both sides one after the other; nothing looks at their values."""
-    if not right.rows:
-        return left
-    if not left.rows:
-        return right
-    keys = pa.concat_arrays([left.key.wire(), right.key.wire()])
-    key = Values(left.key.serde, wire=keys)
-    headers = concat_headers([(left.headers, left.rows), (right.headers, right.rows)])
-    ts, major, minor = (
-        np.concatenate([getattr(left, name), getattr(right, name)]) for name in ("ts", "major", "minor")
-    )
-    return Changes(key, key, ts, major, minor, headers)
 
 
 def _is_all(order: np.ndarray, rows: int) -> bool:

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from crossstream.algebra.change import Changes, concat_headers
+from crossstream.algebra.change import Changes, both_sides
 from crossstream.algebra.evaluate import Failure, evaluate
 from crossstream.algebra.functions import Function
 from crossstream.algebra.order import by_key
@@ -77,7 +77,7 @@ def join_tables(
 
     With ``every`` the result of each event stays, not the last one of each key.
     """
-    both = _both(left, right)
+    both = both_sides(left, right)
     keys, ts, major, minor = both.key, both.ts, both.major, both.minor
     hashes = both.hashes(bits)
     order, begins = by_key(both, hashes)
@@ -124,23 +124,6 @@ def join_tables(
         lost = np.isin(np.arange(changes.rows), [f.row for f in unknown]) if unknown else None
         changes = changes.with_value(value, old, lost)
     return Joined(changes, failures)
-
-
-def _both(left: Changes, right: Changes) -> Changes:
-    """The events of both sides, those of the left one first; nothing looks at their values."""
-    if not right.rows:
-        return left
-    if not left.rows:
-        return right
-    keys = concat_values([left.key, right.key])
-    return Changes(
-        keys,
-        keys,
-        np.concatenate([left.ts, right.ts]),
-        np.concatenate([left.major, right.major]),
-        np.concatenate([left.minor, right.minor]),
-        concat_headers([(left.headers, left.rows), (right.headers, right.rows)]),
-    )
 
 
 def _changes_alone(changes: Changes, order: np.ndarray) -> _Side:

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from crossstream.algebra.change import Changes, concat_headers
+from crossstream.algebra.change import Changes, both_sides
 from crossstream.algebra.foreign_key import REFERS
 from crossstream.algebra.functions import Function
 from crossstream.algebra.order import by_key
 from crossstream.algebra.table import Rows
 from crossstream.algebra.table_table import Joined, Lookup, call_joiner
-from crossstream.algebra.values import Values, concat_values
+from crossstream.algebra.values import Values
 from crossstream.serdes import Serde
 from crossstream.serdes.left_or_right import RIGHT, tagged
 from crossstream.state.columns import EMPTY_BYTES, Column, take
@@ -89,15 +89,7 @@ def unreferenced(
 
 def events_of(moves: Changes, right: Changes, bits: int) -> Events:
     """Of events of one trigger the left one comes last: it says what the trigger did."""
-    keys = concat_values([moves.key, right.key])
-    both = Changes(
-        keys,
-        keys,
-        np.concatenate([moves.ts, right.ts]),
-        np.concatenate([moves.major, right.major]),
-        np.concatenate([moves.minor, right.minor]),
-        concat_headers([(moves.headers, moves.rows), (right.headers, right.rows)]),
-    )
+    both = both_sides(moves, right)
     hashes = both.hashes(bits)
     order, begins = by_key(both, hashes)
     is_left = order < moves.rows
