@@ -30,7 +30,10 @@ Within a process, few rows go from round to round as `Changes`.
 """
 
 HANDED = 512
-"""Rows up to which changes are handed on within a process as they are; more are packed, to be taken in slices."""
+"""Rows up to which changes are handed on within a process as they are; more are packed, to be taken in slices.
+
+Decision 0029.
+"""
 
 REPORT = -1
 """Exchange number of a parcel that holds a task's report."""
