@@ -98,17 +98,8 @@ def through_kafka_streams(join: str, rounds: Sequence[Piped]) -> tuple[list[floa
     peer.PROGRAM.build()
     mode, kind = mode_of(join)
     with tempfile.TemporaryDirectory(prefix="crossstream-bench-") as folder:
-        words = {
-            "bootstrap": "unused:1",
-            "application-id": "driver",
-            "state-dir": folder,
-            "left": TOPICS.orders,
-            "right": TOPICS.customers,
-            "output": TOPICS.results,
-            "mode": mode,
-            "type": kind,
-            "foreign-key": "customer_id",
-        }
+        application = peer.KafkaStreamsPeer("unused:1", "driver", TOPICS, mode=mode, type=kind)
+        words = {**application.arguments, "state-dir": folder}
         done = subprocess.run(
             [
                 *(java(), *peer.JVM_OPTIONS, "-cp", str(peer.PROGRAM.jar), "crossstream.peer.Driver"),

@@ -37,7 +37,9 @@ def place_of(minor: int) -> tuple[int, int]:
 
 def running_maximum(ts: np.ndarray, before: int) -> np.ndarray:
     """The maximum of ``before`` and all timestamps up to each record."""
-    return np.maximum(np.maximum.accumulate(ts), before) if len(ts) else ts
+    if not len(ts) or (len(ts) == 1 and ts[0] >= before):
+        return ts
+    return np.maximum(np.maximum.accumulate(ts), before)
 
 
 def by_arrival(changes: Changes) -> Changes:

@@ -128,9 +128,7 @@ class Pairs:
 def search(
     pieces: Pieces, other: int, places: np.ndarray, hashes: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> Iterator[Found]:
-    """Searches all pieces of the side ``other`` for each record: its place, hash, and reach in time."""
-    if not len(places):
-        return
+    """Searches all pieces of the side ``other`` for each record, at least one: its place, hash, and reach in time."""
     order = stable_order(hashes)
     hashes, oldest, newest = hashes[order], int(low.min()), int(high.max())
     for number in pieces.of_side(other):

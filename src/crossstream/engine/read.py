@@ -41,8 +41,7 @@ class Reader:
         timed = self._timed(self._decoded(changes))
         if not timed.rows:
             return None
-        alone = timed.rows == 1 and timed.ts[0] >= self.newest
-        major = timed.ts if alone else running_maximum(timed.ts, self.newest)
+        major = running_maximum(timed.ts, self.newest)
         self.newest = int(major[-1])
         admitted = self._admitted(timed if major is timed.major else replace(timed, major=major))
         return admitted if admitted.rows else None
