@@ -13,9 +13,18 @@ from hypothesis import strategies as st
 
 import crossstream as cs
 from crossstream import serdes
+from tests.conformance.compare import assert_same_by_input
 from tests.conformance.runner import Ran, per_batch, read
 from tests.laws.effort import cases, law
-from tests.laws.engine import Way, as_taken, assert_same_tables, assert_same_tables_by_record, rows_of, ways
+from tests.laws.engine import (
+    Way,
+    as_taken,
+    assert_same_tables,
+    assert_same_tables_by_record,
+    check_store,
+    rows_of,
+    ways,
+)
 from tests.laws.rescaling import rescaling
 from tests.laws.strategies import HISTORIES, VALUES, Case, keys, records, with_headers
 from tests.reference import Output, Result, fold
@@ -85,7 +94,8 @@ def expressed(rights: list[Right]) -> pl.Expr:
     return pl.concat_str(pl.col("left"), *named, separator="|")
 
 
-def build(case: Case, way: Way) -> cs.Topology:
+def build(case: Case, way: Way, streamed: bool = False) -> cs.Topology:
+    """``streamed``: its changes are a stream that is joined, so that all of them are there."""
     builder = cs.StreamsBuilder()
     tables = {side: table(builder, side, case["histories"][side]) for side in SIDES}
     by_column = way.functions == "expressions"
@@ -96,7 +106,12 @@ def build(case: Case, way: Way) -> cs.Topology:
     method = tables["left"].join_many if case["type"] == "inner" else tables["left"].left_join_many
     joiner = expressed(case["rights"]) if by_column else (lambda left, rows: joined(None, left, rows))
     stored = cs.Materialized(store="result", value=TEXT) if way.stored else None
-    method(others, joiner, materialized=stored).to_stream().to("results", cs.Produced(value=TEXT))
+    result = method(others, joiner, materialized=stored)
+    result.to_stream().to("results", cs.Produced(value=TEXT))
+    if streamed:
+        nothing = builder.table("nothing", cs.Consumed(key=TEXT, value=TEXT))
+        changes = result.to_stream().filter(lambda value: value is not None)
+        changes.join(nothing, lambda value, row: row).to("none", cs.Produced(value=TEXT))
     return builder.build()
 
 
@@ -110,10 +125,13 @@ def run_driver(
     case: Case,
     way: Way,
     between: Callable[[cs.TopologyTestDriver], None] = lambda driver: None,
+    chunk: int | None = None,
 ) -> Ran:
-    """``between``: is called after each batch."""
+    """``between``: is called after each batch. ``chunk``: rows that the join makes at a time."""
     outputs: list[list[Output]] = []
     with way.driver(topology) as driver:
+        if chunk is not None:
+            driver._settings = replace(driver._settings, chunk_rows=chunk)
         topics = {side: driver.create_input_topic(side, TEXT, TEXT) for side in SIDES}
         results = driver.create_output_topic("results", TEXT, TEXT)
         for _, ended in way.pipe(driver, topics, case["inputs"]):
@@ -163,6 +181,42 @@ def test_one_record_at_a_time_is_the_reference(case: Case, way: Way) -> None:
 @given(many_cases(), ways())
 def test_no_cut_into_batches_changes_the_table(case: Case, way: Way) -> None:
     check_in_batches(case, way, run_driver(build(case, way), case, way))
+
+
+@law
+@given(many_cases(max_size=30), ways(), st.sampled_from([None, 1, 3]))
+def test_every_change_is_there_in_any_batches_where_a_stream_wants_it(
+    case: Case, way: Way, chunk: int | None
+) -> None:
+    check_every_change(case, way, chunk=chunk)
+
+
+@law
+@given(many_cases(versioned=False), ways(), st.lists(st.integers(1, 5), min_size=1, max_size=4))
+def test_every_change_is_there_with_other_numbers_of_partitions_between_batches(
+    case: Case, way: Way, numbers: list[int]
+) -> None:
+    check_every_change(case, way, between=rescaling(numbers))
+
+
+def check_every_change(case: Case, way: Way, **how: Any) -> None:
+    case = {**case, "inputs": with_headers(case["inputs"])}
+    ran = run_driver(build(case, way, streamed=True), case, way, **how)
+    expected = run_reference(as_taken(case, way), way.partition_of)
+    ends = way.ends(len(case["inputs"]))
+    assert_same_by_input(
+        per_batch(ran.outputs, ends), per_batch(told_with_headers(case, way, expected), ends)
+    )
+    assert ran.dropped == expected.dropped.total(), (ran.reasons, expected.dropped)
+    check_store(ran, expected)
+
+
+def told_with_headers(case: Case, way: Way, expected: Result) -> list[list[Output]]:
+    taken = as_taken(case, way)["inputs"]
+    return [
+        [replace(output, headers=headers_of(item)) for output in outputs]
+        for item, outputs in zip(taken, expected.outputs, strict=True)
+    ]
 
 
 @cases(0.3)

@@ -12,19 +12,19 @@ from tests.conformance.runner import read
 from tests.laws.effort import law
 from tests.laws.engine import Way, as_taken, ways
 from tests.laws.strategies import Inputs
-from tests.laws.trees import TEXT, Builder, Tree, inputs_of_trees, meaning, trees_with_many
+from tests.laws.trees import TEXT, Builder, Tree, inputs_of_trees, meaning, trees
 from tests.reference import Output, fold
 from tests.reference.chain import SIDES
 
 
 @law
-@given(trees_with_many, inputs_of_trees(), ways(by_record=True))
+@given(trees, inputs_of_trees(), ways(by_record=True))
 def test_after_every_record(tree: Tree, inputs: Inputs, way: Way) -> None:
     check(tree, inputs, way)
 
 
 @law
-@given(trees_with_many, inputs_of_trees(), ways())
+@given(trees, inputs_of_trees(), ways())
 def test_after_every_batch(tree: Tree, inputs: Inputs, way: Way) -> None:
     check(tree, inputs, way)
 

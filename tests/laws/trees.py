@@ -100,18 +100,10 @@ SOURCES = [
 
 
 @st.composite
-def operators(draw: st.DrawFn, trees: st.SearchStrategy[Tree], many: bool = False) -> Tree:
-    """``many``: also joins of many, whose changes no stream can look up (CS-164)."""
-    kinds = [
-        "filter",
-        "filter_not",
-        "map_values",
-        "join",
-        "foreign key",
-        "through",
-        *(["many"] if many else []),
-    ]
-    what = draw(st.sampled_from(kinds))
+def operators(draw: st.DrawFn, trees: st.SearchStrategy[Tree]) -> Tree:
+    what = draw(
+        st.sampled_from(["filter", "filter_not", "map_values", "join", "foreign key", "through", "many"])
+    )
     stored, expressed = draw(st.booleans()), draw(st.booleans())
     first = draw(trees)
     if what in ("filter", "filter_not"):
@@ -133,10 +125,7 @@ def operators(draw: st.DrawFn, trees: st.SearchStrategy[Tree], many: bool = Fals
     return Tree(what, (first, second), (kind, index, *placed), stored, expressed)
 
 
-trees = st.recursive(st.sampled_from(SOURCES), operators, max_leaves=5)
-trees_with_many = st.recursive(
-    st.sampled_from(SOURCES), lambda parts: operators(parts, many=True), max_leaves=6
-)
+trees = st.recursive(st.sampled_from(SOURCES), operators, max_leaves=6)
 
 
 @st.composite

@@ -146,3 +146,45 @@ def test_batches_and_restarts(spark: Any, world: World, name: str) -> None:
                     assert dict(driver.get_key_value_store("offers").all()) == wanted
                     assert world.table("offers", join.key, JSON) == wanted
     assert verify_state(world.state_dir).problems == []
+
+
+@pytest.mark.parametrize("name", ["join of many, expressions", "left join of many, callables"])
+def test_a_stream_looks_a_join_of_many_up_as_it_is_when_a_record_comes(
+    spark: Any, world: World, name: str
+) -> None:
+    """Also amid a batch: the order of records over all topics is that of their timestamps."""
+    join, rng = JOINS[name], Random(name)
+    builder = cs.StreamsBuilder()
+    looked_up = join.build(tables(builder), {"materialized": cs.Materialized(value=JSON)})
+    visits = builder.stream("visits", cs.Consumed(key=TEXT, value=TEXT))
+    visits.left_join(looked_up, lambda visit, offer: [visit, offer]).to("seen", cs.Produced(value=JSON))
+    world.create(products=3, merchants=2, colours=1, visits=2, seen=2)
+    rows: dict[str, Table] = {topic: {} for topic in TOPICS}
+    wanted: list[tuple[Any, Any]] = []
+    clock = 0
+    with cs.SparkStreams(builder.build(), world.config(partitions=3), spark) as app:
+        for _ in range(3):
+            given = mixed(rng)
+            for topic, key, value in given:
+                if topic == "visits":
+                    wanted.append((key, [value, join.meaning(*rows.values()).get(key)]))
+                elif value is None:
+                    rows[topic].pop(key, None)
+                else:
+                    rows[topic][key] = value
+            for topic in (*TOPICS, "visits"):
+                mine = [(key, value, clock + at) for at, (of, key, value) in enumerate(given) if of == topic]
+                world.append(topic, mine, TEXT, TEXT if topic == "visits" else JSON)
+            clock += len(given)
+            app.process_available()
+    seen = [(one.key, one.value) for one in world.read("seen", TEXT, JSON)]
+    assert sorted(map(repr, seen)) == sorted(map(repr, wanted))
+
+
+def mixed(rng: Random) -> list[tuple[str, Any, Any]]:
+    """Changes of all tables and visits of products in one order: topic, key, value."""
+    made = [(topic, key, value) for topic, of in changes(rng).items() for key, value, _ in of]
+    keys = [key for topic, key, _ in made if topic == "products"]
+    made += [("visits", rng.choice(keys), f"visit {number}") for number in range(200)]
+    rng.shuffle(made)
+    return made

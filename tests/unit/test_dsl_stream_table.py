@@ -151,16 +151,3 @@ def test_partitions_of_both_sides():
     table = returns.repartition(four).to_table()
     refused("CS-128", lambda: orders.repartition(three).join(table, joiner), "has 3", "has 4")
     orders.repartition(four).join(table, joiner)
-
-
-def test_a_join_of_many_above():
-    builder = cs.StreamsBuilder()
-    orders = builder.stream("orders", JSON)
-    lines, customers, products = (builder.table(topic, JSON) for topic in ("lines", "customers", "products"))
-    by = {"customer": (customers, lambda line: line["c"]), "product": (products, lambda line: line["p"])}
-    many = lines.join_many(by, lambda line, rows: line)
-    refused(
-        "CS-164", lambda: orders.join(many.filter(lambda row: True), joiner), "lines.join_many", "foreign_key"
-    )
-    refused("CS-164", lambda: many.to_stream().left_join(customers, joiner))
-    orders.join(customers, joiner)

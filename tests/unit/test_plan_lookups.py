@@ -8,8 +8,11 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.topology.plan import Plan
 from crossstream.topology.steps import (
+    AnswerManyStep,
     MaterializeStep,
     ReadStep,
+    ReferManyStep,
+    ResolveManyStep,
     ResolveStep,
     StreamTableJoinStep,
     TableJoinStep,
@@ -81,6 +84,21 @@ def test_all_that_a_table_is_made_of_hands_on_every_change():
     assert kept["third"].every is None
     assert steps_of(builder, TableJoinStep)["both"].every
     assert steps_of(builder, ResolveStep)["named"].every
+
+
+def test_so_do_all_rounds_of_a_join_of_many():
+    for wanted in (True, False):
+        builder = cs.StreamsBuilder()
+        orders, visits = builder.table("orders", JSON), builder.stream("visits", JSON)
+        customers, products = builder.table("customers", JSON), builder.table("products", JSON)
+        by = {"customer": (customers, lambda row: row["c"]), "product": (products, lambda row: row["p"])}
+        many = orders.join_many(by, joiner)
+        visits.join(many if wanted else customers, joiner).foreach(print)
+        many.to_stream().foreach(print)
+        rounds = (ReferManyStep, AnswerManyStep, ResolveManyStep)
+        assert [step.every for kind in rounds for step in steps_of(builder, kind).values()] == [wanted] * 3
+        kept = steps_of(builder, MaterializeStep)
+        assert (kept["products"].every is not None) == wanted
 
 
 def test_a_stream_made_of_a_table_has_every_change_if_it_is_joined():

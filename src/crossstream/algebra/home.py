@@ -99,12 +99,16 @@ class Home:
     def put_partners(self, answers: Changes) -> None:
         """What is told of right rows; what they have become in this batch counts more than the row asked for."""
         told = np.asarray(answers.extra[TOLD])
-        for part in (answers.where(told != CHANGED), answers.where(told == CHANGED)):
-            if part.rows:
-                keys = with_tables(part)
-                gone = (part.value.missing() | (part.extra[TOLD] == GONE)).astype(np.uint8)
-                h, value = hash_keys(keys, self.bits), part.value.wire()
-                self.partners.put({"h": h, "key": keys, "value": value, "ts": part.ts, "gone": gone})
+        self.put_told(answers.where(told != CHANGED))
+        self.put_told(answers.where(told == CHANGED))
+
+    def put_told(self, answers: Changes) -> None:
+        """Likewise, where each right row is told of once."""
+        if answers.rows:
+            keys = with_tables(answers)
+            gone = (answers.value.missing() | (answers.extra[TOLD] == GONE)).astype(np.uint8)
+            h, value = hash_keys(keys, self.bits), answers.value.wire()
+            self.partners.put({"h": h, "key": keys, "value": value, "ts": answers.ts, "gone": gone})
 
     def put_now(self, hashes: np.ndarray, keys: Column) -> np.ndarray:
         """Which left rows this batch has put (``hashes`` sorted)."""

@@ -1,7 +1,7 @@
 """Which right rows a partition of left rows has use for, and how it gets them: two of the rounds of `join_many`.
 
     law    for every foreign key that some left row of a partition has, and for no other, the partition is told the
-           right row as it is after each batch
+           right row as it is after each batch; with ``every``, as it was before the batch and each of its changes
 
 `refer`, keyed by the primary key, counts the left rows of its partition by foreign key. It asks for the right row of a
 foreign key when the first left row with it comes, once, however many follow. `answer`, keyed by the foreign key, knows
@@ -21,13 +21,13 @@ import pyarrow as pa
 from crossstream import serdes
 from crossstream.algebra.change import Changes
 from crossstream.algebra.hashing import hash_keys
-from crossstream.algebra.order import arrival_of, by_key, last_per_key
+from crossstream.algebra.order import arrival_of, by_key, last_per_key, last_per_trigger
 from crossstream.algebra.table_table import Lookup
 from crossstream.algebra.values import Values
 from crossstream.serdes import Serde, arrays
-from crossstream.state.columns import Column, equal, take, valid
-from crossstream.state.run import stable_order
-from crossstream.state.view import View
+from crossstream.state.columns import Column, equal, take, take_all, valid
+from crossstream.state.run import expand, stable_order
+from crossstream.state.view import View, groups_of
 
 RAW: Serde = serdes.bytes()
 """Of keys and values that are bytes of several serdes."""
@@ -35,8 +35,8 @@ RAW: Serde = serdes.bytes()
 TABLE, PLACE, TOLD = "table", "place", "told"
 """Extra columns: number of the right table, state partition, and what is asked or told."""
 
-FORGET, WANT = 0, 1
-"""Asks (`TOLD`): no left row has the foreign key any more; or one has."""
+FORGET, WANT, VISIT = 0, 1, 2
+"""Asks (`TOLD`): no left row has the foreign key any more; one has; or one had it, within the batch only."""
 
 GONE, HERE, CHANGED = 0, 1, 2
 """Answers (`TOLD`): the row is told no longer; this is it; or this is what it has become in this batch."""
@@ -73,33 +73,80 @@ class Interest:
 
 
 def refer(
-    names: Sequence[str], interest: Interest, left: Changes, columns: Sequence[str], *, bits: int
+    names: Sequence[str],
+    interest: Interest,
+    left: Changes,
+    columns: Sequence[str],
+    *,
+    bits: int,
+    every: bool = False,
 ) -> Referred:
     """What left changes make a partition ask for. ``left``: in any order, keys not null.
 
-    ``columns``: extra columns of ``left`` with the foreign key into each table. Updates the stores.
+    ``columns``: extra columns of ``left`` with the foreign key into each table. ``every``: each change is handed on,
+    and asks, not the last one of a row. Updates the stores.
     """
-    hashes = left.hashes(bits)
-    last = last_per_key(left, hashes, arrival_of(left))
-    net, h = left.take(last), hashes[last]
-    match = interest.references.lookup(h, net.key.wire())
-    is_row, was_row = ~net.value.missing(), match.found
-    moved = np.zeros(len(h), np.int64)
+    rows = _Rows.every(left, bits) if every and left.rows else _Rows.last(left, bits)
+    taken, h, keys = rows.changes, rows.hashes, rows.keys
+    match = interest.references.lookup(h, keys)
+    is_row, was_row = ~taken.value.missing(), rows.of_each(match.found)
+    moved = np.zeros(taken.rows, np.int64)
     extra: dict[str, Column] = {}
     turns: list[_Numbered] = []
     for number, (name, column) in enumerate(zip(names, columns, strict=True)):
-        new, old = net.extra[column], match.gather(reference(name))
+        new, old = taken.extra[column], rows.of_each(match.gather(reference(name)))
         has, had = valid(new) & is_row, valid(old) & was_row
         differs = _differ(has, had, new, old)
         moved |= differs.astype(np.int64) << number
-        turns.append(_numbered(number, old, -1, differs & had))
-        turns.append(_numbered(number, new, 1, differs & has))
+        turns.append(_numbered(number, old, -1, differs & had & rows.ends))
+        turns.append(_numbered(number, new, 1, differs & has & rows.ends))
+        if every:
+            turns.append(_numbered(number, old, 0, had & rows.ends))
+            turns.append(_numbered(number, new, 0, has & ~rows.ends))
         extra[reference(name)] = new
-    interest.references.put({"h": h, "key": net.key.wire(), **extra, "gone": (~is_row).astype(np.uint8)})
+    put = {"key": taken.key.wire(), **extra, "gone": (~is_row).astype(np.uint8)}
+    interest.references.put(
+        {"h": h, **(put if rows.row is None else take_all(put, np.flatnonzero(rows.ends)))}
+    )
     extra |= {MOVED: moved, WAS: was_row.astype(np.uint8)}
-    rows = Changes(net.key, net.value, net.ts, net.major, net.minor, net.headers, extra=extra)
-    asks = _all(names, interest, bits) if interest.anew else _turned(interest, turns, bits)
-    return Referred(rows.where(is_row | was_row), asks, {"null-foreign-key": _incomplete(left, columns)})
+    told = Changes(taken.key, taken.value, taken.ts, taken.major, taken.minor, taken.headers, extra=extra)
+    asks = _all(names, interest, turns, bits) if interest.anew else _turned(interest, turns, bits)
+    dropped = {"null-foreign-key": _incomplete(left, columns)}
+    return Referred(told.where(is_row | was_row | ~rows.begins), asks, dropped)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Left changes grouped by row, those of a row in arrival order; ``begins``, ``ends``: the first, the last of them.
+
+    ``hashes``, ``keys``: of each row. ``row``: the number of the row of each change; None: each row has one change.
+    """
+
+    changes: Changes
+    hashes: np.ndarray
+    keys: Column
+    begins: np.ndarray
+    ends: np.ndarray
+    row: np.ndarray | None = None
+
+    @classmethod
+    def last(cls, left: Changes, bits: int) -> _Rows:
+        hashes = left.hashes(bits)
+        order = last_per_key(left, hashes, arrival_of(left))
+        changes, each = left.take(order), np.ones(len(order), bool)
+        return cls(changes, hashes[order], changes.key.wire(), each, each)
+
+    @classmethod
+    def every(cls, left: Changes, bits: int) -> _Rows:
+        hashes = left.hashes(bits)
+        order, begins = last_per_trigger(left, *by_key(left, hashes, arrival_of(left)))
+        changes, first = left.take(order), np.flatnonzero(begins)
+        keys, ends = take(changes.key.wire(), first), np.append(begins[1:], True)
+        return cls(changes, hashes[order[first]], keys, begins, ends, np.cumsum(begins) - 1)
+
+    def of_each(self, column: Column) -> Column:
+        """What is known of each row, for each of its changes."""
+        return column if self.row is None else take(column, self.row)
 
 
 def _differ(has: np.ndarray, had: np.ndarray, new: Column, old: Column) -> np.ndarray:
@@ -132,24 +179,23 @@ def _numbered(table: int, foreign: pa.LargeBinaryArray, each: int, mask: np.ndar
 
 
 def _turned(interest: Interest, turns: Sequence[_Numbered], bits: int) -> Changes:
-    """Asks for foreign keys that are wanted for the first time, or no longer."""
+    """Asks for foreign keys that are wanted for the first time, no longer, or within this batch."""
     keys, hashes, raised = _summed(turns, bits)
-    count = np.asarray(interest.counts.lookup(hashes, keys).gather("count"))
-    after = count + raised
+    before = np.asarray(interest.counts.lookup(hashes, keys).gather("count"))
+    after = before + raised
     _count(interest.counts, hashes, keys, after)
-    turned = np.flatnonzero((count == 0) != (after == 0))
-    told = np.where(after[turned] > 0, WANT, FORGET).astype(np.uint8)
-    return _asks(take(keys, turned), told, interest.place)
+    return _asks(keys, before, after, interest.place)
 
 
-def _all(names: Sequence[str], interest: Interest, bits: int) -> Changes:
-    """Asks for every foreign key that a left row has, counted anew."""
+def _all(names: Sequence[str], interest: Interest, turns: Sequence[_Numbered], bits: int) -> Changes:
+    """Asks for every foreign key that a left row has, counted anew, and for those it had within this batch."""
     live = interest.references.live()
     columns = [live[reference(name)] for name in names]
     numbered = [_numbered(number, column, 1, valid(column)) for number, column in enumerate(columns)]
+    numbered += [(keys, np.zeros(len(keys), np.int64)) for keys, each in turns if not each.any()]
     keys, hashes, counts = _summed(numbered, bits)
     _count(interest.counts, hashes, keys, counts)
-    return _asks(keys, np.full(len(keys), WANT, np.uint8), interest.place)
+    return _asks(keys, np.zeros(len(keys), np.int64), counts, interest.place)
 
 
 def _summed(parts: Sequence[_Numbered], bits: int) -> tuple[pa.LargeBinaryArray, np.ndarray, np.ndarray]:
@@ -170,10 +216,13 @@ def _count(view: View, hashes: np.ndarray, keys: pa.LargeBinaryArray, counts: np
         view.put({"h": hashes, "key": keys, "count": counts, "gone": (counts == 0).astype(np.uint8)})
 
 
-def _asks(keys: pa.LargeBinaryArray, told: np.ndarray, place: int) -> Changes:
-    split = arrays.without_first_byte(keys)
+def _asks(keys: pa.LargeBinaryArray, before: np.ndarray, after: np.ndarray, place: int) -> Changes:
+    """What is asked where so many left rows have had a foreign key, and so many have it now."""
+    turned = np.flatnonzero((before == 0) | (after == 0))
+    told = np.where(after > 0, WANT, np.where(before > 0, FORGET, VISIT))[turned].astype(np.uint8)
+    split = arrays.without_first_byte(take(keys, turned))
     assert split is not None
-    rows, table = len(keys), split[0].copy()
+    rows, table = len(turned), split[0].copy()
     never = np.zeros(rows, np.int64)
     extra = {TABLE: table, PLACE: np.full(rows, place), TOLD: told}
     none = Values(RAW, wire=pa.nulls(rows, pa.large_binary()))
@@ -182,31 +231,48 @@ def _asks(keys: pa.LargeBinaryArray, told: np.ndarray, place: int) -> Changes:
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """One right table in a batch: its changes, None if there are none, and its rows after them."""
+    """One right table in a batch: its changes, None if there are none, and its rows after them.
+
+    For `answer` with ``every``: every change, and the rows before them.
+    """
 
     changes: Changes | None
     rows: Lookup
 
 
 def answer(
-    interested: View, asks: Changes | None, rights: Sequence[Right], *, bits: int, chunk: int
+    interested: View,
+    asks: Changes | None,
+    rights: Sequence[Right],
+    *,
+    bits: int,
+    chunk: int,
+    every: bool = False,
 ) -> Iterator[Changes]:
     """What the partitions that asked are told: keyed by foreign key, values as the right tables keep them.
 
-    ``interested``: the store of who wants what, which this updates. In chunks of about ``chunk`` rows.
+    ``interested``: the store of who wants what, which this updates. ``every``: those who want a row at any moment of
+    the batch are told of each change. In chunks of about ``chunk`` rows.
     """
-    if asks is not None:
-        _note(interested, asks, bits)
+    leaving = None
+    if every and asks is not None:
+        told = np.asarray(asks.extra[TOLD])
+        asks, leaving = asks.where(told != FORGET), asks.where(told != WANT)
+    if asks is not None and asks.rows:
+        _note(interested, asks, asks.extra[TOLD] == FORGET, bits)
         for number, right in enumerate(rights):
             mine = asks.where(asks.extra[TABLE] == number)
             if mine.rows:
                 yield _first_answers(mine, right, bits)
     for number, right in enumerate(rights):
-        if right.changes is not None:
-            yield from _change_answers(interested, number, right.changes, bits, chunk)
+        if right.changes is not None and interested.rows:
+            yield from _change_answers(interested, number, right.changes, bits, chunk, every)
+    if leaving is not None and leaving.rows:
+        _note(interested, leaving, np.ones(leaving.rows, bool), bits)
+        yield replace(leaving, extra={**leaving.extra, TOLD: np.full(leaving.rows, GONE, np.uint8)})
 
 
-def _note(interested: View, asks: Changes, bits: int) -> None:
+def _note(interested: View, asks: Changes, gone: np.ndarray, bits: int) -> None:
     keys, places = with_tables(asks), _as_keys(np.asarray(asks.extra[PLACE]))
     interested.put(
         {
@@ -214,7 +280,7 @@ def _note(interested: View, asks: Changes, bits: int) -> None:
             "s": hash_keys(places, bits),
             "key": keys,
             "key2": places,
-            "gone": (asks.extra[TOLD] == FORGET).astype(np.uint8),
+            "gone": gone.astype(np.uint8),
         }
     )
 
@@ -225,7 +291,7 @@ def _first_answers(asks: Changes, right: Right, bits: int) -> Changes:
     order = stable_order(hashes)
     asks = asks.take(order)
     found = right.rows(hashes[order], asks.key.wire())
-    wants = asks.extra[TOLD] == WANT
+    wants = asks.extra[TOLD] != FORGET
     rows = np.flatnonzero(~wants | found.present)
     taken = asks.take(rows)
     values = found.values.take(np.where(wants[rows], rows, -1))
@@ -236,31 +302,39 @@ def _first_answers(asks: Changes, right: Right, bits: int) -> Changes:
 
 
 def _change_answers(
-    interested: View, number: int, changes: Changes, bits: int, chunk: int
+    interested: View, number: int, changes: Changes, bits: int, chunk: int, every: bool
 ) -> Iterator[Changes]:
     """Each changed row to everybody who wants it."""
-    if not interested.rows:
-        return
-    net = changes.take(last_per_key(changes, changes.hashes(bits)))
-    keys = arrays.with_first_byte(number, net.key.wire())
-    hashes = hash_keys(keys, bits)
-    order = stable_order(hashes)
-    bare = Changes(
-        Values(RAW, wire=net.key.wire()),
-        Values(RAW, wire=net.value.wire()),
-        net.ts,
-        net.major,
-        net.minor,
-        net.headers,
+    hashes = changes.hashes(bits)
+    order, begins = by_key(changes, hashes, arrival_of(changes))
+    ends = np.append(begins[1:], True)
+    first = np.flatnonzero(begins if every else ends)
+    last = np.flatnonzero(ends)
+    taken = changes.take(order)
+    told = Changes(
+        Values(RAW, wire=taken.key.wire()),
+        Values(RAW, wire=taken.value.wire()),
+        taken.ts,
+        taken.major,
+        taken.minor,
+        taken.headers,
     )
-    for queries, columns in interested.scan(hashes[order], take(keys, order), chunk):
-        rows = len(queries)
-        extra = {
-            TABLE: np.full(rows, number, np.uint8),
-            PLACE: _as_places(columns["key2"]),
-            TOLD: np.full(rows, CHANGED, np.uint8),
-        }
-        yield replace(bare.take(order[queries]), extra=extra)
+    keys = arrays.with_first_byte(number, take(told.key.wire(), last))
+    tagged = hash_keys(keys, bits)
+    by_hash = stable_order(tagged)
+    first, last = first[by_hash], last[by_hash]
+    for queries, columns in interested.scan(tagged[by_hash], take(keys, by_hash), chunk):
+        counts = (last - first + 1)[queries]
+        for start, stop in groups_of(counts, chunk):
+            part = queries[start:stop]
+            asked, rows = expand(first[part], last[part] + 1)
+            places = take(columns["key2"].slice(start, stop - start), asked)
+            extra = {
+                TABLE: np.full(len(rows), number, np.uint8),
+                PLACE: _as_places(places),
+                TOLD: np.full(len(rows), CHANGED, np.uint8),
+            }
+            yield replace(told.take(rows), extra=extra)
 
 
 def with_tables(foreign: Changes) -> pa.LargeBinaryArray:

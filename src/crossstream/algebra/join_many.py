@@ -88,7 +88,7 @@ class _Join:
             result, left = self._stamped(rows, partners, exists), rows.value
             if len(picked) < rows.rows:
                 result, left = result.take(picked), left.take(picked)
-            yield self._made(result, left, partners, picked, exists[picked])
+            yield self._made(result, left, partners, picked, exists)
 
     def _had(self, rows: Changes, candidates: np.ndarray) -> np.ndarray:
         """Which of the ``candidates`` had a result before the batch."""
@@ -137,7 +137,18 @@ class _Join:
         if len(picked) < left.rows:
             keys, left, latest = take(keys, picked), left.take(picked), latest[picked]
         result = changed.triggered(Values(self.serdes.key, wire=keys), latest)
-        return self._made(result, left, partners, picked, exists[picked])
+        return self._made(result, left, partners, picked, exists)
+
+    def _made(
+        self,
+        result: Changes,
+        left: Values,
+        partners: Sequence[Partners],
+        picked: np.ndarray,
+        exists: np.ndarray,
+    ) -> Joined:
+        rights = [partner.values for partner in partners]
+        return made(self.joiner, self.home.names, result, left, rights, picked, exists[picked])
 
     def _complete(self, partners: Sequence[Partners]) -> np.ndarray:
         """For which left rows there is a result, as far as right rows matter."""
@@ -172,29 +183,30 @@ class _Join:
             None if headers is None else take_or_null(headers, place),
         )
 
-    def _made(
-        self,
-        result: Changes,
-        left: Values,
-        partners: Sequence[Partners],
-        picked: np.ndarray,
-        exists: np.ndarray,
-    ) -> Joined:
-        """The joiner where the row exists, a tombstone elsewhere. ``picked``: the rows of ``partners`` to take."""
-        rows = np.flatnonzero(exists)
-        if not len(rows):
-            return Joined(result.with_value(Values(objects=[None] * result.rows)), [])
-        whole = len(rows) == len(partners[0].present)
-        rights = [one.values if whole else one.values.take(picked[rows]) for one in partners]
-        names = self.home.names
-        if len(rows) == result.rows:
-            outcome = call_many(self.joiner, names, result.key, left, rights)
-            return Joined(result.with_value(outcome.values), outcome.failures)
-        outcome = call_many(self.joiner, names, result.key.take(rows), left.take(rows), rights)
-        place = np.full(result.rows, -1)
-        place[rows] = np.arange(len(rows))
-        failures = [Failure(int(rows[failure.row]), failure.error) for failure in outcome.failures]
-        return Joined(result.with_value(outcome.values.take(place)), failures)
+
+def made(
+    joiner: Function,
+    names: Sequence[str],
+    result: Changes,
+    left: Values,
+    rights: Sequence[Values],
+    picked: np.ndarray,
+    exists: np.ndarray,
+) -> Joined:
+    """The joiner where the row exists, a tombstone elsewhere. ``picked``: the rows of ``rights`` to take."""
+    rows = np.flatnonzero(exists)
+    if not len(rows):
+        return Joined(result.with_value(Values(objects=[None] * result.rows)), [])
+    if len(rows) < rights[0].rows:
+        rights = [one.take(picked[rows]) for one in rights]
+    if len(rows) == result.rows:
+        outcome = call_many(joiner, names, result.key, left, rights)
+        return Joined(result.with_value(outcome.values), outcome.failures)
+    outcome = call_many(joiner, names, result.key.take(rows), left.take(rows), rights)
+    place = np.full(result.rows, -1)
+    place[rows] = np.arange(len(rows))
+    failures = [Failure(int(rows[failure.row]), failure.error) for failure in outcome.failures]
+    return Joined(result.with_value(outcome.values.take(place)), failures)
 
 
 def call_many(

@@ -31,7 +31,7 @@ from crossstream.topology.graph import (
     TableJoin,
 )
 from crossstream.topology.location import here
-from crossstream.topology.validate import check_every_change, check_partitions
+from crossstream.topology.validate import check_partitions
 from crossstream.typing import ForeignKeyExtractor, ManyJoiner, ValueJoiner
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def stream_join(
     """A new join below a stream; ``given``, ``settings``: what the user passed after the other side.
 
     Raises `TopologyError`: CS-130 other builder, CS-135 nothing that a stream can be joined with, CS-136
-    options that this kind of join does not take, or takes elsewhere, CS-164 a `join_many` above it.
+    options that this kind of join does not take, or takes elsewhere.
     """
     operator = OPERATORS[kind]
     node = getattr(other, "_node", None)
@@ -76,7 +76,6 @@ def stream_join(
             where=here(operator),
             next=f"write {operator}({_parameters(join)})",
         ) from None
-    check_every_change(left._draft.nodes, operator, (left._node.name, node.name))
     return join(kind, left, other, *given, **settings)
 
 

@@ -148,23 +148,27 @@ class ReferManyStep(Step):
 
     ``references``: store of the foreign keys of each left row; ``interest``: of how many rows have each of them.
     ``columns``: where the foreign keys of the left rows are. ``asks``: flow of foreign keys whose rows are wanted.
+    ``every``: each change is handed on and asks, not the last one of a batch.
     """
 
     references: str
     interest: str
     columns: tuple[str, ...]
     asks: str
+    every: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerManyStep(Step):
     """Second round, keyed by foreign keys: inputs are the asks and the changes of each right table.
 
-    ``interested``: store of the partitions that want the row of a foreign key.
+    ``interested``: store of the partitions that want the row of a foreign key. ``every``: the changes are every
+    change, and so are the answers.
     """
 
     interested: str
     right_stores: tuple[str, ...]
+    every: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,13 +176,15 @@ class ResolveManyStep(Step):
     """Third round, where the left rows are again: inputs are these and the answers.
 
     ``rows``: store of the left rows and their foreign keys; ``referrers``: of the left rows by foreign key;
-    ``partners``: of the right rows that some left row here refers to, in the form of ``right_stores``.
+    ``partners``: of the right rows that some left row here refers to, in the form of ``right_stores``. ``every``: the
+    inputs are every change, and so are the results.
     """
 
     rows: str
     referrers: str
     partners: str
     right_stores: tuple[str, ...]
+    every: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

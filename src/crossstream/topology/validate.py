@@ -24,7 +24,6 @@ from crossstream.topology.graph import (
     StreamTableJoin,
     TableJoin,
     ToTable,
-    lineage,
 )
 from crossstream.topology.location import here
 
@@ -151,18 +150,6 @@ def check_partitions(nodes: Mapping[str, Node], operator: str, parents: Iterable
             where=here(operator),
             next="give both the same Repartitioned(partitions=…), or leave it out of one",
         )
-
-
-def check_every_change(nodes: Mapping[str, Node], operator: str, parents: Iterable[str]) -> None:
-    """CS-164: a join of streams depends on every change of the tables above it; a `join_many` gives a batch's last."""
-    for node in lineage(nodes, parents):
-        if isinstance(node, ManyJoin):
-            raise TopologyError(
-                f"{operator} needs every change of {node.name}, which gives the last one of a batch",
-                code="CS-164",
-                where={**here(operator), "join_many": node.location},
-                next="join the tables one after the other: join(…, foreign_key=…).join(…, foreign_key=…)",
-            )
 
 
 def explicit_partitions(nodes: Mapping[str, Node], name: str) -> int | None:

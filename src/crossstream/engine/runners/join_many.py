@@ -10,6 +10,7 @@ from crossstream.algebra.change import Changes
 from crossstream.algebra.home import Home
 from crossstream.algebra.interest import Interest, Right, answer, refer
 from crossstream.algebra.join_many import LeftSerdes, resolve_many
+from crossstream.algebra.join_many_every import resolve_many_every
 from crossstream.engine.runners.base import Emitted, OpenStore, Runner, emit_joined, latest_only, no_changes
 from crossstream.engine.runners.foreign_key import failed_column
 from crossstream.topology import graph
@@ -44,7 +45,8 @@ class ReferManyRunner(Runner):
             left = replace(left, extra={column: left.key.wire() for column in self.step.columns})
         self.task.report.count_in(node.name, left.rows)
         interest = Interest(self.task.number, references.view, counts.view, anew)
-        told = refer(node.names, interest, left, self.step.columns, bits=self.task.batch.bits)
+        bits, every = self.task.batch.bits, self.step.every
+        told = refer(node.names, interest, left, self.step.columns, bits=bits, every=every)
         if node.kind == "inner":
             self.task.report.count_dropped(node.name, told.dropped)
         if told.rows.rows:
@@ -84,9 +86,10 @@ class AnswerManyRunner(Runner):
         rights = []
         for name, table in zip(tables, self.step.right_stores, strict=True):
             store = self.task.stores(table)
-            rights.append(Right(changes[name], store.lookup_in(store.view)))
-        bits, chunk = self.task.batch.bits, self.task.settings.chunk_rows
-        for told in answer(interested.view, asks, rights, bits=bits, chunk=chunk):
+            rows = store.before() if self.step.every else store.view
+            rights.append(Right(changes[name], store.lookup_in(rows)))
+        bits, chunk, every = self.task.batch.bits, self.task.settings.chunk_rows, self.step.every
+        for told in answer(interested.view, asks, rights, bits=bits, chunk=chunk, every=every):
             if told.rows:
                 yield self.out(), told
 
@@ -111,5 +114,6 @@ class ResolveManyRunner(Runner):
         home = Home(node.names, values, kept.view, referrers, partners, self.task.batch.bits, anew)
         serdes = LeftSerdes(kept.definition.key, kept.definition.value)
         chunk = self.task.settings.chunk_rows
-        for joined in resolve_many(node.kind, node.joiner, home, rows, answers, serdes, chunk=chunk):
+        resolve = resolve_many_every if self.step.every else resolve_many
+        for joined in resolve(node.kind, node.joiner, home, rows, answers, serdes, chunk=chunk):
             yield from emit_joined(self, joined)

@@ -34,7 +34,7 @@ def place_join_many(planner: Planner, node: ManyJoin) -> None:
     third = second + 1
     arrived = planner.arrive(flow, first, node)
     tables = [planner.materialize(right, second, None) for right in rights]
-    keep = _Stores(planner, node)
+    every, keep = planner.every(node), _Stores(planner, node)
     rows = planner.add(Flow(f"{node.name}.rows", first, flow.key, flow.value, routed=True))
     asks = planner.add(Flow(f"{node.name}.asks", first, RAW, RAW))
     answers = planner.add(Flow(f"{node.name}.answers", second, RAW, RAW))
@@ -48,16 +48,21 @@ def place_join_many(planner: Planner, node: ManyJoin) -> None:
             interest=keep("interest", REFERRERS, first, RAW, derived=True),
             columns=tuple(reference_column(node, index) for index in range(len(rights))),
             asks=asks.name,
+            every=every,
         )
     )
     planner.steps.append(
         AnswerManyStep(
             node=node.name,
             round=second,
-            inputs=(planner.arrive(asks, second, node), *(table.output or "" for table in tables)),
+            inputs=(
+                planner.arrive(asks, second, node),
+                *((table.every if every else table.output) or "" for table in tables),
+            ),
             output=answers.name,
             interested=keep("interested", INTERESTED, second, RAW, derived=True),
             right_stores=tuple(table.store for table in tables),
+            every=every,
         )
     )
     out = planner.flow_of(node, node.name, third, routed=True)
@@ -71,6 +76,7 @@ def place_join_many(planner: Planner, node: ManyJoin) -> None:
             referrers=keep("referrers", INDEX, third, RAW, derived=True),
             partners=keep("partners", KEY_VALUE, third, RAW, derived=True),
             right_stores=tuple(table.store for table in tables),
+            every=every,
         )
     )
     planner.keep(node)

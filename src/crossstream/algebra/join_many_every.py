@@ -1,0 +1,375 @@
+"""Every result of a join of many, where a reader wants the changes within a batch.
+
+    law    the results are those of taking the records of the batch one by one: a left change sees the right rows as
+           they are when it comes, a right change answers the rows that refer to it when it comes
+
+Tables need the net results of a batch only (`join_many.resolve_many`); a stream that looks them up needs these. A left
+row is the same from one of its changes to the next: that is a *span*. Within it, results come from the changes of the
+right rows that it refers to. All changes that one input record makes are one *event*, and give one result of a row.
+Source: decision 0019, semantics 2.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from crossstream.algebra.as_of import Puts
+from crossstream.algebra.change import Changes, concat_changes, concat_headers
+from crossstream.algebra.functions import Function
+from crossstream.algebra.home import Coded, Home
+from crossstream.algebra.interest import CHANGED, GONE, HERE, RAW, TOLD, reference, with_tables
+from crossstream.algebra.join_many import Kind, LeftSerdes, made
+from crossstream.algebra.order import arrival_of, by_arrival, by_key, came_before
+from crossstream.algebra.table import as_stored
+from crossstream.algebra.table_table import Joined
+from crossstream.algebra.values import Values
+from crossstream.serdes import Serde
+from crossstream.state.columns import EMPTY_BYTES, Column, concat, take, take_or_null
+from crossstream.state.run import bisect, expand, stable_order
+from crossstream.state.view import View, groups_of
+
+_BEFORE = -1
+"""The event before all of the batch."""
+
+
+def resolve_many_every(
+    kind: Kind,
+    joiner: Function,
+    home: Home,
+    rows: Changes | None,
+    answers: Changes | None,
+    serdes: LeftSerdes,
+    *,
+    chunk: int,
+) -> Iterator[Joined]:
+    """The results of a batch, in chunks of about ``chunk`` rows; as `join_many.resolve_many`, but for these:
+
+    ``rows``: every change of the left rows, in any order. ``answers``: right rows as they were before the batch, where
+    they have not been known here, and every change of them.
+    """
+    if home.anew:
+        home.index_all()
+    if answers is not None:
+        home.put_told(answers.where(answers.extra[TOLD] == HERE))
+    was, events = home.as_it_is(), _Events.of(answers, home.bits)
+    join = _Join(kind, joiner, was, events, serdes)
+    spans = None
+    if rows is not None and rows.rows:
+        order, begins = by_key(rows, rows.hashes(home.bits), arrival_of(rows))
+        rows = rows.take(order)
+        spans = join.changed(rows, begins)
+        net = rows.take(np.flatnonzero(np.append(begins[1:], True)))
+        home.put_rows(net, home.coded([net.extra[reference(name)] for name in home.names]))
+    if events.told.rows:
+        home.put_told(events.last())
+    if answers is not None:
+        home.put_told(answers.where(answers.extra[TOLD] == GONE))
+    if spans is not None:
+        yield from join.results(spans, chunk)
+    for queries, columns in was.referrers.scan(events.puts.hashes, events.puts.keys, chunk):
+        yield from join.results(join.unchanged(home, queries, columns), chunk)
+
+
+@dataclass(frozen=True, slots=True)
+class _Events:
+    """The changes of right rows: ``told`` in arrival order, ``puts`` by table and foreign key.
+
+    The input records that made them are numbered: ``arrived`` has the numbers for ``told``, ``number`` for ``puts``.
+    """
+
+    told: Changes
+    puts: Puts
+    arrived: np.ndarray
+    number: np.ndarray
+
+    @classmethod
+    def of(cls, answers: Changes | None, bits: int) -> _Events:
+        told = None if answers is None else by_arrival(answers.where(answers.extra[TOLD] == CHANGED))
+        if told is None or not told.rows:
+            none = np.empty(0, np.int64)
+            nothing = Changes(Values(RAW, wire=EMPTY_BYTES), Values(RAW, wire=EMPTY_BYTES), none, none, none)
+            return cls(nothing, Puts.of(nothing, bits), none, none)
+        keyed = replace(told, key=Values(RAW, wire=with_tables(told)), extra={})
+        puts = Puts.of(keyed, bits)
+        same = (told.major[1:] == told.major[:-1]) & (told.minor[1:] == told.minor[:-1])
+        arrived = np.cumsum(np.append(False, ~same))
+        return cls(told, puts, arrived, arrived[puts.rank])
+
+    @property
+    def latest(self) -> int:
+        return int(self.arrived[-1]) if len(self.arrived) else _BEFORE
+
+    def before(self, changes: Changes, *, or_with: bool) -> np.ndarray:
+        """The last event that came before each change; ``or_with``: that may be the one that made it."""
+        count = came_before(changes.major, changes.minor, self.told, or_with=or_with)
+        return np.asarray(np.append(self.arrived, _BEFORE)[count - 1])
+
+    def last(self) -> Changes:
+        """The last change of each right row."""
+        ends = np.append(self.puts.starts[1:], self.told.rows)
+        return self.told.take(self.puts.rank[ends - 1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Timeline:
+    """What the right rows of one table are at any event. ``slot``: of each span, which right row; −1: none.
+
+    ``there``, ``wire``, ``ts``: the right rows before the batch; ``first``, ``last``: bounds of their puts. One more
+    than there are right rows, for those that have none.
+    """
+
+    slot: np.ndarray
+    there: np.ndarray
+    wire: Column
+    ts: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+    events: _Events
+    serde: Serde | None
+
+    @classmethod
+    def of(cls, foreign: Coded, before: View, events: _Events, serde: Serde | None) -> _Timeline:
+        order = stable_order(foreign.hashes)
+        hashes, keys = foreign.hashes[order], take(foreign.keys, order)
+        slot = np.full(len(order) + 1, -1)
+        slot[order] = np.arange(len(order))
+        match = before.lookup(hashes, keys)
+        first, last = (np.append(bound, 0) for bound in events.puts.places(hashes, keys))
+        there, ts = np.append(match.found, False), np.append(np.asarray(match.gather("ts")), 0)
+        return cls(slot[foreign.codes], there, match.gather("value"), ts, first, last, events, serde)
+
+    def take(self, spans: np.ndarray) -> _Timeline:
+        return replace(self, slot=self.slot[spans])
+
+    def places(self, spans: np.ndarray, event: np.ndarray) -> np.ndarray:
+        """The put that is the row after an event; negative: the row is what it was before the batch."""
+        slot = self.slot[spans]
+        first = self.first[slot]
+        put = bisect(self.events.number, first, self.last[slot], event, right=True) - 1
+        return np.where(put >= first, put, -1)
+
+    def between(self, since: np.ndarray, until: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds of the puts in each span, after one event and up to another."""
+        first, last = self.first[self.slot], self.last[self.slot]
+        start, stop = (bisect(self.events.number, first, last, event, right=True) for event in (since, until))
+        return start, np.maximum(start, stop)
+
+    def is_there(self, spans: np.ndarray, put: np.ndarray) -> np.ndarray:
+        gone = np.append(self.events.puts.changes.value.missing(), True)
+        return np.asarray(np.where(put >= 0, ~gone[put], self.there[self.slot[spans]]))
+
+    def times(self, spans: np.ndarray, put: np.ndarray) -> np.ndarray:
+        ts = np.append(self.events.puts.changes.ts, 0)
+        return np.asarray(np.where(put >= 0, ts[put], self.ts[self.slot[spans]]))
+
+    def values(self, spans: np.ndarray, put: np.ndarray, there: np.ndarray) -> Values:
+        """The right rows; each different one is decoded once."""
+        known = len(self.there) - 1
+        place = np.where(put >= 0, put + known, self.slot[spans])
+        used, row = np.unique(place[there], return_inverse=True)
+        stored = used < known
+        parts = [
+            take(self.wire, used[stored]),
+            take(self.events.puts.changes.value.wire(), used[~stored] - known),
+        ]
+        rows = np.full(len(place), -1)
+        rows[there] = row
+        return Values(self.serde, wire=concat(parts)).take(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Spans:
+    """Left rows from one change to the next, those of a row one after the other: after ``since``, up to ``until``.
+
+    ``row``: number of the left row; ``is_change``: it begins with a change of the batch, not before it.
+    """
+
+    changes: Changes
+    row: np.ndarray
+    is_change: np.ndarray
+    since: np.ndarray
+    until: np.ndarray
+    timelines: Sequence[_Timeline]
+
+    def take(self, rows: np.ndarray) -> _Spans:
+        return _Spans(
+            self.changes.take(rows),
+            self.row[rows],
+            self.is_change[rows],
+            self.since[rows],
+            self.until[rows],
+            [timeline.take(rows) for timeline in self.timelines],
+        )
+
+    def parts(self, counts: np.ndarray, chunk: int) -> Iterator[tuple[int, int]]:
+        """Cuts spans between left rows, in parts with counts of about ``chunk``."""
+        first = np.flatnonzero(np.diff(self.row, prepend=-1))
+        if len(first):
+            ends = np.append(first[1:], len(self.row))
+            for start, stop in groups_of(np.add.reduceat(counts, first), chunk):
+                yield int(first[start]), int(ends[stop - 1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Join:
+    """One batch in one partition: what there was before it, and the changes of right rows."""
+
+    kind: Kind
+    joiner: Function
+    was: Home
+    events: _Events
+    serdes: LeftSerdes
+
+    def changed(self, rows: Changes, begins: np.ndarray) -> _Spans:
+        """The spans of left rows that change. ``rows``: their changes by row, ``begins``: where there is another."""
+        first, row = np.flatnonzero(begins), np.cumsum(begins) - 1
+        hashes, keys = rows.hashes(self.was.bits)[first], take(rows.key.wire(), first)
+        found, stored = self._stored(hashes, keys)
+        extra = {reference(name): rows.extra[reference(name)] for name in self.was.names}
+        now = replace(rows, value=as_stored(rows.value, self.serdes.value), extra=extra)
+        both = concat_changes([stored, now])
+        row = np.concatenate([np.flatnonzero(found), row])
+        order = np.argsort(row, kind="stable")
+        return self._spans(both.take(order), row[order], order >= stored.rows)
+
+    def unchanged(self, home: Home, queries: np.ndarray, columns: dict[str, Column]) -> _Spans:
+        """The spans of left rows that do not change, each once: with the first of its right rows that does.
+
+        ``queries``: the right row that each of the entries of the index is found by.
+        """
+        order = stable_order(columns["s"])
+        hashes, keys = columns["s"][order], take(columns["key2"], order)
+        mine = np.flatnonzero(~home.put_now(hashes, keys))
+        order, hashes, keys = order[mine], hashes[mine], take(keys, mine)
+        found, stored = self._stored(hashes, keys)
+        spans = self._spans(stored, np.arange(stored.rows), np.zeros(stored.rows, bool))
+        by = np.full(stored.rows, -1)
+        for timeline in reversed(spans.timelines):
+            first, last = timeline.first[timeline.slot], timeline.last[timeline.slot]
+            by = np.where(last > first, first, by)
+        return spans.take(np.flatnonzero(by == self.events.puts.starts[queries[order[found]]]))
+
+    def _stored(self, hashes: np.ndarray, keys: Column) -> tuple[np.ndarray, Changes]:
+        """Left rows as they were before the batch, and which of the keys have one."""
+        match = self.was.rows.lookup(hashes, keys)
+        rows = np.flatnonzero(match.found)
+        none = np.zeros(len(rows), np.int64)
+        extra = {reference(name): take(match.gather(reference(name)), rows) for name in self.was.names}
+        value = Values(self.serdes.value, wire=take(match.gather("value"), rows))
+        key = Values(self.serdes.key, wire=take(keys, rows))
+        return match.found, Changes(key, value, none, none, none, extra=extra)
+
+    def _spans(self, changes: Changes, row: np.ndarray, is_change: np.ndarray) -> _Spans:
+        begun, with_it = (self.events.before(changes, or_with=also) for also in (False, True))
+        follows = np.append(row[1:] == row[:-1], False)
+        until = np.where(follows, np.roll(begun, -1), self.events.latest)
+        since = np.where(is_change, with_it, _BEFORE)
+        coded = self.was.coded([changes.extra[reference(name)] for name in self.was.names])
+        timelines = [
+            _Timeline.of(foreign, self.was.partners, self.events, serde)
+            for foreign, serde in zip(coded, self.was.values, strict=True)
+        ]
+        return _Spans(replace(changes, extra={}), row, is_change, since, until, timelines)
+
+    def results(self, spans: _Spans, chunk: int) -> Iterator[Joined]:
+        bounds = [timeline.between(spans.since, spans.until) for timeline in spans.timelines]
+        there = ~spans.changes.value.missing()
+        counts = spans.is_change + np.where(
+            there, np.sum([stop - start for start, stop in bounds], axis=0), 0
+        )
+        every = np.arange(len(spans.row))
+        had = (
+            there
+            & ~spans.is_change
+            & self._complete([t.is_there(every, every * 0 - 1) for t in spans.timelines])
+        )
+        for first, stop in spans.parts(counts, chunk):
+            moments = _Moments.of(spans, bounds, there, first, stop, self.events)
+            joined = self._made(spans, moments, there, had)
+            if joined is not None:
+                yield joined
+
+    def _made(self, spans: _Spans, moments: _Moments, there: np.ndarray, had: np.ndarray) -> Joined | None:
+        span, put = moments.span, moments.put
+        if not len(span):
+            return None
+        places = [timeline.places(span, moments.event) for timeline in spans.timelines]
+        present = [t.is_there(span, place) for t, place in zip(spans.timelines, places, strict=True)]
+        exists = there[span] & self._complete(present)
+        first = np.diff(spans.row[span], prepend=-1) != 0
+        heads = np.flatnonzero(np.diff(spans.row, prepend=-1))
+        before = np.where(first, had[heads[np.searchsorted(heads, span, "right") - 1]], np.roll(exists, 1))
+        picked = np.flatnonzero(exists | before)
+        if not len(picked):
+            return None
+        span, put, exists = span[picked], put[picked], exists[picked]
+        places, present = [place[picked] for place in places], [one[picked] for one in present]
+        changes, puts = spans.changes, self.events.puts.changes
+        ts = changes.ts[span]
+        for timeline, place, one in zip(spans.timelines, places, present, strict=True):
+            ts = np.where(one & exists, np.maximum(ts, timeline.times(span, place)), ts)
+        by_left = put < 0
+        either = np.where(by_left, span, changes.rows + put)
+        headers = concat_headers([(changes.headers, changes.rows), (puts.headers, puts.rows)])
+        key = changes.key.take(span)
+        result = Changes(
+            key,
+            key,
+            np.where(by_left, ts, np.append(puts.ts, 0)[put]),
+            np.concatenate([changes.major, puts.major])[either],
+            np.concatenate([changes.minor, puts.minor])[either],
+            None if headers is None else take_or_null(headers, either),
+        )
+        rows = np.flatnonzero(exists)
+        rights = [
+            timeline.values(span[rows], place[rows], one[rows])
+            for timeline, place, one in zip(spans.timelines, places, present, strict=True)
+        ]
+        return made(self.joiner, self.was.names, result, changes.value.take(span), rights, rows, exists)
+
+    def _complete(self, present: Sequence[np.ndarray]) -> np.ndarray:
+        """Where there is a result, as far as right rows matter."""
+        return np.logical_and.reduce(present) if self.kind == "inner" else np.ones(len(present[0]), bool)
+
+
+@dataclass(frozen=True, slots=True)
+class _Moments:
+    """When the results of left rows may change, in order: the ``span`` and the ``event``.
+
+    ``put``: of the right rows the change that is answered; −1: the left row's own change.
+    """
+
+    span: np.ndarray
+    event: np.ndarray
+    put: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        spans: _Spans,
+        bounds: Sequence[tuple[np.ndarray, np.ndarray]],
+        there: np.ndarray,
+        first: int,
+        stop: int,
+        events: _Events,
+    ) -> _Moments:
+        """Of the spans from ``first`` to ``stop``."""
+        own = first + np.flatnonzero(spans.is_change[first:stop])
+        live = first + np.flatnonzero(there[first:stop])
+        span, event, put = [own], [spans.since[own]], [np.full(len(own), -1)]
+        for start, end in bounds:
+            rows, places = expand(start[live], end[live])
+            span.append(live[rows])
+            event.append(events.number[places])
+            put.append(places)
+        moments = cls(np.concatenate(span), np.concatenate(event), np.concatenate(put))
+        order = np.lexsort((moments.event, moments.span))
+        again = np.append(
+            False,
+            (np.diff(moments.span[order]) == 0) & (np.diff(moments.event[order]) == 0),
+        )
+        kept = order[~again[: len(order)]]
+        return cls(moments.span[kept], moments.event[kept], moments.put[kept])
