@@ -67,7 +67,7 @@ def main() -> None:
     producer = Producer({**servers, **BATCHING, "enable.idempotence": True, "acks": "all"})
     produce = producer.produce
     while True:
-        messages = consumer.consume(TAKEN, 0.05)
+        messages = consumer.consume(TAKEN, 0.01)
         for message in messages:
             if message.error() is None:
                 produce(
@@ -80,6 +80,8 @@ def main() -> None:
                     message.timestamp()[1],
                 )
         if messages:
+            producer.poll(0)
+        else:
             producer.flush()
 
 
