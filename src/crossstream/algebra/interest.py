@@ -101,8 +101,9 @@ def refer(
         turns.append(_numbered(number, old, -1, differs & had & rows.ends))
         turns.append(_numbered(number, new, 1, differs & has & rows.ends))
         if every:
-            turns.append(_numbered(number, old, 0, had & rows.ends))
             turns.append(_numbered(number, new, 0, has & ~rows.ends))
+            if interest.anew:
+                turns.append(_numbered(number, old, 0, had & rows.ends))
         extra[reference(name)] = new
     put = {"key": taken.key.wire(), **extra, "gone": (~is_row).astype(np.uint8)}
     interest.references.put(

@@ -193,24 +193,122 @@ class _Spans:
     since: np.ndarray
     until: np.ndarray
     timelines: Sequence[_Timeline]
+    events: _Events
+
+    @property
+    def there(self) -> np.ndarray:
+        """Whether there is a left row."""
+        return ~self.changes.value.missing()
+
+    @property
+    def first(self) -> np.ndarray:
+        """Where another left row begins."""
+        return np.flatnonzero(np.diff(self.row, prepend=-1))
 
     def take(self, rows: np.ndarray) -> _Spans:
-        return _Spans(
-            self.changes.take(rows),
-            self.row[rows],
-            self.is_change[rows],
-            self.since[rows],
-            self.until[rows],
-            [timeline.take(rows) for timeline in self.timelines],
+        return replace(
+            self,
+            changes=self.changes.take(rows),
+            row=self.row[rows],
+            is_change=self.is_change[rows],
+            since=self.since[rows],
+            until=self.until[rows],
+            timelines=[timeline.take(rows) for timeline in self.timelines],
         )
 
-    def parts(self, counts: np.ndarray, chunk: int) -> Iterator[tuple[int, int]]:
-        """Cuts spans between left rows, in parts with counts of about ``chunk``."""
-        first = np.flatnonzero(np.diff(self.row, prepend=-1))
-        if len(first):
-            ends = np.append(first[1:], len(self.row))
-            for start, stop in groups_of(np.add.reduceat(counts, first), chunk):
-                yield int(first[start]), int(ends[stop - 1])
+    def moments(self, chunk: int) -> Iterator[_Moments]:
+        """When results may change, all moments of a left row together, in parts of about ``chunk``."""
+        live = np.flatnonzero(self.there)
+        bounds = [timeline.between(self.since, self.until) for timeline in self.timelines]
+        counts = self.is_change.astype(np.int64)
+        for start, stop in bounds:
+            counts[live] += (stop - start)[live]
+        own, first = np.flatnonzero(self.is_change), self.first
+        ends = np.append(first[1:], len(self.row))
+        for low, high in groups_of(np.add.reduceat(counts, first), chunk) if len(first) else ():
+            bound = int(first[low]), int(ends[high - 1])
+            yield self._moments(_between(own, *bound), _between(live, *bound), bounds)
+
+    def _moments(
+        self, own: np.ndarray, live: np.ndarray, bounds: Sequence[tuple[np.ndarray, np.ndarray]]
+    ) -> _Moments:
+        """Of spans that begin with a change (``own``), and of those with a left row (``live``)."""
+        spans, numbers, puts = [own], [self.since[own]], [np.full(len(own), -1)]
+        for start, stop in bounds:
+            rows, found = expand(start[live], stop[live])
+            spans.append(live[rows])
+            numbers.append(self.events.number[found])
+            puts.append(found)
+        span, event, put = np.concatenate(spans), np.concatenate(numbers), np.concatenate(puts)
+        order = np.lexsort((event, span))
+        other = np.append(True, (np.diff(span[order]) != 0) | (np.diff(event[order]) != 0))[: len(order)]
+        kept = order[other]
+        span, event = span[kept], event[kept]
+        places = [timeline.places(span, event) for timeline in self.timelines]
+        return _Moments(self, span, put[kept], places)
+
+
+def _between(places: np.ndarray, start: int, stop: int) -> np.ndarray:
+    """Of ascending numbers those from ``start`` to ``stop``."""
+    low, high = np.searchsorted(places, (start, stop))
+    return places[low:high]
+
+
+@dataclass(frozen=True, slots=True)
+class _Moments:
+    """When the results of left rows may change, in order: in which ``span``, and by which change.
+
+    ``put``: that of a right row; −1: the left row's own. ``places``: for each table the put that is the right row then.
+    """
+
+    spans: _Spans
+    span: np.ndarray
+    put: np.ndarray
+    places: Sequence[np.ndarray]
+
+    def take(self, rows: np.ndarray) -> _Moments:
+        return _Moments(self.spans, self.span[rows], self.put[rows], [place[rows] for place in self.places])
+
+    def _of_tables(self) -> Iterator[tuple[_Timeline, np.ndarray]]:
+        return zip(self.spans.timelines, self.places, strict=True)
+
+    def present(self) -> list[np.ndarray]:
+        """For each table, whether there is a right row."""
+        return [timeline.is_there(self.span, place) for timeline, place in self._of_tables()]
+
+    def had(self, exists: np.ndarray, began: np.ndarray) -> np.ndarray:
+        """Whether there was a result until then; ``exists``: from then on; ``began``: before the batch, by span."""
+        first = self.spans.first
+        row = np.searchsorted(first, self.span, "right") - 1
+        begins = np.diff(row, prepend=-1) != 0
+        return np.where(begins, began[first[row]], np.roll(exists, 1))
+
+    def results(self, exists: np.ndarray) -> Changes:
+        """Results, without values yet, at the newest timestamp of all rows, or at that of the right row's change."""
+        changes, puts = self.spans.changes, self.spans.events.puts.changes
+        newest = changes.ts[self.span]
+        for (timeline, place), present in zip(self._of_tables(), self.present(), strict=True):
+            ts = timeline.times(self.span, place)
+            newest = np.where(present & exists, np.maximum(newest, ts), newest)
+        own = self.put < 0
+        either = np.where(own, self.span, changes.rows + self.put)
+        headers = concat_headers([(changes.headers, changes.rows), (puts.headers, puts.rows)])
+        key = changes.key.take(self.span)
+        return Changes(
+            key,
+            key,
+            np.where(own, newest, np.append(puts.ts, 0)[self.put]),
+            np.concatenate([changes.major, puts.major])[either],
+            np.concatenate([changes.minor, puts.minor])[either],
+            None if headers is None else take_or_null(headers, either),
+        )
+
+    def rights(self) -> list[Values]:
+        """For each table the right rows."""
+        return [
+            timeline.values(self.span, place, present)
+            for (timeline, place), present in zip(self._of_tables(), self.present(), strict=True)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,104 +370,22 @@ class _Join:
             _Timeline.of(foreign, self.was.partners, self.events, serde)
             for foreign, serde in zip(coded, self.was.values, strict=True)
         ]
-        return _Spans(replace(changes, extra={}), row, is_change, since, until, timelines)
+        return _Spans(replace(changes, extra={}), row, is_change, since, until, timelines, self.events)
 
     def results(self, spans: _Spans, chunk: int) -> Iterator[Joined]:
-        bounds = [timeline.between(spans.since, spans.until) for timeline in spans.timelines]
-        there = ~spans.changes.value.missing()
-        counts = spans.is_change + np.where(
-            there, np.sum([stop - start for start, stop in bounds], axis=0), 0
-        )
-        every = np.arange(len(spans.row))
-        had = (
-            there
-            & ~spans.is_change
-            & self._complete([t.is_there(every, every * 0 - 1) for t in spans.timelines])
-        )
-        for first, stop in spans.parts(counts, chunk):
-            moments = _Moments.of(spans, bounds, there, first, stop, self.events)
-            joined = self._made(spans, moments, there, had)
-            if joined is not None:
-                yield joined
+        before = [timeline.there[timeline.slot] for timeline in spans.timelines]
+        began = spans.there & ~spans.is_change & self._complete(before)
+        for moments in spans.moments(chunk):
+            exists = spans.there[moments.span] & self._complete(moments.present())
+            told = np.flatnonzero(exists | moments.had(exists, began))
+            if len(told):
+                yield self._made(moments.take(told), exists[told])
 
-    def _made(self, spans: _Spans, moments: _Moments, there: np.ndarray, had: np.ndarray) -> Joined | None:
-        span, put = moments.span, moments.put
-        if not len(span):
-            return None
-        places = [timeline.places(span, moments.event) for timeline in spans.timelines]
-        present = [t.is_there(span, place) for t, place in zip(spans.timelines, places, strict=True)]
-        exists = there[span] & self._complete(present)
-        first = np.diff(spans.row[span], prepend=-1) != 0
-        heads = np.flatnonzero(np.diff(spans.row, prepend=-1))
-        before = np.where(first, had[heads[np.searchsorted(heads, span, "right") - 1]], np.roll(exists, 1))
-        picked = np.flatnonzero(exists | before)
-        if not len(picked):
-            return None
-        span, put, exists = span[picked], put[picked], exists[picked]
-        places, present = [place[picked] for place in places], [one[picked] for one in present]
-        changes, puts = spans.changes, self.events.puts.changes
-        ts = changes.ts[span]
-        for timeline, place, one in zip(spans.timelines, places, present, strict=True):
-            ts = np.where(one & exists, np.maximum(ts, timeline.times(span, place)), ts)
-        by_left = put < 0
-        either = np.where(by_left, span, changes.rows + put)
-        headers = concat_headers([(changes.headers, changes.rows), (puts.headers, puts.rows)])
-        key = changes.key.take(span)
-        result = Changes(
-            key,
-            key,
-            np.where(by_left, ts, np.append(puts.ts, 0)[put]),
-            np.concatenate([changes.major, puts.major])[either],
-            np.concatenate([changes.minor, puts.minor])[either],
-            None if headers is None else take_or_null(headers, either),
-        )
+    def _made(self, moments: _Moments, exists: np.ndarray) -> Joined:
         rows = np.flatnonzero(exists)
-        rights = [
-            timeline.values(span[rows], place[rows], one[rows])
-            for timeline, place, one in zip(spans.timelines, places, present, strict=True)
-        ]
-        return made(self.joiner, self.was.names, result, changes.value.take(span), rights, rows, exists)
+        left, rights = moments.spans.changes.value.take(moments.span), moments.take(rows).rights()
+        return made(self.joiner, self.was.names, moments.results(exists), left, rights, rows, exists)
 
     def _complete(self, present: Sequence[np.ndarray]) -> np.ndarray:
         """Where there is a result, as far as right rows matter."""
         return np.logical_and.reduce(present) if self.kind == "inner" else np.ones(len(present[0]), bool)
-
-
-@dataclass(frozen=True, slots=True)
-class _Moments:
-    """When the results of left rows may change, in order: the ``span`` and the ``event``.
-
-    ``put``: of the right rows the change that is answered; −1: the left row's own change.
-    """
-
-    span: np.ndarray
-    event: np.ndarray
-    put: np.ndarray
-
-    @classmethod
-    def of(
-        cls,
-        spans: _Spans,
-        bounds: Sequence[tuple[np.ndarray, np.ndarray]],
-        there: np.ndarray,
-        first: int,
-        stop: int,
-        events: _Events,
-    ) -> _Moments:
-        """Of the spans from ``first`` to ``stop``."""
-        own = first + np.flatnonzero(spans.is_change[first:stop])
-        live = first + np.flatnonzero(there[first:stop])
-        span, event, put = [own], [spans.since[own]], [np.full(len(own), -1)]
-        for start, end in bounds:
-            rows, places = expand(start[live], end[live])
-            span.append(live[rows])
-            event.append(events.number[places])
-            put.append(places)
-        moments = cls(np.concatenate(span), np.concatenate(event), np.concatenate(put))
-        order = np.lexsort((moments.event, moments.span))
-        again = np.append(
-            False,
-            (np.diff(moments.span[order]) == 0) & (np.diff(moments.event[order]) == 0),
-        )
-        kept = order[~again[: len(order)]]
-        return cls(moments.span[kept], moments.event[kept], moments.put[kept])
