@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crossstream.algebra import stream_table
 from tests.laws.effort import law
 from tests.laws.engine import Way, check_by_record, check_records, run_engine, ways
 from tests.laws.rescaling import rescaling
@@ -29,6 +31,14 @@ def test_no_cut_into_batches_changes_a_record(case: Case, way: Way) -> None:
 @given(stream_table_cases(busy=True), ways())
 def test_a_key_may_change_many_times_in_a_batch(case: Case, way: Way) -> None:
     check_records(case, way)
+
+
+@law
+@given(stream_table_cases(busy=True), ways(), st.sampled_from([0, 10**9]))
+def test_records_are_told_apart_or_sorted_by_key_and_find_the_same(case: Case, way: Way, more: int) -> None:
+    """Which of the two is done depends on how many records there are for a row of the table."""
+    with patch.object(stream_table, "_MORE", more):
+        check_records(case, way)
 
 
 @law

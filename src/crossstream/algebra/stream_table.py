@@ -18,18 +18,22 @@ import numpy as np
 from crossstream.algebra.as_of import Puts, last_below, running_maximum_of
 from crossstream.algebra.change import Changes
 from crossstream.algebra.functions import Function
+from crossstream.algebra.hashing import hash_keys
 from crossstream.algebra.order import by_key, came_before
 from crossstream.algebra.table import as_stored, find_versions, latest_versions, lookup
 from crossstream.algebra.table_table import Joined, call_joiner
 from crossstream.algebra.values import Values, concat_values
 from crossstream.serdes import Serde
 from crossstream.state.columns import Column, take
-from crossstream.state.run import bisect
+from crossstream.state.run import bisect, stable_order
 from crossstream.state.view import Match, View
 
 Kind = Literal["inner", "left"]
 
 _NEVER = np.iinfo(np.int64).min
+
+_MORE = 3
+"""With so many times more records than rows of the table many records share a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,8 @@ def see(stream: Changes, table: TableHistory, bits: int) -> Seen:
     """The row that each record sees, at the moment (major, minor) and with the timestamp it has."""
     keyed = np.flatnonzero(~stream.key.missing())
     looking = stream if len(keyed) == stream.rows else stream.take(keyed)
-    sight = _Sight.of(looking, table, bits)
+    few_keys = table.history is None and looking.rows >= _MORE * (table.before.rows + table.puts.rows)
+    sight = (_Sight.as_they_came if few_keys else _Sight.by_key)(looking, table, bits)
     seen = _see_rows(sight, table) if table.history is None else _see_versions(sight, table, table.history)
     place = np.full(stream.rows, -1, np.int64)
     place[keyed[sight.order]] = seen.place
@@ -110,7 +115,20 @@ class _Sight:
     last: np.ndarray
 
     @classmethod
-    def of(cls, stream: Changes, table: TableHistory, bits: int) -> _Sight:
+    def as_they_came(cls, stream: Changes, table: TableHistory, bits: int) -> _Sight:
+        """The records in the order they have: where many share a key, telling keys apart costs less than sorting."""
+        encoded = stream.key.wire().dictionary_encode()
+        hashes = hash_keys(encoded.dictionary, bits)
+        order = stable_order(hashes)
+        number = np.empty(len(order), np.int64)
+        number[order] = np.arange(len(order))
+        keys, hashes = take(encoded.dictionary, order), hashes[order]
+        puts = Puts.of(table.puts, bits)
+        group = number[encoded.indices.to_numpy()]
+        return cls(stream, np.arange(stream.rows), group, hashes, keys, puts, *puts.places(hashes, keys))
+
+    @classmethod
+    def by_key(cls, stream: Changes, table: TableHistory, bits: int) -> _Sight:
         hashes = stream.hashes(bits)
         order, begins = by_key(stream, hashes)
         heads = order[begins]
