@@ -127,6 +127,17 @@ def test_what_functions_print_is_told_from_what_spark_logs(tmp_path):
     assert output.log.read_text().splitlines() == [line for line in LOG.splitlines() if line not in lines]
 
 
+def test_a_log_line_behind_an_unfinished_one_is_told_apart(tmp_path):
+    lines: list[str] = []
+    output = SparkOutput(lines.append, tmp_path / "spark.log")
+    for line in ["no end26/11/22 04:55:11 ERROR Executor: it failed", "Traceback (most recent call last):"]:
+        output.take(line)
+    output.close()
+    assert lines == ["no end"]
+    assert output.log is not None
+    assert "it failed\nTraceback" in output.log.read_text()
+
+
 def test_everything_is_shown_when_asked_for(tmp_path):
     lines: list[str] = []
     output = SparkOutput(lines.append, tmp_path / "spark.log", everything=True)

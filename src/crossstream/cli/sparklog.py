@@ -84,10 +84,13 @@ class SparkOutput:
             self._file.close()
 
     def take(self, line: str) -> None:
-        """Sorts one line."""
+        """Sorts one line; a log line behind something printed without an end of its own counts as another."""
         self._last = time.monotonic()
         if self._closed:
             return
+        if logged := _LOG_LINE.search(line, 1):
+            self.take(line[: logged.start()])
+            line = line[logged.start() :]
         if self.is_logged(line):
             self._keep(line)
         if self._everything or not self._in_log:

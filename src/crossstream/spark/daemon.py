@@ -1,7 +1,9 @@
 """The daemon that Spark forks its Python workers from, with everything imported that a worker needs.
 
 A fork of a process that has imported pyarrow and Polars starts in milliseconds; importing them anew in every
-worker takes about a second. No thread pool may exist before the fork: only imports happen here.
+worker takes about a second. No thread pool of ours may exist before the fork: only imports happen here. They start some
+threads of OpenBLAS and jemalloc, which deal with forks, and one of Polars that clears away what its streaming engine
+spills, which is not used here.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ if __name__ == "__main__":
     warnings.filterwarnings(
         "ignore", r"unclosed <socket\.socket fd=\d+, .* laddr=\S+\.sock>", ResourceWarning
     )
+    # Python 3.12 and later warn of the threads that imports have started, at every fork.
+    warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning)
     # Spark's worker loop collects garbage after every task: with all these modules loaded that takes 50 ms
     # of core time, unless what is here by now is put aside for good (decision 0010).
     gc.collect()
