@@ -60,11 +60,14 @@ class Way:
     def place(self, number: int) -> int:
         return self.places[number % len(self.places)] % self.partitions
 
-    def driver(self, topology: Topology) -> cs.TopologyTestDriver:
-        """A driver that runs the topology so; `pipe` ends its batches."""
-        return cs.TopologyTestDriver(
+    def driver(self, topology: Topology, chunk: int | None = None) -> cs.TopologyTestDriver:
+        """A driver that runs the topology so; `pipe` ends its batches. ``chunk``: rows that a join makes at a time."""
+        driver = cs.TopologyTestDriver(
             topology, partitions=self.partitions, commit_every=self.every, hash_bits=self.bits
         )
+        if chunk is not None:
+            driver._settings = replace(driver._settings, chunk_rows=chunk)
+        return driver
 
     def pipe(
         self, driver: cs.TopologyTestDriver, topics: Mapping[str, Any], inputs: Inputs
@@ -121,13 +124,17 @@ def check_by_record(case: Case, way: Way) -> Ran:
 
 
 def assert_same_tables_by_record(inputs: Inputs, ran: Ran, expected: Result) -> None:
-    outputs = [
+    assert_same_by_input(ran.outputs, with_headers_of(inputs, expected), inputs)
+    assert ran.dropped == expected.dropped.total(), (ran.reasons, expected.dropped)
+    check_store(ran, expected)
+
+
+def with_headers_of(inputs: Inputs, expected: Result) -> list[list[Output]]:
+    """The outputs of each input, with its headers."""
+    return [
         [replace(output, headers=headers_of(item)) for output in found]
         for item, found in zip(inputs, expected.outputs, strict=True)
     ]
-    assert_same_by_input(ran.outputs, outputs, inputs)
-    assert ran.dropped == expected.dropped.total(), (ran.reasons, expected.dropped)
-    check_store(ran, expected)
 
 
 def check_in_batches(case: Case, way: Way) -> Ran:

@@ -47,9 +47,7 @@ def run_streams(
     builder = cs.StreamsBuilder()
     add(builder, case, way.functions)
     outputs: list[list[Output]] = []
-    with way.driver(builder.build()) as driver:
-        if chunk is not None:
-            driver._settings = replace(driver._settings, chunk_rows=chunk)
+    with way.driver(builder.build(), chunk) as driver:
         topics = {
             side: driver.create_input_topic(side, *kinds.of(side)) for side in SIDES if is_used(case, side)
         }

@@ -24,6 +24,7 @@ from tests.laws.engine import (
     check_store,
     rows_of,
     ways,
+    with_headers_of,
 )
 from tests.laws.rescaling import rescaling
 from tests.laws.strategies import HISTORIES, VALUES, Case, keys, records, with_headers
@@ -129,9 +130,7 @@ def run_driver(
 ) -> Ran:
     """``between``: is called after each batch. ``chunk``: rows that the join makes at a time."""
     outputs: list[list[Output]] = []
-    with way.driver(topology) as driver:
-        if chunk is not None:
-            driver._settings = replace(driver._settings, chunk_rows=chunk)
+    with way.driver(topology, chunk) as driver:
         topics = {side: driver.create_input_topic(side, TEXT, TEXT) for side in SIDES}
         results = driver.create_output_topic("results", TEXT, TEXT)
         for _, ended in way.pipe(driver, topics, case["inputs"]):
@@ -202,21 +201,12 @@ def test_every_change_is_there_with_other_numbers_of_partitions_between_batches(
 def check_every_change(case: Case, way: Way, **how: Any) -> None:
     case = {**case, "inputs": with_headers(case["inputs"])}
     ran = run_driver(build(case, way, streamed=True), case, way, **how)
-    expected = run_reference(as_taken(case, way), way.partition_of)
-    ends = way.ends(len(case["inputs"]))
-    assert_same_by_input(
-        per_batch(ran.outputs, ends), per_batch(told_with_headers(case, way, expected), ends)
-    )
+    taken, ends = as_taken(case, way), way.ends(len(case["inputs"]))
+    expected = run_reference(taken, way.partition_of)
+    wanted = with_headers_of(taken["inputs"], expected)
+    assert_same_by_input(per_batch(ran.outputs, ends), per_batch(wanted, ends))
     assert ran.dropped == expected.dropped.total(), (ran.reasons, expected.dropped)
     check_store(ran, expected)
-
-
-def told_with_headers(case: Case, way: Way, expected: Result) -> list[list[Output]]:
-    taken = as_taken(case, way)["inputs"]
-    return [
-        [replace(output, headers=headers_of(item)) for output in outputs]
-        for item, outputs in zip(taken, expected.outputs, strict=True)
-    ]
 
 
 @cases(0.3)

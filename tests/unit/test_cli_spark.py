@@ -105,6 +105,7 @@ def test_an_error_is_code_what_where_and_next(shop, once):
         out, err = process.communicate(timeout=300)
     assert (process.returncode, out) == (1, "")
     assert "Traceback" not in err
+    assert "Warning" not in err
     said = err[err.index("[CS-501]") :].splitlines()
     assert "KeyError: 'nothing'" in said[0]
     assert f"line {shop.folder}/app.py:" in said[1]

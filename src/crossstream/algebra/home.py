@@ -15,10 +15,11 @@ import pyarrow as pa
 from crossstream.algebra.change import Changes
 from crossstream.algebra.hashing import hash_keys
 from crossstream.algebra.interest import CHANGED, GONE, MOVED, TOLD, WAS, reference, with_tables
+from crossstream.algebra.order import in_hash_order
 from crossstream.algebra.values import Values
 from crossstream.serdes import Serde, arrays
 from crossstream.state.columns import Column, take, take_or_null
-from crossstream.state.run import Run, sort_rows, sorted_order, stable_order
+from crossstream.state.run import Run, sort_rows, sorted_order
 from crossstream.state.view import View
 
 
@@ -128,16 +129,12 @@ class Home:
             none = np.full(len(codes), -1)
             nothing = Values(self.values[number], wire=foreign.keys).take(none)
             return Partners(none >= 0, nothing, none, none)
-        order = stable_order(foreign.hashes)
-        hashes, keys = foreign.hashes[order], take(foreign.keys, order)
-        match = self.partners.lookup(hashes, keys)
-        at = np.full(len(order) + 1, -1)
-        at[order] = np.where(match.found, np.arange(len(order)), -1)
-        trigger = np.full(len(order) + 1, -1)
+        match = self.partners.lookup(foreign.hashes, foreign.keys)
+        trigger = np.full(len(foreign.keys) + 1, -1)
         if changed is not None:
-            queries, rows = changed.run.match(hashes, keys)
-            trigger[order[queries]] = rows
-        place = at[codes]
+            queries, rows = changed.run.match(foreign.hashes, foreign.keys)
+            trigger[queries] = rows
+        place = np.where(np.append(match.found, False)[codes], codes, -1)
         values = Values(self.values[number], wire=match.gather("value")).take(place)
         ts = np.append(np.asarray(match.gather("ts")), -1)[place]
         return Partners(place >= 0, values, ts, trigger[codes])
@@ -145,7 +142,10 @@ class Home:
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """Foreign keys into one table: each different one once, the number of the table in front; ``codes``: −1 is null."""
+    """Foreign keys into one table, by hash: each different one once, the number of the table in front.
+
+    ``codes``: which of them each row has; −1 is null.
+    """
 
     keys: pa.LargeBinaryArray
     hashes: np.ndarray
@@ -154,9 +154,8 @@ class Coded:
     @classmethod
     def of(cls, table: int, column: Column, bits: int) -> Coded:
         encoded = column.dictionary_encode()
-        keys = arrays.with_first_byte(table, encoded.dictionary)
         codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        return cls(keys, hash_keys(keys, bits), codes)
+        return cls(*in_hash_order(arrays.with_first_byte(table, encoded.dictionary), codes, bits))
 
 
 @dataclass(frozen=True, slots=True)

@@ -267,7 +267,7 @@ def answer(
                 yield _first_answers(mine, right, bits)
     for number, right in enumerate(rights):
         if right.changes is not None and interested.rows:
-            yield from _change_answers(interested, number, right.changes, bits, chunk, every)
+            yield from _change_answers(interested, number, right.changes, bits, chunk)
     if leaving is not None and leaving.rows:
         _note(interested, leaving, np.ones(leaving.rows, bool), bits)
         yield replace(leaving, extra={**leaving.extra, TOLD: np.full(leaving.rows, GONE, np.uint8)})
@@ -303,14 +303,12 @@ def _first_answers(asks: Changes, right: Right, bits: int) -> Changes:
 
 
 def _change_answers(
-    interested: View, number: int, changes: Changes, bits: int, chunk: int, every: bool
+    interested: View, number: int, changes: Changes, bits: int, chunk: int
 ) -> Iterator[Changes]:
-    """Each changed row to everybody who wants it."""
+    """Each change, in order of arrival for a row, to everybody who wants the row."""
     hashes = changes.hashes(bits)
     order, begins = by_key(changes, hashes, arrival_of(changes))
-    ends = np.append(begins[1:], True)
-    first = np.flatnonzero(begins if every else ends)
-    last = np.flatnonzero(ends)
+    first, last = np.flatnonzero(begins), np.flatnonzero(np.append(begins[1:], True))
     taken = changes.take(order)
     told = Changes(
         Values(RAW, wire=taken.key.wire()),

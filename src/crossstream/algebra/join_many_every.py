@@ -22,7 +22,7 @@ from crossstream.algebra.functions import Function
 from crossstream.algebra.home import Coded, Home
 from crossstream.algebra.interest import CHANGED, GONE, HERE, RAW, TOLD, reference, with_tables
 from crossstream.algebra.join_many import Kind, LeftSerdes, made
-from crossstream.algebra.order import arrival_of, by_arrival, by_key, came_before
+from crossstream.algebra.order import arrival_of, by_arrival, by_key, came_before, same_trigger
 from crossstream.algebra.table import as_stored
 from crossstream.algebra.table_table import Joined
 from crossstream.algebra.values import Values
@@ -58,9 +58,10 @@ def resolve_many_every(
     join = _Join(kind, joiner, was, events, serdes)
     spans = None
     if rows is not None and rows.rows:
-        order, begins = by_key(rows, rows.hashes(home.bits), arrival_of(rows))
+        hashes = rows.hashes(home.bits)
+        order, begins = by_key(rows, hashes, arrival_of(rows))
         rows = rows.take(order)
-        spans = join.changed(rows, begins)
+        spans = join.changed(rows, begins, hashes[order[begins]])
         net = rows.take(np.flatnonzero(np.append(begins[1:], True)))
         home.put_rows(net, home.coded([net.extra[reference(name)] for name in home.names]))
     if events.told.rows:
@@ -78,12 +79,14 @@ class _Events:
     """The changes of right rows: ``told`` in arrival order, ``puts`` by table and foreign key.
 
     The input records that made them are numbered: ``arrived`` has the numbers for ``told``, ``number`` for ``puts``.
+    ``kept``: whether a put leaves a row, or deletes it.
     """
 
     told: Changes
     puts: Puts
     arrived: np.ndarray
     number: np.ndarray
+    kept: np.ndarray
 
     @classmethod
     def of(cls, answers: Changes | None, bits: int) -> _Events:
@@ -91,12 +94,12 @@ class _Events:
         if told is None or not told.rows:
             none = np.empty(0, np.int64)
             nothing = Changes(Values(RAW, wire=EMPTY_BYTES), Values(RAW, wire=EMPTY_BYTES), none, none, none)
-            return cls(nothing, Puts.of(nothing, bits), none, none)
+            return cls(nothing, Puts.of(nothing, bits), none, none, none.astype(bool))
         keyed = replace(told, key=Values(RAW, wire=with_tables(told)), extra={})
         puts = Puts.of(keyed, bits)
-        same = (told.major[1:] == told.major[:-1]) & (told.minor[1:] == told.minor[:-1])
-        arrived = np.cumsum(np.append(False, ~same))
-        return cls(told, puts, arrived, arrived[puts.rank])
+        rows = np.arange(told.rows)
+        arrived = np.cumsum(np.append(False, ~same_trigger(told.major, told.minor, rows[:-1], rows[1:])))
+        return cls(told, puts, arrived, arrived[puts.rank], ~puts.changes.value.missing())
 
     @property
     def latest(self) -> int:
@@ -132,14 +135,10 @@ class _Timeline:
 
     @classmethod
     def of(cls, foreign: Coded, before: View, events: _Events, serde: Serde | None) -> _Timeline:
-        order = stable_order(foreign.hashes)
-        hashes, keys = foreign.hashes[order], take(foreign.keys, order)
-        slot = np.full(len(order) + 1, -1)
-        slot[order] = np.arange(len(order))
-        match = before.lookup(hashes, keys)
-        first, last = (np.append(bound, 0) for bound in events.puts.places(hashes, keys))
+        match = before.lookup(foreign.hashes, foreign.keys)
+        first, last = (np.append(bound, 0) for bound in events.puts.places(foreign.hashes, foreign.keys))
         there, ts = np.append(match.found, False), np.append(np.asarray(match.gather("ts")), 0)
-        return cls(slot[foreign.codes], there, match.gather("value"), ts, first, last, events, serde)
+        return cls(foreign.codes, there, match.gather("value"), ts, first, last, events, serde)
 
     def take(self, spans: np.ndarray) -> _Timeline:
         return replace(self, slot=self.slot[spans])
@@ -158,12 +157,17 @@ class _Timeline:
         return start, np.maximum(start, stop)
 
     def is_there(self, spans: np.ndarray, put: np.ndarray) -> np.ndarray:
-        gone = np.append(self.events.puts.changes.value.missing(), True)
-        return np.asarray(np.where(put >= 0, ~gone[put], self.there[self.slot[spans]]))
+        return self._then(spans, put, self.there, self.events.kept)
 
     def times(self, spans: np.ndarray, put: np.ndarray) -> np.ndarray:
-        ts = np.append(self.events.puts.changes.ts, 0)
-        return np.asarray(np.where(put >= 0, ts[put], self.ts[self.slot[spans]]))
+        return self._then(spans, put, self.ts, self.events.puts.changes.ts)
+
+    def _then(self, spans: np.ndarray, put: np.ndarray, before: np.ndarray, puts: np.ndarray) -> np.ndarray:
+        """What the puts have, or the rows before the batch where there is none."""
+        then = np.asarray(before[self.slot[spans]])
+        rows = np.flatnonzero(put >= 0)
+        then[rows] = puts[put[rows]]
+        return then
 
     def values(self, spans: np.ndarray, put: np.ndarray, there: np.ndarray) -> Values:
         """The right rows; each different one is decoded once."""
@@ -245,7 +249,8 @@ class _Spans:
         kept = order[other]
         span, event = span[kept], event[kept]
         places = [timeline.places(span, event) for timeline in self.timelines]
-        return _Moments(self, span, put[kept], places)
+        present = [one.is_there(span, place) for one, place in zip(self.timelines, places, strict=True)]
+        return _Moments(self, span, put[kept], places, present)
 
 
 def _between(places: np.ndarray, start: int, stop: int) -> np.ndarray:
@@ -258,36 +263,33 @@ def _between(places: np.ndarray, start: int, stop: int) -> np.ndarray:
 class _Moments:
     """When the results of left rows may change, in order: in which ``span``, and by which change.
 
-    ``put``: that of a right row; −1: the left row's own. ``places``: for each table the put that is the right row then.
+    ``put``: that of a right row; −1: the left row's own. ``places``: for each table the put that is the right row then;
+    ``present``: whether there is one.
     """
 
     spans: _Spans
     span: np.ndarray
     put: np.ndarray
     places: Sequence[np.ndarray]
+    present: Sequence[np.ndarray]
 
     def take(self, rows: np.ndarray) -> _Moments:
-        return _Moments(self.spans, self.span[rows], self.put[rows], [place[rows] for place in self.places])
+        places, present = ([column[rows] for column in columns] for columns in (self.places, self.present))
+        return _Moments(self.spans, self.span[rows], self.put[rows], places, present)
 
-    def _of_tables(self) -> Iterator[tuple[_Timeline, np.ndarray]]:
-        return zip(self.spans.timelines, self.places, strict=True)
-
-    def present(self) -> list[np.ndarray]:
-        """For each table, whether there is a right row."""
-        return [timeline.is_there(self.span, place) for timeline, place in self._of_tables()]
+    def _of_tables(self) -> Iterator[tuple[_Timeline, np.ndarray, np.ndarray]]:
+        return zip(self.spans.timelines, self.places, self.present, strict=True)
 
     def had(self, exists: np.ndarray, began: np.ndarray) -> np.ndarray:
         """Whether there was a result until then; ``exists``: from then on; ``began``: before the batch, by span."""
-        first = self.spans.first
-        row = np.searchsorted(first, self.span, "right") - 1
-        begins = np.diff(row, prepend=-1) != 0
-        return np.where(begins, began[first[row]], np.roll(exists, 1))
+        begins = np.diff(self.spans.row[self.span], prepend=-1) != 0
+        return np.where(begins, began[self.span], np.roll(exists, 1))
 
     def results(self, exists: np.ndarray) -> Changes:
         """Results, without values yet, at the newest timestamp of all rows, or at that of the right row's change."""
         changes, puts = self.spans.changes, self.spans.events.puts.changes
         newest = changes.ts[self.span]
-        for (timeline, place), present in zip(self._of_tables(), self.present(), strict=True):
+        for timeline, place, present in self._of_tables():
             ts = timeline.times(self.span, place)
             newest = np.where(present & exists, np.maximum(newest, ts), newest)
         own = self.put < 0
@@ -305,10 +307,7 @@ class _Moments:
 
     def rights(self) -> list[Values]:
         """For each table the right rows."""
-        return [
-            timeline.values(self.span, place, present)
-            for (timeline, place), present in zip(self._of_tables(), self.present(), strict=True)
-        ]
+        return [timeline.values(self.span, place, present) for timeline, place, present in self._of_tables()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,11 +320,13 @@ class _Join:
     events: _Events
     serdes: LeftSerdes
 
-    def changed(self, rows: Changes, begins: np.ndarray) -> _Spans:
-        """The spans of left rows that change. ``rows``: their changes by row, ``begins``: where there is another."""
-        first, row = np.flatnonzero(begins), np.cumsum(begins) - 1
-        hashes, keys = rows.hashes(self.was.bits)[first], take(rows.key.wire(), first)
-        found, stored = self._stored(hashes, keys)
+    def changed(self, rows: Changes, begins: np.ndarray, hashes: np.ndarray) -> _Spans:
+        """The spans of left rows that change. ``rows``: their changes by row, ``begins``: where there is another.
+
+        ``hashes``: of each left row.
+        """
+        row = np.cumsum(begins) - 1
+        found, stored = self._stored(hashes, take(rows.key.wire(), np.flatnonzero(begins)))
         extra = {reference(name): rows.extra[reference(name)] for name in self.was.names}
         now = replace(rows, value=as_stored(rows.value, self.serdes.value), extra=extra)
         both = concat_changes([stored, now])
@@ -374,9 +375,11 @@ class _Join:
 
     def results(self, spans: _Spans, chunk: int) -> Iterator[Joined]:
         before = [timeline.there[timeline.slot] for timeline in spans.timelines]
-        began = spans.there & ~spans.is_change & self._complete(before)
+        there, first = spans.there, spans.first
+        had = (there & ~spans.is_change & self._complete(before))[first]
+        began = np.repeat(had, np.diff(first, append=len(spans.row)))
         for moments in spans.moments(chunk):
-            exists = spans.there[moments.span] & self._complete(moments.present())
+            exists = there[moments.span] & self._complete(moments.present)
             told = np.flatnonzero(exists | moments.had(exists, began))
             if len(told):
                 yield self._made(moments.take(told), exists[told])

@@ -18,7 +18,8 @@ from typing import Protocol
 import numpy as np
 
 from crossstream.algebra.change import Changes
-from crossstream.state.columns import equal, take
+from crossstream.algebra.hashing import hash_keys
+from crossstream.state.columns import Column, equal, take
 from crossstream.state.run import bisect, identities, is_sorted, stable_order
 
 OFFSET_BITS = 40
@@ -98,6 +99,15 @@ def by_key(
             same = equal(take(keys, order[tied]), take(keys, order[tied + 1]))
         begins[tied[same] + 1] = False
     return order, begins
+
+
+def in_hash_order(keys: Column, codes: np.ndarray, bits: int) -> tuple[Column, np.ndarray, np.ndarray]:
+    """Different keys in order of their hashes, the hashes, and ``codes``, the numbers of keys (−1: none), anew."""
+    hashes = hash_keys(keys, bits)
+    order = stable_order(hashes)
+    number = np.full(len(order) + 1, -1)
+    number[order] = np.arange(len(order))
+    return take(keys, order), hashes[order], number[codes]
 
 
 def last_per_key(changes: Changes, hashes: np.ndarray, arrival: np.ndarray | None = None) -> np.ndarray:

@@ -18,14 +18,13 @@ import numpy as np
 from crossstream.algebra.as_of import Puts, last_below, running_maximum_of
 from crossstream.algebra.change import Changes
 from crossstream.algebra.functions import Function
-from crossstream.algebra.hashing import hash_keys
-from crossstream.algebra.order import by_key, came_before
+from crossstream.algebra.order import by_key, came_before, in_hash_order
 from crossstream.algebra.table import as_stored, find_versions, latest_versions, lookup
 from crossstream.algebra.table_table import Joined, call_joiner
 from crossstream.algebra.values import Values, concat_values
 from crossstream.serdes import Serde
 from crossstream.state.columns import Column, take
-from crossstream.state.run import bisect, stable_order
+from crossstream.state.run import bisect
 from crossstream.state.view import Match, View
 
 Kind = Literal["inner", "left"]
@@ -118,13 +117,8 @@ class _Sight:
     def as_they_came(cls, stream: Changes, table: TableHistory, bits: int) -> _Sight:
         """The records in the order they have: where many share a key, telling keys apart costs less than sorting."""
         encoded = stream.key.wire().dictionary_encode()
-        hashes = hash_keys(encoded.dictionary, bits)
-        order = stable_order(hashes)
-        number = np.empty(len(order), np.int64)
-        number[order] = np.arange(len(order))
-        keys, hashes = take(encoded.dictionary, order), hashes[order]
+        keys, hashes, group = in_hash_order(encoded.dictionary, encoded.indices.to_numpy(), bits)
         puts = Puts.of(table.puts, bits)
-        group = number[encoded.indices.to_numpy()]
         return cls(stream, np.arange(stream.rows), group, hashes, keys, puts, *puts.places(hashes, keys))
 
     @classmethod
