@@ -1,7 +1,8 @@
 """`crossstream bench fk`: the foreign-key join beside Kafka Streams, same machine, data and broker, in turn.
 
-Both sides are warmed up by a first pass over other topics of the same shape. Then the records of a run become
-visible at once (a transaction) and the clock runs until the last results can be read. Sides alternate.
+Both sides are warmed up by a first pass over other topics of the same shape, which ends before anything is measured.
+Then the records of a run become visible at once (a transaction) and the clock runs until the last results can be read.
+Sides alternate.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ import psutil  # type: ignore[import-untyped]
 from confluent_kafka import Consumer, TopicPartition
 
 from benchmarks.arguments import parse
+from benchmarks.data import START_MS, Ends
 from benchmarks.generate import (
+    Sending,
     Sent,
     Topics,
     change_customers,
@@ -51,7 +54,7 @@ class Sizes:
     customers: int = 100_000
     orders: int = 500_000
     updates: int = 1_000_000
-    warm: int = 200_000
+    warm: int = 600_000
     wide: int = 1_000
     subscribers: int = 1_000
     rate: int = 10_000
@@ -72,7 +75,9 @@ PEER_SETTINGS: dict[str, dict[str, object]] = {
 
 
 class Bench:
-    """One broker, and runs against it."""
+    """One broker, and runs against it. ``cold``: sides that nothing is there to warm up of."""
+
+    cold: frozenset[str] = frozenset()
 
     def __init__(self, sizes: Sizes, port: int, rounds: int, sides: Sequence[str]) -> None:
         self.sizes = sizes
@@ -111,23 +116,34 @@ class Bench:
         times = psutil.Process(self.info.pid).cpu_times()
         return float(times.user + times.system)
 
-    def warm_topics(self) -> Topics:
-        prefix = self.prefix("warm")
-        sent = produce_fk(
+    def warm_topics(self) -> Sent:
+        """Topics to warm up with. The ends have keys of their own: their results come when all others have."""
+        prefix, ends = self.prefix("warm"), Ends.of(PARTITIONS, "warm-end")
+        produce_fk(
             self.servers, prefix, self.sizes.customers // 4, self.sizes.warm // 2, self.sizes.warm, PARTITIONS
         )
-        return sent.topics
+        with Sending(self.servers, prefix) as sending:
+            sending.customers([ends.customer_messages(START_MS)])
+            sending.orders([ends.order_messages(START_MS)])
+        return sending.sent(ends)
 
     def caught_up(
         self, prefix: str, produce: Callable[[], Sent], side: str
     ) -> tuple[Any, AbstractContextManager[Any]]:
-        """Fills the topics, starts a side on them and waits until it has written the last results."""
-        sent = produce()
-        waiting = Waiting(self.servers, sent.topics.results)
-        manager = self.side(side, prefix, self.warm_topics())
+        """Fills the topics, starts a side on them and waits until it has written the last results.
+
+        And those of the topics it warms up with: Kafka Streams works on both at once.
+        """
+        sent, warm = produce(), self.warm_topics()
+        due = {sent.topics.results: sent.ends}
+        if side not in self.cold:
+            due[warm.topics.results] = warm.ends
+        waiting = {topic: Waiting(self.servers, topic) for topic in due}
+        manager = self.side(side, prefix, warm.topics)
         running = manager.__enter__()
         try:
-            waiting.until(sent.ends, running.check)
+            for topic, ends in due.items():
+                waiting[topic].until(ends, running.check)
         except BaseException:
             manager.__exit__(None, None, None)
             raise

@@ -78,12 +78,17 @@ class StarBench(Bench):
             },
         )
 
-    def warm_topics(self) -> Topics:
-        small = Star(50_000, 10_000, 2_000, 100)
-        sent = self.fill(self.prefix("warm"), small)
-        with Sending(self.servers, sent.topics.orders.removesuffix("-orders")) as sending:
+    def warm_topics(self) -> Sent:
+        """Topics to warm up with. The ends have keys of their own: their results come when all others have."""
+        small, ends = Star(50_000, 10_000, 2_000, 100), StarEnds.of(PARTITIONS, "warm-end")
+        prefix = self.prefix("warm")
+        self.fill(prefix, small)
+        with Sending(self.servers, prefix) as sending:
             sending.orders(order_updates(small, 200_000, 1, START_MS))
-        return sent.topics
+            for table in TABLES.values():
+                sending.send(f"{prefix}-{table}", [ends.right_messages(table, START_MS)])
+            sending.orders([ends.order_messages(START_MS)])
+        return self._sent(sending, ends)
 
     def fill(self, prefix: str, star: Star, orders: bool = False, append_time: bool = False) -> Sent:
         """Makes the topics and sends all right rows, with ``orders`` all orders, and the ends."""
@@ -97,7 +102,7 @@ class StarBench(Bench):
             if orders:
                 sending.orders(order_updates(star, star.orders, 1, START_MS))
             sending.orders([self.ends.order_messages(START_MS)])
-        return self._sent(sending)
+        return self._sent(sending, self.ends)
 
     def update(self, prefix: str) -> Sent:
         """Updates of orders, all visible at once, and the ends."""
@@ -105,7 +110,7 @@ class StarBench(Bench):
         with Sending(self.servers, prefix, at_once=True) as sending:
             sending.orders(order_updates(star.star, star.updates, 2, LATER))
             sending.orders([self.ends.order_messages(LATER + star.updates)])
-        return self._sent(sending)
+        return self._sent(sending, self.ends)
 
     def change(self, prefix: str, table: str, seed: int) -> Sent:
         """New rows of a right table, all visible at once, and the ends."""
@@ -114,12 +119,11 @@ class StarBench(Bench):
         with Sending(self.servers, prefix, at_once=True) as sending:
             sending.send(f"{prefix}-{table}", [rows_of(table, numbers, seed, LATER)])
             sending.send(f"{prefix}-{table}", [self.ends.right_messages(table, LATER + count, seed)])
-        return self._sent(sending)
+        return self._sent(sending, self.ends)
 
-    def _sent(self, sending: Sending) -> Sent:
-        return Sent(
-            sending.topics, 0, 0, self.ends.results, time.monotonic() - sending.began, sending.visible
-        )
+    @staticmethod
+    def _sent(sending: Sending, ends: StarEnds) -> Sent:
+        return Sent(sending.topics, 0, 0, ends.results, time.monotonic() - sending.began, sending.visible)
 
     def left_updates(self) -> None:
         """Left updates per second, and core-seconds per million of them."""

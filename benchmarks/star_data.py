@@ -135,13 +135,13 @@ class StarEnds:
     """Key, and number of the end row of each right table it refers to."""
 
     @classmethod
-    def of(cls, partitions: int) -> StarEnds:
+    def of(cls, partitions: int, name: str = "end") -> StarEnds:
         keys = {
-            table: tuple(key_in(p, partitions, f"end-{table}-{p}") for p in range(partitions))
+            table: tuple(key_in(p, partitions, f"{name}-{table}-{p}") for p in range(partitions))
             for table in MOVES
         }
         orders = tuple(
-            (key_in(p, partitions, f"end-{p}-{right}"), right)
+            (key_in(p, partitions, f"{name}-{p}-{right}"), right)
             for p in range(partitions)
             for right in range(partitions)
         )

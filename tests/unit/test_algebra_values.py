@@ -59,6 +59,42 @@ def test_rows_of_rows(maker: str, base: list[str | None], steps: list[list[int]]
 
 
 @law
+@given(
+    st.sampled_from(sorted(MAKERS)),
+    items,
+    st.none() | picks,
+    st.none() | forms,
+    st.integers(0, 12),
+    st.integers(0, 12),
+    forms,
+)
+def test_rows_in_a_row(
+    maker: str,
+    base: list[str | None],
+    picks: list[int] | None,
+    known: str | None,
+    start: int,
+    stop: int,
+    form: str,
+) -> None:
+    """A slice has the forms that are there, and gets the others."""
+    values, expected = MAKERS[maker](base), base
+    if picks is not None:
+        rows = [row for row in picks if row < len(base)]
+        values, expected = values.take(np.array(rows, np.int64)), picked(base, rows)
+    if known is not None:
+        {
+            "missing": values.missing,
+            "objects": values.objects,
+            "series": values.series,
+            "wire": lambda: values.wire(TEXT),
+        }[known]()
+    stop = min(stop, len(expected))
+    start = min(start, stop)
+    check(values.slice(start, stop), expected[start:stop], form)
+
+
+@law
 @given(st.lists(st.tuples(st.sampled_from(sorted(MAKERS)), items, picks), min_size=1, max_size=4))
 def test_concatenation(parts: list[tuple[str, list[str | None], list[int]]]) -> None:
     values, expected = [], []

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from crossstream.algebra.hashing import hash_keys
 from crossstream.algebra.values import Values, concat_values
-from crossstream.state.columns import Column, concat, take, take_or_null
+from crossstream.state.columns import Column, concat, cut, take, take_or_null
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,20 @@ class Changes:
             None if self.old is None else self.old.take(rows),
             {name: take(column, rows) for name, column in self.extra.items()},
             None if self.lost is None else self.lost[rows],
+        )
+
+    def slice(self, start: int, stop: int) -> Changes:
+        """Rows ``start`` to ``stop``, sharing what is there."""
+        return Changes(
+            self.key.slice(start, stop),
+            self.value.slice(start, stop),
+            self.ts[start:stop],
+            self.major[start:stop],
+            self.minor[start:stop],
+            None if self.headers is None else cut(self.headers, start, stop),
+            None if self.old is None else self.old.slice(start, stop),
+            {name: cut(column, start, stop) for name, column in self.extra.items()},
+            None if self.lost is None else self.lost[start:stop],
         )
 
     def where(self, mask: np.ndarray) -> Changes:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from crossstream.serdes import Serde
 from crossstream.serdes.internal import column_of, pickled
 from crossstream.serdes.serde import Checking
-from crossstream.state.columns import take_or_null, valid
+from crossstream.state.columns import cut, take_or_null, valid
 
 Bytes: TypeAlias = Any
 """`pyarrow.LargeBinaryArray`."""
@@ -65,7 +65,15 @@ class Values:
         return view
 
     def slice(self, start: int, stop: int) -> Values:
-        return self.take(np.arange(start, stop))
+        """Rows ``start`` to ``stop``, in the forms that are there."""
+        part = Values.__new__(Values)
+        part.serde, part.rows, part._partial = self.serde, stop - start, self._partial
+        part._wire = None if self._wire is None else cut(self._wire, start, stop)
+        part._objects = None if self._objects is None else self._objects[start:stop]
+        part._series = None if self._series is None else self._series.slice(start, stop - start)
+        part._nulls = None if self._nulls is None else self._nulls[start:stop]
+        part._picked = None if self._picked is None else (self._picked[0], self._picked[1][start:stop])
+        return part
 
     def missing(self) -> np.ndarray:
         """Row by row, whether the value is null on the wire or as an object."""
@@ -161,6 +169,10 @@ class Values:
         """Whether the values came out of an expression and exist as columns only."""
         origin = self._origin() or self
         return origin._series is not None and origin._wire is None and origin._objects is None
+
+    def made(self) -> bool:
+        """Whether a function made the values: there are no bytes of them that only had to be taken."""
+        return (self._origin() or self)._wire is None
 
     def _origin(self) -> Values | None:
         return None if self._picked is None else self._picked[0]

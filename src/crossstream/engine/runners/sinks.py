@@ -18,6 +18,9 @@ from crossstream.engine.runners.base import Emitted, Runner
 from crossstream.errors import SinkError
 from crossstream.topology import graph
 
+_CHUNK = 16_384
+"""Rows made bytes at once: they are written while they are in the cache, and their memory is used again."""
+
 
 class SinkRunner(Runner):
     """Writes a flow to its topic."""
@@ -26,23 +29,29 @@ class SinkRunner(Runner):
         return True
 
     def accept(self, flow: str, changes: Changes) -> Emitted:
-        node: graph.Sink = self.task.node(self.step.node)
-        if changes.rows:
-            key, value = (self.serialized(changes, part, getattr(node, part)) for part in ("key", "value"))
-            headers = (
-                changes.headers if changes.headers is not None else pa.nulls(changes.rows, pa.large_binary())
-            )
-            records = pa.RecordBatch.from_arrays(
-                [key, value, pa.array(changes.ts), headers], names=["key", "value", "timestamp", "headers"]
-            )
-            for topic, rows in self._topics(node, changes):
-                self._write(
-                    node,
-                    topic,
-                    records if rows is None else records.take(pa.array(rows)),
-                    changes if rows is None else changes.take(rows),
-                )
+        if changes.rows > _CHUNK and changes.value.made():
+            for start in range(0, changes.rows, _CHUNK):
+                self._write_all(changes.slice(start, min(start + _CHUNK, changes.rows)))
+        elif changes.rows:
+            self._write_all(changes)
         return iter(())
+
+    def _write_all(self, changes: Changes) -> None:
+        node: graph.Sink = self.task.node(self.step.node)
+        key, value = (self.serialized(changes, part, getattr(node, part)) for part in ("key", "value"))
+        headers = (
+            changes.headers if changes.headers is not None else pa.nulls(changes.rows, pa.large_binary())
+        )
+        records = pa.RecordBatch.from_arrays(
+            [key, value, pa.array(changes.ts), headers], names=["key", "value", "timestamp", "headers"]
+        )
+        for topic, rows in self._topics(node, changes):
+            self._write(
+                node,
+                topic,
+                records if rows is None else records.take(pa.array(rows)),
+                changes if rows is None else changes.take(rows),
+            )
 
     def _topics(self, node: graph.Sink, changes: Changes) -> list[tuple[str, np.ndarray | None]]:
         """The topics to write to, with the rows of each; None: all of them."""
