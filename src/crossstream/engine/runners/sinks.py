@@ -19,7 +19,7 @@ from crossstream.errors import SinkError
 from crossstream.topology import graph
 
 _CHUNK = 16_384
-"""Rows made bytes at once: they are written while they are in the cache, and their memory is used again."""
+"""Rows made bytes at once: written before the next, they use the same memory again (decision 0027)."""
 
 
 class SinkRunner(Runner):
