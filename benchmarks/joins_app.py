@@ -14,6 +14,7 @@ class OursJoined(Ours):
     """`Ours` with these topologies."""
 
     module = "benchmarks.joins_app"
+    max_records = None
 
 
 def joined(topics: Topics, how: str) -> Any:

@@ -29,9 +29,13 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class Ours:
-    """One run of the application, from an empty or a given state folder. ``module``: the program it is."""
+    """One run of the application, from an empty or a given state folder.
+
+    ``module``: the program it is. ``max_records``: of a batch; None: all there are, as the product does by default.
+    """
 
     module = "benchmarks.ours"
+    max_records: int | None = 500_000
 
     def __init__(
         self,
@@ -57,6 +61,8 @@ class Ours:
             "master": master,
             "partitions": str(partitions),
         }
+        if self.max_records is not None:
+            self.arguments["max-records"] = str(self.max_records)
         if warm_up is not None:
             self.arguments["warm-up"] = warm_up.orders.removesuffix("-orders")
         if topics_dir is not None:
@@ -229,6 +235,7 @@ def main(topology: Callable[[Topics, str], Any] = topology) -> None:
     parser.add_argument("--warm-up")
     parser.add_argument("--topics-dir", help="file topics instead of Kafka")
     parser.add_argument("--single-task-rows", type=int)
+    parser.add_argument("--max-records", type=int)
     parser.add_argument("--spark", action="append", default=[])
     arguments = parser.parse_args()
 
@@ -250,7 +257,7 @@ def main(topology: Callable[[Topics, str], Any] = topology) -> None:
             topics_dir=arguments.topics_dir,
             state_dir=state_dir,
             partitions=int(arguments.partitions),
-            max_records_per_batch=500_000,
+            max_records_per_batch=arguments.max_records,
             **sizing,
         )
         return cs.SparkStreams(topology(Topics.of(prefix), arguments.functions), config, session)
