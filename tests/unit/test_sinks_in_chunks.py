@@ -33,8 +33,7 @@ def results(function: Any, **options: Any) -> list[tuple[str, Any, int, Any]]:
     """Key, value, timestamp and headers of all results, of one batch."""
     builder = cs.StreamsBuilder()
     rows = builder.stream("in", cs.Consumed(key=TEXT, value=serdes.json(Row)))
-    made = rows if function is None else rows.map_values(function)
-    made.to("out", cs.Produced(key=TEXT, value=serdes.json(), **options))
+    rows.map_values(function).to("out", cs.Produced(key=TEXT, value=serdes.json(), **options))
     with cs.TopologyTestDriver(builder.build(), partitions=2, commit_every=1000) as driver:
         topic = driver.create_input_topic("in", TEXT, serdes.json(Row))
         for number in range(ROWS):

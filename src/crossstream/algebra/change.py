@@ -7,7 +7,7 @@ with every row, for Spark does not keep order through a shuffle.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -70,6 +70,14 @@ class Changes:
             {name: cut(column, start, stop) for name, column in self.extra.items()},
             None if self.lost is None else self.lost[start:stop],
         )
+
+    def chunks(self, size: int) -> Iterator[Changes]:
+        """At most ``size`` rows at a time; nothing if there are none."""
+        if 0 < self.rows <= size:
+            yield self
+            return
+        for start in range(0, self.rows, size):
+            yield self.slice(start, min(start + size, self.rows))
 
     def where(self, mask: np.ndarray) -> Changes:
         """The rows for which the mask holds."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from crossstream.algebra.change import Changes
 from crossstream.algebra.history import History
 from crossstream.algebra.stream_global import look_up
@@ -44,13 +42,7 @@ class StreamGlobalJoinRunner(Runner):
         return True
 
     def accept(self, flow: str, changes: Changes) -> Emitted:
-        rows = self.task.settings.chunk_rows
-        for start in range(0, changes.rows, rows):
-            piece = (
-                changes
-                if changes.rows <= rows
-                else changes.take(np.arange(start, min(start + rows, changes.rows)))
-            )
+        for piece in changes.chunks(self.task.settings.chunk_rows):
             yield from self._joined(piece)
 
     def _joined(self, records: Changes) -> Emitted:

@@ -29,11 +29,9 @@ class SinkRunner(Runner):
         return True
 
     def accept(self, flow: str, changes: Changes) -> Emitted:
-        if changes.rows > _CHUNK and changes.value.made():
-            for start in range(0, changes.rows, _CHUNK):
-                self._write_all(changes.slice(start, min(start + _CHUNK, changes.rows)))
-        elif changes.rows:
-            self._write_all(changes)
+        if changes.rows:
+            for piece in changes.chunks(_CHUNK if changes.value.made() else changes.rows):
+                self._write_all(piece)
         return iter(())
 
     def _write_all(self, changes: Changes) -> None:
