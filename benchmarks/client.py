@@ -1,7 +1,9 @@
-"""Kafka's Python client and nothing else: every record of the orders is read and written again as it is.
+"""Applications in Python without Spark and without us, run as programs: what the client takes, and a join by hand.
 
-No application in Python that uses this client can be faster. Run as a program it does so with some partitions;
-imported, `Client` runs one for each core, as a side of a benchmark.
+`python-client`: Kafka's Python client and nothing else; every record of the orders is read and written again as it
+is. No application in Python that uses this client is much faster. `python-loop`: the shortest join of a stream and a
+table that one can write with it: the customers in a dict, msgspec for JSON. It follows no table that changes, and
+nothing of it survives a crash.
 """
 
 from __future__ import annotations
@@ -9,31 +11,47 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 
+import msgspec
 import psutil  # type: ignore[import-untyped]
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 
 from benchmarks.generate import Topics
-from benchmarks.ours import ROOT
+from benchmarks.ours import ROOT, Customer, Order
 from crossstream.kafka.client import BATCHING, FETCH
 
+CLIENT, LOOP = "python-client", "python-loop"
 CORES = 2
 TAKEN = 10_000
 
+LOOPS = ("stream-table", "stream-global")
+"""The joins that are there by hand."""
+
+Result = tuple[bytes, bytes]
+"""Key and value."""
+
 
 class Client:
-    """One run, from the begin of the topics."""
+    """One run of ``work``, which is `CLIENT` or of `LOOPS`, from the begin of the topics, a process for each core.
 
-    def __init__(self, bootstrap: str, topics: Topics, partitions: int) -> None:
-        self.bootstrap, self.topics, self.partitions = bootstrap, topics, partitions
+    Each process takes some partitions of the orders, and the same of the customers, or all of a global table.
+    """
+
+    def __init__(self, work: str, bootstrap: str, topics: Topics, partitions: int) -> None:
+        self.words = [work, bootstrap, topics.orders, topics.customers, topics.results]
+        self.partitions = [str(partition) for partition in range(partitions)]
+        self.whole_table = work == "stream-global"
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Client:
         for core in range(CORES):
-            mine = [str(partition) for partition in range(core, self.partitions, CORES)]
-            words = ["-m", "benchmarks.client", self.bootstrap, self.topics.orders, self.topics.results]
-            self._processes.append(subprocess.Popen([sys.executable, *words, *mine], cwd=ROOT))
+            orders = self.partitions[core::CORES]
+            table = self.partitions if self.whole_table else orders
+            words = [*self.words, "--partitions", *orders, "--table-partitions", *table]
+            program = [sys.executable, "-m", "benchmarks.client", *words]
+            self._processes.append(subprocess.Popen(program, cwd=ROOT))
         return self
 
     def __exit__(
@@ -53,33 +71,85 @@ class Client:
             raise RuntimeError("the client died")
 
 
+class Joined(msgspec.Struct):
+    """A result of the join."""
+
+    item: str
+    amount: float
+    customer: str
+    city: str
+
+
+class Reading:
+    """A consumer of these partitions, from their begin."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: list[int]) -> None:
+        reading = {"group.id": "client", "isolation.level": "read_committed", "enable.auto.commit": False}
+        self.consumer = Consumer({"bootstrap.servers": bootstrap, **FETCH, **reading})
+        self.partitions = [TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions]
+        self.consumer.assign(self.partitions)
+
+    def records(self, patience: float) -> list[Message]:
+        return [message for message in self.consumer.consume(TAKEN, patience) if message.error() is None]
+
+    def until_end(self) -> Iterator[Message]:
+        """What is there already."""
+        ends = {
+            place.partition: end
+            for place in self.partitions
+            if (end := self.consumer.get_watermark_offsets(place, timeout=10)[1])
+        }
+        while ends:
+            yield from self.records(0.1)
+            for place in self.consumer.position(self.partitions):
+                if place.offset >= ends.get(place.partition, sys.maxsize):
+                    del ends[place.partition]
+
+
+def copy(key: bytes, value: bytes) -> Result:
+    return key, value
+
+
+def join(customers: Iterable[tuple[bytes, bytes]], *, by_key: bool) -> Callable[[bytes, bytes], Result]:
+    """Orders with name and city of the customer who is their key, or in their value."""
+    customer_of = msgspec.json.Decoder(Customer).decode
+    order_of = msgspec.json.Decoder(Order).decode
+    encode = msgspec.json.Encoder().encode
+    table = {key: customer_of(value) for key, value in customers}
+
+    def joined(key: bytes, value: bytes) -> Result:
+        order = order_of(value)
+        customer = table[key if by_key else order.customer_id.encode()]
+        return key, encode(Joined(order.item, order.amount, customer.name, customer.city))
+
+    return joined
+
+
 def main() -> None:
     """Reads and writes until it is killed."""
     parser = argparse.ArgumentParser()
-    for name in ("bootstrap", "source", "results"):
+    parser.add_argument("work", choices=(CLIENT, *LOOPS))
+    for name in ("bootstrap", "orders", "customers", "results"):
         parser.add_argument(name)
-    parser.add_argument("partitions", type=int, nargs="+")
+    parser.add_argument("--partitions", type=int, nargs="+")
+    parser.add_argument("--table-partitions", type=int, nargs="+")
     given = parser.parse_args()
-    servers = {"bootstrap.servers": given.bootstrap}
-    reading = {"group.id": "client", "isolation.level": "read_committed", "enable.auto.commit": False}
-    consumer = Consumer({**servers, **FETCH, **reading})
-    consumer.assign([TopicPartition(given.source, partition, 0) for partition in given.partitions])
-    producer = Producer({**servers, **BATCHING, "enable.idempotence": True, "acks": "all"})
+    if given.work == CLIENT:
+        result_of = copy
+    else:
+        customers = Reading(given.bootstrap, given.customers, given.table_partitions).until_end()
+        rows = ((row.key(), row.value()) for row in customers)
+        result_of = join(rows, by_key=given.work == "stream-table")
+    orders = Reading(given.bootstrap, given.orders, given.partitions)
+    writing = {"enable.idempotence": True, "acks": "all"}
+    producer = Producer({"bootstrap.servers": given.bootstrap, **BATCHING, **writing})
     produce = producer.produce
     while True:
-        messages = consumer.consume(TAKEN, 0.01)
-        for message in messages:
-            if message.error() is None:
-                produce(
-                    given.results,
-                    message.value(),
-                    message.key(),
-                    message.partition(),
-                    None,
-                    None,
-                    message.timestamp()[1],
-                )
-        if messages:
+        records = orders.records(0.01)
+        for record in records:
+            key, value = result_of(record.key(), record.value())
+            produce(given.results, value, key, record.partition(), None, None, record.timestamp()[1])
+        if records:
             producer.poll(0)
         else:
             producer.flush()

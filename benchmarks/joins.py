@@ -17,7 +17,7 @@ from itertools import zip_longest
 from typing import Any
 
 from benchmarks.arguments import parse
-from benchmarks.client import Client
+from benchmarks.client import CLIENT, LOOP, LOOPS, Client
 from benchmarks.data import START_MS, Ends, customer_messages, order_value
 from benchmarks.fk import PARTITIONS, PEER_SETTINGS, SIDES, Bench, Sizes, leaving, machine
 from benchmarks.generate import Sending, Sent, Topics, create
@@ -25,8 +25,6 @@ from benchmarks.joins_app import OursJoined
 from benchmarks.keyed_data import keyed_customers, keyed_orders
 from benchmarks.peers.kafka_streams import peer
 
-CLIENT = "python-client"
-"""The side that joins nothing: what reading and writing the orders takes in Python. For joins of one stream."""
 LATER = START_MS + 86_400_000
 BEATS = 32
 """Last records of a join of streams: so many that one comes to every partition of either side, and closes windows."""
@@ -66,7 +64,7 @@ WORKLOADS = {
 class JoinBench(Bench):
     """One workload after the other, each on both sides in turn."""
 
-    cold = frozenset({CLIENT})
+    cold = frozenset({CLIENT, LOOP})
 
     def __init__(self, scale: float, port: int, rounds: int, sides: Sequence[str]) -> None:
         super().__init__(Sizes(), port, rounds, sides)
@@ -76,8 +74,8 @@ class JoinBench(Bench):
 
     def side(self, name: str, prefix: str, warm: Topics) -> AbstractContextManager[Any]:
         topics, work = Topics.of(prefix), self.workload
-        if name == CLIENT:
-            return Client(self.servers, topics, PARTITIONS)
+        if name in self.cold:
+            return Client(CLIENT if name == CLIENT else work.mode, self.servers, topics, PARTITIONS)
         if not name.startswith("kafka-streams"):
             how = work.how(name.removeprefix("crossstream-"))
             return OursJoined(self.servers, prefix, topics, functions=how, warm_up=warm)
@@ -105,6 +103,8 @@ class JoinBench(Bench):
         count = self.workload.left + self.workload.right
         for _ in range(self.rounds):
             for side in self.sides:
+                if side in self.cold and name not in LOOPS:
+                    continue
                 prefix = self.prefix(name)
                 fill = partial(self.fill, prefix, self.workload)
                 running, manager = self.caught_up(prefix, fill, side)

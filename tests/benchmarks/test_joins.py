@@ -6,7 +6,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
+from benchmarks.client import LOOPS, join
 from benchmarks.data import START_MS, Ends, Message, customer_messages, order_value
 from benchmarks.generate import Topics
 from benchmarks.joins import PARTITIONS, WORKLOADS, Workload
@@ -54,6 +56,21 @@ def test_both_styles_give_the_same(name: str) -> None:
     assert expressed == called
     assert {key for key, _ in expressed} >= set(Ends.of(PARTITIONS).customers)
     assert len(expressed) >= 100
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_the_join_by_hand_gives_the_same(name: str) -> None:
+    work, ends = replace(WORKLOADS[name].scaled(0.001), keys=100, rows=100), Ends.of(PARTITIONS)
+    rows = [*customer_messages(range(work.rows), 1), ends.customer_messages(START_MS)]
+    by_hand = join(
+        ((key, value) for chunk in rows for key, value, _ in chunk), by_key=work.mode == "stream-table"
+    )
+    last = [(key, order_value(key, 0, 1, 100, 0), 0) for key in ends.customers]
+    orders = [*keyed_orders(work.keys, work.left, 2, START_MS), last]
+    results = (by_hand(key, value) for chunk in orders for key, value, _ in chunk)
+    assert Counter((key, str(msgspec.json.decode(value))) for key, value in results) == run(
+        work, "expressions"
+    )
 
 
 def test_scaled_joins_of_streams_keep_their_keys() -> None:
