@@ -61,9 +61,12 @@ class Client:
             process.kill()
             process.wait()
 
+    def processes(self) -> list[psutil.Process]:
+        return [psutil.Process(process.pid) for process in self._processes]
+
     def cpu_parts(self) -> dict[str, float]:
         """User and system time so far."""
-        times = [psutil.Process(process.pid).cpu_times() for process in self._processes]
+        times = [process.cpu_times() for process in self.processes()]
         return {"workers": float(sum(time.user + time.system for time in times))}
 
     def check(self) -> None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import final
 
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from benchmarks.data import START_MS, Ends, Message, customer_messages, updates_of
@@ -114,7 +115,7 @@ def produce_orders(
 ) -> Sent:
     """Sends the updates of orders, then ends, to topics that `produce_customers` has made.
 
-    ``at_once``: in a transaction. A reader of committed records sees all of them at the moment it ends, so a
+    ``at_once``: in a transaction. When it returns, all can be read, and before its end none could be; so a
     measurement can begin there, with the generator at rest.
     """
     ends = Ends.of(partitions)
@@ -221,6 +222,7 @@ class Sending:
         self, bootstrap: str, prefix: str, at_once: bool = False, settings: Mapping[str, object] | None = None
     ) -> None:
         own = {"transactional.id": f"{prefix}-generator"} if at_once else {}
+        self.servers = bootstrap
         self.producer = Producer({"bootstrap.servers": bootstrap, **PRODUCER, **own, **(settings or {})})
         self.topics = Topics.of(prefix)
         self.at_once = at_once
@@ -247,7 +249,19 @@ class Sending:
             raise RuntimeError(f"{left} records were not delivered within {PATIENCE} s")
         if self.at_once:
             self.producer.commit_transaction(PATIENCE)
+            self._wait_until_all_can_be_read()
         self.visible = time.time()
+
+    def _wait_until_all_can_be_read(self) -> None:
+        """The broker ends a transaction in one partition after the other, when it has told us already that it is."""
+        until = time.monotonic() + PATIENCE
+        with (
+            ends_of(self.servers, "read_uncommitted") as written,
+            ends_of(self.servers, "read_committed") as readable,
+        ):
+            while any(written(topic) != readable(topic) for topic in self.counts):
+                if time.monotonic() > until:
+                    raise RuntimeError(f"the transaction did not end within {PATIENCE} s")
 
     def customers(self, chunks: Iterable[list[Message]]) -> None:
         self.send(self.topics.customers, chunks)
@@ -274,6 +288,23 @@ class Sending:
             time.monotonic() - self.began,
             self.visible,
         )
+
+
+@contextmanager
+def ends_of(bootstrap: str, isolation: str) -> Iterator[Callable[[str], list[int]]]:
+    """A function that gives the ends of a topic's partitions, as readers with this isolation see them."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "ends", "isolation.level": isolation}
+    consumer = Consumer(settings)
+
+    def ends(topic: str) -> list[int]:
+        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        places = [TopicPartition(topic, partition) for partition in sorted(partitions)]
+        return [consumer.get_watermark_offsets(place, timeout=10)[1] for place in places]
+
+    try:
+        yield ends
+    finally:
+        consumer.close()
 
 
 def refuse(error: KafkaError | None, _message: object) -> None:

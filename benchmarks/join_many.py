@@ -127,22 +127,20 @@ class StarBench(Bench):
 
     def left_updates(self) -> None:
         """Left updates per second, and core-seconds per million of them."""
-        for _ in range(self.rounds):
-            for side in self.sides:
-                prefix = self.prefix("many")
-                running, manager = self.caught_up(
-                    prefix, partial(self.fill, prefix, self.star.star, append_time=True), side
-                )
-                with leaving(manager):
-                    time.sleep(2)
-                    took = self.timed(running, partial(self.update, prefix), f"{prefix}-results")
-                self._note("left updates", side, self.star.updates, took)
+        for side in self.turns():
+            prefix = self.prefix("many")
+            running, manager = self.caught_up(
+                prefix, partial(self.fill, prefix, self.star.star, append_time=True), side
+            )
+            with leaving(manager):
+                time.sleep(2)
+                took = self.timed(running, partial(self.update, prefix), f"{prefix}-results")
+            self._note("left updates", side, self.star.updates, took)
 
     def fan_out(self) -> None:
         """Results per second, and core-seconds per million of them, when rows of the right tables change in turn."""
-        for _ in range(self.rounds):
-            for side in self.sides:
-                self._fan_out(side, self.prefix("wide"))
+        for side in self.turns():
+            self._fan_out(side, self.prefix("wide"))
 
     def _fan_out(self, side: str, prefix: str) -> None:
         star = self.star.star

@@ -105,7 +105,7 @@ class Ours:
         try:
             self._process.wait(60)
         finally:
-            for process in self._family():
+            for process in self.processes():
                 process.kill()
             self._reader.join(10)
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -113,7 +113,7 @@ class Ours:
     def cpu_parts(self) -> dict[str, float]:
         """User and system time of driver, JVM and Python workers so far."""
         parts = {"driver": 0.0, "jvm": 0.0, "workers": 0.0}
-        for process in self._family():
+        for process in self.processes():
             try:
                 times, name = process.cpu_times(), process.name()
             except psutil.NoSuchProcess:
@@ -124,13 +124,14 @@ class Ours:
 
     def resident(self) -> int:
         """Bytes resident in the largest Python worker."""
-        return max((p.memory_info().rss for p in self._family() if "python" in p.name()), default=0)
+        return max((p.memory_info().rss for p in self.processes() if "python" in p.name()), default=0)
 
     def check(self) -> None:
         if self._process.poll() is not None:
             raise RuntimeError(f"the application died: {self._log.read_text()[-3000:]}")
 
-    def _family(self) -> list[psutil.Process]:
+    def processes(self) -> list[psutil.Process]:
+        """Driver, JVM and Python workers."""
         try:
             parent = psutil.Process(self._process.pid)
             return [parent, *parent.children(recursive=True)]

@@ -162,6 +162,10 @@ class KafkaStreamsPeer:
         times = psutil.Process(self.pid).cpu_times()
         return float(times.user + times.system)
 
+    def processes(self) -> list[psutil.Process]:
+        """The JVM."""
+        return [psutil.Process(self.pid)]
+
     def cpu_parts(self) -> dict[str, float]:
         """The same, as all there is."""
         return {"jvm": self.cpu_seconds()}
