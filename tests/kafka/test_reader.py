@@ -328,3 +328,18 @@ def test_small_ranges_that_follow_each_other_take_milliseconds(
         took.append(time.perf_counter() - began)
         assert offsets_of(batches) == list(range(start, start + 10))
     assert sorted(took)[len(took) // 2] < 0.05
+
+
+def test_a_topic_that_is_new_to_an_open_reader_is_read_at_once(
+    log: KafkaLog, reader: KafkaReader, writer: KafkaWriter
+) -> None:
+    """The client looks for brokers of new topics once a second, unless it is asked: eight would take seconds."""
+    topics = [new_topic(log) for _ in range(9)]
+    for topic in topics:
+        writer.write(topic, records((b"k", b"v", 5)))
+    writer.flush()
+    read = [list(reader.read(OffsetRange(topics[0], 0, 0, 1), 10))]
+    began = time.monotonic()
+    read += [list(reader.read(OffsetRange(topic, 0, 0, 1), 10)) for topic in topics[1:]]
+    assert time.monotonic() - began < 2
+    assert [len(rows_of(batches)) for batches in read] == [1] * 9

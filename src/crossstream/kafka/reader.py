@@ -42,6 +42,8 @@ AHEAD = 20_000
 BACKLOG = 100_000
 """Offsets left in a log that make fetching ahead worth it: its queue gets full, and the client rests."""
 POLL_SECONDS = 0.25
+ASK_SECONDS = 1.0
+"""How long a client may be asked for a topic that is new to it."""
 
 
 class KafkaReader:
@@ -55,6 +57,7 @@ class KafkaReader:
         self._complaints = Complaints()
         self._consumer: Consumer | None = None
         self._left: dict[TopicPartition, Cursor] = {}  # finished, and still assigned
+        self._met: set[str] = set()  # topics whose brokers the consumer knows
         self._reads = 0
         self._reading = False
 
@@ -117,6 +120,7 @@ class KafkaReader:
         """Assigns the partitions; those that were left where their ranges start go on from there."""
         if self._consumer is None:
             self._consumer = open_consumer(self._connection, self._complaints)
+            self._met = set()
         if self._reading:
             self._drop(self._consumer)
         self._reading = True
@@ -128,16 +132,28 @@ class KafkaReader:
         }
         _unassign(self._consumer, self._left.keys() - going_on.keys())
         self._left = {}
+        self._meet(self._consumer, {place.topic for place in cursors})
         _assign(self._consumer, [cursor for place, cursor in cursors.items() if place not in going_on])
         for place, last in going_on.items():
             cursors[place].go_on_from(last)
         return self._consumer
+
+    def _meet(self, consumer: Consumer, topics: set[str]) -> None:
+        """Asks for the brokers of topics that are new to the client; left to itself it does so once a second."""
+        for topic in topics - self._met:
+            try:
+                consumer.list_topics(topic, timeout=min(ASK_SECONDS, self._connection.patience_seconds))
+            except KafkaException as failed:
+                logger.info("cannot ask for the brokers of %s yet: %s", topic, failed)
+                return
+            self._met.add(topic)
 
     def _reopen(self, cursors: Cursors) -> Consumer:
         """Another consumer, which goes on where this one has come to: it may be cut off."""
         if self._consumer is not None:
             self._consumer.close()
         self._consumer = consumer = open_consumer(self._connection, self._complaints)
+        self._met = set()
         for cursor in cursors.values():
             cursor.assigned, cursor.ahead = not cursor.done, []
         _assign(consumer, [cursor for cursor in cursors.values() if cursor.assigned])
