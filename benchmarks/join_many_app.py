@@ -48,6 +48,7 @@ class OursMany(Ours):
     """`Ours` with these topologies; ``functions``: many, or chain."""
 
     module = "benchmarks.join_many_app"
+    max_records = None
 
 
 def tables(builder: Any, prefix: str) -> dict[str, Any]:

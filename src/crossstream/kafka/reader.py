@@ -139,7 +139,10 @@ class KafkaReader:
         return self._consumer
 
     def _meet(self, consumer: Consumer, topics: set[str]) -> None:
-        """Asks for the brokers of topics that are new to the client; left to itself it does so once a second."""
+        """Asks for the brokers of topics that are new to the client, which by itself does so once a second.
+
+        (librdkafka, issue 3202)
+        """
         for topic in topics - self._met:
             try:
                 consumer.list_topics(topic, timeout=min(ASK_SECONDS, self._connection.patience_seconds))
