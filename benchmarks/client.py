@@ -18,7 +18,7 @@ import msgspec
 import psutil  # type: ignore[import-untyped]
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 
-from benchmarks.generate import Topics
+from benchmarks.generate import Topics, ends_of
 from benchmarks.ours import ROOT, Customer, Order
 from crossstream.kafka.client import BATCHING, FETCH
 
@@ -97,11 +97,8 @@ class Reading:
 
     def until_end(self) -> Iterator[Message]:
         """What is there already."""
-        ends = {
-            place.partition: end
-            for place in self.partitions
-            if (end := self.consumer.get_watermark_offsets(place, timeout=10)[1])
-        }
+        found = zip(self.partitions, ends_of(self.consumer, self.partitions), strict=True)
+        ends = {place.partition: end for place, end in found if end}
         while ends:
             yield from self.records(0.1)
             for place in self.consumer.position(self.partitions):

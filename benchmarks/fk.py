@@ -29,6 +29,7 @@ from benchmarks.generate import (
     Sent,
     Topics,
     change_customers,
+    ends_of,
     produce_customers,
     produce_fk,
     produce_orders,
@@ -332,7 +333,7 @@ class Waiting:
 
     def ends(self) -> int:
         """Results there are."""
-        return sum(self.asking.get_watermark_offsets(place, timeout=10)[1] for place in self.places)
+        return sum(ends_of(self.asking, self.places))
 
     def rest(self, seen: int, check: Callable[[], None], stop: float) -> int:
         """Returns how many results there are when some came, and then none for a while."""
@@ -388,10 +389,9 @@ def reading_from_end(servers: str, topic: str) -> Consumer:
             "check.crcs": False,
         }
     )
-    places = []
-    for partition in range(PARTITIONS):
-        _, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
-        places.append(TopicPartition(topic, partition, high))
+    places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+    for place, end in zip(places, ends_of(consumer, places), strict=True):
+        place.offset = end
     consumer.assign(places)
     return consumer
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import final
@@ -255,11 +255,16 @@ class Sending:
     def _wait_until_all_can_be_read(self) -> None:
         """The broker ends a transaction in one partition after the other, when it has told us already that it is."""
         until = time.monotonic() + PATIENCE
+        common = {"bootstrap.servers": self.servers, "group.id": "ends"}
         with (
-            ends_of(self.servers, "read_uncommitted") as written,
-            ends_of(self.servers, "read_committed") as readable,
+            closing(Consumer({**common, "isolation.level": "read_uncommitted"})) as of_all,
+            closing(Consumer({**common, "isolation.level": "read_committed"})) as of_committed,
         ):
-            while any(written(topic) != readable(topic) for topic in self.counts):
+            found = of_all.list_topics(timeout=10).topics
+            places = [
+                TopicPartition(topic, number) for topic in self.counts for number in found[topic].partitions
+            ]
+            while ends_of(of_all, places) != ends_of(of_committed, places):
                 if time.monotonic() > until:
                     raise RuntimeError(f"the transaction did not end within {PATIENCE} s")
 
@@ -290,21 +295,9 @@ class Sending:
         )
 
 
-@contextmanager
-def ends_of(bootstrap: str, isolation: str) -> Iterator[Callable[[str], list[int]]]:
-    """A function that gives the ends of a topic's partitions, as readers with this isolation see them."""
-    settings = {"bootstrap.servers": bootstrap, "group.id": "ends", "isolation.level": isolation}
-    consumer = Consumer(settings)
-
-    def ends(topic: str) -> list[int]:
-        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
-        places = [TopicPartition(topic, partition) for partition in sorted(partitions)]
-        return [consumer.get_watermark_offsets(place, timeout=10)[1] for place in places]
-
-    try:
-        yield ends
-    finally:
-        consumer.close()
+def ends_of(consumer: Consumer, places: Iterable[TopicPartition]) -> list[int]:
+    """The ends of partitions, as the consumer's isolation lets it see them."""
+    return [consumer.get_watermark_offsets(place, timeout=10)[1] for place in places]
 
 
 def refuse(error: KafkaError | None, _message: object) -> None:

@@ -76,6 +76,9 @@ BATCHING: Mapping[str, object] = {
     "topic.metadata.propagation.max.ms": 10_000,
 }
 
+ASK_SECONDS = 1.0
+"""How long a client may be asked for a topic."""
+
 DENIED = frozenset(
     {
         KafkaError._AUTHENTICATION,
@@ -129,6 +132,19 @@ def open_committer(
     """A consumer that commits to ``group`` without joining it."""
     own = {**CONSUMER, **COMMITTER, "group.id": group, "on_commit": on_commit}
     return _open(Consumer, connection, {**CLIENT, **connection.settings, **own}, complaints)
+
+
+def meet(client: Consumer | Producer, topic: str, connection: KafkaConnection) -> bool:
+    """Connects a client and tells it the brokers of a topic; whether it could.
+
+    By itself a client looks for the brokers of new topics once a second (librdkafka, issue 3202).
+    """
+    try:
+        client.list_topics(topic, timeout=min(ASK_SECONDS, connection.patience_seconds))
+    except KafkaException as failed:
+        logger.info("cannot ask for the brokers of %s yet: %s", topic, failed)
+        return False
+    return True
 
 
 def open_admin(connection: KafkaConnection, complaints: Complaints) -> AdminClient:

@@ -22,7 +22,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from crossstream.garbage import paused_gc
 from crossstream.kafka import faults
-from crossstream.kafka.client import Complaints, is_denial, logger, open_consumer
+from crossstream.kafka.client import Complaints, is_denial, logger, meet, open_consumer
 from crossstream.kafka.columns import runs
 from crossstream.kafka.cursor import Cursor, ready
 from crossstream.kafka.stall import Stall
@@ -42,8 +42,6 @@ AHEAD = 20_000
 BACKLOG = 100_000
 """Offsets left in a log that make fetching ahead worth it: its queue gets full, and the client rests."""
 POLL_SECONDS = 0.25
-ASK_SECONDS = 1.0
-"""How long a client may be asked for a topic that is new to it."""
 
 
 class KafkaReader:
@@ -118,11 +116,9 @@ class KafkaReader:
 
     def _begin(self, cursors: Cursors) -> Consumer:
         """Assigns the partitions; those that were left where their ranges start go on from there."""
-        if self._consumer is None:
-            self._consumer = open_consumer(self._connection, self._complaints)
-            self._met = set()
+        consumer = self._open() if self._consumer is None else self._consumer
         if self._reading:
-            self._drop(self._consumer)
+            self._drop(consumer)
         self._reading = True
         self._complaints.denied = None
         going_on = {
@@ -130,24 +126,24 @@ class KafkaReader:
             for place, last in self._left.items()
             if place in cursors and cursors[place].position == last.position
         }
-        _unassign(self._consumer, self._left.keys() - going_on.keys())
+        _unassign(consumer, self._left.keys() - going_on.keys())
         self._left = {}
-        self._meet(self._consumer, {place.topic for place in cursors})
-        _assign(self._consumer, [cursor for place, cursor in cursors.items() if place not in going_on])
+        self._meet(consumer, {place.topic for place in cursors})
+        _assign(consumer, [cursor for place, cursor in cursors.items() if place not in going_on])
         for place, last in going_on.items():
             cursors[place].go_on_from(last)
+        return consumer
+
+    def _open(self) -> Consumer:
+        """A new consumer, which knows no topic yet."""
+        self._met = set()
+        self._consumer = open_consumer(self._connection, self._complaints)
         return self._consumer
 
     def _meet(self, consumer: Consumer, topics: set[str]) -> None:
-        """Asks for the brokers of topics that are new to the client, which by itself does so once a second.
-
-        (librdkafka, issue 3202)
-        """
+        """Tells the consumer the brokers of topics that are new to it; if one cannot be asked for, none are now."""
         for topic in topics - self._met:
-            try:
-                consumer.list_topics(topic, timeout=min(ASK_SECONDS, self._connection.patience_seconds))
-            except KafkaException as failed:
-                logger.info("cannot ask for the brokers of %s yet: %s", topic, failed)
+            if not meet(consumer, topic, self._connection):
                 return
             self._met.add(topic)
 
@@ -155,8 +151,7 @@ class KafkaReader:
         """Another consumer, which goes on where this one has come to: it may be cut off."""
         if self._consumer is not None:
             self._consumer.close()
-        self._consumer = consumer = open_consumer(self._connection, self._complaints)
-        self._met = set()
+        consumer = self._open()
         for cursor in cursors.values():
             cursor.assigned, cursor.ahead = not cursor.done, []
         _assign(consumer, [cursor for cursor in cursors.values() if cursor.assigned])

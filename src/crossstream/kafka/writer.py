@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from crossstream.errors import SinkError
 from crossstream.kafka import faults
-from crossstream.kafka.client import Complaints, logger, open_producer
+from crossstream.kafka.client import Complaints, meet, open_producer
 from crossstream.kafka.cut_off import Silence, is_cut_off
 from crossstream.records import decode_headers
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 CHUNK = 4096
 """Records made Python objects at once: few enough to stay in the cache."""
 WAIT_SECONDS = 0.25
-CONNECT_SECONDS = 1.0
 IDLE_SECONDS = 1.0
 """After so long a producer may have lost its brokers, and nobody noticed."""
 HELD_BYTES = 32 << 20
@@ -113,12 +112,9 @@ class KafkaWriter:
         producer = self.open()
         if self._held_bytes or monotonic() - self._flushed_at < IDLE_SECONDS:
             return producer
-        try:
-            producer.list_topics(topic, timeout=min(CONNECT_SECONDS, self._connection.patience_seconds))
-        except KafkaException as failed:
-            logger.info("not connected yet: %s", failed)  # the records will tell
-            if is_cut_off(producer, self._connection):
-                producer = self._replace(producer, [])
+        # If it cannot be asked, the records will tell.
+        if not meet(producer, topic, self._connection) and is_cut_off(producer, self._connection):
+            producer = self._replace(producer, [])
         return producer
 
     def _hold(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None) -> None:
