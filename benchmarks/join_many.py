@@ -1,29 +1,31 @@
 """`crossstream bench join_many`: orders with customer, product and store, in one operator and in three joins, chained.
 
 The same results three ways, same machine, data and broker, in turn: `join_many`, three foreign-key joins of ours, and
-three of Kafka Streams. ``engine`` counts the processor time of the operators alone, in the test driver.
+three of Kafka Streams. ``engine`` counts the processor time of the operators alone, in the test driver. With
+``--sides`` also crossstream-orders (``left``): the orders read, kept and written, and joined with nothing.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from benchmarks.arguments import parse
-from benchmarks.data import START_MS
+from benchmarks.data import START_MS, Message
 from benchmarks.fk import PARTITIONS, PEER_SETTINGS, Bench, Sizes, leaving, machine
 from benchmarks.generate import Sending, Sent, Topics, create, create_more
 from benchmarks.join_many_app import KEPT, TABLES, TAKEN, OursMany
 from benchmarks.join_many_engine import measure
 from benchmarks.peers.kafka_streams import peer
-from benchmarks.star_data import Star, StarEnds, order_updates, rows_of
+from benchmarks.star_data import Star, StarEnds, order_updates, orders_and_updates, rows_of
 
 SIDES = ("crossstream-many", "crossstream-chain", "kafka-streams")
+ALONE = "crossstream-orders"
 LATER = START_MS + 86_400_000
 
 
@@ -80,18 +82,24 @@ class StarBench(Bench):
 
     def warm_topics(self) -> Sent:
         """Topics to warm up with. The ends have keys of their own: their results come when all others have."""
-        small, ends = Star(50_000, 10_000, 2_000, 100), StarEnds.of(PARTITIONS, "warm-end")
+        star, ends = self.star, StarEnds.of(PARTITIONS, "warm-end")
         prefix = self.prefix("warm")
-        self.fill(prefix, small)
+        self.fill(prefix, star.star)
         with Sending(self.servers, prefix) as sending:
-            sending.orders(order_updates(small, 200_000, 1, START_MS))
+            sending.orders(order_updates(star.star, star.updates, 1, START_MS))
             for table in TABLES.values():
                 sending.send(f"{prefix}-{table}", [ends.right_messages(table, START_MS)])
             sending.orders([ends.order_messages(START_MS)])
         return self._sent(sending, ends)
 
-    def fill(self, prefix: str, star: Star, orders: bool = False, append_time: bool = False) -> Sent:
-        """Makes the topics and sends all right rows, with ``orders`` all orders, and the ends."""
+    def fill(
+        self,
+        prefix: str,
+        star: Star,
+        orders: Iterable[list[Message]] = (),
+        append_time: bool = False,
+    ) -> Sent:
+        """Makes the topics and sends all right rows, then ``orders``, and the ends."""
         topics = Topics.of(prefix)
         create(self.servers, topics, PARTITIONS, append_time)
         create_more(self.servers, [f"{prefix}-products", f"{prefix}-stores"], PARTITIONS)
@@ -99,17 +107,15 @@ class StarBench(Bench):
             for table in TABLES.values():
                 sending.send(f"{prefix}-{table}", [rows_of(table, range(star.rows(table)), 1)])
                 sending.send(f"{prefix}-{table}", [self.ends.right_messages(table, START_MS)])
-            if orders:
-                sending.orders(order_updates(star, star.orders, 1, START_MS))
+            sending.orders(orders)
             sending.orders([self.ends.order_messages(START_MS)])
         return self._sent(sending, self.ends)
 
-    def update(self, prefix: str) -> Sent:
+    def update(self, prefix: str, updates: Iterable[list[Message]]) -> Sent:
         """Updates of orders, all visible at once, and the ends."""
-        star = self.star
         with Sending(self.servers, prefix, at_once=True) as sending:
-            sending.orders(order_updates(star.star, star.updates, 2, LATER))
-            sending.orders([self.ends.order_messages(LATER + star.updates)])
+            sending.orders(updates)
+            sending.orders([self.ends.order_messages(LATER + self.star.updates)])
         return self._sent(sending, self.ends)
 
     def change(self, prefix: str, table: str, seed: int) -> Sent:
@@ -126,16 +132,29 @@ class StarBench(Bench):
         return Sent(sending.topics, 0, 0, ends.results, time.monotonic() - sending.began, sending.visible)
 
     def left_updates(self) -> None:
-        """Left updates per second, and core-seconds per million of them."""
+        """Left updates per second, and core-seconds per million of them, when there are no orders before."""
+        star = self.star
         for side in self.turns():
-            prefix = self.prefix("many")
-            running, manager = self.caught_up(
-                prefix, partial(self.fill, prefix, self.star.star, append_time=True), side
-            )
-            with leaving(manager):
-                time.sleep(2)
-                took = self.timed(running, partial(self.update, prefix), f"{prefix}-results")
-            self._note("left updates", side, self.star.updates, took)
+            updates = order_updates(star.star, star.updates, 2, LATER)
+            self._updates("left updates", side, (), updates)
+
+    def later_updates(self) -> None:
+        """Likewise, when all orders are there and most updates leave their foreign keys as they are."""
+        star = self.star
+        for side in self.turns():
+            orders, updates = orders_and_updates(star.star, star.updates, 2, START_MS, LATER)
+            self._updates("updates of orders that are there", side, orders, updates)
+
+    def _updates(
+        self, what: str, side: str, orders: Iterable[list[Message]], updates: Iterable[list[Message]]
+    ) -> None:
+        prefix = self.prefix("many")
+        fill = partial(self.fill, prefix, self.star.star, orders, append_time=True)
+        running, manager = self.caught_up(prefix, fill, side)
+        with leaving(manager):
+            time.sleep(2)
+            took = self.timed(running, partial(self.update, prefix, updates), f"{prefix}-results")
+        self._note(what, side, self.star.updates, took)
 
     def fan_out(self) -> None:
         """Results per second, and core-seconds per million of them, when rows of the right tables change in turn."""
@@ -145,7 +164,9 @@ class StarBench(Bench):
     def _fan_out(self, side: str, prefix: str) -> None:
         star = self.star.star
         running, manager = self.caught_up(
-            prefix, partial(self.fill, prefix, star, orders=True, append_time=True), side
+            prefix,
+            partial(self.fill, prefix, star, order_updates(star, star.orders, 1, START_MS), append_time=True),
+            side,
         )
         total: dict[str, float] = {}
         with leaving(manager):
@@ -168,7 +189,7 @@ class StarBench(Bench):
         self.note(f"core-seconds per million {what}", side, cores)
 
 
-FIGURES = {"left": StarBench.left_updates, "fan-out": StarBench.fan_out}
+FIGURES = {"left": StarBench.left_updates, "later": StarBench.later_updates, "fan-out": StarBench.fan_out}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -178,6 +199,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         for line in measure(arguments.scale):
             print(json.dumps(line), flush=True)
     figures = [figure for figure in arguments.figures if figure in FIGURES]
+    if ALONE in arguments.sides and "fan-out" in figures:
+        print(f"without fan-out: no right row reaches {ALONE}")
+        figures.remove("fan-out")
     if not figures:
         return 0
     sizes = StarSizes.scaled(arguments.scale)

@@ -1,4 +1,4 @@
-"""Orders with their customers, products and stores, as crossstream applications: in one operator, and chained."""
+"""Orders with customers, products and stores, as crossstream applications: in one operator, chained, and alone."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ KEPT = ("quantity", "amount", "status")
 TAKEN = {"customer": {"customer": "name", "tier": "tier"}, "product": {"title": "title", "price": "price"}}
 TAKEN |= {"store": {"street": "street", "country": "country"}}
 """Fields of the right tables in the result, and what they are there."""
+
+INSTEAD = {"customer": "Customer 0012345", "tier": "silver", "title": "Product 12345", "price": 512.5}
+INSTEAD |= {"street": "Street 5123", "country": "PT"}
+"""What orders alone have in their results where a join has fields of the right tables."""
 
 
 @dataclass
@@ -45,30 +49,31 @@ TYPES = {"orders": Order, "customers": Customer, "products": Product, "stores": 
 
 
 class OursMany(Ours):
-    """`Ours` with these topologies; ``functions``: many, or chain."""
+    """`Ours` with these topologies; ``functions``: many, chain or orders."""
 
     module = "benchmarks.join_many_app"
     max_records = None
 
 
-def tables(builder: Any, prefix: str) -> dict[str, Any]:
-    """All four tables, as typed JSON."""
+def table(builder: Any, topics: Topics, name: str, **options: Any) -> Any:
+    """One of the four tables, as typed JSON."""
     import crossstream as cs
     from crossstream import serdes
 
-    return {
-        name: builder.table(f"{prefix}-{name}", cs.Consumed(key=serdes.string(), value=serdes.json(kind)))
-        for name, kind in TYPES.items()
-    }
+    topic = f"{topics.orders.removesuffix('-orders')}-{name}"
+    return builder.table(topic, cs.Consumed(key=serdes.string(), value=serdes.json(TYPES[name])), **options)
 
 
 def joined(topics: Topics, how: str) -> Any:
-    """The topology; both ways give the same results."""
+    """The topology; many and chain give the same results, orders their own part of them and `INSTEAD`."""
     import crossstream as cs
     from crossstream import serdes
 
     builder = cs.StreamsBuilder()
-    made = (many if how == "many" else chained)(tables(builder, topics.orders.removesuffix("-orders")))
+    if how == "orders":
+        made = alone(table(builder, topics, "orders", materialized=cs.Materialized(store="orders")))
+    else:
+        made = (many if how == "many" else chained)({name: table(builder, topics, name) for name in TYPES})
     made.to_stream().to(topics.results, cs.Produced(key=serdes.string(), value=serdes.json()))
     return builder.build()
 
@@ -84,6 +89,14 @@ def many(named: dict[str, Any]) -> Any:
     ]
     others = {side: (named[table], pl.col(f"{side}_id")) for side, table in TABLES.items()}
     return named["orders"].join_many(others, pl.struct(*fields))
+
+
+def alone(orders: Any) -> Any:
+    """No join: the orders kept, and results as long as those of the join. Less than this no join of them can take."""
+    import polars as pl
+
+    own = [pl.col("value").struct.field(name) for name in KEPT]
+    return orders.map_values(pl.struct(*own, **{name: pl.lit(value) for name, value in INSTEAD.items()}))
 
 
 def chained(named: dict[str, Any]) -> Any:

@@ -87,9 +87,33 @@ def order_updates(
     )
     rng.shuffle(ids)
     ids = ids[:updates]
-    named = [_moving(ids, star.rows(table), share, rng) for table, share in MOVES.items()]
-    for first in range(0, len(ids), chunk):
-        part = slice(first, first + chunk)
+    return _messages(ids, _references(star, ids, rng), rng, start_ms, chunk)
+
+
+def orders_and_updates(
+    star: Star, updates: int, seed: int, start_ms: int, later_ms: int
+) -> tuple[Iterator[list[Message]], Iterator[list[Message]]]:
+    """Every order once, in random order; and updates of them when all are there. Either one a ms."""
+    rng = np.random.default_rng([seed, 6])
+    ids = np.concatenate([rng.permutation(star.orders), rng.integers(0, star.orders, updates)])
+    named = _references(star, ids, rng)
+    there, later = slice(star.orders), slice(star.orders, None)
+    return (
+        _messages(ids[there], [numbers[there] for numbers in named], rng, start_ms),
+        _messages(ids[later], [numbers[later] for numbers in named], rng, later_ms),
+    )
+
+
+def _messages(
+    ids: np.ndarray,
+    named: Sequence[np.ndarray],
+    rng: np.random.Generator,
+    start_ms: int,
+    chunk: int = 20_000,
+) -> Iterator[list[Message]]:
+    """Updates of these orders, one after the other; ``named``: the row of each right table that each refers to."""
+    for start in range(0, len(ids), chunk):
+        part = slice(start, start + chunk)
         size = len(ids[part])
         columns = zip(
             ids[part].tolist(),
@@ -110,8 +134,12 @@ def order_updates(
                 ),
                 start_ms + at,
             )
-            for at, (order, *refers, quantity, cents, status) in enumerate(columns, first)
+            for at, (order, *refers, quantity, cents, status) in enumerate(columns, start)
         ]
+
+
+def _references(star: Star, ids: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
+    return [_moving(ids, star.rows(table), share, rng) for table, share in MOVES.items()]
 
 
 def _moving(ids: np.ndarray, rows: int, share: float, rng: np.random.Generator) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from benchmarks.data import START_MS, Message
 from benchmarks.generate import Topics
-from benchmarks.join_many_app import KEPT, TABLES, TAKEN, joined
+from benchmarks.join_many_app import INSTEAD, KEPT, TABLES, TAKEN, joined
 from benchmarks.join_many_engine import measure
 from benchmarks.star_data import MOVES, Star, StarEnds, order_updates, rows_of
 
@@ -77,6 +77,19 @@ def test_both_ways_give_the_join(how: str) -> None:
         driver.commit()
         results = driver.create_output_topic("x-results", TEXT, JSON).read_key_values_to_map()
     assert results == expected(given)
+
+
+def test_orders_alone_give_results_as_long_as_those_of_the_join() -> None:
+    given = messages()
+    with cs.TopologyTestDriver(joined(Topics.of("x"), "orders"), partitions=2, commit_every=300) as driver:
+        driver.create_input_topic("x-orders", serdes.bytes(), serdes.bytes()).pipe_records(given["orders"])
+        driver.commit()
+        results = driver.create_output_topic("x-results", TEXT, JSON).read_key_values_to_map()
+    joins = expected(given)
+    assert results == {key: {name: row[name] for name in KEPT} | INSTEAD for key, row in joins.items()}
+    assert list(next(iter(results.values()))) == list(next(iter(joins.values())))
+    lengths = [sum(len(json.dumps(row)) for row in rows.values()) for rows in (results, joins)]
+    assert lengths[0] == pytest.approx(lengths[1], rel=0.05)
 
 
 def test_the_measure_of_the_engine() -> None:

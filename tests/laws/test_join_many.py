@@ -264,3 +264,23 @@ def test_left_is_inner_and_the_rows_that_lack_a_partner(case: Case, way: Way) ->
     )
     assert inner.items() <= left.items()
     assert all("∅" in value for key, value in left.items() if key not in inner)
+
+
+def test_rows_that_keep_their_foreign_keys_are_not_remembered_anew() -> None:
+    builder = cs.StreamsBuilder()
+    orders, rights = (builder.table(name, cs.Consumed(key=TEXT, value=TEXT)) for name in ("orders", "right"))
+    one = {"one": (rights, pl.col("value").str.slice(0, 1))}
+    orders.join_many(one, pl.col("left"), named=cs.Named("bills"))
+    with cs.TopologyTestDriver(builder.build(), partitions=1, commit_every=1_000) as driver:
+        topic = driver.create_input_topic("orders", TEXT, TEXT)
+
+        def remembered(rows: dict[str, str | None]) -> int:
+            for key, value in rows.items():
+                topic.pipe_input(key, value)
+            driver.commit()
+            return driver._stores.versions["bills.references", 0].batch
+
+        assert remembered({"o1": "a1", "o2": "b1"}) == 0
+        assert remembered({"o1": "a2", "o2": "b2", "o3": None}) == 0
+        assert remembered({"o1": "a3", "o2": "a3"}) == 2
+        assert remembered({"o1": None}) == 3
