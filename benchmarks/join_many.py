@@ -1,8 +1,9 @@
 """`crossstream bench join_many`: orders with customer, product and store, in one operator and in three joins, chained.
 
 The same results three ways, same machine, data and broker, in turn: `join_many`, three foreign-key joins of ours, and
-three of Kafka Streams. ``engine`` counts the processor time of the operators alone, in the test driver. With
-``--sides`` also crossstream-orders (``left``): the orders read, kept and written, and joined with nothing.
+three of Kafka Streams. ``left``: updates, no orders there yet; ``later``: when all are there; ``fan-out``: right
+rows change. ``engine`` counts the processor time of the operators alone, in the test driver. With ``--sides`` also
+crossstream-orders, beside ``left`` and ``later``: the orders read, kept and written, and joined with nothing.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from benchmarks.data import START_MS, Message
 from benchmarks.generate import Topics
 from benchmarks.join_many_app import INSTEAD, KEPT, TABLES, TAKEN, joined
 from benchmarks.join_many_engine import measure
-from benchmarks.star_data import MOVES, Star, StarEnds, order_updates, rows_of
+from benchmarks.star_data import MOVES, Star, StarEnds, order_updates, orders_and_updates, rows_of
 
 import crossstream as cs
 from crossstream import serdes
@@ -56,6 +56,21 @@ def test_orders_come_once_and_then_again_and_some_move() -> None:
         last[key] = order
     shares = {name: moved / 800 for name, moved in moves.items()}
     assert all(0.3 * share < shares[name] < 1.6 * share for name, share in MOVES.items()), shares
+
+
+def test_updates_of_orders_that_are_there_keep_most_foreign_keys() -> None:
+    there, later = (
+        [(key, json.loads(value or b""), at) for chunk in part for key, value, at in chunk]
+        for part in orders_and_updates(STAR, 1200, 2, START_MS, START_MS + 10_000)
+    )
+    last = {key: order for key, order, _ in there}
+    assert len(last) == len(there) == STAR.orders
+    assert [at for *_, at in later] == list(range(START_MS + 10_000, START_MS + 11_200))
+    kept = 0
+    for key, order, _ in later:
+        kept += all(last[key][f"{side}_id"] == order[f"{side}_id"] for side in TABLES)
+        last[key] = order
+    assert 0.75 < kept / len(later) < 0.95
 
 
 def test_ends_take_every_way() -> None:
