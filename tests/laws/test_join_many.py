@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import crossstream as cs
@@ -168,8 +168,21 @@ def check_in_batches(case: Case, way: Way, ran: Ran) -> None:
     assert_same_tables(way.ends(len(case["inputs"])), ran, expected)
 
 
+BEHIND_ITSELF: Case = {
+    "type": "inner",
+    "rights": [ONE, TWO, EXTRA[0]],
+    "histories": {"left": 4, "right": None, "third": None},
+    "inputs": [
+        {"side": "left", "key": "a", "value": None, "ts": 1},
+        {"side": "left", "key": "a", "value": None, "ts": 0},
+    ],
+}
+"""A left table that is a right one, too, has a record behind its latest version: it is dropped in both places."""
+
+
 @law
 @given(many_cases(), ways(by_record=True))
+@example(BEHIND_ITSELF, Way())
 def test_one_record_at_a_time_is_the_reference(case: Case, way: Way) -> None:
     case = {**case, "inputs": with_headers(case["inputs"])}
     ran, expected = run_driver(build(case, way), case, way), run_reference(case, way.partition_of)

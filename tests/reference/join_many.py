@@ -20,7 +20,8 @@ j(row, rows), or in an inner join, where the row of f went, a tombstone, if ther
 Where one input record changes a left row and right rows, or several right rows of one left row, the result changes
 once: as the left change says, or as the right one.
 
-An update behind the latest version of a versioned input is dropped and counted.
+An update behind the latest version of a versioned input is dropped and counted; of a left table that is joined with
+itself once as a left row and once as a right one, as the two processors of a foreign-key join do.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class JoinMany:
     def receive(self, changes: Mapping[str, Change | None]) -> list[Change]:
         """What one input record makes of the inputs it changes, ``left`` and others."""
         latest = {side: change for side, change in changes.items() if change is not None and change.latest}
-        self.dropped[OUT_OF_ORDER] += len(changes) - len(latest) - list(changes.values()).count(None)
+        behind = [side for side, change in changes.items() if change is not None and not change.latest]
+        as_right = {side for _, side in self.rights.values()}
+        self.dropped[OUT_OF_ORDER] += sum((side == "left") + (side in as_right) for side in behind)
         for side, change in latest.items():
             apply(change, self.table(side))
         answers: dict[Any, Change] = {}
