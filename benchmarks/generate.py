@@ -50,6 +50,11 @@ class Topics:
     def of(cls, prefix: str) -> Topics:
         return cls(f"{prefix}-orders", f"{prefix}-customers", f"{prefix}-results")
 
+    @property
+    def prefix(self) -> str:
+        """What the names of the run's topics begin with."""
+        return self.orders.removesuffix("-orders")
+
 
 @dataclass(frozen=True, slots=True)
 class Sent:

@@ -61,7 +61,7 @@ class StarBench(Bench):
         if not name.startswith("kafka-streams"):
             how = name.removeprefix("crossstream-")
             return OursMany(self.servers, prefix, topics, functions=how, warm_up=warm)
-        rights = {"right": prefix, "warm-right": warm.orders.removesuffix("-orders")}
+        rights = {"right": prefix, "warm-right": warm.prefix}
         taken = [",".join(f"{name}={to}" for to, name in TAKEN[side].items()) for side in TABLES]
         return peer.KafkaStreamsPeer(
             self.servers,
@@ -85,7 +85,7 @@ class StarBench(Bench):
         """Topics to warm up with. The ends have keys of their own: their results come when all others have."""
         star, ends = self.star, StarEnds.of(PARTITIONS, "warm-end")
         prefix = self.prefix("warm")
-        self.fill(prefix, star.star)
+        self.fill(prefix)
         with Sending(self.servers, prefix) as sending:
             sending.orders(order_updates(star.star, star.updates, 1, START_MS))
             for table in TABLES.values():
@@ -93,15 +93,9 @@ class StarBench(Bench):
             sending.orders([ends.order_messages(START_MS)])
         return self._sent(sending, ends)
 
-    def fill(
-        self,
-        prefix: str,
-        star: Star,
-        orders: Iterable[list[Message]] = (),
-        append_time: bool = False,
-    ) -> Sent:
+    def fill(self, prefix: str, orders: Iterable[list[Message]] = (), append_time: bool = False) -> Sent:
         """Makes the topics and sends all right rows, then ``orders``, and the ends."""
-        topics = Topics.of(prefix)
+        star, topics = self.star.star, Topics.of(prefix)
         create(self.servers, topics, PARTITIONS, append_time)
         create_more(self.servers, [f"{prefix}-products", f"{prefix}-stores"], PARTITIONS)
         with Sending(self.servers, prefix) as sending:
@@ -150,7 +144,7 @@ class StarBench(Bench):
         self, what: str, side: str, orders: Iterable[list[Message]], updates: Iterable[list[Message]]
     ) -> None:
         prefix = self.prefix("many")
-        fill = partial(self.fill, prefix, self.star.star, orders, append_time=True)
+        fill = partial(self.fill, prefix, orders, append_time=True)
         running, manager = self.caught_up(prefix, fill, side)
         with leaving(manager):
             time.sleep(2)
@@ -164,11 +158,9 @@ class StarBench(Bench):
 
     def _fan_out(self, side: str, prefix: str) -> None:
         star = self.star.star
-        running, manager = self.caught_up(
-            prefix,
-            partial(self.fill, prefix, star, order_updates(star, star.orders, 1, START_MS), append_time=True),
-            side,
-        )
+        orders = order_updates(star, star.orders, 1, START_MS)
+        fill = partial(self.fill, prefix, orders, append_time=True)
+        running, manager = self.caught_up(prefix, fill, side)
         total: dict[str, float] = {}
         with leaving(manager):
             for seed, table in enumerate(TABLES.values(), 10):

@@ -60,7 +60,7 @@ def table(builder: Any, topics: Topics, name: str, **options: Any) -> Any:
     import crossstream as cs
     from crossstream import serdes
 
-    topic = f"{topics.orders.removesuffix('-orders')}-{name}"
+    topic = f"{topics.prefix}-{name}"
     return builder.table(topic, cs.Consumed(key=serdes.string(), value=serdes.json(TYPES[name])), **options)
 
 

@@ -56,7 +56,7 @@ class Ours:
         self.arguments = {
             "bootstrap": bootstrap,
             "application-id": application_id,
-            "prefix": topics.orders.removesuffix("-orders"),
+            "prefix": topics.prefix,
             "functions": functions,
             "master": master,
             "partitions": str(partitions),
@@ -64,7 +64,7 @@ class Ours:
         if self.max_records is not None:
             self.arguments["max-records"] = str(self.max_records)
         if warm_up is not None:
-            self.arguments["warm-up"] = warm_up.orders.removesuffix("-orders")
+            self.arguments["warm-up"] = warm_up.prefix
         if topics_dir is not None:
             self.arguments["topics-dir"] = str(topics_dir)
         if single_task_rows is not None:

@@ -44,6 +44,14 @@ def expected(given: dict[str, list[Message]]) -> dict[str, Any]:
     }
 
 
+def results_of(how: str, given: dict[str, list[Message]]) -> dict[str, Any]:
+    with cs.TopologyTestDriver(joined(Topics.of("x"), how), partitions=2, commit_every=300) as driver:
+        for name, rows in given.items():
+            driver.create_input_topic(f"x-{name}", serdes.bytes(), serdes.bytes()).pipe_records(rows)
+        driver.commit()
+        return driver.create_output_topic("x-results", TEXT, JSON).read_key_values_to_map()
+
+
 def test_orders_come_once_and_then_again_and_some_move() -> None:
     orders = [(key, json.loads(value or b"")) for key, value, _ in messages()["orders"]]
     assert len(orders) == 1200
@@ -85,21 +93,13 @@ def test_ends_take_every_way() -> None:
 @pytest.mark.parametrize("how", ["many", "chain"])
 def test_both_ways_give_the_join(how: str) -> None:
     given = messages()
-    with cs.TopologyTestDriver(joined(Topics.of("x"), how), partitions=2, commit_every=300) as driver:
-        for name, rows in given.items():
-            topic = driver.create_input_topic(f"x-{name}", serdes.bytes(), serdes.bytes())
-            topic.pipe_records(rows)
-        driver.commit()
-        results = driver.create_output_topic("x-results", TEXT, JSON).read_key_values_to_map()
+    results = results_of(how, given)
     assert results == expected(given)
 
 
 def test_orders_alone_give_results_as_long_as_those_of_the_join() -> None:
     given = messages()
-    with cs.TopologyTestDriver(joined(Topics.of("x"), "orders"), partitions=2, commit_every=300) as driver:
-        driver.create_input_topic("x-orders", serdes.bytes(), serdes.bytes()).pipe_records(given["orders"])
-        driver.commit()
-        results = driver.create_output_topic("x-results", TEXT, JSON).read_key_values_to_map()
+    results = results_of("orders", {"orders": given["orders"]})
     joins = expected(given)
     assert results == {key: {name: row[name] for name in KEPT} | INSTEAD for key, row in joins.items()}
     assert list(next(iter(results.values()))) == list(next(iter(joins.values())))

@@ -106,11 +106,8 @@ def refer(
                 turns.append(_numbered(number, old, 0, had & rows.ends))
         extra[reference(name)] = new
     changed = np.flatnonzero(rows.ends & ((moved > 0) | (is_row != was_row)))
-    if len(changed):
-        put = {"key": taken.key.wire(), **extra, "gone": (~is_row).astype(np.uint8)}
-        of_row = changed if rows.row is None else rows.row[changed]
-        put = put if len(changed) == taken.rows else take_all(put, changed)
-        interest.references.put({"h": h[of_row], **put})
+    put = {"h": rows.of_each(h), "key": taken.key.wire(), **extra, "gone": (~is_row).astype(np.uint8)}
+    interest.references.put(put if len(changed) == taken.rows else take_all(put, changed))
     extra |= {MOVED: moved, WAS: was_row.astype(np.uint8)}
     told = Changes(taken.key, taken.value, taken.ts, taken.major, taken.minor, taken.headers, extra=extra)
     asks = _all(names, interest, turns, bits) if interest.anew else _turned(interest, turns, bits)
