@@ -185,3 +185,35 @@ def test_after_some_fields_the_whole(checked: bool) -> None:
     assert values.series().to_list() == rows
     assert values.series(["c"]).to_list() == rows
     assert values.objects() == rows
+
+
+def test_what_has_been_decoded() -> None:
+    serde = serdes.json({"a": pl.Int64, "b": pl.String, "c": pl.Int64})
+    rows = [{"a": 1, "b": "x", "c": 2}, None, {"a": 3, "b": None, "c": 4}]
+    wire = serde.encode_objects(rows)
+    values = Values(serde, wire=wire)
+    assert values.decoded() is None
+    series = values.series(["a", "b"])
+    assert values.decoded() is series
+    assert values.decoded(["a", "b"]) is series
+    assert values.decoded(["b"]).to_list() == [{"b": "x"}, None, {"b": None}]
+    assert values.take(np.array([2, 0])).series(["a"]).to_list() == [
+        {"a": 3, "b": None},
+        {"a": 1, "b": "x"},
+    ]
+    assert values.decoded(["c"]) is None
+    again = Values(serde, wire=wire, fields=values.decoded(["b"]))
+    assert again.series(["b"]) is again.decoded()
+    assert again.series(["a", "b"]).to_list() == [{"a": 1, "b": "x"}, None, {"a": 3, "b": None}]
+    assert again.objects() == rows
+
+
+def test_what_a_function_made_has_not_been_decoded() -> None:
+    """Bytes may hold less than that: JSON has no NaN."""
+    serde = serdes.json({"a": pl.Float64})
+    made = Values(series=pl.Series([{"a": float("nan")}]))
+    assert (made.wire(serde).to_pylist(), made.decoded()) == ([b'{"a":null}'], None)
+    made = Values(objects=[{"a": 1.5}])
+    assert made.wire(serde).to_pylist() == [b'{"a":1.5}']
+    assert made.series(["a"]).to_list() == [{"a": 1.5}]
+    assert made.decoded() is None

@@ -238,25 +238,36 @@ def extractor(value: str) -> Any:
 
 
 def raising_extractor(builder: cs.StreamsBuilder) -> None:
-    left = table(builder, "left")
+    left, right = table(builder, "left"), table(builder, "right")
     left.to_stream().to("lefts", produced())
-    sink(
-        left.left_join(
-            table(builder, "right"), lambda row, other: f"{row},{other}", foreign_key=extractor
-        ).to_stream()
-    )
+    joined = left.left_join(right, lambda row, other: f"{row},{other}", foreign_key=extractor)
+    sink(joined.to_stream())
+
+
+def raising_extractor_of_many(builder: cs.StreamsBuilder) -> None:
+    left, right = table(builder, "left"), table(builder, "right")
+    left.to_stream().to("lefts", produced())
+    joined = left.left_join_many({"one": (right, extractor)}, lambda row, others: f"{row},{others['one']}")
+    sink(joined.to_stream())
+
+
+extracting = pytest.mark.parametrize(
+    "build", [raising_extractor, raising_extractor_of_many], ids=["one", "many"]
+)
 
 
 @pytest.mark.parametrize(
     ("value", "kind", "code"), [("0", cs.ProcessingError, "CS-501"), ("bad", cs.SerdeError, "CS-411")]
 )
+@pytest.mark.parametrize("changed_again", [False, True])
 @pytest.mark.parametrize("size", [1, 9])
+@extracting
 def test_a_foreign_key_that_cannot_be_had(
-    size: int, value: str, kind: type[CrossStreamError], code: str
+    build: Build, size: int, changed_again: bool, value: str, kind: type[CrossStreamError], code: str
 ) -> None:
-    records = [("left", "a", "1"), ("left", "b", value)]
+    records = [("left", "a", "1"), ("left", "b", value), *([("left", "b", "1")] if changed_again else [])]
     with pytest.raises(kind) as caught:
-        run(raising_extractor, records, commit_every=size)
+        run(build, records, commit_every=size)
     where = caught.value.where
     assert (caught.value.code, where["topic"], where["partition"], where["offset"], where["key"]) == (
         code, "left", 1, 1, "b",
@@ -264,12 +275,15 @@ def test_a_foreign_key_that_cannot_be_had(
 
 
 @pytest.mark.parametrize("size", [1, 9])
-def test_a_row_without_a_foreign_key_stays_in_its_table_and_the_result_as_it_was(size: int) -> None:
+@extracting
+def test_a_row_without_a_foreign_key_stays_in_its_table_and_the_result_as_it_was(
+    build: Build, size: int
+) -> None:
     records = [("right", "1", "R"), ("left", "a", "1"), ("left", "a", "0"), ("left", "b", "bad")]
-    driver = run(raising_extractor, records, commit_every=size, processing_errors="skip")
+    driver = run(build, records, commit_every=size, processing_errors="skip")
     assert out(driver) == [("a", "1,R")]
     assert out(driver, "lefts") == [("a", "1"), ("a", "0"), ("b", "bad")]
-    assert driver.metrics()["dropped"] == {"left.left_join(right): failed": 2}
+    assert list(driver.metrics()["dropped"].values()) == [2]
     driver.create_input_topic("right", TEXT, TEXT).pipe_input("1", "S", 9)
     driver.create_input_topic("left", TEXT, TEXT).pipe_input("a", "none", 9)
     driver.commit()
@@ -338,13 +352,23 @@ def joined_by_foreign_key(builder: cs.StreamsBuilder, joiner: Any, serde: Any) -
     sink(left.join(right, joiner, foreign_key=foreign_key).to_stream(), JSON)
 
 
+def joined_by_many(builder: cs.StreamsBuilder, joiner: Any, serde: Any) -> None:
+    left, right = (source(builder, topic, serde, "table") for topic in ("left", "right"))
+    one = {"one": (right, (lambda value: "b") if callable(joiner) else pl.lit("b"))}
+    summed = pl.struct(sum=pl.col("left").struct.field("n") + pl.col("one").struct.field("n"))
+    many = (lambda left, rights: joiner(left, rights["one"])) if callable(joiner) else summed
+    sink(left.join_many(one, many).to_stream(), JSON)
+
+
 SUM = pl.struct(sum=pl.col("left").struct.field("n") + pl.col("right").struct.field("n"))
 
 
 @pytest.mark.parametrize("serde", [JSON, serdes.json(dict[str, int])], ids=["untyped", "typed"])
 @pytest.mark.parametrize("style", ["callable", "expression"])
 @pytest.mark.parametrize("topic", ["left", "right"])
-@pytest.mark.parametrize("join", [joined_by_key, looked_up, in_windows, joined_by_foreign_key])
+@pytest.mark.parametrize(
+    "join", [joined_by_key, looked_up, in_windows, joined_by_foreign_key, joined_by_many]
+)
 def test_an_undecodable_value_of_a_join(join: Any, topic: str, style: str, serde: Any) -> None:
     """It may be decoded where it is joined only: the error tells the same, and policies do the same."""
     if style == "expression" and serde is not JSON:
@@ -369,7 +393,9 @@ def test_an_undecodable_value_of_a_join(join: Any, topic: str, style: str, serde
 
 
 @pytest.mark.parametrize("topic", ["left", "right"])
-@pytest.mark.parametrize("join", [joined_by_key, looked_up, in_windows, joined_by_foreign_key])
+@pytest.mark.parametrize(
+    "join", [joined_by_key, looked_up, in_windows, joined_by_foreign_key, joined_by_many]
+)
 def test_a_field_that_no_joiner_reads_is_checked(join: Any, topic: str) -> None:
     serde = serdes.json(pa.schema({"n": pa.int64(), "other": pa.int64()}))
     records = [("right", "b", '{"n":1}'), (topic, "bad", '{"n":1,"other":"x"}'), ("left", "b", '{"n":2}')]
@@ -377,6 +403,17 @@ def test_a_field_that_no_joiner_reads_is_checked(join: Any, topic: str) -> None:
         run(partial(join, joiner=SUM, serde=serde), records, commit_every=9)
     assert caught.value.code == "CS-402"
     assert [caught.value.where[name] for name in ("operator", "key")] == [topic, "bad"]
+
+
+@pytest.mark.parametrize("bad", ['{"n":', '{"n":1,"other":"x"}'])
+@pytest.mark.parametrize("join", [joined_by_key, joined_by_foreign_key, joined_by_many])
+def test_an_undecodable_value_is_told_though_the_row_has_changed_again(join: Any, bad: str) -> None:
+    serde = serdes.json(pa.schema({"n": pa.int64(), "other": pa.int64()}))
+    records = [("right", "b", '{"n":1}'), ("left", "b", bad), ("left", "b", '{"n":2}')]
+    with pytest.raises(cs.SerdeError) as caught:
+        run(partial(join, joiner=SUM, serde=serde), records, commit_every=9)
+    assert caught.value.code == "CS-402"
+    assert [caught.value.where[name] for name in ("topic", "offset", "key")] == ["left", 0, "b"]
 
 
 def test_an_undecodable_key_harms_no_other() -> None:

@@ -13,7 +13,7 @@ Foreign keys of several tables share one store; the number of the table is the f
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -56,7 +56,6 @@ class Referred:
 
     rows: Changes
     asks: Changes
-    dropped: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,28 +72,20 @@ class Interest:
 
 
 def refer(
-    names: Sequence[str],
-    interest: Interest,
-    left: Changes,
-    columns: Sequence[str],
-    *,
-    bits: int,
-    every: bool = False,
+    names: Sequence[str], interest: Interest, rows: LeftRows, *, bits: int, every: bool = False
 ) -> Referred:
-    """What left changes make a partition ask for. ``left``: in any order, keys not null.
+    """What left changes make a partition ask for.
 
-    ``columns``: extra columns of ``left`` with the foreign key into each table. ``every``: each change is handed on,
+    ``rows``: of the left table, with extra columns of foreign keys (`reference`). ``every``: each change is handed on,
     and asks, not the last one of a row. Updates the stores.
     """
-    rows = _Rows.every(left, bits) if every and left.rows else _Rows.last(left, bits)
     taken, h, keys = rows.changes, rows.hashes, rows.keys
     match = interest.references.lookup(h, keys)
     is_row, was_row = ~taken.value.missing(), rows.of_each(match.found)
     moved = np.zeros(taken.rows, np.int64)
-    extra: dict[str, Column] = {}
     turns: list[_Numbered] = []
-    for number, (name, column) in enumerate(zip(names, columns, strict=True)):
-        new, old = taken.extra[column], rows.of_each(match.gather(reference(name)))
+    for number, name in enumerate(names):
+        new, old = taken.extra[reference(name)], rows.of_each(match.gather(reference(name)))
         has, had = valid(new) & is_row, valid(old) & was_row
         differs = _differ(has, had, new, old)
         moved |= differs.astype(np.int64) << number
@@ -104,25 +95,24 @@ def refer(
             turns.append(_numbered(number, new, 0, has & ~rows.ends))
             if interest.anew:
                 turns.append(_numbered(number, old, 0, had & rows.ends))
-        extra[reference(name)] = new
     changed = np.flatnonzero(rows.ends & ((moved > 0) | (is_row != was_row)))
-    put = {"h": rows.of_each(h), "key": taken.key.wire(), **extra, "gone": (~is_row).astype(np.uint8)}
+    put = {"h": rows.of_each(h), "key": taken.key.wire(), **taken.extra, "gone": (~is_row).astype(np.uint8)}
     interest.references.put(put if len(changed) == taken.rows else take_all(put, changed))
-    extra |= {MOVED: moved, WAS: was_row.astype(np.uint8)}
-    told = Changes(taken.key, taken.value, taken.ts, taken.major, taken.minor, taken.headers, extra=extra)
+    told = replace(taken, extra={**taken.extra, MOVED: moved, WAS: was_row.astype(np.uint8)})
     asks = _all(names, interest, turns, bits) if interest.anew else _turned(interest, turns, bits)
-    dropped = {"null-foreign-key": _incomplete(left, columns)}
-    return Referred(told.where(is_row | was_row | ~rows.begins), asks, dropped)
+    return Referred(told.where(is_row | was_row | ~rows.begins), asks)
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class LeftRows:
     """Left changes grouped by row, those of a row in arrival order; ``begins``, ``ends``: the first, the last of them.
 
     ``hashes``, ``keys``: of each row. ``row``: the number of the row of each change; None: each row has one change.
+    ``superseded``: the other changes, to which later ones have come in the same batch.
     """
 
     changes: Changes
+    superseded: Changes
     hashes: np.ndarray
     keys: Column
     begins: np.ndarray
@@ -130,39 +120,47 @@ class _Rows:
     row: np.ndarray | None = None
 
     @classmethod
-    def last(cls, left: Changes, bits: int) -> _Rows:
+    def of(cls, left: Changes, bits: int, *, every: bool) -> LeftRows:
+        """Of changes in any order, keys not null: the last one of each row; ``every``: of each input record."""
         hashes = left.hashes(bits)
-        order = last_per_key(left, hashes, arrival_of(left))
-        changes, each = left.take(order), np.ones(len(order), bool)
-        return cls(changes, hashes[order], changes.key.wire(), each, each)
-
-    @classmethod
-    def every(cls, left: Changes, bits: int) -> _Rows:
-        hashes = left.hashes(bits)
+        if not (every and left.rows):
+            order = last_per_key(left, hashes, arrival_of(left))
+            changes, each = left.take(order), np.ones(len(order), bool)
+            return cls(changes, _others(left, order), hashes[order], changes.key.wire(), each, each)
         order, begins = last_per_trigger(left, *by_key(left, hashes, arrival_of(left)))
         changes, first = left.take(order), np.flatnonzero(begins)
         keys, ends = take(changes.key.wire(), first), np.append(begins[1:], True)
-        return cls(changes, hashes[order[first]], keys, begins, ends, np.cumsum(begins) - 1)
+        row = np.cumsum(begins) - 1
+        return cls(changes, _others(left, order), hashes[order[first]], keys, begins, ends, row)
 
     def of_each(self, column: Column) -> Column:
         """What is known of each row, for each of its changes."""
         return column if self.row is None else take(column, self.row)
 
 
-def _differ(has: np.ndarray, had: np.ndarray, new: Column, old: Column) -> np.ndarray:
-    """Whether foreign keys are others than before."""
-    differs = np.asarray(has | had)
-    both = np.flatnonzero(has & had)
-    differs[both] = ~equal(take(new, both), take(old, both)) if len(both) else False
-    return differs
+def _others(changes: Changes, rows: np.ndarray) -> Changes:
+    """All but these rows."""
+    others = np.ones(changes.rows, bool)
+    others[rows] = False
+    return changes.take(np.flatnonzero(others))
 
 
-def _incomplete(left: Changes, columns: Sequence[str]) -> int:
+def incomplete(left: Changes, names: Sequence[str]) -> int:
     """How many left rows lack a foreign key."""
     lacks = np.zeros(left.rows, bool)
-    for column in columns:
-        lacks |= ~valid(left.extra[column])
+    for name in names:
+        lacks |= ~valid(left.extra[reference(name)])
     return int((lacks & ~left.value.missing()).sum())
+
+
+def _differ(has: np.ndarray, had: np.ndarray, new: Column, old: Column) -> np.ndarray:
+    """Whether foreign keys are others than before."""
+    both = has & had
+    if both.all():
+        return ~equal(new, old)
+    differs, rows = np.asarray(has | had), np.flatnonzero(both)
+    differs[rows] = ~equal(take(new, rows), take(old, rows))
+    return differs
 
 
 _Numbered = tuple[pa.LargeBinaryArray, np.ndarray]
@@ -171,11 +169,9 @@ _Numbered = tuple[pa.LargeBinaryArray, np.ndarray]
 
 def _numbered(table: int, foreign: pa.LargeBinaryArray, each: int, mask: np.ndarray) -> _Numbered:
     """Different foreign keys, and ``each`` as often as there is one, where the mask, that none is null, holds."""
-    encoded = (foreign if mask.any() else foreign[:0]).dictionary_encode()
-    codes = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    counts = np.bincount(codes[mask[: len(codes)]], minlength=len(encoded.dictionary))
-    there = np.flatnonzero(counts)
-    return arrays.with_first_byte(table, take(encoded.dictionary, there)), counts[there] * each
+    encoded = (foreign if mask.all() else take(foreign, np.flatnonzero(mask))).dictionary_encode()
+    counts = np.bincount(np.asarray(encoded.indices), minlength=len(encoded.dictionary))
+    return arrays.with_first_byte(table, encoded.dictionary), counts * each
 
 
 def _turned(interest: Interest, turns: Sequence[_Numbered], bits: int) -> Changes:

@@ -52,6 +52,12 @@ def uses_of(function: Function) -> dict[str, Use]:
     return _uses(_Same(function.expression))
 
 
+def fields_of(function: Function, column: str) -> frozenset[str] | None:
+    """The fields of a column that an expression reads; None: all of them. A callable reads no columns."""
+    use = None if function.expression is None else uses_of(function).get(column)
+    return frozenset() if use is None else use.names
+
+
 def fitted(series: pl.Series, use: Use, open_: bool) -> pl.Series:
     """The column as the use wants it: nulls of a type, and in an ``open_`` struct a null for a missing field."""
     dtype = series.dtype

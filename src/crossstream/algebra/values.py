@@ -26,7 +26,8 @@ Bytes: TypeAlias = Any
 class Values:
     """Values of one column. Exactly the forms given are there; `serde` is that of the wire form.
 
-    ``objects`` and ``series`` may hold nulls; ``None`` is a null (a tombstone, or a missing side).
+    ``objects`` and ``series`` may hold nulls; ``None`` is a null (a tombstone, or a missing side). ``fields``: beside
+    ``wire`` a series of some fields, that have been decoded.
     """
 
     __slots__ = ("_nulls", "_objects", "_partial", "_picked", "_series", "_wire", "rows", "serde")
@@ -38,12 +39,13 @@ class Values:
         wire: Bytes | None = None,
         objects: list[Any] | None = None,
         series: pl.Series | None = None,
+        fields: pl.Series | None = None,
     ) -> None:
         self.serde = serde
         self._wire = wire
         self._objects = objects
-        self._series = series
-        self._partial = False
+        self._series = series if fields is None else fields
+        self._partial = fields is not None
         self._picked: tuple[Values, np.ndarray] | None = None
         self._nulls: np.ndarray | None = None
         form: Any = wire if wire is not None else objects if objects is not None else series
@@ -54,7 +56,7 @@ class Values:
         if len(rows) == 1 == self.rows and rows[0] == 0:
             return self
         base, picked = self, np.maximum(rows, -1)
-        if self._picked is not None:
+        if self._picked is not None and self.decoded() is None:
             base, inner = self._picked
             picked = np.where(picked < 0, -1, inner[picked]) if len(inner) else picked
         view = Values.__new__(Values)
@@ -127,7 +129,8 @@ class Values:
                 return [None if r < 0 else items[r] for r in rows]
             if base._wire is None:
                 return self.series().to_list()
-            self._wire = take_or_null(base._wire, self._rows())
+            if self._wire is None:
+                self._wire = take_or_null(base._wire, self._rows())
         if self._wire is None:
             return self._held_series().to_list()
         return self._wire_serde().decode_objects(self._wire)
@@ -145,7 +148,7 @@ class Values:
                 picked = pl.Series(self._rows()).cast(pl.Int64)
                 rows = picked.set(picked < 0, None) if (self._rows() < 0).any() else picked
                 return base.series(fields, checked=checked).gather(rows)
-            if base._wire is not None:
+            if base._wire is not None and self._wire is None:
                 self._wire = take_or_null(base._wire, self._rows())
         if self._wire is not None:
             self._series = _decoded(self._wire_serde(), self._wire, fields, checked)
@@ -160,6 +163,15 @@ class Values:
 
     def _holds(self, series: pl.Series, fields: Collection[str] | None) -> bool:
         return not self._partial if fields is None else _has_fields(series, fields)
+
+    def decoded(self, fields: Collection[str] | None = None) -> pl.Series | None:
+        """A series of those fields that have been decoded of the bytes; None if none have.
+
+        ``fields``: of these, if all of them have.
+        """
+        if not self._partial or self._series is None or self._wire is None or self._objects is not None:
+            return None
+        return self._series if fields is None else _only(self._series, fields)
 
     def declared(self) -> bool:
         """Whether the fields of the values are fixed: by the type of their serde, or by an expression."""
@@ -223,6 +235,19 @@ def _decoded(serde: Serde, wire: Bytes, fields: Collection[str] | None, checked:
     if fields is None or not checked:
         return serde.decode_series(wire, fields)
     return serde.decode_checked(wire, fields) if isinstance(serde, Checking) else serde.decode_series(wire)
+
+
+def _only(series: pl.Series, fields: Collection[str]) -> pl.Series | None:
+    """The struct with these fields; None if it has not all of them."""
+    if not isinstance(series.dtype, pl.Struct) or not _has_fields(series, fields):
+        return None
+    chosen = [name for name in series.struct.fields if name in fields]
+    if len(chosen) == len(series.struct.fields):
+        return series
+    struct = series.struct.unnest().select(chosen).to_struct()
+    return (
+        pl.select(pl.when(series.is_not_null()).then(struct)).to_series() if series.null_count() else struct
+    )
 
 
 def _has_fields(series: pl.Series, fields: Collection[str]) -> bool:

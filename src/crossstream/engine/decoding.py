@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +12,13 @@ import pyarrow.compute as pc
 
 from crossstream.algebra.change import Changes
 from crossstream.algebra.values import Values, missing_in
-from crossstream.engine.runners.base import Task
 from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.serdes import Serde
 from crossstream.topology.graph import Node
 from crossstream.topology.steps import ReadStep
+
+if TYPE_CHECKING:
+    from crossstream.engine.runners.base import Task
 
 _FEW = 64
 """Rows up to which decoding one by one is cheaper than as a column."""

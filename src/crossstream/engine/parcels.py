@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 
 from crossstream.algebra.change import Changes, concat_changes
@@ -41,10 +42,12 @@ FRAME = -2
 """Exchange number of a parcel for the driver: records of a `FrameSink`."""
 
 _HEAD = ("key", "value", "ts", "major", "minor")
+_DECODED = "decoded"
+"""The column with what is decoded of the values."""
 
 
 def pack(changes: Changes, value_serde: Serde | None, key_serde: Serde | None) -> bytes | Gathered:
-    """Changes as a schema and a record batch in Arrow's IPC form; values in wire form."""
+    """Changes as a schema and a record batch in Arrow's IPC form; values in wire form, and what is decoded of them."""
     columns = {
         "key": changes.key.wire(key_serde),
         "value": changes.value.wire(value_serde),
@@ -54,6 +57,9 @@ def pack(changes: Changes, value_serde: Serde | None, key_serde: Serde | None) -
     }
     if changes.headers is not None:
         columns["headers"] = changes.headers
+    fields = changes.value.decoded()
+    if fields is not None and _can_travel(fields):
+        columns[_DECODED] = fields.to_arrow()
     columns.update({f"+{name}": column for name, column in changes.extra.items()})
     batch = to_record_batch(columns)
     schema = batch.schema.serialize()
@@ -92,9 +98,11 @@ def _schema(data: bytes) -> pa.Schema:
 
 def _changes(columns: dict[str, Any], key: Serde | None, value: Serde | None) -> Changes:
     wire = {name: columns[name] for name in _HEAD}
+    decoded = columns.get(_DECODED)
+    series = None if decoded is None else pl.Series(decoded)
     return Changes(
         Values(key, wire=wire["key"]),
-        Values(value, wire=wire["value"]),
+        Values(value, wire=wire["value"], fields=series),
         wire["ts"],
         wire["major"],
         wire["minor"],
@@ -114,7 +122,7 @@ def route(
     if not changes.rows:
         return
     key, value, partitioner = exchange.key, exchange.value, exchange.partitioner
-    changes = _in_wire_form(changes, key, value)
+    changes = _in_wire_form(changes, key, value, exchange.columns)
     send = _as_they_are if near and changes.rows <= HANDED else pack
     if partitions == 1 or exchange.stays:
         yield 0 if partitions == 1 else sender, send(changes, value, key)
@@ -133,11 +141,14 @@ def route(
             yield pid, send(changes.take(order[start:stop]), value, key)
 
 
-def _in_wire_form(changes: Changes, key: Serde | None, value: Serde | None) -> Changes:
-    """Encoded once, before the rows are spread over the partitions."""
+def _in_wire_form(
+    changes: Changes, key: Serde | None, value: Serde | None, columns: frozenset[str]
+) -> Changes:
+    """Encoded once, before the rows are spread over the partitions; with these columns, if they have been decoded."""
+    fields = changes.value.decoded(columns) if columns else None
     return Changes(
         Values(key, wire=changes.key.wire(key)),
-        Values(value, wire=changes.value.wire(value)),
+        Values(value, wire=changes.value.wire(value), fields=fields),
         changes.ts,
         changes.major,
         changes.minor,
@@ -145,6 +156,19 @@ def _in_wire_form(changes: Changes, key: Serde | None, value: Serde | None) -> C
         None,
         changes.extra,
     )
+
+
+def _can_travel(series: pl.Series) -> bool:
+    """Whether columns come out of a parcel as they go in."""
+    arrow = series[:0].to_arrow()
+    return _has_no_dictionary(arrow.type) and pl.Series(arrow).dtype == series.dtype
+
+
+def _has_no_dictionary(kind: pa.DataType) -> bool:
+    """Whether all of a column is in its record batch; dictionaries are not."""
+    if pa.types.is_dictionary(kind):
+        return False
+    return all(_has_no_dictionary(kind.field(place).type) for place in range(kind.num_fields))
 
 
 def _as_they_are(changes: Changes, value: Serde | None, key: Serde | None) -> Changes:

@@ -116,6 +116,6 @@ def to_record_batch(columns: Columns) -> pa.RecordBatch:
 def from_record_batch(batch: pa.RecordBatch) -> dict[str, Column]:
     """The columns of a record batch, without copying."""
     return {
-        name: column if pa.types.is_large_binary(column.type) else column.to_numpy(zero_copy_only=True)
+        name: column.to_numpy(zero_copy_only=True) if pa.types.is_primitive(column.type) else column
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
     }

@@ -114,8 +114,9 @@ class Exchange:
 
     Rows travel in the serdes that the operator ``node``, which wants them, keeps them in: the bytes of the key
     decide the partition. ``partitioner``: KIP-775, else the hash of the key decides. ``place``: the extra column
-    that says where each row goes; ``stays``: rows are in the state partition of their key already. ``undecoded``: the
-    step that read the rows, if it left decoding their values to those who get them.
+    that says where each row goes; ``stays``: rows are in the state partition of their key already. ``columns``: these
+    fields of their values go with them, if they have been decoded. ``undecoded``: the step that read the rows, if it
+    left decoding their values to the task that gets them.
     """
 
     flow: str
@@ -127,6 +128,7 @@ class Exchange:
     partitioner: Partitioner | None = None
     place: str | None = None
     stays: bool = False
+    columns: frozenset[str] = frozenset()
     undecoded: ReadStep | None = None
 
 

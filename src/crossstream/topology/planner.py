@@ -195,10 +195,12 @@ class Planner:
         node: Node,
         partitioner: Partitioner | None = None,
         place: str | None = None,
+        columns: frozenset[str] = frozenset(),
     ) -> str:
         """Makes a flow available to ``node`` in a round, in the state partition of its key.
 
         ``flow`` has the serdes that its rows are to arrive with. ``place``: the extra column that says where to.
+        ``columns``: fields of the values that go with them, if they have been decoded.
         """
         if flow.round == number and flow.routed and partitioner is None:
             return flow.name
@@ -208,7 +210,16 @@ class Planner:
             arrives = unique(arrives, {exchange.arrives: exchange for exchange in self.exchanges.values()})
             stays = flow.routed and partitioner is None and self.flows[flow.name].key.name == flow.key.name
             self.exchanges[wanted] = Exchange(
-                flow.name, number, arrives, node.name, flow.key, flow.value, partitioner, place, stays
+                flow.name,
+                number,
+                arrives,
+                node.name,
+                flow.key,
+                flow.value,
+                partitioner,
+                place,
+                stays,
+                columns,
             )
         return self.exchanges[wanted].arrives
 

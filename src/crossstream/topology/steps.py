@@ -38,10 +38,9 @@ class StatelessStep(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceStep(Step):
-    """Adds the serialised foreign key of each row as the extra column ``column``; ``index``: which of the join's."""
+    """Adds the serialised foreign key of each row as the extra column ``column``."""
 
     column: str
-    index: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,15 +146,15 @@ class ReferManyStep(Step):
     """First round of a join of many, keyed by the primary key: which foreign keys this partition has use for.
 
     ``references``: store of the foreign keys of each left row; ``interest``: of how many rows have each of them.
-    ``columns``: where the foreign keys of the left rows are. ``asks``: flow of foreign keys whose rows are wanted.
-    ``every``: each change is handed on and asks, not the last one of a batch.
+    ``asks``: flow of foreign keys whose rows are wanted. ``every``: each change is handed on and asks, not the last one
+    of a batch. ``undecoded``: the step that read the left rows, if nobody has decoded their values before.
     """
 
     references: str
     interest: str
-    columns: tuple[str, ...]
     asks: str
     every: bool = False
+    undecoded: ReadStep | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,9 +21,11 @@ from crossstream.algebra.foreign_key import (
     subscribe,
 )
 from crossstream.algebra.foreign_key_every import resolve_every, unreferenced_every
+from crossstream.algebra.functions import Function
 from crossstream.algebra.unreferenced import unreferenced
 from crossstream.engine.runners.base import Emitted, Runner, emit_joined, latest_only, no_changes
-from crossstream.state.columns import EMPTY_BYTES
+from crossstream.serdes import Serde
+from crossstream.state.columns import EMPTY_BYTES, Column
 from crossstream.topology import graph
 from crossstream.topology.plan import Flow
 from crossstream.topology.steps import ReferenceStep, ResolveStep, SubscribeStep
@@ -47,24 +49,30 @@ class ReferenceRunner(Runner):
         return True
 
     def accept(self, flow: str, changes: Changes) -> Emitted:
-        node = self.task.node(self.step.node)
-        rows = np.flatnonzero(~changes.value.missing())
-        there = changes if len(rows) == changes.rows else changes.take(rows)
-        functions = node.foreign_keys if isinstance(node, graph.ManyJoin) else (node.foreign_key,)
-        outcome = evaluate(functions[self.step.index], there.key, value=there.value)
-        serde = self.task.node(node.parents[1 + self.step.index]).key
-        references, wrong = serialized(outcome.values, serde, "the foreign key")
-        failures = [Failure(int(rows[f.row]), f.error) for f in (*outcome.failures, *wrong)]
+        node: graph.ForeignKeyJoin = self.task.node(self.step.node)
+        serde = self.task.node(node.parents[1]).key
+        column, failures = references_of(node.foreign_key, serde, changes)
         if failures:
             self.task.failures.failed(node, changes, failures)
-        place = np.full(changes.rows, -1, np.int64)
-        place[rows] = np.arange(len(rows))
-        column = references.take(pa.array(place, mask=place < 0)) if len(rows) < changes.rows else references
         extra = {**changes.extra, self.step.column: column}
         if self.task.settings.processing.action != "fail":
             extra[failed_column(self.step.column)] = np.zeros(changes.rows, np.uint8)
             extra[failed_column(self.step.column)][[failure.row for failure in failures]] = 1
         return iter([(self.out(), replace(changes, extra=extra))])
+
+
+def references_of(function: Function, serde: Serde | None, changes: Changes) -> tuple[Column, list[Failure]]:
+    """The foreign key that an extractor takes from each row, serialised; null in a deleted row."""
+    rows = np.flatnonzero(~changes.value.missing())
+    there = changes if len(rows) == changes.rows else changes.take(rows)
+    outcome = evaluate(function, there.key, value=there.value)
+    column, wrong = serialized(outcome.values, serde, "the foreign key")
+    failures = [Failure(int(rows[f.row]), f.error) for f in (*outcome.failures, *wrong)]
+    if len(rows) < changes.rows:
+        place = np.full(changes.rows, -1, np.int64)
+        place[rows] = np.arange(len(rows))
+        column = column.take(pa.array(place, mask=place < 0))
+    return column, failures
 
 
 def failed_column(column: str) -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import numpy as np
+from dataclasses import dataclass, replace
 
 from crossstream.algebra.change import Changes
 from crossstream.algebra.home import Home
-from crossstream.algebra.interest import Interest, Right, answer, refer
+from crossstream.algebra.interest import Interest, LeftRows, Right, answer, incomplete, refer, reference
 from crossstream.algebra.join_many import LeftSerdes, resolve_many
 from crossstream.algebra.join_many_every import resolve_many_every
+from crossstream.algebra.uses import fields_of
+from crossstream.algebra.values import Values
+from crossstream.engine.decoding import Decoder
 from crossstream.engine.runners.base import Emitted, OpenStore, Runner, emit_joined, latest_only, no_changes
-from crossstream.engine.runners.foreign_key import failed_column
+from crossstream.engine.runners.foreign_key import references_of
+from crossstream.state.columns import EMPTY_BYTES, Column
 from crossstream.topology import graph
 from crossstream.topology.steps import AnswerManyStep, ReferManyStep, ResolveManyStep
 
@@ -27,44 +29,95 @@ def _is_new(store: OpenStore) -> bool:
 
 
 class ReferManyRunner(Runner):
-    """First round: which right rows a partition of left rows wants."""
+    """First round: which right rows a partition of left rows wants.
+
+    A left row that a foreign key could not be taken from stays in the table for other readers; the join passes it over.
+    """
 
     step: ReferManyStep
 
     def finish(self) -> Emitted:
         node: graph.ManyJoin = self.task.node(self.step.node)
-        left = self._left()
+        left = latest_only(self, self.gathered(self.step.inputs[0]))
         references = self.task.stores(self.step.references)
         counts = self.task.stores(self.step.interest)
         anew = _is_new(counts)
         if left is None and not (anew and references.view.rows):
             return
-        flow = self.task.flow(self.out())
         if left is None:
+            flow = self.task.flow(self.out())
             left = no_changes(flow.key, flow.value)
-            left = replace(left, extra={column: left.key.wire() for column in self.step.columns})
-        self.task.report.count_in(node.name, left.rows)
+        rows = self._rows(node, replace(left, old=None, extra={}))
         interest = Interest(self.task.number, references.view, counts.view, anew)
-        bits, every = self.task.batch.bits, self.step.every
-        told = refer(node.names, interest, left, self.step.columns, bits=bits, every=every)
-        if node.kind == "inner":
-            self.task.report.count_dropped(node.name, told.dropped)
+        told = refer(node.names, interest, rows, bits=self.task.batch.bits, every=self.step.every)
         if told.rows.rows:
             yield self.out(), told.rows
         if told.asks.rows:
             yield self.step.asks, told.asks
 
-    def _left(self) -> Changes | None:
-        """The left rows, without those that a foreign key could not be taken from."""
-        left = latest_only(self, self.gathered(self.step.inputs[0]))
-        if left is None:
-            return None
-        failed = np.zeros(left.rows, np.uint8)
-        for column in self.step.columns:
-            failed |= np.asarray(left.extra.get(failed_column(column), failed))
-        left = left.where(failed == 0)
-        extra = {column: left.extra[column] for column in self.step.columns}
-        return replace(left, old=None, extra=extra) if left.rows else None
+    def _rows(self, node: graph.ManyJoin, left: Changes) -> LeftRows:
+        """The left rows with their foreign keys.
+
+        Where a failure stops all, no row can turn out to be passed over, so it is known before anything is decoded
+        which changes others have superseded. Of those nothing but the foreign keys is looked at.
+        """
+        bits, every, fields = self.task.batch.bits, self.step.every, _Fields.of(node, left.value)
+        if self.task.settings.processing.action == "fail":
+            rows = LeftRows.of(left, bits, every=every)
+            rows = replace(rows, changes=self._keyed(node, rows.changes, fields.all))
+            self._count(node, rows.changes, self._keyed(node, rows.superseded, fields.foreign))
+            return rows
+        left = self._keyed(node, left, fields.all)
+        self._count(node, left)
+        return LeftRows.of(left, bits, every=every)
+
+    def _count(self, node: graph.ManyJoin, *parts: Changes) -> None:
+        self.task.report.count_in(node.name, sum(part.rows for part in parts))
+        if node.kind == "inner":
+            lacking = sum(incomplete(part, node.names) for part in parts)
+            self.task.report.count_dropped(node.name, {"null-foreign-key": lacking})
+
+    def _keyed(self, node: graph.ManyJoin, left: Changes, fields: frozenset[str] | None) -> Changes:
+        """With extra columns of foreign keys, and ``fields`` of the values decoded, if they are wanted as columns."""
+        if not left.rows:
+            return replace(left, extra={reference(name): EMPTY_BYTES for name in node.names})
+        left = self._decoded(node, left, fields)
+        extra: dict[str, Column] = {}
+        failed: list[int] = []
+        for name, function, parent in zip(node.names, node.foreign_keys, node.parents[1:], strict=True):
+            extra[reference(name)], failures = references_of(function, self.task.node(parent).key, left)
+            if failures:
+                self.task.failures.failed(node, left, failures)
+                failed += [failure.row for failure in failures]
+        keyed = replace(left, extra=extra)
+        return keyed.without(failed) if failed else keyed
+
+    def _decoded(self, node: graph.ManyJoin, left: Changes, fields: frozenset[str] | None) -> Changes:
+        source = self.step.undecoded
+        if source is not None and self.task.settings.decoding.action == "fail":
+            return Decoder(self.task, replace(source, fields=fields)).decoded(left, ("value",))
+        if left.value.declared() and any(function.expression is not None for function in node.foreign_keys):
+            left.value.series(fields)
+        return left
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """Fields of a left row that expressions read; None: all of them.
+
+    ``foreign``: those of the foreign keys; ``all``: and of the joiner.
+    """
+
+    foreign: frozenset[str] | None
+    all: frozenset[str] | None
+
+    @classmethod
+    def of(cls, node: graph.ManyJoin, values: Values) -> _Fields:
+        names = frozenset[str]().union(*(function.columns for function in node.foreign_keys)) - {"key"}
+        if "value" in names or not (names or values.declared()):
+            return cls(None, None)
+        joined = fields_of(node.joiner, "left") if values.declared() else frozenset[str]()
+        return cls(names, None if joined is None else names | joined)
 
 
 class AnswerManyRunner(Runner):

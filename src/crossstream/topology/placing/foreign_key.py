@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from crossstream import serdes
 from crossstream.serdes import Serde
 from crossstream.serdes.internal import pickled
-from crossstream.topology.graph import ForeignKeyJoin, ManyJoin, Node
+from crossstream.topology.graph import ForeignKeyJoin, FrameSource, Node, Source
 from crossstream.topology.names import unique
 from crossstream.topology.plan import REFERENCES, REFERRERS, SUBSCRIPTIONS, Flow, StoreDef
 from crossstream.topology.steps import ReferenceStep, ResolveStep, SubscribeStep
@@ -108,54 +108,47 @@ def _referrers(planner: Planner, node: ForeignKeyJoin, number: int, key: Serde) 
     return name
 
 
-def left_of(planner: Planner, node: ForeignKeyJoin | ManyJoin, left: Node) -> Flow:
+def left_of(planner: Planner, node: ForeignKeyJoin, left: Node) -> Flow:
     """The left changes with their foreign keys: taken while reading, or added where the changes are made."""
+    changes = changes_of(planner, left)
+    return changes if node.name in changes.name.split("+") else reference_step(planner, node, changes)
+
+
+def changes_of(planner: Planner, left: Node) -> Flow:
+    """The changes of a left table: its records, or what the store makes of them that keeps it."""
     source = planner.raw.get(left.name)
-    if source is not None and node.name in source.name.split("+"):
+    if source is None and not planner.versioned(left):
+        return planner.flow(left.name)
+    if source is not None and isinstance(left, Source | FrameSource) and not planner.versioned(left):
         return source
-    if source is not None or planner.versioned(left):
-        step = planner.materialize(left, planner.earliest(planner.source_of(left)), None)
-        return reference_steps(planner, node, planner.changes_of(step))
-    return reference_steps(planner, node, planner.flow(left.name))
+    return planner.changes_of(planner.materialize(left, planner.earliest(planner.source_of(left)), None))
 
 
 def refer(planner: Planner, node: Node, flow: Flow) -> Flow:
     """Foreign keys of unversioned source tables are taken while reading, decoded once (decision 0008)."""
     if planner.versioned(node):
         return flow
-    for child in foreign_key_children(planner, node):
-        flow = reference_steps(planner, child, flow)
+    for child in planner.topology.children(node.name):
+        if isinstance(child, ForeignKeyJoin) and child.parents[0] == node.name:
+            flow = reference_step(planner, child, flow)
     return flow
 
 
-def reference_steps(planner: Planner, join: ForeignKeyJoin | ManyJoin, flow: Flow) -> Flow:
-    """A step for each foreign key of a join; the flow with all of them has the name of the join in its own."""
-    last = len(join.parents) - 2
-    for index in range(last + 1):
-        part = "" if index == last else f" {index}"
-        out = planner.add(replace(flow, name=f"{flow.name}+{join.name}{part}"))
-        planner.steps.append(
-            ReferenceStep(
-                node=join.name,
-                round=flow.round,
-                inputs=(flow.name,),
-                output=out.name,
-                column=reference_column(join, index),
-                index=index,
-            )
+def reference_step(planner: Planner, join: ForeignKeyJoin, flow: Flow) -> Flow:
+    """Takes the foreign keys of a join; the flow with them has the name of the join in its own."""
+    out = planner.add(replace(flow, name=f"{flow.name}+{join.name}"))
+    planner.steps.append(
+        ReferenceStep(
+            node=join.name,
+            round=flow.round,
+            inputs=(flow.name,),
+            output=out.name,
+            column=reference_column(join),
         )
-        flow = out
-    return flow
+    )
+    return out
 
 
-def reference_column(join: ForeignKeyJoin | ManyJoin, index: int = 0) -> str:
-    """The extra column with a foreign key of a join."""
-    return f"fk {join.name}" if isinstance(join, ForeignKeyJoin) else f"fk {join.name} {join.names[index]}"
-
-
-def foreign_key_children(planner: Planner, node: Node) -> list[ForeignKeyJoin | ManyJoin]:
-    return [
-        child
-        for child in planner.topology.children(node.name)
-        if isinstance(child, ForeignKeyJoin | ManyJoin) and child.parents[0] == node.name
-    ]
+def reference_column(join: ForeignKeyJoin) -> str:
+    """The extra column with the foreign keys of a join."""
+    return f"fk {join.name}"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crossstream.algebra.interest import PLACE, RAW
+from crossstream.algebra.uses import fields_of
 from crossstream.serdes import Serde
 from crossstream.state.run import Layout
 from crossstream.topology.graph import ManyJoin
 from crossstream.topology.names import unique
-from crossstream.topology.placing.foreign_key import left_of, reference_column
+from crossstream.topology.placing.foreign_key import changes_of
 from crossstream.topology.plan import (
     INDEX,
     INTERESTED,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 def place_join_many(planner: Planner, node: ManyJoin) -> None:
     left, *rights = (planner.topology[name] for name in node.parents)
-    flow = left_of(planner, node, left)
+    flow = changes_of(planner, left)
     first = planner.earliest(flow)
     second = max(first + 1, *(planner.earliest(planner.source_of(right)) for right in rights))
     third = second + 1
@@ -46,7 +47,6 @@ def place_join_many(planner: Planner, node: ManyJoin) -> None:
             output=rows.name,
             references=keep("references", many_references(node.names), first, flow.key),
             interest=keep("interest", REFERRERS, first, RAW, derived=True),
-            columns=tuple(reference_column(node, index) for index in range(len(rights))),
             asks=asks.name,
             every=every,
         )
@@ -70,7 +70,10 @@ def place_join_many(planner: Planner, node: ManyJoin) -> None:
         ResolveManyStep(
             node=node.name,
             round=third,
-            inputs=(planner.arrive(rows, third, node), planner.arrive(answers, third, node, place=PLACE)),
+            inputs=(
+                planner.arrive(rows, third, node, columns=fields_of(node.joiner, "left") or frozenset()),
+                planner.arrive(answers, third, node, place=PLACE),
+            ),
             output=out.name,
             rows=keep("rows", many_rows(node.names), third, flow.key, flow.value),
             referrers=keep("referrers", INDEX, third, RAW, derived=True),

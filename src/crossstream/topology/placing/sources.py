@@ -26,7 +26,7 @@ from crossstream.topology.placing.foreign_key import refer
 from crossstream.topology.placing.globals import place_global_table
 from crossstream.topology.placing.tables import place_table
 from crossstream.topology.plan import Exchange, Flow
-from crossstream.topology.steps import ReadStep, Step
+from crossstream.topology.steps import ReadStep, ReferManyStep, Step
 
 if TYPE_CHECKING:
     from crossstream.topology.planner import Planner
@@ -61,8 +61,11 @@ def place_source(planner: Planner, node: Source | FrameSource) -> None:
 def decoded_late(
     topology: Topology, steps: Sequence[Step], flows: Mapping[str, Flow], exchanges: Sequence[Exchange]
 ) -> tuple[tuple[Step, ...], tuple[Exchange, ...]]:
-    """Steps and exchanges, where values that are looked at after a shuffle only are not decoded before it."""
-    found = {}
+    """Steps and exchanges, where values that are looked at after a shuffle only are not decoded before it.
+
+    They are decoded where they arrive, for all who read them there; a join of many that is the only one does so itself.
+    """
+    found: dict[str, ReadStep] = {}
     for step in steps:
         if isinstance(step, ReadStep) and step.output is not None:
             leaving = [exchange for exchange in exchanges if exchange.flow == step.output]
@@ -71,10 +74,27 @@ def decoded_late(
             timed = getattr(topology[step.node], "timestamp_extractor", None) is not None
             if leaving and same and not is_read and not timed and isinstance(topology[step.node], Source):
                 found[step.output] = replace(step, later=True)
+    by_join = {}
+    for exchange in exchanges:
+        taking = [step for step in steps if exchange.arrives in step.inputs]
+        if exchange.flow in found and len(taking) == 1 and isinstance(taking[0], ReferManyStep):
+            by_join[exchange.arrives] = found[exchange.flow]
     return (
-        tuple(found.get(step.output or "", step) if isinstance(step, ReadStep) else step for step in steps),
-        tuple(replace(exchange, undecoded=found.get(exchange.flow)) for exchange in exchanges),
+        tuple(_decoding(step, found, by_join) for step in steps),
+        tuple(
+            replace(exchange, undecoded=None if exchange.arrives in by_join else found.get(exchange.flow))
+            for exchange in exchanges
+        ),
     )
+
+
+def _decoding(step: Step, read: Mapping[str, ReadStep], by_join: Mapping[str, ReadStep]) -> Step:
+    """A step that reads, or decodes, or neither."""
+    if isinstance(step, ReadStep):
+        return read.get(step.output or "", step)
+    if isinstance(step, ReferManyStep):
+        return replace(step, undecoded=by_join.get(step.inputs[0]))
+    return step
 
 
 def form(planner: Planner, node: Node) -> str | None:
