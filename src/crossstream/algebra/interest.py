@@ -108,7 +108,7 @@ class LeftRows:
     """Left changes grouped by row, those of a row in arrival order; ``begins``, ``ends``: the first, the last of them.
 
     ``hashes``, ``keys``: of each row. ``row``: the number of the row of each change; None: each row has one change.
-    ``superseded``: the other changes, to which later ones have come in the same batch.
+    ``superseded``: the other changes of the batch, whose rows have changed again.
     """
 
     changes: Changes

@@ -245,9 +245,9 @@ def _only(series: pl.Series, fields: Collection[str]) -> pl.Series | None:
     if len(chosen) == len(series.struct.fields):
         return series
     struct = series.struct.unnest().select(chosen).to_struct()
-    return (
-        pl.select(pl.when(series.is_not_null()).then(struct)).to_series() if series.null_count() else struct
-    )
+    if not series.null_count():
+        return struct
+    return pl.select(pl.when(series.is_not_null()).then(struct)).to_series()
 
 
 def _has_fields(series: pl.Series, fields: Collection[str]) -> bool:

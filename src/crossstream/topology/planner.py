@@ -218,8 +218,8 @@ class Planner:
                 flow.value,
                 partitioner,
                 place,
-                stays,
-                columns,
+                stays=stays,
+                columns=columns,
             )
         return self.exchanges[wanted].arrives
 

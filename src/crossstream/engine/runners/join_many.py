@@ -47,7 +47,7 @@ class ReferManyRunner(Runner):
         if left is None:
             flow = self.task.flow(self.out())
             left = no_changes(flow.key, flow.value)
-        rows = self._rows(node, replace(left, old=None, extra={}))
+        rows = self._rows(node, replace(left, old=None, lost=None, extra={}))
         interest = Interest(self.task.number, references.view, counts.view, anew)
         told = refer(node.names, interest, rows, bits=self.task.batch.bits, every=self.step.every)
         if told.rows.rows:
@@ -96,8 +96,9 @@ class ReferManyRunner(Runner):
         source = self.step.undecoded
         if source is not None and self.task.settings.decoding.action == "fail":
             return Decoder(self.task, replace(source, fields=fields)).decoded(left, ("value",))
-        if left.value.declared() and any(function.expression is not None for function in node.foreign_keys):
-            left.value.series(fields)
+        by_columns = any(function.expression is not None for function in node.foreign_keys)
+        if by_columns and left.value.declared() and not left.value.made():
+            left.value.series(fields, checked=True)
         return left
 
 

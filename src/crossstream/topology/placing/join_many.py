@@ -71,7 +71,7 @@ def place_join_many(planner: Planner, node: ManyJoin) -> None:
             node=node.name,
             round=third,
             inputs=(
-                planner.arrive(rows, third, node, columns=fields_of(node.joiner, "left") or frozenset()),
+                planner.arrive(rows, third, node, columns=_joined(node, flow.value)),
                 planner.arrive(answers, third, node, place=PLACE),
             ),
             output=out.name,
@@ -83,6 +83,12 @@ def place_join_many(planner: Planner, node: ManyJoin) -> None:
         )
     )
     planner.keep(node)
+
+
+def _joined(node: ManyJoin, serde: Serde) -> frozenset[str]:
+    """The fields of left rows that the joiner reads, if they are fixed and not all."""
+    fields = None if serde.dtype is None else fields_of(node.joiner, "left")
+    return frozenset() if fields is None else fields
 
 
 class _Stores:
