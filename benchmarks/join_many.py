@@ -1,19 +1,22 @@
 """`crossstream bench join_many`: orders with customer, product and store, in one operator and in three joins, chained.
 
 The same results three ways, same machine, data and broker, in turn: `join_many`, three foreign-key joins of ours, and
-three of Kafka Streams. ``left``: updates, no orders there yet; ``later``: when all are there; ``fan-out``: right
-rows change. ``engine`` counts the processor time of the operators alone, in the test driver. With ``--sides`` also
-crossstream-orders, beside ``left`` and ``later``: the orders read, kept and written, and joined with nothing.
+three of Kafka Streams. ``left``: updates, no orders there yet; ``later``: when all are there; ``pairs``: as ``later``,
+but all sides run at once and get the same updates in turn, seconds apart, for the speed of a shared machine changes
+from minute to minute; ``fan-out``: right rows change. ``engine`` counts the processor time of the operators alone, in
+the test driver. With ``--sides`` also crossstream-orders, but for ``fan-out``: the orders read, kept and written, and
+joined with nothing.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, closing
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, islice
 from typing import Any
 
 from benchmarks.arguments import parse
@@ -28,6 +31,7 @@ from benchmarks.star_data import Star, StarEnds, order_updates, orders_and_updat
 SIDES = ("crossstream-many", "crossstream-chain", "kafka-streams")
 ALONE = "crossstream-orders"
 LATER = START_MS + 86_400_000
+_CHUNK = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +155,29 @@ class StarBench(Bench):
             took = self.timed(running, partial(self.update, prefix, updates), f"{prefix}-results")
         self._note(what, side, self.star.updates, took)
 
+    def pairs(self) -> None:
+        """As `later_updates`, of all sides at once, each given its updates while the others have none.
+
+        Before each of its turns a side gets a twentieth of them uncounted: Spark has ended Python workers that had
+        nothing to do for a minute. The first turn of all sides is not counted.
+        """
+        star, waking = self.star, self.star.updates // 20
+        sides: dict[str, tuple[str, Any, Iterable[Message]]] = {}
+        with ExitStack() as stack:
+            for side in self.sides:
+                prefix, count = self.prefix("pairs"), (self.rounds + 1) * (star.updates + waking)
+                orders, updates = orders_and_updates(star.star, count, 2, START_MS, LATER)
+                running, manager = self.caught_up(prefix, partial(self.fill, prefix, orders, True), side)
+                stack.enter_context(leaving(manager))
+                sides[side] = prefix, running, chain.from_iterable(updates)
+            for turn in range(self.rounds + 1):
+                self._for_nothing = turn == 0
+                for side, (prefix, running, updates) in sides.items():
+                    for count in (waking, star.updates):
+                        given = partial(self.update, prefix, _chunks(updates, count))
+                        took = self.timed(running, given, f"{prefix}-results")
+                    self._note("updates in pairs", side, star.updates, took)
+
     def fan_out(self) -> None:
         """Results per second, and core-seconds per million of them, when rows of the right tables change in turn."""
         for side in self.turns():
@@ -182,7 +209,18 @@ class StarBench(Bench):
         self.note(f"core-seconds per million {what}", side, cores)
 
 
-FIGURES = {"left": StarBench.left_updates, "later": StarBench.later_updates, "fan-out": StarBench.fan_out}
+def _chunks(messages: Iterable[Message], count: int) -> Iterator[list[Message]]:
+    """The next ``count`` of them."""
+    for start in range(0, count, _CHUNK):
+        yield list(islice(messages, min(_CHUNK, count - start)))
+
+
+FIGURES = {
+    "left": StarBench.left_updates,
+    "later": StarBench.later_updates,
+    "pairs": StarBench.pairs,
+    "fan-out": StarBench.fan_out,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

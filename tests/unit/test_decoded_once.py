@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -22,15 +23,14 @@ from crossstream.state.gathered import whole
 TEXT, JSON = serdes.string(), serdes.json()
 LEFT = serdes.json({"one": pl.String, "two": pl.String, "n": pl.Int64, "note": pl.String})
 RIGHT = serdes.json({"m": pl.Int64})
+ONE = pl.col("one")
 
 
 def bills(builder: cs.StreamsBuilder) -> Any:
     left = builder.table("left", cs.Consumed(key=TEXT, value=LEFT))
     right = builder.table("right", cs.Consumed(key=TEXT, value=RIGHT))
     total = sum((pl.col(side).struct.field("m") for side in ("one", "two")), pl.col("left").struct.field("n"))
-    return left.join_many(
-        {"one": (right, pl.col("one")), "two": (right, pl.col("two"))}, pl.struct(total=total)
-    )
+    return left.join_many({"one": (right, ONE), "two": (right, pl.col("two"))}, pl.struct(total=total))
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -67,6 +67,107 @@ def test_left_rows_of_a_join_of_many(
             told = dict(driver.create_output_topic("out", TEXT, JSON).read_key_values())
             last = range(rows - rows // 2, rows)
             assert told == {f"k{n % (rows // 2)}": {"total": n + n % 3 + 1} for n in last}
+
+
+class Certain(msgspec.Struct):
+    one: str
+    two: Literal["r1"]
+    n: int = 0
+
+
+class Optional(msgspec.Struct):
+    one: str | None
+    two: str
+    n: int = 0
+
+
+class Defaulting(msgspec.Struct):
+    one: str = "r0"
+    two: str | None = None
+    n: int = 0
+
+
+def joined(kind: Any, one: pl.Expr = ONE) -> Any:
+    builder = cs.StreamsBuilder()
+    left = builder.table("left", cs.Consumed(key=TEXT, value=serdes.json(kind)))
+    right = builder.table("right", cs.Consumed(key=TEXT, value=RIGHT))
+    total = pl.col("left").struct.field("n") + pl.col("two").struct.field("m")
+    result = left.join_many({"one": (right, one), "two": (right, pl.col("two"))}, pl.struct(total=total))
+    result.to_stream().to("out", cs.Produced(key=TEXT, value=JSON))
+    return builder.build()
+
+
+def dropped(driver: cs.TopologyTestDriver) -> int:
+    return int(driver.metrics()["dropped-records-total"])
+
+
+def fill(driver: cs.TopologyTestDriver, values: list[Any]) -> None:
+    """Rows of right keys r0 and r1, and changes of one left row."""
+    right, left = (driver.create_input_topic(name, TEXT, JSON) for name in ("right", "left"))
+    for number in range(2):
+        right.pipe_input(f"r{number}", {"m": number})
+    for value in values:
+        left.pipe_input("k", value)
+    driver.commit()
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "columns"),
+    [
+        (Certain, ONE, False),
+        (Certain, ONE.str.slice(0, 2), True),
+        (Optional, ONE, True),
+        (Defaulting, ONE, True),
+        ({"one": pl.String, "two": pl.String, "n": pl.Int64}, ONE, True),
+    ],
+)
+def test_of_superseded_changes_foreign_keys_are_taken_only_if_they_may_be_null(
+    monkeypatch: pytest.MonkeyPatch, kind: Any, one: pl.Expr, columns: bool
+) -> None:
+    asked: list[frozenset[str] | None] = []
+    plain = Values.series
+
+    def noting(self: Values, fields: Any = None, *, checked: bool = False) -> pl.Series:
+        if checked and self.rows == 3:  # so many are superseded
+            asked.append(fields)
+        return plain(self, fields, checked=checked)
+
+    monkeypatch.setattr(Values, "series", noting)
+    with cs.TopologyTestDriver(joined(kind, one), partitions=1, commit_every=10**9) as driver:
+        fill(driver, [{"one": "r0", "two": "r1", "n": n} for n in range(4)])
+        assert dict(driver.create_output_topic("out", TEXT, JSON).read_key_values()) == {"k": {"total": 4}}
+        assert dropped(driver) == 0
+    assert asked == [frozenset({"one", "two"}) if columns else frozenset()]
+
+
+@pytest.mark.parametrize("kind", [Optional, Defaulting, {"one": pl.String, "two": pl.String, "n": pl.Int64}])
+def test_superseded_changes_without_a_foreign_key_are_counted(kind: Any) -> None:
+    lacks = {"two": "r1"} if kind is not Defaulting else {"one": "r1"}
+    lacks |= {"one": None} if kind is Optional else {}
+    with cs.TopologyTestDriver(joined(kind), partitions=1, commit_every=10**9) as driver:
+        fill(driver, [lacks, None, lacks, {"one": "r0", "two": "r1", "n": 5}])
+        assert dict(driver.create_output_topic("out", TEXT, JSON).read_key_values()) == {"k": {"total": 6}}
+        assert dropped(driver) == 2
+
+
+@pytest.mark.parametrize(
+    "bad", [{"one": 1, "two": "r1"}, {"one": "r0", "two": "r1", "n": "x"}, {"two": "r1"}]
+)
+def test_superseded_changes_of_certain_foreign_keys_are_checked(bad: Any) -> None:
+    with cs.TopologyTestDriver(joined(Certain), partitions=1, commit_every=10**9) as driver:
+        with pytest.raises(cs.errors.CrossStreamError, match="CS-4") as caught:
+            fill(driver, [{"one": "r0", "two": "r1"}, bad, {"one": "r0", "two": "r1"}])
+        where = caught.value.where
+        assert (where["topic"], where["offset"]) == ("left", 1)
+
+
+@pytest.mark.parametrize("text", ["null", None])
+def test_superseded_changes_that_delete_are_no_changes_without_foreign_keys(text: Any) -> None:
+    with cs.TopologyTestDriver(joined(Certain), partitions=1, commit_every=10**9) as driver:
+        driver.create_input_topic("left", TEXT, serdes.bytes()).pipe_input("k", text and text.encode())
+        fill(driver, [{"one": "r0", "two": "r1"}])
+        assert dict(driver.create_output_topic("out", TEXT, JSON).read_key_values()) == {"k": {"total": 1}}
+        assert dropped(driver) == 0
 
 
 COLUMNS = {

@@ -57,6 +57,14 @@ class Function:
         """Root columns an expression reads; empty for a callable."""
         return frozenset() if self.expression is None else frozenset(self.expression.meta.root_names())
 
+    @property
+    def field(self) -> str | None:
+        """The field of the value that an expression is, and nothing else: ``pl.col("customer_id")``."""
+        if self.expression is None or not self.expression.meta.is_column():
+            return None
+        name = self.expression.meta.output_name()
+        return None if name in ("key", "value") else name
+
 
 def _takes_key(function: Callable[..., Any], arguments: int, otherwise: bool) -> bool:
     try:

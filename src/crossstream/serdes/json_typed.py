@@ -19,7 +19,7 @@ from crossstream.garbage import paused_gc
 from crossstream.serdes import arrays, refusals, shipping
 from crossstream.serdes.json_columns import in_chunks, to_series
 from crossstream.serdes.json_conform import conform
-from crossstream.serdes.json_leaves import is_checked
+from crossstream.serdes.json_leaves import is_checked, is_text
 from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows, encode_row, encode_rows
 from crossstream.serdes.json_schemas import Narrow, narrowing, read_schema, schema_name, struct_dtype
 from crossstream.serdes.json_shapes import KEPT, Layout, NoColumn, Shape, StructOf, optional, rows_of
@@ -176,6 +176,14 @@ class TypedJson:
     def decode_checked(self, data: pa.LargeBinaryArray, fields: Collection[str]) -> pl.Series:
         """A column of at least these fields, as far as there are such; raises what `decode_series` raises of all."""
         return self._decoded(data, _checked_columns(self.type, frozenset(fields)))
+
+    def is_certain(self, name: str) -> bool:
+        """As `Certain.is_certain`: a field of text that is not optional and has no default."""
+        layout = _reading(self.type).layout
+        return not isinstance(layout, NoColumn) and any(
+            field.name == name and is_text(field.shape) and not field.nullable and field.default is None
+            for field in layout.fields
+        )
 
     def _decoded(self, data: pa.LargeBinaryArray, how: _Columns) -> pl.Series:
         def decode(rows: pa.LargeBinaryArray) -> pl.Series:

@@ -27,6 +27,14 @@ class Checking(Protocol):
 
 
 @runtime_checkable
+class Certain(Protocol):
+    """What a serde of structs may have besides: knowledge of fields that are always there."""
+
+    def is_certain(self, name: str) -> bool:
+        """Whether every value that can be decoded, and is not null, has a text in this field."""
+
+
+@runtime_checkable
 class Serde(Protocol):
     """Wire bytes of one key or value, to and fro. Implementations are frozen, picklable and hashable.
 

@@ -14,6 +14,8 @@ from crossstream.algebra.values import Values
 from crossstream.engine.decoding import Decoder
 from crossstream.engine.runners.base import Emitted, OpenStore, Runner, emit_joined, latest_only, no_changes
 from crossstream.engine.runners.foreign_key import references_of
+from crossstream.serdes import string
+from crossstream.serdes.serde import Certain
 from crossstream.state.columns import EMPTY_BYTES, Column
 from crossstream.topology import graph
 from crossstream.topology.steps import AnswerManyStep, ReferManyStep, ResolveManyStep
@@ -59,22 +61,36 @@ class ReferManyRunner(Runner):
         """The left rows with their foreign keys.
 
         Where a failure stops all, no row can turn out to be passed over, so it is known before anything is decoded
-        which changes others have superseded. Of those nothing but the foreign keys is looked at.
+        which changes others have superseded. Of those nothing but the foreign keys is looked at, if that.
         """
         bits, every, fields = self.task.batch.bits, self.step.every, _Fields.of(node, left.value)
         if self.task.settings.processing.action == "fail":
             rows = LeftRows.of(left, bits, every=every)
             rows = replace(rows, changes=self._keyed(node, rows.changes, fields.all))
-            self._count(node, rows.changes, self._keyed(node, rows.superseded, fields.foreign))
+            self._count(node, rows.changes, self._superseded(node, rows.superseded, fields.foreign))
             return rows
         left = self._keyed(node, left, fields.all)
         self._count(node, left)
         return LeftRows.of(left, bits, every=every)
 
+    def _superseded(self, node: graph.ManyJoin, left: Changes, fields: frozenset[str] | None) -> Changes:
+        """Likewise; without foreign keys where none can be null or bad: then the values are only checked."""
+        if self.step.undecoded is None or not left.rows or not self._are_certain(node, left.value.serde):
+            return self._keyed(node, left, fields)
+        return self._decoded(node, left, frozenset())
+
+    def _are_certain(self, node: graph.ManyJoin, serde: object) -> bool:
+        """Whether every left row has all foreign keys, and each is a key of its table."""
+        keys = {self.task.node(parent).key for parent in node.parents[1:]}
+        if keys != {string()} or not isinstance(serde, Certain):
+            return False
+        fields = [function.field for function in node.foreign_keys]
+        return all(field is not None and serde.is_certain(field) for field in fields)
+
     def _count(self, node: graph.ManyJoin, *parts: Changes) -> None:
         self.task.report.count_in(node.name, sum(part.rows for part in parts))
         if node.kind == "inner":
-            lacking = sum(incomplete(part, node.names) for part in parts)
+            lacking = sum(incomplete(part, node.names) for part in parts if part.extra)
             self.task.report.count_dropped(node.name, {"null-foreign-key": lacking})
 
     def _keyed(self, node: graph.ManyJoin, left: Changes, fields: frozenset[str] | None) -> Changes:
