@@ -162,7 +162,7 @@ class StarBench(Bench):
         nothing to do for a minute. The first turn of all sides is not counted.
         """
         star, waking = self.star, self.star.updates // 20
-        sides: dict[str, tuple[str, Any, Iterable[Message]]] = {}
+        sides: dict[str, tuple[str, Any, Iterator[Message]]] = {}
         with ExitStack() as stack:
             for side in self.sides:
                 prefix, count = self.prefix("pairs"), (self.rounds + 1) * (star.updates + waking)
@@ -174,7 +174,7 @@ class StarBench(Bench):
                 self._for_nothing = turn == 0
                 for side, (prefix, running, updates) in sides.items():
                     for count in (waking, star.updates):
-                        given = partial(self.update, prefix, _chunks(updates, count))
+                        given = partial(self.update, prefix, next_updates(updates, count))
                         took = self.timed(running, given, f"{prefix}-results")
                     self._note("updates in pairs", side, star.updates, took)
 
@@ -209,8 +209,8 @@ class StarBench(Bench):
         self.note(f"core-seconds per million {what}", side, cores)
 
 
-def _chunks(messages: Iterable[Message], count: int) -> Iterator[list[Message]]:
-    """The next ``count`` of them."""
+def next_updates(messages: Iterator[Message], count: int) -> Iterator[list[Message]]:
+    """The next ``count`` of them, some thousands at a time."""
     for start in range(0, count, _CHUNK):
         yield list(islice(messages, min(_CHUNK, count - start)))
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from benchmarks.data import START_MS, Message
 from benchmarks.generate import Topics
+from benchmarks.join_many import next_updates
 from benchmarks.join_many_app import INSTEAD, KEPT, TABLES, TAKEN, joined
 from benchmarks.join_many_engine import measure
 from benchmarks.star_data import MOVES, Star, StarEnds, order_updates, orders_and_updates, rows_of
@@ -79,6 +80,14 @@ def test_updates_of_orders_that_are_there_keep_most_foreign_keys() -> None:
         kept += all(last[key][f"{side}_id"] == order[f"{side}_id"] for side in TABLES)
         last[key] = order
     assert 0.75 < kept / len(later) < 0.95
+
+
+def test_updates_are_given_in_turn() -> None:
+    given = [(b"o%d" % number, b"", number) for number in range(50_000)]
+    updates = iter(given)
+    turns = [list(next_updates(updates, count)) for count in (1, 20_000, 25_000)]
+    assert [len(chunk) for turn in turns for chunk in turn] == [1, 20_000, 20_000, 5_000]
+    assert [message for turn in turns for chunk in turn for message in chunk] == given[:45_001]
 
 
 def test_ends_take_every_way() -> None:
