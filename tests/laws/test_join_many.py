@@ -127,11 +127,13 @@ def run_driver(
     way: Way,
     between: Callable[[cs.TopologyTestDriver], None] = lambda driver: None,
     chunk: int | None = None,
+    left: Any = TEXT,
 ) -> Ran:
-    """``between``: is called after each batch. ``chunk``: rows that the join makes at a time."""
+    """``between``: is called after each batch. ``chunk``: rows that the join makes at a time. ``left``: a serde."""
     outputs: list[list[Output]] = []
     with way.driver(topology, chunk) as driver:
         topics = {side: driver.create_input_topic(side, TEXT, TEXT) for side in SIDES}
+        topics["left"] = driver.create_input_topic("left", TEXT, left)
         results = driver.create_output_topic("results", TEXT, TEXT)
         for _, ended in way.pipe(driver, topics, case["inputs"]):
             if ended:
