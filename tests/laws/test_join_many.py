@@ -132,8 +132,9 @@ def run_driver(
     """``between``: is called after each batch. ``chunk``: rows that the join makes at a time. ``left``: a serde."""
     outputs: list[list[Output]] = []
     with way.driver(topology, chunk) as driver:
-        topics = {side: driver.create_input_topic(side, TEXT, TEXT) for side in SIDES}
-        topics["left"] = driver.create_input_topic("left", TEXT, left)
+        topics = {
+            side: driver.create_input_topic(side, TEXT, left if side == "left" else TEXT) for side in SIDES
+        }
         results = driver.create_output_topic("results", TEXT, TEXT)
         for _, ended in way.pipe(driver, topics, case["inputs"]):
             if ended:

@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 
 from crossstream.algebra.functions import Function
+from crossstream.algebra.values import with_nulls_of
 
 _TYPES: dict[str, pl.DataType] = {
     "StringExpr": pl.String(),
@@ -72,10 +73,7 @@ def fitted(series: pl.Series, use: Use, open_: bool) -> pl.Series:
         for name, inner in use.fields.items()
         if name in present or open_
     }
-    struct = pl.DataFrame(list({**present, **changed}.values())).to_struct(series.name)
-    if not series.null_count():
-        return struct
-    return pl.select(pl.when(series.is_not_null()).then(struct).alias(series.name)).to_series()
+    return with_nulls_of(series, pl.DataFrame(list({**present, **changed}.values())).to_struct(series.name))
 
 
 def _fits(dtype: Any, use: Use, open_: bool) -> bool:

@@ -210,6 +210,13 @@ def missing_in(series: pl.Series) -> np.ndarray:
     return np.full(len(series), count > 0) if count in (0, len(series)) else series.is_null().to_numpy()
 
 
+def with_nulls_of(series: pl.Series, struct: pl.Series) -> pl.Series:
+    """A struct made of the fields of ``series``, null where that is null, and not merely in all of its fields."""
+    if not series.null_count():
+        return struct
+    return pl.select(pl.when(series.is_not_null()).then(struct).alias(series.name)).to_series()
+
+
 def nulls(rows: int) -> Values:
     """Values that are all null."""
     return Values(wire=pa.nulls(rows, pa.large_binary()))
@@ -244,10 +251,7 @@ def _only(series: pl.Series, fields: Collection[str]) -> pl.Series | None:
     chosen = [name for name in series.struct.fields if name in fields]
     if len(chosen) == len(series.struct.fields):
         return series
-    struct = series.struct.unnest().select(chosen).to_struct()
-    if not series.null_count():
-        return struct
-    return pl.select(pl.when(series.is_not_null()).then(struct)).to_series()
+    return with_nulls_of(series, series.struct.unnest().select(chosen).to_struct(series.name))
 
 
 def _has_fields(series: pl.Series, fields: Collection[str]) -> bool:

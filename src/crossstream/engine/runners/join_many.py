@@ -88,6 +88,7 @@ class ReferManyRunner(Runner):
         return all(field is not None and serde.is_certain(field) for field in fields)
 
     def _count(self, node: graph.ManyJoin, *parts: Changes) -> None:
+        """Rows in, and those that lack a foreign key; a part without columns of them lacks none."""
         self.task.report.count_in(node.name, sum(part.rows for part in parts))
         if node.kind == "inner":
             lacking = sum(incomplete(part, node.names) for part in parts if part.extra)

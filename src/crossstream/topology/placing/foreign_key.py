@@ -116,11 +116,12 @@ def left_of(planner: Planner, node: ForeignKeyJoin, left: Node) -> Flow:
 
 def changes_of(planner: Planner, left: Node) -> Flow:
     """The changes of a left table: its records, or what the store makes of them that keeps it."""
-    source = planner.raw.get(left.name)
-    if source is None and not planner.versioned(left):
-        return planner.flow(left.name)
-    if source is not None and isinstance(left, Source | FrameSource) and not planner.versioned(left):
-        return source
+    if not planner.versioned(left):
+        source = planner.raw.get(left.name)
+        if source is None:
+            return planner.flow(left.name)
+        if isinstance(left, Source | FrameSource):
+            return source
     return planner.changes_of(planner.materialize(left, planner.earliest(planner.source_of(left)), None))
 
 
