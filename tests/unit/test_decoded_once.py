@@ -17,6 +17,7 @@ from crossstream import serdes
 from crossstream.algebra.change import Changes
 from crossstream.algebra.values import Values
 from crossstream.engine.parcels import HANDED, pack, unpack
+from crossstream.engine.runners import join_many
 from crossstream.serdes.json_typed import SchemaJson
 from crossstream.state.gathered import whole
 
@@ -153,12 +154,18 @@ def test_superseded_changes_without_a_foreign_key_are_counted(kind: Any) -> None
 @pytest.mark.parametrize(
     "bad", [{"one": 1, "two": "r1"}, {"one": "r0", "two": "r1", "n": "x"}, {"two": "r1"}]
 )
-def test_superseded_changes_of_certain_foreign_keys_are_checked(bad: Any) -> None:
+@pytest.mark.parametrize("place", range(5))
+def test_superseded_changes_of_certain_foreign_keys_are_checked(
+    monkeypatch: pytest.MonkeyPatch, bad: Any, place: int
+) -> None:
+    monkeypatch.setattr(join_many, "_CHECKED_AT_ONCE", 2)
+    values = [{"one": "r0", "two": "r1"}] * 6
+    values[place] = bad
     with cs.TopologyTestDriver(joined(Certain), partitions=1, commit_every=10**9) as driver:
         with pytest.raises(cs.errors.CrossStreamError, match="CS-4") as caught:
-            fill(driver, [{"one": "r0", "two": "r1"}, bad, {"one": "r0", "two": "r1"}])
+            fill(driver, values)
         where = caught.value.where
-        assert (where["topic"], where["offset"]) == ("left", 1)
+        assert (where["topic"], where["offset"]) == ("left", place)
 
 
 @pytest.mark.parametrize("text", ["null", None])

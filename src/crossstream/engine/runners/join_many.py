@@ -20,6 +20,9 @@ from crossstream.state.columns import EMPTY_BYTES, Column
 from crossstream.topology import graph
 from crossstream.topology.steps import AnswerManyStep, ReferManyStep, ResolveManyStep
 
+_CHECKED_AT_ONCE = 8192
+"""Values whose bytes nobody keeps are taken so many at a time: they stay in the cache."""
+
 _MADE = 0
 """Stream time of a derived store that has been made from what it is derived from."""
 
@@ -74,10 +77,12 @@ class ReferManyRunner(Runner):
         return LeftRows.of(left, bits, every=every)
 
     def _superseded(self, node: graph.ManyJoin, left: Changes, fields: frozenset[str] | None) -> Changes:
-        """Likewise; without foreign keys where none can be null or bad: then the values are only checked."""
+        """Likewise; without foreign keys where none can be null or bad: then the values are only checked, by chunks."""
         if self.step.undecoded is None or not left.rows or not self._are_certain(node, left.value.serde):
             return self._keyed(node, left, fields)
-        return self._decoded(node, left, frozenset())
+        for start in range(0, left.rows, _CHECKED_AT_ONCE):
+            self._decoded(node, left.slice(start, min(start + _CHECKED_AT_ONCE, left.rows)), frozenset())
+        return left
 
     def _are_certain(self, node: graph.ManyJoin, serde: object) -> bool:
         """Whether every left row has all foreign keys, and each is a key of its table."""
