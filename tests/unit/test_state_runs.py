@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from crossstream.algebra.hashing import hash_keys
-from crossstream.state.columns import equal, take_or_null
+from crossstream.state.columns import equal, same_rows, take_or_null
 from crossstream.state.run import (
     Layout,
     Run,
@@ -42,6 +42,37 @@ def view_of(layout: Layout, runs: list[Run], cut: int = 1) -> View:
         places = [0, *(n for n in range(cut, run.rows, cut) if run["h"][n] != run["h"][n - 1]), run.rows]
         slots.append(Slot(tuple(run.slice(a, b) for a, b in pairwise(places))))
     return View(layout, tuple(slots))
+
+
+@st.composite
+def columns_and_pairs(draw: st.DrawFn) -> tuple[list[list[bytes | None]], np.ndarray]:
+    """Two columns, of one length or not, and pairs of their rows that are not null."""
+    width = draw(st.sampled_from([None, 1, 5, 8, 16, 65]))
+    cell = st.binary(max_size=9) if width is None else st.binary(min_size=width, max_size=width)
+    few = draw(st.lists(cell, min_size=1, max_size=3))  # so that many are the same
+    cells = st.lists(st.sampled_from(few) | draw(st.sampled_from([st.nothing(), st.none()])), min_size=1)
+    sides = [[*draw(cells), few[0]] for _ in range(2)]
+    there = [[row for row, value in enumerate(side) if value is not None] for side in sides]
+    pairs = draw(st.lists(st.tuples(*map(st.sampled_from, there)), max_size=60))
+    return sides, np.array(pairs, np.int64).reshape(-1, 2).T
+
+
+@law
+@given(columns_and_pairs(), st.integers(0, 2), st.booleans())
+@example(([[b"a\0", b"a"], [b"a", b"a\0"]], np.array([[0, 1] * 20, [0, 1] * 20])), 0, False)
+@example(([[b"a\0"] * 40, [b"a\1"] * 40], np.array([range(40), range(40)])), 1, False)
+def test_pairs_of_rows_are_the_same_if_their_bytes_are(
+    drawn: tuple[list[list[bytes | None]], np.ndarray], offset: int, itself: bool
+) -> None:
+    (left, right), (rows, others) = drawn
+    columns = [pa.array([b"x" * 7] * offset + side, pa.large_binary())[offset:] for side in (left, right)]
+    if itself:
+        right, others, columns[1] = left, rows[::-1], columns[0]
+    found = same_rows(columns[0], rows, columns[1], others)
+    assert found.tolist() == [left[a] == right[b] for a, b in zip(rows, others, strict=True)]
+    if None not in right and len(rows) == len(right):
+        found = same_rows(columns[0], rows, columns[1], None)
+        assert found.tolist() == [left[a] == value for a, value in zip(rows, right, strict=True)]
 
 
 @law

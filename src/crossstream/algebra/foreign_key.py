@@ -28,7 +28,7 @@ from crossstream.algebra.table_table import Joined, Lookup, call_joiner
 from crossstream.algebra.values import Values, nulls
 from crossstream.serdes import Serde
 from crossstream.serdes.left_or_right import LEFT, tagged
-from crossstream.state.columns import Column, equal, take, take_all, take_or_null, valid
+from crossstream.state.columns import Column, equal, same_rows, take, take_all, take_or_null, valid
 from crossstream.state.run import Run
 from crossstream.state.view import View
 
@@ -350,6 +350,6 @@ def _in_fresh(fresh: Run | None, columns: dict[str, Column]) -> np.ndarray:
     order = np.argsort(columns["h"], kind="stable")
     s = columns["s"][order]
     queries, rows = fresh.match_range(columns["h"][order], take(columns["key"], order), s, s)
-    same = equal(take(fresh["key2"], rows), take(columns["key2"], order[queries]))
+    same = same_rows(fresh["key2"], rows, columns["key2"], order[queries])
     hit[order[queries[same]]] = True
     return hit

@@ -38,7 +38,7 @@ from crossstream.algebra.unreferenced import Events, events_of, keep_counts
 from crossstream.algebra.values import Values, concat_values
 from crossstream.serdes import Serde
 from crossstream.serdes.left_or_right import RIGHT, tagged
-from crossstream.state.columns import EMPTY_BYTES, Column, equal, take, take_all
+from crossstream.state.columns import EMPTY_BYTES, Column, same_rows, take, take_all
 from crossstream.state.run import Run, bisect, expand, identities, sort_rows
 from crossstream.state.view import View, groups_of
 
@@ -195,7 +195,7 @@ def _moved(begun: Run, columns: dict[str, Column]) -> tuple[np.ndarray, np.ndarr
     order = np.argsort(columns["h"], kind="stable")
     s = columns["s"][order]
     queries, rows = begun.match_range(columns["h"][order], take(columns["key"], order), s, s)
-    same = equal(take(begun["key2"], rows), take(columns["key2"], order[queries]))
+    same = same_rows(begun["key2"], rows, columns["key2"], order[queries])
     return order[queries[same]], begun["limit"][rows[same]]
 
 

@@ -18,7 +18,7 @@ from crossstream.algebra.change import Changes
 from crossstream.algebra.order import came_before
 from crossstream.algebra.values import Values
 from crossstream.serdes import Serde
-from crossstream.state.columns import Column, equal, take, take_or_null
+from crossstream.state.columns import Column, same_rows, take, take_or_null
 from crossstream.state.run import Run, bisect, sort_rows
 
 _LATEST = np.iinfo(np.int64).max
@@ -79,7 +79,7 @@ class History:
             near, first, row = near[there], first[there], row[there]
             if not len(near):
                 return
-            same = equal(take(self.run["key"], row), take(keys, near))
+            same = same_rows(self.run["key"], row, keys, near)
             found[near[same]] = row[same]
             near, first, row = near[~same], first[~same], row[~same] - 1
 

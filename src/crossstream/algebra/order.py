@@ -19,7 +19,7 @@ import numpy as np
 
 from crossstream.algebra.change import Changes
 from crossstream.algebra.hashing import hash_keys
-from crossstream.state.columns import Column, equal, take
+from crossstream.state.columns import Column, same_rows, take
 from crossstream.state.run import bisect, identities, is_sorted, stable_order
 
 OFFSET_BITS = 40
@@ -90,13 +90,13 @@ def by_key(
     begins = np.ones(len(h), bool)
     if len(tied):
         keys = changes.key.wire()
-        same = equal(take(keys, order[tied]), take(keys, order[tied + 1]))
+        same = same_rows(keys, order[tied], keys, order[tied + 1])
         if not same.all():
             arrived = np.arange(len(h)) if arrival is None else np.argsort(arrival)
             order = np.lexsort((arrived, identities([keys]), hashes))
             h = hashes[order]
             tied = np.flatnonzero(h[1:] == h[:-1])
-            same = equal(take(keys, order[tied]), take(keys, order[tied + 1]))
+            same = same_rows(keys, order[tied], keys, order[tied + 1])
         begins[tied[same] + 1] = False
     return order, begins
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crossstream.algebra.windows import SIDES
-from crossstream.state.columns import Column, concat, cut, equal, take
+from crossstream.state.columns import Column, concat, cut, same_rows, take
 from crossstream.state.run import Run, bisect, expand, stable_order
 
 _NOTHING = np.empty(0, np.int64)
@@ -194,7 +194,7 @@ def _pairs(pieces: Pieces, found: Found, keys: Column) -> tuple[np.ndarray, ...]
     if found.piece < FRESH:
         earlier = run["place"][rows] < trigger
         trigger, rows = trigger[earlier], rows[earlier]
-    same = equal(take(run["key"], rows), take(keys, trigger)) if len(rows) else np.ones(0, bool)
+    same = same_rows(run["key"], rows, keys, trigger)
     if not same.all():
         trigger, rows = trigger[same], rows[same]
     piece, side = np.full(len(rows), found.piece), np.full(len(rows), pieces.side[found.piece])

@@ -25,6 +25,9 @@ _FEW = 64
 _VERY_FEW = 16
 """Up to so many rows a loop over Python's own bytes costs less than a call of Arrow's kernels."""
 
+_SHORT = 64
+"""Bytes of a key up to which numpy compares keys of one length in half the time of Arrow, and those of 8 in a sixth."""
+
 EMPTY_BYTES = pa.array([], pa.large_binary())
 
 
@@ -93,6 +96,31 @@ def equal(left: pa.Array, right: pa.Array) -> np.ndarray:
     if len(left) <= _VERY_FEW:
         return np.array(list(map(eq, left.to_pylist(), right.to_pylist())), bool)
     return np.asarray(pc.equal(left, right))
+
+
+def same_rows(left: pa.Array, rows: np.ndarray, right: pa.Array, others: np.ndarray | None) -> np.ndarray:
+    """Pair by pair, whether rows of two byte columns hold the same bytes; none of these rows is null.
+
+    ``others``: None for every row in turn.
+    """
+    if len(rows) > _VERY_FEW:
+        mine = _as_items(left, len(rows))
+        theirs = mine if right is left or mine is None else _as_items(right, len(rows))
+        if mine is not None and theirs is not None and mine.dtype == theirs.dtype:
+            return np.asarray(mine[rows] == (theirs if others is None else theirs[others]))
+    return equal(take(left, rows), right if others is None else take(right, others))
+
+
+def _as_items(column: pa.Array, wanted: int) -> np.ndarray | None:
+    """All rows as one numpy array, if they are of one length, and not too many to look at for so few ``wanted``."""
+    if column.null_count or not 0 < len(column) <= 4 * wanted:
+        return None
+    _, positions, content = column.buffers()
+    ends = np.frombuffer(positions, np.int64, len(column) + 1, column.offset * 8)
+    width = int(ends[1] - ends[0])
+    if not 0 < width <= _SHORT or (np.diff(ends) != width).any():
+        return None
+    return np.frombuffer(content, np.uint8)[ends[0] : ends[-1]].view("u8" if width == 8 else f"V{width}")
 
 
 def valid(column: pa.Array) -> np.ndarray:

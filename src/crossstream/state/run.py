@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from crossstream.state.columns import Column, Columns, concat_all, cut_all, equal, size_of, take, take_all
+from crossstream.state.columns import Column, Columns, concat_all, cut_all, same_rows, size_of, take, take_all
 
 _FEW = 64
 """Rows up to which one plain sort is cheaper."""
@@ -103,8 +103,8 @@ class Run:
         queries, rows = self.candidates(hashes)
         if not len(queries):
             return queries, rows
-        wanted = keys if _is_identity(queries, len(hashes)) else take(keys, queries)
-        same = equal(take(self["key"], rows), wanted)
+        others = None if _is_identity(queries, len(hashes)) else queries
+        same = same_rows(self["key"], rows, keys, others)
         return (queries, rows) if same.all() else (queries[same], rows[same])
 
     def candidates(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -122,7 +122,7 @@ class Run:
         queries, rows = expand(start, bisect(s, start, last, high, right=True))
         if not len(queries):
             return queries, rows
-        same = equal(take(self["key"], rows), take(keys, queries))
+        same = same_rows(self["key"], rows, keys, queries)
         return queries[same], rows[same]
 
 
