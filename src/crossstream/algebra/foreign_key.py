@@ -28,7 +28,7 @@ from crossstream.algebra.table_table import Joined, Lookup, call_joiner
 from crossstream.algebra.values import Values, nulls
 from crossstream.serdes import Serde
 from crossstream.serdes.left_or_right import LEFT, tagged
-from crossstream.state.columns import Column, equal, same_rows, take, take_all, take_or_null, valid
+from crossstream.state.columns import Column, same_rows, take, take_all, take_or_null, valid
 from crossstream.state.run import Run
 from crossstream.state.view import View
 
@@ -103,7 +103,8 @@ def subscribe(
     old, was_row = _references_before(view, h, keys, new, is_row, begins)
     has, had = valid(new) & is_row, valid(old) & was_row
     same = has & had
-    same[same] = equal(take(new, np.flatnonzero(same)), take(old, np.flatnonzero(same)))
+    both = np.flatnonzero(same)
+    same[both] = same_rows(new, both, old, both)
     last = np.flatnonzero(np.append(begins[1:], True))
     columns = {"h": h, "key": keys, "reference": new, "ts": net.ts, "gone": (~is_row).astype(np.uint8)}
     view.put(columns if len(last) == len(h) else take_all(columns, last))

@@ -25,7 +25,7 @@ from crossstream.algebra.order import arrival_of, by_key, last_per_key, last_per
 from crossstream.algebra.table_table import Lookup
 from crossstream.algebra.values import Values
 from crossstream.serdes import Serde, arrays
-from crossstream.state.columns import Column, equal, take, take_all, valid
+from crossstream.state.columns import Column, equal, same_rows, take, take_all, valid
 from crossstream.state.run import expand, stable_order
 from crossstream.state.view import View, groups_of
 
@@ -159,7 +159,7 @@ def _differ(has: np.ndarray, had: np.ndarray, new: Column, old: Column) -> np.nd
     if both.all():
         return ~equal(new, old)
     differs, rows = np.asarray(has | had), np.flatnonzero(both)
-    differs[rows] = ~equal(take(new, rows), take(old, rows))
+    differs[rows] = ~same_rows(new, rows, old, rows)
     return differs
 
 

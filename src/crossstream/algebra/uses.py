@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from crossstream.algebra.functions import Function
-from crossstream.algebra.values import with_nulls_of
+from crossstream.serdes.json_columns import with_nulls_of
 
 _TYPES: dict[str, pl.DataType] = {
     "StringExpr": pl.String(),
@@ -73,7 +73,7 @@ def fitted(series: pl.Series, use: Use, open_: bool) -> pl.Series:
         for name, inner in use.fields.items()
         if name in present or open_
     }
-    return with_nulls_of(series, pl.DataFrame(list({**present, **changed}.values())).to_struct(series.name))
+    return with_nulls_of(pl.DataFrame(list({**present, **changed}.values())).to_struct(series.name), series)
 
 
 def _fits(dtype: Any, use: Use, open_: bool) -> bool:

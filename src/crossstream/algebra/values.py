@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from crossstream.serdes import Serde
 from crossstream.serdes.internal import column_of, pickled
+from crossstream.serdes.json_columns import with_nulls_of
 from crossstream.serdes.serde import Checking
 from crossstream.state.columns import cut, take_or_null, valid
 
@@ -210,13 +211,6 @@ def missing_in(series: pl.Series) -> np.ndarray:
     return np.full(len(series), count > 0) if count in (0, len(series)) else series.is_null().to_numpy()
 
 
-def with_nulls_of(series: pl.Series, struct: pl.Series) -> pl.Series:
-    """A struct made of the fields of ``series``, null where that is null, and not merely in all of its fields."""
-    if not series.null_count():
-        return struct
-    return pl.select(pl.when(series.is_not_null()).then(struct).alias(series.name)).to_series()
-
-
 def nulls(rows: int) -> Values:
     """Values that are all null."""
     return Values(wire=pa.nulls(rows, pa.large_binary()))
@@ -251,7 +245,7 @@ def _only(series: pl.Series, fields: Collection[str]) -> pl.Series | None:
     chosen = [name for name in series.struct.fields if name in fields]
     if len(chosen) == len(series.struct.fields):
         return series
-    return with_nulls_of(series, series.struct.unnest().select(chosen).to_struct(series.name))
+    return with_nulls_of(series.struct.unnest().select(chosen).to_struct(series.name), series)
 
 
 def _has_fields(series: pl.Series, fields: Collection[str]) -> bool:

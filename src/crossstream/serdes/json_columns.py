@@ -97,6 +97,16 @@ def struct_of(parts: dict[str, pl.Series], rows: int) -> pl.Series:
     return pl.DataFrame([part.alias(name) for name, part in parts.items()]).to_struct()
 
 
+def with_nulls_of(values: pl.Series, like: pl.Series) -> pl.Series:
+    """``values`` with null rows where ``like`` has them."""
+    if not like.null_count():
+        return values
+    if like.null_count() == len(like):
+        return null_series(len(like), values.dtype)
+    missing = like.is_null().to_numpy()
+    return values.gather(pl.Series(pa.array(np.arange(len(like)), mask=missing), dtype=pl.Int64))
+
+
 def list_series(items: pl.Series, values: Sequence[Sequence[Any]]) -> pl.Series:
     """A list series of all items, cut to the lengths of ``values``."""
     ends = np.cumsum([0, *map(len, values)], dtype=np.int64)

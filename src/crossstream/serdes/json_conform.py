@@ -7,9 +7,8 @@ from typing import Any
 import polars as pl
 
 from crossstream.serdes import refusals
-from crossstream.serdes.json_columns import null_series, struct_of
+from crossstream.serdes.json_columns import null_series, struct_of, with_nulls_of
 from crossstream.serdes.json_shapes import ListOf, Shape, StructOf, column
-from crossstream.serdes.json_text import with_nulls_of
 
 
 def conform(values: pl.Series, shape: Shape, serde: str) -> pl.Series:

@@ -10,13 +10,12 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossstream.serdes import arrays
-from crossstream.serdes.json_columns import null_series, struct_of
+from crossstream.serdes.json_columns import struct_of, with_nulls_of
 from crossstream.serdes.json_rows import encode_rows
 
 _FEW = 64
@@ -36,16 +35,6 @@ def json_text(values: pl.Series, serde: str) -> pa.LargeBinaryArray:
     if not values.null_count():
         return text
     return pc.if_else(values.is_null().to_arrow(), pa.scalar(None, arrays.LARGE_BINARY), text)
-
-
-def with_nulls_of(values: pl.Series, like: pl.Series) -> pl.Series:
-    """``values`` with null rows where ``like`` has them."""
-    if not like.null_count():
-        return values
-    if like.null_count() == len(like):
-        return null_series(len(like), values.dtype)
-    missing = like.is_null().to_numpy()
-    return values.gather(pl.Series(pa.array(np.arange(len(like)), mask=missing), dtype=pl.Int64))
 
 
 def _in_utc(values: pl.Series) -> pl.Series:

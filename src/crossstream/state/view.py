@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from crossstream.state.columns import Column, concat, concat_all, equal, take, take_all, take_or_null
+from crossstream.state.columns import Column, concat, concat_all, same_rows, take, take_all, take_or_null
 from crossstream.state.run import Layout, Run, expand, merge, newest, sort_rows
 
 _NOWHERE = np.array([-1])
@@ -248,7 +248,7 @@ def _collect(part: _Part, keys: pa.Array) -> tuple[np.ndarray, dict[str, Column]
         return np.empty(0, np.int64), {}
     queries = np.concatenate(found_queries)
     columns = concat_all(found_columns)
-    same = equal(columns["key"], keys.take(pa.array(queries)))
+    same = same_rows(keys, queries, columns["key"], None)
     if not same.all():
         queries, columns = queries[same], take_all(columns, np.flatnonzero(same))
     if len(found_queries) > 1:

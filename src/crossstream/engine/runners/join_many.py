@@ -80,8 +80,8 @@ class ReferManyRunner(Runner):
         """Likewise; without foreign keys where none can be null or bad: then the values are only checked, by chunks."""
         if self.step.undecoded is None or not left.rows or not self._are_certain(node, left.value.serde):
             return self._keyed(node, left, fields)
-        for start in range(0, left.rows, _CHECKED_AT_ONCE):
-            self._decoded(node, left.slice(start, min(start + _CHECKED_AT_ONCE, left.rows)), frozenset())
+        for part in left.chunks(_CHECKED_AT_ONCE):
+            self._decoded(node, part, frozenset())
         return left
 
     def _are_certain(self, node: graph.ManyJoin, serde: object) -> bool:
