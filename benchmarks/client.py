@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
+from typing import Any
 
 import msgspec
 import psutil  # type: ignore[import-untyped]
@@ -134,16 +135,15 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, nargs="+")
     parser.add_argument("--table-partitions", type=int, nargs="+")
     given = parser.parse_args()
-    if given.work == CLIENT:
-        result_of = copy
-    else:
+    result_of: Any = copy
+    if given.work != CLIENT:
         customers = Reading(given.bootstrap, given.customers, given.table_partitions).until_end()
-        rows = ((row.key(), row.value()) for row in customers)
+        rows: Any = ((row.key(), row.value()) for row in customers)
         result_of = join(rows, by_key=given.work == "stream-table")
     orders = Reading(given.bootstrap, given.orders, given.partitions)
     writing = {"enable.idempotence": True, "acks": "all"}
     producer = Producer({"bootstrap.servers": given.bootstrap, **BATCHING, **writing})
-    produce = producer.produce
+    produce: Any = producer.produce
     while True:
         records = orders.records(0.01)
         for record in records:

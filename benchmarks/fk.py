@@ -13,7 +13,7 @@ import platform
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -91,18 +91,19 @@ class Bench:
         self._runs = 0
         self._broker_is_warm, self._for_nothing = False, False
 
-    def turns(self) -> Iterator[str]:
-        """The sides in turn, ``rounds`` times.
+    def turns(self, without: Collection[str] = ()) -> Iterator[str]:
+        """The sides in turn, ``rounds`` times, but for some.
 
         Before the first of all, the first one runs once for nothing: in its first run the broker, a JVM like
         any other, takes two or three times the processor time.
         """
-        if not self._broker_is_warm:
+        sides = [side for side in self.sides if side not in without]
+        if sides and not self._broker_is_warm:
             self._for_nothing = True
-            yield self.sides[0]
+            yield sides[0]
             self._broker_is_warm, self._for_nothing = True, False
         for _ in range(self.rounds):
-            yield from self.sides
+            yield from sides
 
     def prefix(self, name: str) -> str:
         self._runs += 1

@@ -172,9 +172,9 @@ class StarBench(Bench):
                 sides[side] = prefix, running, chain.from_iterable(updates)
             for turn in range(self.rounds + 1):
                 self._for_nothing = turn == 0
-                for side, (prefix, running, updates) in sides.items():
+                for side, (prefix, running, mine) in sides.items():
                     for count in (waking, star.updates):
-                        given = partial(self.update, prefix, next_updates(updates, count))
+                        given = partial(self.update, prefix, next_updates(mine, count))
                         took = self.timed(running, given, f"{prefix}-results")
                     self._note("updates in pairs", side, star.updates, took)
 

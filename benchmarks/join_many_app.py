@@ -96,7 +96,7 @@ def alone(orders: Any) -> Any:
     import polars as pl
 
     own = [pl.col("value").struct.field(name) for name in KEPT]
-    return orders.map_values(pl.struct(*own, **{name: pl.lit(value) for name, value in INSTEAD.items()}))
+    return orders.map_values(pl.struct(*own, *(pl.lit(value).alias(name) for name, value in INSTEAD.items())))
 
 
 def chained(named: dict[str, Any]) -> Any:

@@ -46,7 +46,8 @@ class Workload:
         names = (
             ("left", "right", "rows") if self.mode == "stream-stream" else ("keys", "left", "right", "rows")
         )
-        return replace(self, **{name: int(getattr(self, name) * scale) for name in names})
+        less: dict[str, Any] = {name: int(getattr(self, name) * scale) for name in names}
+        return replace(self, **less)
 
     def how(self, style: str) -> str:
         return f"{self.mode}/{self.type}/{style}"
@@ -101,9 +102,7 @@ class JoinBench(Bench):
         """Records of both sides per second, and core-seconds per million of them."""
         self.workload = WORKLOADS[name].scaled(self.scale)
         count = self.workload.left + self.workload.right
-        for side in self.turns():
-            if side in self.cold and name not in LOOPS:
-                continue
+        for side in self.turns(without=() if name in LOOPS else self.cold):
             prefix = self.prefix(name)
             fill = partial(self.fill, prefix, self.workload)
             running, manager = self.caught_up(prefix, fill, side)

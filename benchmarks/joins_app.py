@@ -32,7 +32,7 @@ def joined(topics: Topics, how: str) -> Any:
     def side(what: str, topic: str, type_: type) -> Any:
         value = serdes.json(type_) if typed else serdes.json()
         consumed = cs.Consumed(key=serdes.string(), value=value)
-        make = {"table": builder.table, "stream": builder.stream, "global": builder.global_table}[what]
+        make: Any = {"table": builder.table, "stream": builder.stream, "global": builder.global_table}[what]
         return make(topic, consumed)
 
     left, right = side(left_of, topics.orders, Order), side(right_of, topics.customers, Customer)

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.data import CITIES, START_MS
+from benchmarks.data import CITIES, START_MS, updates_of
 from benchmarks.fk import PARTITIONS, PEER_SETTINGS, SPREAD, Bench, Sizes, Waiting, machine
-from benchmarks.generate import Sending, Sent, Topics, produce_fk, updates_of
+from benchmarks.generate import Sending, Sent, Topics, produce_fk
 from benchmarks.ours import Ours
 from benchmarks.peers.kafka_streams.peer import KafkaStreamsPeer
 from crossstream.files import FileTopics

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -131,6 +132,32 @@ def test_a_benchmark_of_the_checkout_is_called_with_the_rest_of_the_line(capsys,
     assert call(capsys, "bench").out == "[]\n"
     for name in [name for name in sys.modules if name.partition(".")[0] == "benchmarks"]:
         del sys.modules[name]
+
+
+ENDLESS = """
+import time
+def main(argv):
+    try:
+        print("begun", flush=True)
+        time.sleep(60)
+    finally:
+        print("left")
+"""
+
+
+def test_a_benchmark_that_is_told_to_end_leaves_nothing_behind(tmp_path):
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "fk.py").write_text(ENDLESS)
+    run = "import sys, pathlib; from crossstream.cli import bench, main"
+    run += "; bench.find_root = pathlib.Path.cwd; sys.exit(main(['bench', 'fk']))"
+    with subprocess.Popen(
+        [sys.executable, "-c", run], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.terminate()
+        assert process.communicate(timeout=30) == ("left\n", None)
+    assert process.returncode == 143
 
 
 @pytest.mark.parametrize("name", bench.BENCHMARKS)

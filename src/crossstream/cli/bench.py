@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 from argparse import Namespace
 from pathlib import Path
@@ -21,6 +22,7 @@ def main(arguments: Namespace) -> int:
             code="CS-277",
             next=f"choose one of: {', '.join(BENCHMARKS)}; crossstream bench NAME --help lists its options",
         )
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds: broker and peers are stopped
     root = find_root()
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))
