@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import polars as pl
@@ -35,20 +38,56 @@ def test_every_task_looks_into_the_same_memory(spark: Any, world: World, shops: 
     )
     with cs.SparkStreams(ordering("inner"), world.config(partitions=PARTITIONS), spark) as app:
         started = time.monotonic()
-        app.process_available()
+        with watching(world) as seen:
+            app.process_available()
         seconds = time.monotonic() - started
         assert sum(app.progress.state_rows.values()) >= shops
         assert app.progress.rows_out["orders.join(shops)"] == ORDERS, "every order found its shop"
         size = app.progress.state_bytes["shops"]
-        held = [mapped(worker, world) for worker in workers()]
-    resident = [worker["rss"] for worker in held if worker["rss"] > size / 4]
-    shown = [{name: value >> 20 for name, value in worker.items()} for worker in held]
+    peaks = {
+        name: [max(moment.get(worker, NOTHING)[name] for moment in seen) for worker in set().union(*seen)]
+        for name in NOTHING
+    }
+    shared = max(sum(worker["pss"] for worker in moment.values()) for moment in seen)
+    shown = {name: [value >> 20 for value in values] for name, values in peaks.items()}
     print(f"\n{shops:,} rows in {seconds:.1f} s; {size >> 20} MiB on disk; MiB by worker: {shown}")
-    assert len(resident) >= 2, "several workers have looked at the table"
-    assert sum(worker["pss"] for worker in held) <= 1.3 * size, "its pages are there once"
-    assert all(worker["copied"] == 0 for worker in held), "nobody has a copy of a page"
+    assert sum(rss > size / 4 for rss in peaks["rss"]) >= 2, "several workers have looked at the table"
+    assert shared <= 1.3 * size, "its pages are there once"
+    assert not any(peaks["copied"]), "nobody has a copy of a page"
     if shops > 1_000_000:
-        assert all(worker["own"] < size / 2 for worker in held), "nor of the rows"
+        assert max(peaks["own"]) < size / 2, "nor of the rows"
+
+
+NOTHING = {"rss": 0, "pss": 0, "copied": 0, "own": 0}
+"""Bytes in a worker's memory: of the table's files all, its share of common pages, copies; and what it owns."""
+
+Moment = dict[int, dict[str, int]]
+"""What each worker has, by its process."""
+
+
+@contextmanager
+def watching(world: World) -> Iterator[list[Moment]]:
+    """What the workers have at many moments: a worker that has become large gives pages back after its task."""
+    seen: list[Moment] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.02):
+            seen.append(dict(moment(world)))
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        thread.join()
+
+
+def moment(world: World) -> Iterator[tuple[int, dict[str, int]]]:
+    for worker in workers():
+        with suppress(psutil.Error):  # it has ended
+            yield worker.pid, mapped(worker, world)
 
 
 def spread(shops: int) -> pl.Series:
@@ -77,8 +116,7 @@ def write(
 
 
 def mapped(worker: psutil.Process, world: World) -> dict[str, int]:
-    """Bytes in a worker's memory: of the table's files all, its share of common pages, copies; and what it owns."""
-    found = {"rss": 0, "pss": 0, "copied": 0, "own": 0}
+    found = dict(NOTHING)
     for part in worker.memory_maps(grouped=True):
         if part.path.startswith(str(world.state_dir)):
             found["rss"] += part.rss

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -180,7 +180,9 @@ def test_superseded_changes_that_delete_are_no_changes_without_foreign_keys(text
 COLUMNS = {
     "text": pl.Series(["a", None, "b" * 40], dtype=pl.String),
     "number": pl.Series([1, 2, None], dtype=pl.Int16),
-    "time": pl.Series([datetime(2026, 1, 2, tzinfo=UTC), None, None], dtype=pl.Datetime("us", "UTC")),
+    "time": pl.Series(
+        [datetime(2026, 1, 2, tzinfo=timezone.utc), None, None], dtype=pl.Datetime("us", "UTC")
+    ),
     "exact": pl.Series([Decimal("1.5"), None, None], dtype=pl.Decimal(38, 18)),
     "list": pl.Series([["a"], [], None], dtype=pl.List(pl.String)),
     "inner": pl.Series([{"a": [1]}, None, {"a": None}], dtype=pl.Struct({"a": pl.List(pl.Int64)})),
