@@ -10,13 +10,14 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from polars import selectors
 
 from crossstream import serdes
 from crossstream.algebra.evaluate import evaluate, holds
 from crossstream.algebra.functions import Function
-from crossstream.algebra.uses import fitted, uses_of
+from crossstream.algebra.uses import ALL, fitted, uses_of
 from crossstream.algebra.values import Values, nulls
-from crossstream.errors import SerdeError
+from crossstream.errors import ProcessingError, SerdeError
 
 TEXT, JSON = serdes.string(), serdes.json()
 
@@ -94,6 +95,19 @@ READS = [
     (pl.struct("key", n=pl.col("left").struct.field("n").struct.field("m")), {"key": None, "left": {"n"}}),
     (pl.when(pl.col("a") == "x").then(pl.col("b")).otherwise(pl.lit(1)), {"a": None, "b": None}),
     (pl.lit(7), {}),
+    (pl.lit("Wildcard").alias("Wildcard"), {}),
+    (pl.col("a").list.filter(pl.element() > 1), {"a": None}),
+    (pl.col("a").list.eval(pl.element() * 2), {"a": None}),
+    (pl.struct(pl.col("a", "b")), {"a": None, "b": None}),
+    (pl.struct(selectors.by_name("a"), "key"), {"a": None, "key": None}),
+    (pl.col("value").struct.with_fields(n=pl.field("x") + pl.col("a")), {"value": None, "a": None}),
+    (pl.struct(pl.all()), {ALL: None}),
+    (pl.struct(pl.col("*"), n=pl.col("a")), {ALL: None, "a": None}),
+    (pl.struct(pl.all().exclude("a")), {ALL: None}),
+    (pl.struct("^a.*$"), {ALL: None}),
+    (pl.struct(selectors.numeric()), {ALL: None}),
+    (pl.struct(pl.col(pl.String)), {ALL: None}),
+    (pl.struct(pl.nth(0)), {ALL: None}),
 ]
 
 
@@ -103,6 +117,60 @@ def test_what_an_expression_reads(expression: pl.Expr, reads: dict[str, Any]) ->
     assert {name: use.names for name, use in found.items()} == {
         name: None if fields is None else frozenset(fields) for name, fields in reads.items()
     }
+
+
+@dataclass
+class Item:
+    code: str
+    name: str
+    tags: list[str]
+    size: int | None
+
+
+ITEMS = [Item("i", "hat", ["red", "new"], 3), Item("j", "cap", [], None), None]
+SELECTIONS = [
+    pl.struct(pl.all()),
+    pl.struct(pl.all(), twice=pl.col("size") * 2),
+    pl.struct(pl.all().exclude("tags")),
+    pl.struct("^[cs].*$"),
+    pl.struct(selectors.string(), selectors.integer().fill_null(0).name.suffix("_or_0")),
+    pl.struct(pl.col("name", "size")),
+    pl.struct(pl.nth(1)),
+    pl.concat_str(pl.col("name", "code")),
+    pl.any_horizontal(pl.all().is_null()),
+    pl.col("tags").list.filter(pl.element() != "red"),
+    pl.col("tags").list.eval(pl.element().str.to_uppercase()),
+]
+
+
+@pytest.mark.parametrize("expression", SELECTIONS, ids=str)
+@pytest.mark.parametrize("cut", [[3], [1, 2, 3]], ids=["together", "one by one"])
+def test_columns_may_be_selected_as_polars_does_it(cut: list[int], expression: pl.Expr) -> None:
+    """Of values whose type is declared: their fields are the columns there are, and the key where it is named."""
+    typed = serdes.json(Item)
+    series = typed.decode_series(typed.encode_objects(ITEMS))
+    expected = series.struct.unnest().select(expression.alias("result")).to_series().to_list()
+    values = Values(typed, wire=typed.encode_objects(ITEMS))
+    found: list[Any] = []
+    for start, end in zip([0, *cut], cut, strict=False):
+        part = values.take(np.arange(start, end))
+        outcome = evaluate(Function.of(expression), texts(["k"] * part.rows), value=part)
+        assert not outcome.failures
+        found += outcome.values.series().to_list()
+    assert found == expected
+
+
+@pytest.mark.parametrize("values", [rows([{"a": 1}]), Values(objects=[{"a": 1}])], ids=["read", "made"])
+def test_all_columns_of_values_without_declared_type_are_refused(values: Values) -> None:
+    """Which there are would depend on the other rows of a batch."""
+    with pytest.raises(ProcessingError, match="CS-508"):
+        evaluate(Function.of(pl.struct(pl.all())), texts(["k"]), value=values)
+
+
+def test_all_columns_of_a_joiner_are_its_sides() -> None:
+    sides = {"left": rows([{"a": 1}]), "right": rows([{"b": 2}])}
+    outcome = evaluate(Function.of(pl.struct(pl.all())), texts(["k"]), **sides)
+    assert outcome.values.objects() == [{"left": {"a": 1}, "right": {"b": 2}}]
 
 
 NULLS: list[tuple[pl.Expr, Any]] = [

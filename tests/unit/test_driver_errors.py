@@ -508,6 +508,7 @@ def test_dead_letters_of_what_a_function_made_are_json() -> None:
         (lambda b: sink(source(b).filter(pl.col("value"))), "CS-503"),
         (lambda b: sink(source(b).map_values(pl.col("value").filter(pl.lit(False)))), "CS-504"),
         (lambda b: sink(source(b).flat_map_values(pl.col("value"))), "CS-506"),
+        (lambda b: sink(source(b).map_values(int).map_values(pl.struct(pl.all())), JSON), "CS-508"),
     ],
 )
 def test_an_expression_of_the_wrong_form(build: Build, code: str) -> None:

@@ -96,6 +96,9 @@ def test_other_things_that_are_refused():
     refused("CS-104", lambda: orders.join_many({"customer": (customers, lambda: 1)}, joiner))
     refused("CS-106", lambda: orders.join_many(pairs), "joiner")
     refused("CS-104", lambda: orders.join_many(pairs, lambda left: left), "(left, rows)")
+    refused(
+        "CS-104", lambda: orders.join_many(pairs, pl.col("right")), "'right'; it has left, customer and key"
+    )
     refused("CS-105", lambda: orders.join_many(pairs, joiner, named="x"), "Named")
     refused(
         "CS-143", lambda: orders.join_many(pairs, joiner, materialized=cs.Materialized(key=serdes.int64()))

@@ -131,6 +131,12 @@ def test_wrong_calls():
     orders, customers = orders_and()
     refused("CS-106", lambda: orders.join(customers), "joiner")
     refused("CS-104", lambda: orders.join(customers, lambda left: left), "(left, right)")
+    refused(
+        "CS-104",
+        lambda: orders.join(customers, pl.struct("name", pl.col("left", "city"), "key")),
+        "columns 'city', 'name'; it has left, right and key",
+        'pl.col("left").struct.field("city")',
+    )
     refused("CS-105", lambda: orders.join(customers, joiner, cs.JoinWindows.of(5)), "Joined")
     refused(
         "CS-136",

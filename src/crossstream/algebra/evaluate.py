@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.algebra.functions import Function
-from crossstream.algebra.uses import Use, fitted, uses_of
+from crossstream.algebra.uses import ALL, Use, fitted, use_of, uses_of
 from crossstream.algebra.values import Values, concat_values
 from crossstream.errors import ProcessingError, SerdeError
 from crossstream.serdes import Serde
@@ -153,10 +153,11 @@ def _frame(function: Function, key: Values, arguments: dict[str, Values]) -> pl.
             columns[name] = values.series()
     if "value" in arguments:
         names = wanted - columns.keys()
-        columns.update(_value_columns(arguments["value"], {name: uses[name] for name in names}))
-    for side in sides & wanted:
-        values, use = arguments[side], uses[side]
-        columns[side] = fitted(values.series(use.names), use, not values.declared())
+        columns = {**_value_columns(arguments["value"], {name: uses[name] for name in names}), **columns}
+    for side in sides:
+        values, use = arguments[side], use_of(function, side)
+        if use is not None:
+            columns[side] = fitted(values.series(use.names), use, not values.declared())
     if not columns:
         columns["key"] = pl.Series(np.zeros(key.rows, np.int8))
     return pl.DataFrame(columns)
@@ -166,12 +167,18 @@ def _value_columns(value: Values, uses: dict[str, Use]) -> dict[str, pl.Series]:
     """A column for each field that is wanted, or "value" for a value as a whole."""
     if not uses:
         return {}
-    whole = "value" in uses
+    whole = "value" in uses or ALL in uses
+    if ALL in uses and not value.declared():
+        raise ProcessingError(
+            "an expression takes all columns, and the values have no declared type that tells which there are",
+            code="CS-508",
+            next="name the columns, or declare the type: serdes.json(Order)",
+        )
     series = value.series(None if whole else uses.keys())
     if isinstance(series.dtype, pl.Struct) or (series.dtype == pl.Null and not whole):
-        asked = Use(fields={name: use for name, use in uses.items() if name != "value"})
+        asked = Use(fields={name: use for name, use in uses.items() if name not in ("value", ALL)})
         fields = fitted(series, asked, not value.declared()).struct
-        present = set(fields.schema)
-        found = {name: fields.field(name) for name in uses.keys() & present}
-        return found if "value" in found or not whole else {**found, "value": series}
+        present = list(fields.schema)
+        found = {name: fields.field(name) for name in present if name in uses or ALL in uses}
+        return found if "value" in found or "value" not in uses else {**found, "value": series}
     return {"value": series}

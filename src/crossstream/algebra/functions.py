@@ -53,11 +53,6 @@ class Function:
         raise TypeError(f"expected a callable or a Polars expression, got {type(function).__name__}")
 
     @property
-    def columns(self) -> frozenset[str]:
-        """Root columns an expression reads; empty for a callable."""
-        return frozenset() if self.expression is None else frozenset(self.expression.meta.root_names())
-
-    @property
     def field(self) -> str | None:
         """The field of the value that an expression is, and nothing else: ``pl.col("customer_id")``."""
         if self.expression is None or not self.expression.meta.is_column():

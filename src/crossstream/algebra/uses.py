@@ -7,7 +7,7 @@ is null in all of them, whatever the expression does with it: the use tells the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -25,6 +25,13 @@ _TYPES: dict[str, pl.DataType] = {
     "Boolean": pl.Null(),
 }
 """The type that the functions of a namespace of Polars (``.str``, ``.dt``, …) want."""
+
+
+WHOLE = "value"
+"""The name by which an expression reads a value as a whole."""
+
+ALL = "*"
+"""Stands for all columns there are, where an expression names none: ``pl.all()``, or a selector by type or pattern."""
 
 
 @dataclass(slots=True)
@@ -48,14 +55,24 @@ class Use:
 
 
 def uses_of(function: Function) -> dict[str, Use]:
-    """For each column that an expression reads how it is used."""
-    assert function.expression is not None
-    return _uses(_Same(function.expression))
+    """For each column that an expression reads, or `ALL`, how it is used. A callable reads no columns."""
+    return {} if function.expression is None else _uses(_Same(function.expression))
+
+
+def columns_of(function: Function) -> frozenset[str]:
+    """The columns that an expression reads; ``value``, the value as a whole, also where it reads `ALL`."""
+    return frozenset(WHOLE if name == ALL else name for name in uses_of(function))
+
+
+def use_of(function: Function, column: str) -> Use | None:
+    """How an expression uses this column; None: it does not."""
+    uses = uses_of(function)
+    return Use(whole=True) if ALL in uses else uses.get(column)
 
 
 def fields_of(function: Function, column: str) -> frozenset[str] | None:
-    """The fields of a column that an expression reads; None: all of them. A callable reads no columns."""
-    use = None if function.expression is None else uses_of(function).get(column)
+    """The fields of a column that an expression reads; None: all of them."""
+    use = use_of(function, column)
     return frozenset() if use is None else use.names
 
 
@@ -88,6 +105,9 @@ def _fits(dtype: Any, use: Use, open_: bool) -> bool:
     )
 
 
+_SELECTORS = frozenset({"DtypeColumn", "Exclude", "IndexColumn", "Nth"})
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Same:
     """An expression, equal to itself only: it cannot be hashed, and == on it makes another expression."""
@@ -107,7 +127,7 @@ def _uses(same: _Same) -> dict[str, Use]:
     try:
         serialized = json.loads(meta.serialize(format="json"))
     except (pl.exceptions.PolarsError, ValueError):
-        return {name: Use(whole=True) for name in meta.root_names()}
+        return {name: Use(whole=True) for name in meta.root_names() if name}
     root = Use()
     for path, dtype in _reads(serialized):
         use = root
@@ -128,11 +148,31 @@ def _reads(node: Any) -> Iterator[tuple[tuple[str, ...], pl.DataType | None]]:
         if path is not None:
             yield path, None
             return
+        if (names := _selected(node)) is not None:
+            yield from (((name,), None) for name in names)
+            return
         dtype, first = _wanted(node.get("Function"))
         if first is not None:
             yield first, dtype
-        for item in node.values():
-            yield from _reads(item)
+        for kind, item in node.items():
+            if kind == "Alias":
+                yield from _reads(item[0])
+            elif kind == "Eval":
+                yield from _reads(item["expr"])  # what is done with its elements reads nothing else
+            elif kind != "Literal":
+                yield from _reads(item)
+    elif node == "Wildcard":
+        yield (ALL,), None
+
+
+def _selected(node: dict[str, Any]) -> Sequence[str] | None:
+    """The columns that a selector takes; None if the node is none. As Polars has them from 1.32 on, and before."""
+    selector = node.get("Selector")
+    by_name = selector.get("ByName") if isinstance(selector, dict) else None
+    if by_name is None and (selector is not None or not _SELECTORS.isdisjoint(node)):
+        return [ALL]
+    names: Sequence[str] | None = node.get("Columns") if by_name is None else by_name["names"]
+    return names
 
 
 def _wanted(call: Any) -> tuple[pl.DataType | None, tuple[str, ...] | None]:
@@ -147,8 +187,8 @@ def _path(node: Any) -> tuple[str, ...] | None:
     """The column and field that a node stands for; None if it is something else."""
     if not isinstance(node, dict):
         return None
-    if isinstance(node.get("Column"), str):
-        return (node["Column"],)
+    if isinstance(column := node.get("Column"), str):
+        return (ALL if column.startswith("^") and column.endswith("$") else column,)
     call = node.get("Function")
     if not isinstance(call, dict) or not isinstance(call.get("function"), dict):
         return None

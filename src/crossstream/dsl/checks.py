@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Collection
 from typing import Any, TypeVar
 
 import polars as pl
 
 from crossstream.algebra.functions import Function, keyed
+from crossstream.algebra.uses import ALL, uses_of
 from crossstream.errors import TopologyError
 from crossstream.settings import fits_call
 from crossstream.topology.location import here
@@ -116,12 +118,14 @@ def function_of(
     *,
     with_key: bool = False,
     expression: bool = True,
+    columns: Collection[str] | None = None,
 ) -> Function:
     """The user's function in normal form, after checking that it can be called with ``values``.
 
     A callable of one parameter more gets the key first; ``with_key`` decides for a callable whose
-    signature does not tell (``print``). Raises CS-106 for what is no function (or an expression where there
-    can be none), CS-104 for a function of other parameters.
+    signature does not tell (``print``). The expression of a joiner may read ``columns``, by default the ``values``,
+    and the key. Raises CS-106 for what is no function (or an expression where there can be none), CS-104 for a
+    function of other parameters, or an expression that reads other columns.
     """
     if isinstance(given, pl.Expr) and not expression:
         raise _no_function(operator, role, "a Polars expression", values)
@@ -130,7 +134,22 @@ def function_of(
     function = Function.of(given, arguments=len(values), with_key=with_key)
     if function.call is not None:
         _check_arity(f"the {role} of {operator}", function.call, values, function.with_key, operator)
+    elif values != ("value",):
+        _check_columns(f"the {role} of {operator}", function, columns or values, operator)
     return function
+
+
+def _check_columns(what: str, function: Function, sides: Collection[str], operator: str) -> None:
+    unknown = sorted(uses_of(function).keys() - {*sides, "key", ALL})
+    if not unknown:
+        return
+    named = ", ".join(map(repr, unknown))
+    raise TopologyError(
+        f"{what} reads {'columns' if unknown[1:] else 'the column'} {named}; it has {', '.join(sides)} and key",
+        code="CS-104",
+        where=here(operator),
+        next=f'a field is a field of a side: pl.col("{next(iter(sides))}").struct.field("{unknown[0]}")',
+    )
 
 
 def _check_arity(

@@ -222,7 +222,7 @@ def join_many(
             function_of(operator, f"foreign key of {name!r}", foreign_key)
             for name, (_, foreign_key) in pairs.items()
         ),
-        joiner=function_of(operator, "joiner", joiner, ("left", "rows")),
+        joiner=function_of(operator, "joiner", joiner, ("left", "rows"), columns=("left", *pairs)),
         **table_result(operator, left._node, materialized),
     )
 

@@ -9,7 +9,7 @@ from crossstream.algebra.home import Home
 from crossstream.algebra.interest import Interest, LeftRows, Right, answer, incomplete, refer, reference
 from crossstream.algebra.join_many import LeftSerdes, resolve_many
 from crossstream.algebra.join_many_every import resolve_many_every
-from crossstream.algebra.uses import fields_of
+from crossstream.algebra.uses import WHOLE, columns_of, fields_of
 from crossstream.algebra.values import Values
 from crossstream.engine.decoding import Decoder
 from crossstream.engine.runners.base import Emitted, OpenStore, Runner, emit_joined, latest_only, no_changes
@@ -136,8 +136,8 @@ class _Fields:
 
     @classmethod
     def of(cls, node: graph.ManyJoin, values: Values) -> _Fields:
-        names = frozenset[str]().union(*(function.columns for function in node.foreign_keys)) - {"key"}
-        if "value" in names or not (names or values.declared()):
+        names = frozenset[str]().union(*map(columns_of, node.foreign_keys)) - {"key"}
+        if WHOLE in names or not (names or values.declared()):
             return cls(None, None)
         joined = fields_of(node.joiner, "left") if values.declared() else frozenset[str]()
         return cls(names, None if joined is None else names | joined)

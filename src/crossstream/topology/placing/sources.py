@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from crossstream.algebra.functions import Function
-from crossstream.algebra.uses import uses_of
+from crossstream.algebra.uses import WHOLE, columns_of, use_of
 from crossstream.topology.graph import (
     Branch,
     Filter,
@@ -30,10 +30,6 @@ from crossstream.topology.steps import ReadStep, ReferManyStep, Step
 
 if TYPE_CHECKING:
     from crossstream.topology.planner import Planner
-
-
-_WHOLE = "value"
-"""The name by which an expression reads a value as a whole."""
 
 
 def place_source(planner: Planner, node: Source | FrameSource) -> None:
@@ -122,11 +118,11 @@ def fields(planner: Planner, node: Node) -> frozenset[str] | None:
     is_declared = node.value is not None and node.value.dtype is not None
     if is_declared:
         names |= _named_later(planner, node) | _joined(planner, node, bool(functions))
-    return None if _WHOLE in names or not (names or is_declared) else frozenset(names)
+    return None if WHOLE in names or not (names or is_declared) else frozenset(names)
 
 
 def _named(functions: Sequence[Function]) -> set[str]:
-    return {name for function in functions for name in function.columns} - {"key", "timestamp"}
+    return {name for function in functions for name in columns_of(function)} - {"key", "timestamp"}
 
 
 def _named_later(planner: Planner, node: Node) -> set[str]:
@@ -145,10 +141,9 @@ def _joined(planner: Planner, node: Node, only_here: bool) -> set[str]:
     for child in planner.topology.children(node.name):
         joiner = getattr(child, "joiner", None)
         if joiner is not None and joiner.expression is not None:
-            uses = uses_of(joiner)
             for parent, side in _sides(planner, child, only_here):
-                if parent == node.name and side in uses:
-                    found |= uses[side].names or {_WHOLE}
+                if parent == node.name and (use := use_of(joiner, side)) is not None:
+                    found |= use.names or {WHOLE}
     return found
 
 
