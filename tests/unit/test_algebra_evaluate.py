@@ -101,6 +101,8 @@ READS = [
     (pl.struct(pl.col("a", "b")), {"a": None, "b": None}),
     (pl.struct(selectors.by_name("a"), "key"), {"a": None, "key": None}),
     (pl.col("value").struct.with_fields(n=pl.field("x") + pl.col("a")), {"value": None, "a": None}),
+    (pl.col("a").struct.unnest(), {"a": None}),
+    (pl.col("a").list.sort(), {"a": None}),
     (pl.struct(pl.all()), {ALL: None}),
     (pl.struct(pl.col("*"), n=pl.col("a")), {ALL: None, "a": None}),
     (pl.struct(pl.all().exclude("a")), {ALL: None}),

@@ -131,7 +131,16 @@ def _express(function: Function, key: Values, arguments: dict[str, Values]) -> O
 
 
 def _select(expression: pl.Expr, frame: pl.DataFrame, rows: int) -> pl.Series:
-    result = frame.select(expression.alias("result")).to_series()
+    try:
+        result = frame.select(expression.alias("result")).to_series()
+    except pl.exceptions.DuplicateError:
+        if not expression.meta.has_multiple_outputs():
+            raise
+        raise ProcessingError(
+            "an expression gave several columns, where there is one value for each record",
+            code="CS-504",
+            next='make one of them: pl.struct(pl.col("a", "b"))',
+        ) from None
     if len(result) == rows:
         return result
     if len(result) == 1:

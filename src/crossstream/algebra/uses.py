@@ -138,6 +138,11 @@ def _uses(same: _Same) -> dict[str, Use]:
     return root.fields
 
 
+def reads_columns(serialized: Any) -> bool:
+    """Whether a part of a serialised expression reads any column."""
+    return any(True for _ in _reads(serialized))
+
+
 def _reads(node: Any) -> Iterator[tuple[tuple[str, ...], pl.DataType | None]]:
     """(column, field, field of it, …) for everything a serialised expression reads, and its type if known."""
     if isinstance(node, list):
@@ -155,14 +160,22 @@ def _reads(node: Any) -> Iterator[tuple[tuple[str, ...], pl.DataType | None]]:
         if first is not None:
             yield first, dtype
         for kind, item in node.items():
-            if kind == "Alias":
-                yield from _reads(item[0])
-            elif kind == "Eval":
-                yield from _reads(item["expr"])  # what is done with its elements reads nothing else
-            elif kind != "Literal":
-                yield from _reads(item)
+            yield from _reads(operands(kind, item))
     elif node == "Wildcard":
         yield (ALL,), None
+
+
+def operands(kind: str, node: Any) -> Any:
+    """Of the inner part of a serialised expression of a kind what expressions it has, not names and options."""
+    if kind in ("Column", "Field", "Literal"):
+        return None
+    if kind == "Alias":
+        return node[0]
+    if kind == "Eval":
+        return node["expr"]  # what is done with its elements reads nothing else
+    if kind in ("Function", "AnonymousFunction"):
+        return node.get("input")
+    return node
 
 
 def _selected(node: dict[str, Any]) -> Sequence[str] | None:

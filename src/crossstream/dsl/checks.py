@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import polars as pl
 
 from crossstream.algebra.functions import Function, keyed
+from crossstream.algebra.other_rows import other_rows
 from crossstream.algebra.uses import ALL, uses_of
 from crossstream.errors import TopologyError
 from crossstream.settings import fits_call
@@ -80,8 +81,11 @@ def check_partitions(owner: str, partitions: object) -> None:
 
 
 def check_signature(owner: str, setting: str, function: object, parameters: tuple[str, ...]) -> None:
-    """Refuses (CS-104) what is neither None nor callable with ``parameters``; expressions pass."""
-    if function is None or (isinstance(function, pl.Expr) and setting == "timestamp_extractor"):
+    """Refuses (CS-104) what is neither None nor callable with ``parameters``; and expressions, but for timestamps."""
+    if function is None:
+        return
+    if isinstance(function, pl.Expr) and setting == "timestamp_extractor":
+        _check_rows(f"the {setting} of {owner}", function, owner)
         return
     if not callable(function):
         raise TopologyError(
@@ -125,7 +129,7 @@ def function_of(
     A callable of one parameter more gets the key first; ``with_key`` decides for a callable whose
     signature does not tell (``print``). The expression of a joiner may read ``columns``, by default the ``values``,
     and the key. Raises CS-106 for what is no function (or an expression where there can be none), CS-104 for a
-    function of other parameters, or an expression that reads other columns.
+    function of other parameters, or an expression that reads other columns, CS-111 for one that looks at other records.
     """
     if isinstance(given, pl.Expr) and not expression:
         raise _no_function(operator, role, "a Polars expression", values)
@@ -134,9 +138,23 @@ def function_of(
     function = Function.of(given, arguments=len(values), with_key=with_key)
     if function.call is not None:
         _check_arity(f"the {role} of {operator}", function.call, values, function.with_key, operator)
-    elif values != ("value",):
-        _check_columns(f"the {role} of {operator}", function, columns or values, operator)
+    elif function.expression is not None:
+        _check_rows(f"the {role} of {operator}", function.expression, operator)
+        if values != ("value",):
+            _check_columns(f"the {role} of {operator}", function, columns or values, operator)
     return function
+
+
+def _check_rows(what: str, expression: pl.Expr, operator: str) -> None:
+    found = other_rows(expression)
+    if found is not None:
+        raise TopologyError(
+            f"{what} looks at other records than its own ({found}), which depend on how batches are cut",
+            code="CS-111",
+            where=here(operator),
+            next="an expression is for one record at a time: for the elements of a list there is .list, for several"
+            " columns pl.sum_horizontal and the like",
+        )
 
 
 def _check_columns(what: str, function: Function, sides: Collection[str], operator: str) -> None:
