@@ -17,7 +17,7 @@ import polars as pl
 from crossstream.algebra.uses import operands, reads_columns
 
 _NODES = {
-    "Agg": None,
+    "Agg": "",
     "Explode": "input",
     "Filter": "input",
     "Gather": "expr",
@@ -28,7 +28,7 @@ _NODES = {
     "SortBy": "expr",
     "Window": "function",
 }
-"""Expressions of Polars that combine or move rows, and what of them has the rows; None: all of it."""
+"""Expressions of Polars that combine or move rows, and what of them has the rows; nothing: all of it."""
 
 _FUNCTIONS = frozenset(
     """
@@ -77,10 +77,11 @@ def _found(node: Any) -> str | None:
 def _of(kind: str, inner: Any) -> str | None:
     if kind in _NODES:
         place = _NODES[kind]
-        if _has_rows(inner if place is None else inner[place]):
+        if _has_rows(inner.get(place, inner) if isinstance(inner, dict) else inner):
             return _name(inner) if kind == "Agg" else kind
-    elif kind == "Function" and _combines(inner.get("function")) and _has_rows(inner.get("input", [])[:1]):
-        return _name(inner["function"])
+    elif kind == "Function" and isinstance(inner, dict):
+        if _combines(inner.get("function")) and _has_rows(inner.get("input", [])[:1]):
+            return _name(inner["function"])
     return _found(operands(kind, inner))
 
 

@@ -169,13 +169,13 @@ def operands(kind: str, node: Any) -> Any:
     """Of the inner part of a serialised expression of a kind what expressions it has, not names and options."""
     if kind in ("Column", "Field", "Literal"):
         return None
-    if kind == "Alias":
-        return node[0]
+    if kind == "Alias" and isinstance(node, list):
+        return node[:1]
+    if not isinstance(node, dict):
+        return node
     if kind == "Eval":
-        return node["expr"]  # what is done with its elements reads nothing else
-    if kind in ("Function", "AnonymousFunction"):
-        return node.get("input")
-    return node
+        return node.get("expr", node)  # what is done with its elements reads nothing else
+    return node.get("input") if kind in ("Function", "AnonymousFunction") else node
 
 
 def _selected(node: dict[str, Any]) -> Sequence[str] | None:
@@ -184,7 +184,7 @@ def _selected(node: dict[str, Any]) -> Sequence[str] | None:
     by_name = selector.get("ByName") if isinstance(selector, dict) else None
     if by_name is None and (selector is not None or not _SELECTORS.isdisjoint(node)):
         return [ALL]
-    names: Sequence[str] | None = node.get("Columns") if by_name is None else by_name["names"]
+    names: Sequence[str] | None = node.get("Columns") if by_name is None else by_name.get("names", [ALL])
     return names
 
 
