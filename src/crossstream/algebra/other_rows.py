@@ -79,9 +79,8 @@ def _of(kind: str, inner: Any) -> str | None:
         place = _NODES[kind]
         if _has_rows(inner.get(place, inner) if isinstance(inner, dict) else inner):
             return _name(inner) if kind == "Agg" else kind
-    elif kind == "Function" and isinstance(inner, dict):
-        if _combines(inner.get("function")) and _has_rows(inner.get("input", [])[:1]):
-            return _name(inner["function"])
+    elif kind == "Function" and _combines(inner):
+        return _name(inner["function"])
     return _found(operands(kind, inner))
 
 
@@ -90,9 +89,12 @@ def _has_rows(node: Any) -> bool:
     return reads_columns(node) or '{"Field": ' in json.dumps(node)
 
 
-def _combines(function: Any) -> bool:
-    name = _name(function)
-    return name in _FUNCTIONS or (name in _OF_A_KIND and _name(function[name]) in _OF_A_KIND[name])
+def _combines(call: Any) -> bool:
+    """Whether a function combines rows, and gets any: the first operand has them."""
+    if not isinstance(call, dict) or not _has_rows(call.get("input", [])[:1]):
+        return False
+    name = _name(call.get("function"))
+    return name in _FUNCTIONS or (name in _OF_A_KIND and _name(call["function"][name]) in _OF_A_KIND[name])
 
 
 def _name(call: Any) -> str:
