@@ -130,9 +130,9 @@ def assert_same_tables_by_record(inputs: Inputs, ran: Ran, expected: Result) -> 
 
 
 def with_headers_of(inputs: Inputs, expected: Result) -> list[list[Output]]:
-    """The outputs of each input, with its headers."""
+    """The outputs of each input, with its headers; with those of the record that waited for it, if one did."""
     return [
-        [replace(output, headers=headers_of(item)) for output in found]
+        [replace(output, headers=output.headers or headers_of(item)) for output in found]
         for item, found in zip(inputs, expected.outputs, strict=True)
     ]
 

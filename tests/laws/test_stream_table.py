@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from unittest.mock import patch
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crossstream.algebra import stream_table
 from tests.laws.effort import law
 from tests.laws.engine import Way, check_by_record, check_records, run_engine, ways
 from tests.laws.rescaling import rescaling
-from tests.laws.strategies import Case, stream_table_cases
+from tests.laws.strategies import Case, case, stream_table_cases
+
+WAITED = [
+    {"side": "left", "key": "a", "value": "x0", "ts": 0},
+    {"side": "left", "key": "a", "value": "x1", "ts": 1},
+]
+"""The second record lets the first one go, which keeps its own headers."""
 
 
 @law
 @given(stream_table_cases(), ways(by_record=True))
+@example(case("stream-table", "left", WAITED, table_versioned_ms=4, stream_grace_ms=1), Way())
 def test_one_record_at_a_time_is_the_reference(case: Case, way: Way) -> None:
     check_by_record(case, way)
 
