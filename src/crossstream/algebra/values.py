@@ -2,12 +2,14 @@
 
 Values arrive as wire bytes with a serde, come out of a callable as Python objects and out of an
 expression as a Polars series. Each form is made from another when it is first wanted, and kept. Picking
-rows is lazy: rows picked many times over (the right side of a fan-out) are decoded once.
+rows is lazy: as columns, rows picked many times over (the right side of a fan-out) are decoded once. As objects
+they are not, if anybody can change them: a joiner may do with its arguments what it likes, as in Kafka Streams.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from copy import deepcopy
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,7 +33,7 @@ class Values:
     ``wire`` a series of some fields, that have been decoded.
     """
 
-    __slots__ = ("_nulls", "_objects", "_partial", "_picked", "_series", "_wire", "rows", "serde")
+    __slots__ = ("_given", "_nulls", "_objects", "_partial", "_picked", "_series", "_wire", "rows", "serde")
 
     def __init__(
         self,
@@ -49,6 +51,7 @@ class Values:
         self._partial = fields is not None
         self._picked: tuple[Values, np.ndarray] | None = None
         self._nulls: np.ndarray | None = None
+        self._given: np.ndarray | None = None  # rows whose objects somebody has got
         form: Any = wire if wire is not None else objects if objects is not None else series
         self.rows = len(form)
 
@@ -62,7 +65,7 @@ class Values:
             picked = np.where(picked < 0, -1, inner[picked]) if len(inner) else picked
         view = Values.__new__(Values)
         view.serde, view.rows = base.serde, len(picked)
-        view._wire = view._objects = view._series = view._nulls = None
+        view._wire = view._objects = view._series = view._nulls = view._given = None
         view._partial = False
         view._picked = (base, picked)
         return view
@@ -75,6 +78,7 @@ class Values:
         part._objects = None if self._objects is None else self._objects[start:stop]
         part._series = None if self._series is None else self._series.slice(start, stop - start)
         part._nulls = None if self._nulls is None else self._nulls[start:stop]
+        part._given = None if self._given is None else self._given[start:stop]
         part._picked = None if self._picked is None else (self._picked[0], self._picked[1][start:stop])
         return part
 
@@ -125,9 +129,8 @@ class Values:
     def _to_objects(self) -> list[Any]:
         base = self._origin()
         if base is not None:
-            if base._objects is not None or base.rows < self.rows:
-                items, rows = base.objects(), self._rows().tolist()
-                return [None if r < 0 else items[r] for r in rows]
+            if base._objects is not None or (base.rows < self.rows and base._cannot_change()):
+                return base._given_away(self._rows())
             if base._wire is None:
                 return self.series().to_list()
             if self._wire is None:
@@ -135,6 +138,34 @@ class Values:
         if self._wire is None:
             return self._held_series().to_list()
         return self._wire_serde().decode_objects(self._wire)
+
+    def _given_away(self, rows: np.ndarray) -> list[Any]:
+        """The objects of these rows; where somebody has got one before and may have changed it, another like it."""
+        items = self.objects()
+        found = [None if row < 0 else items[row] for row in rows.tolist()]
+        if self._cannot_change():
+            return found
+        if self._given is None:
+            self._given = np.zeros(self.rows, bool)
+        places = np.flatnonzero(rows >= 0)
+        first = np.full(self.rows, -1)
+        first[rows[places[::-1]]] = places[::-1]
+        again = places[self._given[rows[places]] | (first[rows[places]] != places)]
+        self._given[rows[places]] = True
+        for place, item in zip(again.tolist(), self._others_like(rows[again]), strict=True):
+            found[place] = item
+        return found
+
+    def _others_like(self, rows: np.ndarray) -> list[Any]:
+        if self._wire is None:
+            items = self.objects()
+            return [deepcopy(items[row]) for row in rows.tolist()]
+        return self._wire_serde().decode_objects(take_or_null(self._wire, rows))
+
+    def _cannot_change(self) -> bool:
+        """Whether the objects are numbers, text or the like."""
+        dtype = None if self.serde is None else self.serde.dtype
+        return dtype is not None and not dtype.is_nested()
 
     def series(self, fields: Collection[str] | None = None, *, checked: bool = False) -> pl.Series:
         """A Polars series; ``fields``: only these struct fields are needed. Raises `SerdeError`.
