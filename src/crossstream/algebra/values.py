@@ -3,7 +3,7 @@
 Values arrive as wire bytes with a serde, come out of a callable as Python objects and out of an
 expression as a Polars series. Each form is made from another when it is first wanted, and kept. Picking
 rows is lazy: as columns, rows picked many times over (the right side of a fan-out) are decoded once. As objects
-they are not, if anybody can change them: a joiner may do with its arguments what it likes, as in Kafka Streams.
+they are not, if anybody can change them: a joiner may do with its arguments what it likes (decision 0030).
 """
 
 from __future__ import annotations
