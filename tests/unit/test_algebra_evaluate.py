@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from polars import selectors
 
 from crossstream import serdes
-from crossstream.algebra.evaluate import evaluate, holds
+from crossstream.algebra.evaluate import call_rows, evaluate, holds
 from crossstream.algebra.functions import Function
 from crossstream.algebra.uses import ALL, fitted, uses_of
 from crossstream.algebra.values import Values, nulls
@@ -49,6 +49,31 @@ def test_the_rows_at_fault_are_found(items: list[str | None]) -> None:
             n for n, item in enumerate(items) if item == "x"
         ]
         assert outcome.values.objects() == [None if item in (None, "x") else int(item) for item in items]
+
+
+@law
+@given(st.lists(st.sampled_from([None, ValueError, KeyError, StopIteration, ZeroDivisionError]), max_size=20))
+@example([StopIteration, None])
+@example([None, StopIteration])
+def test_whatever_a_callable_raises_the_other_rows_are_processed(
+    raised: list[type[Exception] | None],
+) -> None:
+    def act(row: int) -> int:
+        if (error := raised[row]) is not None:
+            raise error
+        return row
+
+    results, failures = call_rows(act, [list(range(len(raised)))])
+    assert results == [row if error is None else None for row, error in enumerate(raised)]
+    assert [(failure.row, type(failure.error)) for failure in failures] == [
+        (row, error) for row, error in enumerate(raised) if error is not None
+    ]
+
+
+def test_a_predicate_whose_answer_is_neither_true_nor_false_is_at_fault() -> None:
+    items = texts(["a", "b", "c"])
+    mask, failures = holds(Function.of(lambda item: np.ones(2) if item == "b" else item), items, items)
+    assert (mask.tolist(), [failure.row for failure in failures]) == ([True, False, True], [1])
 
 
 @law

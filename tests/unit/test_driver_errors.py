@@ -499,6 +499,22 @@ def test_dead_letters_of_what_a_function_made_are_json() -> None:
     assert out(driver, "bad", JSON) == [("a", {"n": 0})]
 
 
+def test_next_of_nothing_loses_no_record() -> None:
+    """StopIteration ends what a function is mapped over."""
+
+    def build(builder: cs.StreamsBuilder) -> None:
+        first = source(builder).flat_map_values(lambda value: [next(c for c in value if c.isdigit())])
+        first.to(lambda key, value: next(name for name in ("odd",) if int(value) % 2), produced())
+
+    pieces = [("in", "a", "x1"), ("in", "b", "y"), ("in", "c", "z2"), ("in", "d", "3")]
+    driver = run(build, pieces, processing_errors=cs.DeadLetter("bad"), commit_every=4)
+    assert out(driver, "odd", TEXT) == [("a", "1"), ("d", "3")]
+    assert len(out(driver, "bad", TEXT)) == 2
+    with pytest.raises(cs.ProcessingError, match=r"CS-501.*StopIteration.*next\(…, None\)") as caught:
+        run(build, pieces, commit_every=4)
+    assert (caught.value.where["key"], caught.value.where["offset"]) == ("b", 1)
+
+
 # What functions must give
 
 

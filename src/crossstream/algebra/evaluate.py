@@ -51,17 +51,23 @@ def evaluate(function: Function, key: Values, **arguments: Values) -> Outcome:
 
 
 def call_rows(call: Callable[..., Any], columns: list[list[Any]]) -> tuple[list[Any], list[Failure]]:
-    """A callable on every row; where it raised: None and a failure."""
+    """A callable on every row; where it raised: None and a failure.
+
+    Where it raises StopIteration, `map` is at its end for those who ask, and goes on when asked again.
+    """
     calls: Iterator[Any] = map(call, *columns)
     results: list[Any] = []
     failures: list[Failure] = []
     while True:
         try:
             results.extend(calls)
-            return results, failures
+            if len(results) == len(columns[0]):
+                return results, failures
+            failure: Exception = StopIteration("next(…) found nothing; next(…, None) gives None instead")
         except Exception as error:
-            failures.append(Failure(len(results), error))
-            results.append(None)
+            failure = error
+        failures.append(Failure(len(results), failure))
+        results.append(None)
 
 
 def holds(function: Function, key: Values, value: Values) -> tuple[np.ndarray, list[Failure]]:
@@ -76,7 +82,12 @@ def holds(function: Function, key: Values, value: Values) -> tuple[np.ndarray, l
                 next="compare or cast inside the expression, for instance pl.col('price') > 10",
             )
         return series.cast(pl.Boolean).fill_null(False).to_numpy(), outcome.failures
-    return np.fromiter(map(bool, outcome.values.objects()), bool, value.rows), outcome.failures
+    answers = outcome.values.objects()
+    try:
+        return np.fromiter(map(bool, answers), bool, value.rows), outcome.failures
+    except Exception:
+        truths, failures = call_rows(bool, [answers])
+        return np.array(truths, bool), sorted([*outcome.failures, *failures], key=lambda failure: failure.row)
 
 
 def serialized(keys: Values, serde: Serde | None, noun: str) -> tuple[pa.LargeBinaryArray, list[Failure]]:
