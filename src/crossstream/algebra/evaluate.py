@@ -42,7 +42,8 @@ def evaluate(function: Function, key: Values, **arguments: Values) -> Outcome:
     """The function on every row. ``arguments``: ``value=``; or ``left=`` and one for each other side of a joiner."""
     if function.expression is not None:
         return _express(function, key, arguments)
-    columns = [values.objects() for values in arguments.values()]
+    is_joiner = "left" in arguments
+    columns = [values.own_objects() if is_joiner else values.objects() for values in arguments.values()]
     if function.with_key:
         columns.insert(0, key.objects())
     assert function.call is not None

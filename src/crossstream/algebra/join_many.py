@@ -215,6 +215,6 @@ def call_many(
     """The joiner on every row: a callable gets the right rows as a dict, an expression as a column each."""
     if joiner.expression is not None:
         return evaluate(joiner, keys, left=left, **dict(zip(names, rights, strict=True)))
-    columns = [values.objects() for values in rights]
+    columns = [values.own_objects() for values in rights]
     rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
     return evaluate(joiner, keys, left=left, rows=Values(objects=rows))

@@ -2,14 +2,13 @@
 
 Values arrive as wire bytes with a serde, come out of a callable as Python objects and out of an
 expression as a Polars series. Each form is made from another when it is first wanted, and kept. Picking
-rows is lazy: as columns, rows picked many times over (the right side of a fan-out) are decoded once. As objects
-they are not, if anybody can change them: a joiner may do with its arguments what it likes (decision 0030).
+rows is lazy: rows picked many times over (the right side of a fan-out) are decoded once. But not for a joiner that is
+a callable, if it can change them: it may do with its arguments what it likes (`own_objects`, decision 0030).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from copy import deepcopy
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -51,7 +50,7 @@ class Values:
         self._partial = fields is not None
         self._picked: tuple[Values, np.ndarray] | None = None
         self._nulls: np.ndarray | None = None
-        self._given: np.ndarray | None = None  # rows whose objects somebody has got
+        self._given: np.ndarray | None = None  # of objects that were decoded: which a joiner has got
         form: Any = wire if wire is not None else objects if objects is not None else series
         self.rows = len(form)
 
@@ -121,16 +120,34 @@ class Values:
         return serde.encode_objects(self.objects())
 
     def objects(self) -> list[Any]:
-        """Python objects. Raises `SerdeError`."""
+        """Python objects, shared by all who ask. Raises `SerdeError`."""
         if self._objects is None:
+            base = self._origin()
+            shared = base is not None and base._objects is not None
             self._objects = self._to_objects()
+            if self._wire is not None and not shared:
+                self._given = np.zeros(self.rows, bool)
         return self._objects
+
+    def own_objects(self) -> list[Any]:
+        """Objects that no other caller of this gets, where they can be changed and have bytes. Raises `SerdeError`."""
+        base = self._origin()
+        if self._cannot_change():
+            return self.objects()
+        if base is None or (self._objects is not None and self._given is not None):
+            base, rows = self, np.arange(self.rows)
+        else:
+            rows = self._rows()
+        if base._objects is not None:
+            return self.objects() if base._given is None else base._given_away(rows)
+        return self._to_objects()
 
     def _to_objects(self) -> list[Any]:
         base = self._origin()
         if base is not None:
             if base._objects is not None or (base.rows < self.rows and base._cannot_change()):
-                return base._given_away(self._rows())
+                items, rows = base.objects(), self._rows().tolist()
+                return [None if r < 0 else items[r] for r in rows]
             if base._wire is None:
                 return self.series().to_list()
             if self._wire is None:
@@ -140,27 +157,20 @@ class Values:
         return self._wire_serde().decode_objects(self._wire)
 
     def _given_away(self, rows: np.ndarray) -> list[Any]:
-        """The objects of these rows; where somebody has got one before and may have changed it, another like it."""
-        items = self.objects()
+        """The objects of these rows; where a joiner has got one before and may have changed it, another like it."""
+        items, given = self.objects(), self._given
+        assert given is not None
         found = [None if row < 0 else items[row] for row in rows.tolist()]
-        if self._cannot_change():
-            return found
-        if self._given is None:
-            self._given = np.zeros(self.rows, bool)
         places = np.flatnonzero(rows >= 0)
         first = np.full(self.rows, -1)
         first[rows[places[::-1]]] = places[::-1]
-        again = places[self._given[rows[places]] | (first[rows[places]] != places)]
-        self._given[rows[places]] = True
-        for place, item in zip(again.tolist(), self._others_like(rows[again]), strict=True):
-            found[place] = item
+        again = places[given[rows[places]] | (first[rows[places]] != places)]
+        given[rows[places]] = True
+        if len(again):
+            others = self._wire_serde().decode_objects(take_or_null(self._wire, rows[again]))
+            for place, item in zip(again.tolist(), others, strict=True):
+                found[place] = item
         return found
-
-    def _others_like(self, rows: np.ndarray) -> list[Any]:
-        if self._wire is None:
-            items = self.objects()
-            return [deepcopy(items[row]) for row in rows.tolist()]
-        return self._wire_serde().decode_objects(take_or_null(self._wire, rows))
 
     def _cannot_change(self) -> bool:
         """Whether the objects are numbers, text or the like."""
