@@ -63,7 +63,7 @@ def to_timestamp(timestamp: Timestamp, name: str = "timestamp") -> int:
     if isinstance(timestamp, datetime):
         aware = timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=timezone.utc)
         return (aware - _EPOCH) // _MILLISECOND
-    if isinstance(timestamp, bool) or not isinstance(timestamp, int):
+    if not _is_number(timestamp):
         raise ConfigError(
             f"{name} is not a timestamp: {timestamp!r}",
             code="CS-211",
@@ -71,6 +71,11 @@ def to_timestamp(timestamp: Timestamp, name: str = "timestamp") -> int:
             next="pass an int of milliseconds since the epoch, or a datetime",
         )
     return timestamp
+
+
+def _is_number(value: object) -> bool:
+    """Whether it is one of 64 bits."""
+    return isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 64
 
 
 def _count(duration: object) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import Any, ClassVar
 
@@ -532,6 +533,23 @@ def test_an_expression_of_the_wrong_form(build: Build, code: str) -> None:
         run(build, [("in", "a", "1"), ("in", "b", "2")], commit_every=2)
     assert caught.value.code == code
     assert caught.value.where["operator"]
+
+
+@pytest.mark.parametrize(
+    "stamp", [1.5, "7", True, 1 << 63, timedelta(seconds=5)], ids=lambda stamp: type(stamp).__name__
+)
+@pytest.mark.parametrize("function", ["callable", "expression"])
+def test_what_is_no_timestamp_is_told(function: str, stamp: Any) -> None:
+    """Nothing is rounded or converted to one, whatever gave it."""
+    extractor = pl.lit(stamp) if function == "expression" else lambda key, value, timestamp: stamp
+
+    def build(builder: cs.StreamsBuilder) -> None:
+        sink(builder.stream("in", cs.Consumed(key=TEXT, value=TEXT, timestamp_extractor=extractor)))
+
+    with pytest.raises(CrossStreamError) as caught:
+        run(build, [("in", "a", "1"), ("in", "b", "2")], commit_every=2)
+    assert (caught.value.code, caught.value.where["key"], caught.value.where["offset"]) == ("CS-211", "a", 0)
+    assert out(run(build, [("in", "a", "1")], processing_errors="skip")) == []
 
 
 def test_a_negative_timestamp() -> None:

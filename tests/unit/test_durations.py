@@ -70,7 +70,7 @@ def test_timestamps():
     assert to_timestamp(datetime(1970, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))) == 0
 
 
-@pytest.mark.parametrize("written", ["1970-01-01", 1.0, True, None])
+@pytest.mark.parametrize("written", ["1970-01-01", 1.0, True, None, 1 << 63, -(1 << 63) - 1])
 def test_no_timestamps(written):
     with pytest.raises(ConfigError) as caught:
         to_timestamp(written)

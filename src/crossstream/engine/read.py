@@ -114,12 +114,23 @@ def extract(function: Any, changes: Changes) -> tuple[np.ndarray, list[Failure]]
     return np.array([0 if stamp is None else stamp for stamp in found], np.int64), failures
 
 
+def _timestamp(given: Any) -> int:
+    if given is None:
+        raise TypeError("no timestamp")
+    return to_timestamp(given)
+
+
 def _stamps(outcome: Outcome) -> tuple[np.ndarray, list[Failure]]:
-    """What an expression gave as ms; a null is a failure, as it is of a callable."""
+    """What an expression gave as ms; a null, or what is no timestamp, is a failure, as it is of a callable."""
     series = outcome.values.series()
-    if series.dtype.is_temporal():
-        series = series.dt.epoch("ms")
+    if isinstance(series.dtype, pl.Date | pl.Datetime):
+        stamps = series.dt.epoch("ms")
+    elif series.dtype.is_integer():
+        stamps = series.cast(pl.Int64, strict=False)
+    else:
+        stamps = pl.Series([None], dtype=pl.Int64).new_from_index(0, len(series))
     failed = {failure.row for failure in outcome.failures}
-    missing = [row for row in np.flatnonzero(series.is_null().to_numpy()).tolist() if row not in failed]
-    failures = [*outcome.failures, *(Failure(row, TypeError("no timestamp")) for row in missing)]
-    return series.cast(pl.Int64).fill_null(0).to_numpy(), sorted(failures, key=lambda failure: failure.row)
+    missing = [row for row in np.flatnonzero(stamps.is_null().to_numpy()).tolist() if row not in failed]
+    _, wrong = call_rows(_timestamp, [series.gather(missing).to_list()])
+    failures = [*outcome.failures, *(Failure(missing[failure.row], failure.error) for failure in wrong)]
+    return stamps.fill_null(0).to_numpy(), sorted(failures, key=lambda failure: failure.row)
