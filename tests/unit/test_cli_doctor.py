@@ -147,6 +147,7 @@ def main(argv):
 
 def test_a_benchmark_that_is_told_to_end_leaves_nothing_behind(tmp_path):
     (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "__init__.py").touch()
     (tmp_path / "benchmarks" / "fk.py").write_text(ENDLESS)
     run = "import sys, pathlib; from crossstream.cli import bench, main"
     run += "; bench.find_root = pathlib.Path.cwd; sys.exit(main(['bench', 'fk']))"
