@@ -45,10 +45,10 @@ def test_every_task_looks_into_the_same_memory(spark: Any, world: World, shops: 
         assert app.progress.rows_out["orders.join(shops)"] == ORDERS, "every order found its shop"
         size = app.progress.state_bytes["shops"]
     peaks = {
-        name: [max(moment.get(worker, NOTHING)[name] for moment in seen) for worker in set().union(*seen)]
+        name: [max(held.get(worker, NOTHING)[name] for held in seen) for worker in set().union(*seen)]
         for name in NOTHING
     }
-    shared = max(sum(worker["pss"] for worker in moment.values()) for moment in seen)
+    shared = max(sum(worker["pss"] for worker in held.values()) for held in seen)
     shown = {name: [value >> 20 for value in values] for name, values in peaks.items()}
     print(f"\n{shops:,} rows in {seconds:.1f} s; {size >> 20} MiB on disk; MiB by worker: {shown}")
     assert sum(rss > size / 4 for rss in peaks["rss"]) >= 2, "several workers have looked at the table"

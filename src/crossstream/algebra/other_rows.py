@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from crossstream.algebra.uses import operands, reads_columns
+from crossstream.algebra.uses import operands, reads_columns, serialized
 
 _NODES = {
     "Agg": "",
@@ -53,11 +53,7 @@ _OF_A_KIND = {
 
 def other_rows(expression: pl.Expr) -> str | None:
     """What makes an expression look at other rows, by Polars' name of it (``Sum``); None if nothing is known to."""
-    try:
-        serialized = json.loads(expression.meta.serialize(format="json"))
-    except (pl.exceptions.PolarsError, ValueError):
-        return None
-    return _found(serialized)
+    return _found(serialized(expression))
 
 
 def _found(node: Any) -> str | None:

@@ -123,13 +123,11 @@ class _Same:
 
 @lru_cache(maxsize=512)
 def _uses(same: _Same) -> dict[str, Use]:
-    meta = same.expression.meta
-    try:
-        serialized = json.loads(meta.serialize(format="json"))
-    except (pl.exceptions.PolarsError, ValueError):
-        return {name: Use(whole=True) for name in meta.root_names() if name}
+    parts = serialized(same.expression)
+    if parts is None:
+        return {name: Use(whole=True) for name in same.expression.meta.root_names() if name}
     root = Use()
-    for path, dtype in _reads(serialized):
+    for path, dtype in _reads(parts):
         use = root
         for name in path:
             use = use.fields.setdefault(name, Use())
@@ -138,9 +136,17 @@ def _uses(same: _Same) -> dict[str, Use]:
     return root.fields
 
 
-def reads_columns(serialized: Any) -> bool:
+def serialized(expression: pl.Expr) -> Any:
+    """The parts of an expression, as Polars writes them as JSON; None where it cannot."""
+    try:
+        return json.loads(expression.meta.serialize(format="json"))
+    except (pl.exceptions.PolarsError, ValueError):
+        return None
+
+
+def reads_columns(part: Any) -> bool:
     """Whether a part of a serialised expression reads any column."""
-    return any(True for _ in _reads(serialized))
+    return any(True for _ in _reads(part))
 
 
 def _reads(node: Any) -> Iterator[tuple[tuple[str, ...], pl.DataType | None]]:

@@ -131,6 +131,8 @@ def _stamps(outcome: Outcome) -> tuple[np.ndarray, list[Failure]]:
         stamps = pl.Series([None], dtype=pl.Int64).new_from_index(0, len(series))
     failed = {failure.row for failure in outcome.failures}
     missing = [row for row in np.flatnonzero(stamps.is_null().to_numpy()).tolist() if row not in failed]
-    _, wrong = call_rows(_timestamp, [series.gather(missing).to_list()])
+    found, wrong = call_rows(_timestamp, [series.gather(missing).to_list()])
     failures = [*outcome.failures, *(Failure(missing[failure.row], failure.error) for failure in wrong)]
-    return stamps.fill_null(0).to_numpy(), sorted(failures, key=lambda failure: failure.row)
+    result = stamps.fill_null(0).to_numpy().copy()
+    result[missing] = [stamp or 0 for stamp in found]
+    return result, sorted(failures, key=lambda failure: failure.row)
