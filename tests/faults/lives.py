@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from crossstream.engine.log import BatchEntry, BatchLog
 from crossstream.topics import OffsetRange
 from tests.faults.application import PARTITIONS
 from tests.spark.marketplace import JSON, TEXT, Change, joined, marketplace, random_changes
+from tests.spark.meanwhile import meanwhile
 from tests.spark.world import SPREAD, World
 
 TOPICS = ("products", "merchants")
@@ -81,22 +81,15 @@ def kill(process: subprocess.Popen[str]) -> None:
 def records_keep_coming(world: World, rng: Random, pause: float = 0.03) -> Iterator[dict[str, list[Change]]]:
     """Appends some changes every ``pause`` seconds; gives what has been appended."""
     given: dict[str, list[Change]] = {topic: [] for topic in TOPICS}
-    stop = threading.Event()
 
     def feed() -> None:
-        while not stop.wait(pause):
-            for topic, changes in random_changes(rng, 6, 60, 10).items():
-                if changes:
-                    world.append(topic, changes, TEXT, JSON)
-                    given[topic] += changes
+        for topic, changes in random_changes(rng, 6, 60, 10).items():
+            if changes:
+                world.append(topic, changes, TEXT, JSON)
+                given[topic] += changes
 
-    thread = threading.Thread(target=feed)
-    thread.start()
-    try:
+    with meanwhile(feed, pause):
         yield given
-    finally:
-        stop.set()
-        thread.join()
 
 
 def check_remains(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import crossstream as cs
+from tests.spark.meanwhile import meanwhile
 from tests.spark.orders import ordering
 from tests.spark.world import NAMES, World
 
@@ -69,19 +69,8 @@ Moment = dict[int, dict[str, int]]
 def watching(world: World) -> Iterator[list[Moment]]:
     """What the workers have at many moments: a worker that has become large gives pages back after its task."""
     seen: list[Moment] = []
-    over = threading.Event()
-
-    def watch() -> None:
-        while not over.wait(0.02):
-            seen.append(dict(moment(world)))
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
+    with meanwhile(lambda: seen.append(dict(moment(world))), 0.02):
         yield seen
-    finally:
-        over.set()
-        thread.join()
 
 
 def moment(world: World) -> Iterator[tuple[int, dict[str, int]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 import crossstream as cs
 from crossstream.topics import OffsetRange, TopicPartition
 from tests.spark.marketplace import JSON, TEXT
+from tests.spark.meanwhile import meanwhile
 from tests.spark.world import NAMES, World
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -144,28 +144,18 @@ def records_of(world: World, topic: str) -> Iterator[pl.DataFrame]:
 def largest() -> Iterator[dict[int, int]]:
     """The most resident bytes that each Python process of Spark held while the block ran: the system's own mark."""
     peaks: dict[int, int] = {}
-    stop = threading.Event()
 
     def look() -> None:
         for pid in workers():
             with suppress(OSError):  # gone while we looked
                 peaks[pid] = max(peaks.get(pid, 0), high_water(pid))
 
-    def watch() -> None:
-        while not stop.wait(0.2):
-            look()
-
     for pid in workers():
         with suppress(OSError):
             Path(f"/proc/{pid}/clear_refs").write_text("5")  # sets the high-water mark back
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
+    with meanwhile(look, 0.2):
         yield peaks
         look()
-    finally:
-        stop.set()
-        thread.join()
 
 
 def high_water(pid: int) -> int:
