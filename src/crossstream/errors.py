@@ -67,6 +67,20 @@ def _rebuild(
     return kind(what, code=code, where=where, next=next)
 
 
+def told(error: BaseException) -> str:
+    """Type and text of an error that is not ours: its text may raise, or hold what UTF-8 cannot."""
+    try:
+        text = str(error)
+    except Exception as failed:
+        text = f"(its own text raised {type(failed).__name__})"
+    return writable(f"{type(error).__name__}: {text}")
+
+
+def writable(text: str) -> str:
+    """The text with escapes where UTF-8 has no bytes: halves of surrogate pairs."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 class TopologyError(CrossStreamError):
     """The topology cannot be built as written; raised in the user's own line."""
 

@@ -200,6 +200,21 @@ class TestRaisingFunction:
         assert headers["crossstream.operator"] == b"products.join(merchants)"
         assert (headers["crossstream.topic"], headers["crossstream.offset"]) == (b"products", b"3")
 
+    @pytest.mark.timeout(120)
+    def test_an_error_that_has_no_bytes(self, spark: Any, stocked: World) -> None:
+        """Half of a surrogate pair, as of an emoji that was cut: the worker cannot write its traceback."""
+
+        def cut_off(left: Any, right: Any) -> Any:
+            raise ValueError(f"no such shop: {chr(0xD83D)}")
+
+        error = failure(spark, stocked, marketplace(cut_off))
+        assert error.code == "CS-501"
+        assert error.what.endswith("raised ValueError: no such shop: \\ud83d")
+        process(spark, stocked, marketplace(cut_off), processing_errors=cs.DeadLetter("dead"))
+        letters = stocked.read("dead", TEXT, serdes.bytes())
+        reasons = {dict(letter.headers)["crossstream.reason"] for letter in letters}
+        assert reasons == {b"ValueError: no such shop: \\ud83d"}
+
     def test_a_stream_function_that_raises(self, spark: Any, stocked: World) -> None:
         builder = cs.StreamsBuilder()
         numbers = builder.stream("numbers", cs.Consumed(key=TEXT, value=serdes.int64()))

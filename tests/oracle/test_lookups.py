@@ -11,39 +11,14 @@ from typing import Any
 
 import pytest
 
-import crossstream as cs
-from crossstream import serdes
-from tests.conformance.functions import user_extractor, user_joiner
-from tests.conformance.runner import METHODS, read
 from tests.oracle.cases import EXTRACTOR, JOINERS, Case, Rows, records
-from tests.oracle.compare import same
+from tests.oracle.compositions import DERIVED, TURNS, compare, made
 from tests.oracle.oracle import Oracle
 
 pytestmark = pytest.mark.oracle
 
 CASES = 60
 NIGHTLY = 1500
-TEXT = serdes.string()
-DERIVED: dict[str, dict[str, Any]] = {
-    "stream": {
-        "same": lambda stream, _: stream.map_values(lambda value: value),
-        "re-key": lambda stream, _: stream.select_key(lambda key, value: key),
-        "repartition": lambda stream, _: stream.repartition(cs.Repartitioned(key=TEXT, value=TEXT)),
-        "to table": lambda stream, _: stream.to_table(materialized=cs.Materialized(key=TEXT, value=TEXT)),
-    },
-    "table": {
-        "to stream": lambda table, _: table.to_stream(),
-        "map": lambda table, _: table.map_values(lambda value: value + "'"),
-        "map kept": lambda table, name: table.map_values(
-            lambda value: value + "'", materialized=cs.Materialized(store=name, value=TEXT)
-        ),
-        "filter": lambda table, _: table.filter(lambda value: "3" not in value),
-        "filter kept": lambda table, name: table.filter(
-            lambda value: "3" not in value, materialized=cs.Materialized(store=name)
-        ),
-    },
-}
-TURNS = {"to table": "table", "to stream": "stream"}
 
 
 def test_ways_of_one_record(oracle: Oracle) -> None:
@@ -63,12 +38,6 @@ def test_for_long(oracle: Oracle, make: str) -> None:
     for seed in range(CASES, NIGHTLY):
         rng = Random(f"{make} {seed}")
         compare(oracle, one_source(rng) if make == "ways" else joined_table(rng))
-
-
-def compare(oracle: Oracle, case: Case) -> None:
-    kafka, ours = oracle.run(case)["expected"], run(case)
-    for input_, theirs, own in zip(case["inputs"], kafka, ours, strict=True):
-        assert same(theirs, own), f"{input_}: Kafka gives {theirs}, we {own}\n{case['joins']}"
 
 
 def one_source(rng: Random) -> Case:
@@ -134,56 +103,3 @@ def joined_table(rng: Random) -> Case:
 def looking_up(rng: Random, stream: str, table: str) -> dict[str, Any]:
     ends = {"left": stream, "right": table}
     return {"id": "last", "operator": "stream-table", "type": rng.choice(["inner", "left"]), **ends}
-
-
-def made(joins: list[dict[str, Any]], inputs: list[dict[str, Any]]) -> Case:
-    last = joins[-1]
-    params = {"joiner": JOINERS[0]}
-    return {
-        "operator": last["operator"],
-        "type": last["type"],
-        "params": params,
-        "joins": joins,
-        "inputs": inputs,
-    }
-
-
-def run(case: Case) -> list[list[dict[str, Any]]]:
-    """The case through our driver, one record at a time."""
-    with cs.TopologyTestDriver(topology(case)) as driver:
-        used = {name for one in case["joins"] for name in (one["left"], one["right"])}
-        topics = {
-            side: driver.create_input_topic(side, TEXT, TEXT) for side in {"left", "right", "third"} & used
-        }
-        results = driver.create_output_topic("results", TEXT, TEXT)
-        found = []
-        for item in case["inputs"]:
-            topics[item["side"]].pipe_input(item["key"], item["value"], item["ts"])
-            found.append([{"key": o.key, "value": o.value, "ts": o.ts} for o in read(results)])
-    return found
-
-
-def topology(case: Case) -> cs.Topology:
-    builder, consumed = cs.StreamsBuilder(), cs.Consumed(key=TEXT, value=TEXT)
-    nodes: dict[str, Any] = {}
-
-    def node(name: str, shape: str) -> Any:
-        if name not in nodes:
-            nodes[name] = getattr(builder, shape)(name, consumed)
-        return nodes[name]
-
-    for one in case["joins"]:
-        joiner = user_joiner(one.get("joiner", case["params"]["joiner"]), "callables")
-        if one["operator"] == "derived":
-            shape = next(shape for shape, ways in DERIVED.items() if one["type"] in ways)
-            made_ = DERIVED[shape][one["type"]](node(one["left"], shape), f"{one['id']}-kept")
-        elif one["operator"] == "stream-table":
-            method = getattr(node(one["left"], "stream"), METHODS[one["type"]])
-            made_ = method(node(one["right"], "table"), joiner, cs.Joined(key=TEXT, value=TEXT))
-        else:
-            by = {"foreign_key": user_extractor(EXTRACTOR, "callables")} if "fk_extractor" in one else {}
-            method = getattr(node(one["left"], "table"), METHODS[one["type"]])
-            made_ = method(node(one["right"], "table"), joiner, **by)
-        nodes[one["id"]] = made_
-    made_.to("results", cs.Produced(key=TEXT, value=TEXT))
-    return builder.build()

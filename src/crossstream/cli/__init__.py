@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from crossstream.cli.arguments import make_parser
-from crossstream.errors import CrossStreamError
+from crossstream.errors import CrossStreamError, told
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -54,7 +54,7 @@ def _failed(error: CrossStreamError, arguments: Any, cause: Exception | None = N
 
 def _unexpected(error: Exception) -> CrossStreamError:
     return CrossStreamError(
-        f"{type(error).__name__}: {error}",
+        told(error),
         code="CS-001",
         next="run the same command with --debug to see where it comes from",
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from crossstream.cli.checks import Check, all_checks
 from crossstream.cli.console import aligned, is_terminal, make_console
-from crossstream.errors import CrossStreamError
+from crossstream.errors import CrossStreamError, told
 
 STYLES = {"ok": "green", "note": "cyan", "problem": "bold red"}
 
@@ -72,7 +72,7 @@ def _ignore(line: str) -> None:
 def _what(error: Exception) -> str:
     if isinstance(error, CrossStreamError):
         return f"[{error.code}] {error.what}"
-    return f"{type(error).__name__}: {error}"
+    return told(error)
 
 
 def _fix(error: Exception, log: Path) -> str:

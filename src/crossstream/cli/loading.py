@@ -15,7 +15,7 @@ from typing import Any
 
 from crossstream.config import StreamsConfig
 from crossstream.dsl import StreamsBuilder
-from crossstream.errors import ConfigError, CrossStreamError
+from crossstream.errors import ConfigError, CrossStreamError, told
 from crossstream.topology.graph import Topology
 
 NAMES = ("topology", "builder", "build")
@@ -80,7 +80,7 @@ def execute(file: Path) -> ModuleType:
         raise
     except (Exception, SystemExit) as error:
         raise ConfigError(
-            f"{file.name} cannot be loaded: {type(error).__name__}: {error}",
+            f"{file.name} cannot be loaded: {told(error)}",
             code="CS-271",
             where={"line": _line_of(error, file)},
             next='mend the file; what must not happen here belongs under if __name__ == "__main__"',
@@ -138,7 +138,7 @@ def _called(function: Callable[[], Any], name: str, file: Path) -> Any:
         raise
     except Exception as error:
         raise ConfigError(
-            f"{name}() in {file.name} raised {type(error).__name__}: {error}",
+            f"{name}() in {file.name} raised {told(error)}",
             code="CS-273",
             where={"line": _line_of(error, file)},
             next="it is called without arguments and must return a Topology or a StreamsBuilder",

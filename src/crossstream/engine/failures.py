@@ -16,7 +16,7 @@ from crossstream.algebra.evaluate import Failure
 from crossstream.algebra.order import place_of
 from crossstream.algebra.values import Values
 from crossstream.engine.batch import Batch, Report
-from crossstream.errors import CrossStreamError, ProcessingError, SerdeError
+from crossstream.errors import CrossStreamError, ProcessingError, SerdeError, told
 from crossstream.records import decode_headers, encode_headers
 from crossstream.serdes import Serde
 from crossstream.serdes.internal import pickled
@@ -69,7 +69,7 @@ class Failures:
             raise self.error(node, changes, failures[0])
         self.report.count_dropped(node.name, {"failed": len(failures)})
         if self.processing.action == "dead-letter":
-            reasons = [(f.row, f"{type(f.error).__name__}: {f.error}") for f in failures]
+            reasons = [(f.row, told(f.error)) for f in failures]
             self._bury(self.processing, node, changes, reasons)
 
     def error(self, node: Node, changes: Changes, failure: Failure) -> CrossStreamError:
@@ -78,7 +78,7 @@ class Failures:
         if isinstance(failure.error, CrossStreamError):
             return failure.error.at(**place)
         error = ProcessingError(
-            f"a function of {node.name} raised {type(failure.error).__name__}: {failure.error}",
+            f"a function of {node.name} raised {told(failure.error)}",
             code="CS-501",
             where=place,
             next="mend the function, or let the record go: processing_errors='skip' or cs.DeadLetter(topic)",

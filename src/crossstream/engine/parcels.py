@@ -18,7 +18,7 @@ import pyarrow as pa
 from crossstream.algebra.change import Changes, concat_changes
 from crossstream.algebra.hashing import partition_of
 from crossstream.algebra.values import Values
-from crossstream.errors import ProcessingError
+from crossstream.errors import ProcessingError, told
 from crossstream.serdes import Serde
 from crossstream.state.columns import from_record_batch, to_record_batch
 from crossstream.state.gathered import FEW, Gathered, whole
@@ -182,7 +182,7 @@ def chosen_partitions(partitioner: Partitioner, key: Values, partitions: int) ->
         pids = [0 if k is None else partitioner(k, partitions) for k in keys]
     except Exception as error:
         raise ProcessingError(
-            f"a partitioner raised {type(error).__name__}: {error}",
+            f"a partitioner raised {told(error)}",
             code="CS-505",
             next="a partitioner takes (key, number of partitions) and returns an int",
         ) from error

@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import pickle
 import re
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from crossstream.errors import CrossStreamError, ProcessingError
+from crossstream.errors import CrossStreamError, ProcessingError, told, writable
 
 _MARK = "crossstream-error:"
 _FOUND = re.compile(_MARK + r"([A-Za-z0-9+/=]+):")
@@ -19,12 +20,35 @@ class WorkerError(RuntimeError):
 
 
 def carried(make: Callable[[], Iterable[Any]]) -> Iterator[Any]:
-    """The items of a task; an error of ours is packed so that `unpacked` finds it in Spark's message."""
+    """The items of a task; an error of ours is packed so that `unpacked` finds it in Spark's message.
+
+    A worker that cannot write its traceback as UTF-8 sends none, and the JVM waits for it for ever. So where
+    the text of an error in the chain has no bytes, the chain is left out.
+    """
     try:
         yield from make()
     except CrossStreamError as error:
-        data = base64.b64encode(pickle.dumps(error)).decode()
-        raise WorkerError(f"{error}\n{_MARK}{data}:") from error
+        data = base64.b64encode(_pickled(error)).decode()
+        packed = WorkerError(writable(f"{error}\n{_MARK}{data}:"))
+        raise packed from (error if _is_writable(error) else None)
+    except Exception as error:
+        if _is_writable(error):
+            raise
+        raise WorkerError(told(error)) from None
+
+
+def _pickled(error: CrossStreamError) -> bytes:
+    """With its place as text where that cannot be pickled: a key of a class that the user's own script defines."""
+    try:
+        return pickle.dumps(error)
+    except Exception:
+        where = {name: str(value) for name, value in error.where.items() if value is not None}
+        return pickle.dumps(type(error)(error.what, code=error.code, where=where, next=error.next))
+
+
+def _is_writable(error: BaseException) -> bool:
+    lines = traceback.format_exception(type(error), error, error.__traceback__)
+    return all(line == writable(line) for line in lines)
 
 
 def unpacked(error: Exception) -> Exception:

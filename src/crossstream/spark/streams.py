@@ -12,7 +12,7 @@ from typing import Literal
 from pyspark.sql import SparkSession
 
 from crossstream.config import StreamsConfig
-from crossstream.errors import ConfigError, CrossStreamError, ProcessingError
+from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, told
 from crossstream.query.files import open_store
 from crossstream.query.store import StoreReader
 from crossstream.spark.engine import Engine
@@ -210,7 +210,7 @@ class SparkStreams:
                 listener(progress)
             except Exception as error:
                 raise ProcessingError(
-                    f"a listener for progress raised {type(error).__name__}: {error}",
+                    f"a listener for progress raised {told(error)}",
                     code="CS-591",
                     where={"batch": progress.batch},
                     next="mend the listener; the batch itself is committed",

@@ -11,6 +11,7 @@ import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.TestInputTopic;
 import org.apache.kafka.streams.TestOutputTopic;
@@ -54,6 +55,8 @@ final class Run {
         settings.put(StreamsConfig.APPLICATION_ID_CONFIG, id);
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "none:0");
         settings.put(StreamsConfig.STATE_DIR_CONFIG, states.toString());
+        settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
+        settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
         settings.put(StreamsConfig.DSL_STORE_SUPPLIERS_CLASS_CONFIG, windows
             ? BuiltInDslStoreSuppliers.RocksDBDslStoreSuppliers.class : BuiltInDslStoreSuppliers.InMemoryDslStoreSuppliers.class);

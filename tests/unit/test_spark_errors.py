@@ -1,0 +1,106 @@
+"""Errors of workers: what can be written comes through Spark, whatever the user's own errors and keys are."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import crossstream as cs
+from crossstream.errors import CrossStreamError, told
+from crossstream.spark.errors import WorkerError, carried, unpacked
+
+HALF = "\ud83d"
+"""Half of a surrogate pair: text in Python that UTF-8 has no bytes for."""
+
+any_text = st.text(st.characters(exclude_categories=()), max_size=5)
+
+
+def raised_by(error: Exception, cause: Exception | None = None) -> Exception:
+    """What a task that raises ``error`` ends with."""
+
+    def task() -> Iterator[Any]:
+        yield 1
+        raise error from cause
+
+    try:
+        list(carried(task))
+    except Exception as found:
+        return found
+    raise AssertionError("the task has not failed")
+
+
+def sent(error: Exception) -> str:
+    """What Spark's worker sends of an error: its traceback as UTF-8, or nothing, and then the JVM waits for ever."""
+    return "".join(traceback.format_exception(error)).encode("utf-8").decode()
+
+
+def through_spark(error: Exception, cause: Exception | None = None) -> Exception:
+    return unpacked(RuntimeError(sent(raised_by(error, cause))))
+
+
+def failed(what: str = "it failed", key: object = "k") -> cs.ProcessingError:
+    return cs.ProcessingError(
+        what, code="CS-501", where={"operator": "join", "offset": 3, "key": key}, next="mend it"
+    )
+
+
+@given(any_text, st.none() | any_text)
+def test_an_error_of_ours_comes_out_as_it_was(text: str, key: str | None) -> None:
+    error = failed(f"a function raised {told(ValueError(text))}", key)
+    found = through_spark(error, ValueError(text))
+    assert isinstance(found, cs.ProcessingError)
+    assert (found.what, found.code, found.where, found.next) == (
+        error.what,
+        error.code,
+        error.where,
+        error.next,
+    )
+
+
+def test_the_users_own_traceback_is_in_sparks_message() -> None:
+    assert "no such price" in sent(raised_by(failed(), KeyError("no such price")))
+
+
+def test_half_a_character_in_the_users_error_is_left_out_there() -> None:
+    assert HALF not in sent(raised_by(failed(), KeyError(HALF)))
+
+
+def test_a_key_of_a_class_that_only_the_worker_has() -> None:
+    @dataclass(frozen=True)
+    class Key:
+        shop: int
+
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        pickle.dumps(Key(7))
+    found = through_spark(failed(key=Key(7)))
+    assert isinstance(found, cs.ProcessingError)
+    assert found.where == {"operator": "join", "offset": "3", "key": str(Key(7))}
+    assert (found.what, found.code, found.next) == ("it failed", "CS-501", "mend it")
+
+
+def test_other_errors_stay_as_they_are() -> None:
+    error = OSError("no space")
+    assert raised_by(error) is error
+    assert "OSError: no space" in str(unpacked(RuntimeError(sent(error))))
+
+
+def test_other_errors_that_cannot_be_written_are_told() -> None:
+    found = raised_by(OSError(f"no file {HALF}"))
+    assert isinstance(found, WorkerError)
+    assert "OSError: no file \\ud83d" in sent(found)
+
+
+def test_an_error_whose_own_text_raises() -> None:
+    class Silent(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    assert told(Silent()) == "Silent: (its own text raised RuntimeError)"
+    assert isinstance(through_spark(failed(told(Silent())), Silent()), CrossStreamError)
