@@ -185,6 +185,27 @@ def test_a_failed_batch_is_not_planned_anew(spark: Any, stocked: World) -> None:
     app.stop()
 
 
+def test_a_function_that_holds_a_lock_is_refused_before_anything_happens(spark: Any, stocked: World) -> None:
+    lock = threading.Lock()
+
+    def guarded(product: Any) -> Any:
+        with lock:
+            return product["merchant"]
+
+    app = cs.SparkStreams(marketplace(foreign_key=guarded), stocked.config(), spark)
+    for begin in (app.start, app.process_available):
+        with pytest.raises(
+            cs.TopologyError, match=r"foreign key of products\.join\(merchants\).*lock"
+        ) as caught:
+            begin()
+        assert caught.value.code == "CS-112"
+        assert "marketplace.py" in caught.value.where["line"]
+    assert not list(stocked.state_dir.rglob("*.json"))
+    with cs.SparkStreams(marketplace(), stocked.config(), spark) as mended:
+        mended.process_available()
+    assert len(stocked.table("offers", TEXT, JSON)) == 40
+
+
 def test_progress(spark: Any, stocked: World) -> None:
     stocked.append("products", [("lost", {"name": "L"}, 5)], TEXT, JSON)
     stocked.append_wire("merchants", [(None, b"{}", 5)])

@@ -30,6 +30,7 @@ from crossstream.spark.errors import unpacked
 from crossstream.spark.frames import check_checkpoint, deliver, start_query, united
 from crossstream.spark.progress import Account, Progress
 from crossstream.spark.rounds import SparkRounds
+from crossstream.spark.shipping import packed
 from crossstream.spark.worker import Job
 from crossstream.state.root import Place, root_of
 from crossstream.topics import TopicPartition
@@ -84,6 +85,15 @@ class Engine:
 
     def open(self) -> None:
         """Locks and checks the state, finds the topics, ships the plan to the workers."""
+        job = Job(
+            self.config.application_id,
+            self.plan.shipped(),
+            self.state.address,
+            str(self._staging),
+            settings_of(self.config),
+            self.connection,
+        )
+        shipped = packed(job)
         check_checkpoint(self.topology, self.state)
         self.log.lock(self.config.application_id)
         context = self.spark.sparkContext
@@ -99,15 +109,7 @@ class Engine:
         self._account.state = measure(self.state, self._versions)
         self._rescale()
         self._find_topics(commit)
-        job = Job(
-            self.config.application_id,
-            self.plan.shipped(),
-            self.state.address,
-            str(self._staging),
-            settings_of(self.config),
-            self.connection,
-        )
-        self._rounds = SparkRounds(context, job, self.config.application_id)
+        self._rounds = SparkRounds(context, job, shipped, self.config.application_id)
         self._listener.since = milliseconds()
 
     def _claim(self, parallelism: int) -> Commit:

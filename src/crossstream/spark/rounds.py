@@ -22,7 +22,6 @@ from crossstream.engine.batch import Batch, Report, unpack_report
 from crossstream.engine.parcels import FRAME, REPORT, Parcel
 from crossstream.engine.rounds import follows
 from crossstream.engine.task import Sent
-from crossstream.serdes.shipping import dumps
 from crossstream.spark.errors import carried
 from crossstream.spark.exchange import brought, drop_batch, put_aside, shared_folder
 from crossstream.spark.frames import unpacked_row
@@ -123,10 +122,11 @@ def same(pid: int) -> int:
 
 @dataclass(slots=True)
 class SparkRounds:
-    """Runs batches of one application run."""
+    """Runs batches of one application run. ``packed``: the job as bytes."""
 
     context: SparkContext
     job: Job
+    packed: bytes
     application_id: str
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     _broadcast: Any = None
@@ -135,7 +135,7 @@ class SparkRounds:
     _alone: Any = None
 
     def __post_init__(self) -> None:
-        self._broadcast = self.context.broadcast(dumps(self.job))
+        self._broadcast = self.context.broadcast(self.packed)
         self._folder = shared_folder(self.context, self.run_id)
         self._functions = {before: self._shipped(plan, before) for before, plan in self._plans().items()}
         alone = AllRounds(self.run_id, self._broadcast, self._folder)
