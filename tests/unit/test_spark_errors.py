@@ -91,6 +91,15 @@ def test_other_errors_stay_as_they_are() -> None:
     assert "OSError: no space" in str(unpacked(RuntimeError(sent(error))))
 
 
+def test_a_module_that_workers_lack() -> None:
+    found = unpacked(RuntimeError(sent(ModuleNotFoundError("No module named 'helpers'"))))
+    assert isinstance(found, cs.ProcessingError)
+    assert (found.code, found.what) == (
+        "CS-590", "Spark could not run a batch: ModuleNotFoundError: No module named 'helpers'"
+    )  # fmt: skip
+    assert "spark.submit.pyFiles" in str(found.next)
+
+
 def test_other_errors_that_cannot_be_written_are_told() -> None:
     found = raised_by(OSError(f"no file {HALF}"))
     assert isinstance(found, WorkerError)

@@ -61,11 +61,11 @@ def unpacked(error: Exception) -> Exception:
         ours = pickle.loads(base64.b64decode(found.group(1)))
         assert isinstance(ours, CrossStreamError)
         return ours
-    return ProcessingError(
-        f"Spark could not run a batch: {_heart(text)}",
-        code="CS-590",
-        next="see the cause below and Spark's log; `crossstream doctor` checks the installation",
-    )
+    heart = _heart(text)
+    next = "see the cause below and Spark's log; `crossstream doctor` checks the installation"
+    if heart.startswith("ModuleNotFoundError"):
+        next = "install the module where the workers run, or send it: spark={'spark.submit.pyFiles': 'module.py'}"
+    return ProcessingError(f"Spark could not run a batch: {heart}", code="CS-590", next=next)
 
 
 def _heart(text: str) -> str:
