@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from crossstream.algebra.hashing import hash_keys
-from crossstream.state.columns import equal, same_rows, take_or_null
+from crossstream.state.columns import equal, same_rows, take_all, take_or_null
 from crossstream.state.run import (
     Layout,
     Run,
@@ -240,6 +240,50 @@ def test_identities_are_exact(rows: list[tuple[int, bytes, bytes]]) -> None:
 
 
 @law
+@given(
+    seed=st.integers(0, 1 << 32),
+    runs=st.integers(1, 6),
+    rows=st.sampled_from([1, 5, 40, 300]),
+    width=st.sampled_from([None, 1, 8, 70]),
+    bits=bits,
+    second=st.booleans(),
+    drop_gone=st.booleans(),
+)
+def test_merged_runs_hold_the_newest_row_of_each_identity(
+    seed: int, runs: int, rows: int, width: int | None, bits: int, second: bool, drop_gone: bool
+) -> None:
+    """Many rows, of keys of one length or of several, with colliding hashes or without; old runs are overwritten."""
+    rng = np.random.default_rng(seed)
+    names = [b"%d" % number if width is None else b"%d" % (number % 10) * width for number in range(rows)]
+    wanted: dict[tuple[bytes, ...], tuple[bytes, int]] = {}
+    made = []
+    for number in range(runs):
+        identities = {
+            tuple(names[at] for at in rng.integers(0, rows, 1 + second)): (
+                b"%d" % number,
+                int(rng.random() < 0.3),
+            )
+            for _ in range(rows)
+        }
+        wanted |= identities
+        keys = [binary([identity[part] for identity in identities]) for part in range(1 + second)]
+        columns: dict[str, Any] = {"h": hash_keys(keys[0], bits), "key": keys[0]}
+        if second:
+            columns |= {"s": hash_keys(keys[1], bits), "key2": keys[1]}
+        values, gone = zip(*identities.values(), strict=True)
+        made.append(sort_rows({**columns, "value": binary(list(values)), "gone": np.array(gone, np.uint8)}))
+    merged = merge(made[::-1], drop_gone=drop_gone)
+    found = [merged[name].to_pylist() for name in ("key", "key2") if name in merged.columns]
+    rest = zip(merged["value"].to_pylist(), merged["gone"].tolist(), strict=True)
+    held = list(zip(zip(*found, strict=True), rest, strict=True))
+    assert len(dict(held)) == len(held)
+    assert dict(held) == {one: row for one, row in wanted.items() if not (drop_gone and row[1])}
+    order = list(zip(merged["h"].tolist(), merged["s"].tolist() if second else [0] * len(held), strict=True))
+    assert order == sorted(order)
+    assert list(merged.columns) == list(made[0].columns)
+
+
+@law
 @given(st.lists(st.tuples(st.integers(0, 1), keys), max_size=8))
 def test_newest_keeps_the_first_of_each_identity(rows: list[tuple[int, bytes]]) -> None:
     rows.sort(key=lambda row: row[0])
@@ -247,6 +291,9 @@ def test_newest_keeps_the_first_of_each_identity(rows: list[tuple[int, bytes]]) 
     seen: set[tuple[int, bytes]] = set()
     wanted = [row not in seen and not seen.add(row) for row in rows]  # type: ignore[func-returns-value]
     assert newest(columns).tolist() == wanted
+    backwards = np.arange(len(rows))[::-1]
+    mixed = take_all(columns, backwards)
+    assert newest(mixed, backwards).tolist() == wanted
 
 
 def slices() -> Iterator[pa.Array]:

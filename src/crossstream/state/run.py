@@ -208,35 +208,58 @@ def sorted_order(columns: Columns) -> np.ndarray:
 def merge(runs: list[Run], *, drop_gone: bool) -> Run:
     """One run out of several, newest first: of rows with the same identity the newest stays.
 
-    ``drop_gone``: there is no older run, so deleted rows need not be remembered.
+    ``drop_gone``: there is no older run, so deleted rows need not be remembered. Rows are copied once it is known
+    which stay: where updates replace most of what is merged, those are few.
     """
-    merged = sort_rows(concat_all([run.columns for run in runs]))
-    keep = newest(merged.columns)
+    columns = concat_all([run.columns for run in runs])
+    order = None if _in_order(columns) else sorted_order(columns)
+    keep = newest(columns, order)
+    rows = np.flatnonzero(keep) if order is None else order[keep]
     if drop_gone:
-        keep &= merged["gone"] == 0
-    return merged if keep.all() else Run(take_all(merged.columns, np.flatnonzero(keep)))
+        rows = rows[columns["gone"][rows] == 0]
+    if order is None and len(rows) == len(keep):
+        return Run(columns)
+    return Run(take_all(columns, rows))
 
 
-def newest(columns: Columns) -> np.ndarray:
-    """For rows sorted by (h, s) with newer ones first: which are the first of their identity."""
-    keep = np.ones(len(columns["h"]), bool)
+def newest(columns: Columns, order: np.ndarray | None = None) -> np.ndarray:
+    """For rows sorted by (h, s) with newer ones first: which are the first of their identity.
+
+    ``order``: the order in which rows are sorted so; None: as they are.
+    """
+    h = columns["h"] if order is None else columns["h"][order]
+    keep = np.ones(len(h), bool)
     if len(keep) == 1:
         return keep
-    tied = columns["h"][1:] == columns["h"][:-1]
+    tied = h[1:] == h[:-1]
     if "s" in columns:
-        tied &= columns["s"][1:] == columns["s"][:-1]
+        s = columns["s"] if order is None else columns["s"][order]
+        tied &= s[1:] == s[:-1]
     if not tied.any():
+        return keep
+    if _are_one(columns, order, np.flatnonzero(tied)):
+        keep[1:] = ~tied
         return keep
     # Rows tied with a neighbour: number their identities exactly, keep the first of each.
     places = np.flatnonzero(np.append(tied, False) | np.insert(tied, 0, False))
+    rows = places if order is None else order[places]
     names = [name for name in ("h", "s", "key", "key2", "n") if name in columns]
-    identity = [take(columns[name], places) for name in names]
+    identity = [take(columns[name], rows) for name in names]
     first = (
         _first_few(identity) if len(places) <= _FEW else np.unique(identities(identity), return_index=True)[1]
     )
     keep[places] = False
     keep[places[first]] = True
     return keep
+
+
+def _are_one(columns: Columns, order: np.ndarray | None, tied: np.ndarray) -> bool:
+    """Whether rows with equal (h, s) as their neighbour's are the same as that, as they are unless hashes collide."""
+    keys = [columns[name] for name in ("key", "key2") if name in columns]
+    if "n" in columns or any(key.null_count for key in keys):
+        return False
+    one, other = (tied, tied + 1) if order is None else (order[tied], order[tied + 1])
+    return all(same_rows(key, one, key, other).all() for key in keys)
 
 
 def _first_few(columns: list[Column]) -> list[int]:
