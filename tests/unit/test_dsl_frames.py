@@ -84,3 +84,12 @@ def test_what_is_no_streaming_frame():
     refused("CS-153", lambda: builder.stream_from(Frame(good), late), "offset_reset")
     timed = cs.Consumed(timestamp_extractor=lambda key, value, timestamp: 0)
     refused("CS-153", lambda: builder.table_from(Frame(good), timed), "timestamp")
+    dated = Frame({**good, "timestamp": "date"})
+    refused(
+        "CS-154", lambda: builder.stream_from(dated), "cast it to timestamp or timestamp_ntz or bigint or int"
+    )
+    refused(
+        "CS-154",
+        lambda: builder.stream_from(Frame({**good, "headers": "string"})),
+        "headers is of type string",
+    )

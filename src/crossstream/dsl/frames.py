@@ -21,16 +21,23 @@ _BY_TYPE = {
     "boolean": serdes.boolean,
 }
 
+_TAKEN = {
+    "timestamp": ("timestamp", "timestamp_ntz", "bigint", "int"),
+    "headers": ("array<struct<key:string,value:binary>>",),
+}
+"""Types of the columns that may be there besides key and value. Numbers are milliseconds since the epoch."""
+
 
 def frame_serdes(operator: str, frame: Any, consumed: Consumed) -> tuple[Serde, Serde]:
     """The serdes of key and value: those of ``consumed``, else by the columns' types.
 
     Raises `TopologyError`: CS-150 not a streaming DataFrame, CS-151 no column key or value, CS-152 a type
-    without a serde, CS-153 settings of ``consumed`` that only topics have.
+    without a serde, CS-153 settings of ``consumed`` that only topics have, CS-154 timestamps or headers of other types.
     """
     _check_frame(operator, frame)
     _check_settings(operator, consumed)
     types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    _check_types(operator, types)
     return (
         consumed.key or _serde_of(operator, "key", types["key"]),
         consumed.value or _serde_of(operator, "value", types["value"]),
@@ -67,6 +74,17 @@ def _check_frame(operator: str, frame: Any) -> None:
             where=here(operator),
             next="select key, value and optionally timestamp and headers; struct(…) makes a value of columns",
         )
+
+
+def _check_types(operator: str, types: dict[str, str]) -> None:
+    for column, taken in _TAKEN.items():
+        if column in types and types[column] not in taken:
+            raise TopologyError(
+                f"column {column} is of type {types[column]}",
+                code="CS-154",
+                where=here(operator),
+                next=f"cast it to {' or '.join(taken)}",
+            )
 
 
 def _check_settings(operator: str, consumed: Consumed) -> None:

@@ -21,9 +21,10 @@ from pyspark.sql import functions as F
 from crossstream.algebra.values import Values
 from crossstream.engine.batch import SourceRange
 from crossstream.engine.parcels import unpack
-from crossstream.errors import ConfigError
+from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, SerdeError, told
 from crossstream.records import RECORDS, encode_headers
 from crossstream.serdes import Serde
+from crossstream.spark.errors import carried
 from crossstream.state.root import StateRoot
 from crossstream.topology.graph import FrameSink, FrameSource, Topology
 
@@ -77,32 +78,43 @@ class Encode:
     value: Serde | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            columns = [
-                pa.array([self.name] * batch.num_rows, pa.string()),
-                _wire(batch.column("key"), self.key).cast(pa.binary()),
-                _wire(batch.column("value"), self.value).cast(pa.binary()),
-                _milliseconds(batch),
-                _headers(batch),
-            ]
-            yield pa.RecordBatch.from_arrays(columns, schema=_ARROW)
+        return carried(lambda: map(self._encoded, batches))
 
+    def _encoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [
+            pa.array([self.name] * batch.num_rows, pa.string()),
+            self._wire(batch, "key", self.key).cast(pa.binary()),
+            self._wire(batch, "value", self.value).cast(pa.binary()),
+            self._milliseconds(batch),
+            _headers(batch),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=_ARROW)
 
-def _wire(column: pa.Array, serde: Serde | None) -> pa.Array:
-    if serde is None or pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
-        return column
-    series = pl.from_arrow(column)
-    assert isinstance(series, pl.Series)
-    return serde.encode_series(series)
+    def _wire(self, batch: pa.RecordBatch, name: str, serde: Serde | None) -> pa.Array:
+        column = batch.column(name)
+        if serde is None or pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+            return column
+        series = pl.from_arrow(column)
+        assert isinstance(series, pl.Series)
+        try:
+            return serde.encode_series(series)
+        except SerdeError as error:
+            raise error.at(operator=self.name, column=name) from error
 
-
-def _milliseconds(batch: pa.RecordBatch) -> pa.Array:
-    if "timestamp" not in batch.schema.names:
-        return pa.array(np.full(batch.num_rows, time.time_ns() // 1_000_000, np.int64))
-    column = batch.column("timestamp")
-    if pa.types.is_timestamp(column.type):
-        return column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
-    return column.cast(pa.int64())
+    def _milliseconds(self, batch: pa.RecordBatch) -> pa.Array:
+        if "timestamp" not in batch.schema.names:
+            return pa.array(np.full(batch.num_rows, time.time_ns() // 1_000_000, np.int64))
+        column = batch.column("timestamp")
+        if column.null_count:
+            raise ProcessingError(
+                "a row of a DataFrame has no timestamp",
+                code="CS-509",
+                where={"operator": self.name, "column": "timestamp"},
+                next="filter such rows out, or give them one: F.coalesce('timestamp', F.current_timestamp())",
+            )
+        if pa.types.is_timestamp(column.type):
+            return column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+        return column.cast(pa.int64())
 
 
 def _headers(batch: pa.RecordBatch) -> pa.Array:
@@ -175,12 +187,34 @@ def start_query(
 
 
 def deliver(spark: SparkSession, topology: Topology, blobs: Mapping[str, list[bytes]], batch: int) -> None:
-    """Calls every `FrameSink` with a DataFrame of its records: key, value, timestamp."""
+    """Calls every `FrameSink` with a DataFrame of its records: key, value, timestamp.
+
+    Raises `ProcessingError` CS-592 if a function does; the batch is not committed then.
+    """
     for node in topology:
         if isinstance(node, FrameSink) and node.function is not None:
             found = blobs.get(node.name)
             if found:
-                node.function(_frame(spark, node, found), batch)
+                frame = _frame(spark, node, found)
+                try:
+                    node.function(frame, batch)
+                except CrossStreamError:
+                    raise
+                except Exception as error:
+                    raise _raised_by(node, batch, error) from error
+
+
+def _raised_by(node: FrameSink, batch: int, error: Exception) -> ProcessingError:
+    return ProcessingError(
+        f"the function of {node.name} raised {told(error)}",
+        code="CS-592",
+        where={
+            "operator": node.name,
+            "line": None if node.location is None else str(node.location),
+            "batch": batch,
+        },
+        next="mend the function; the batch is not committed, and comes again at the next start",
+    )
 
 
 def _frame(spark: SparkSession, node: FrameSink, blobs: list[bytes]) -> DataFrame:

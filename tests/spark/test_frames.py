@@ -1,0 +1,110 @@
+"""Streaming DataFrames in, a DataFrame per batch out: what rows become, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+
+import crossstream as cs
+from tests.spark.marketplace import JSON, TEXT
+from tests.spark.world import World
+
+pytestmark = pytest.mark.spark
+
+
+def frame(spark: Any, world: World, schema: str, rows: list[dict[str, Any]]) -> Any:
+    """A streaming DataFrame of these rows."""
+    world.create(out=1)
+    folder = world.root / "rows"
+    folder.mkdir()
+    (folder / "rows.json").write_text("\n".join(map(json.dumps, rows)))
+    return spark.readStream.schema(schema).json(str(folder))
+
+
+def run(
+    spark: Any, world: World, source: Any, function: Callable[[Any, int], None] | None = None, **consumed: Any
+) -> None:
+    """The rows as a stream, to the topic "out" and to a function."""
+    builder = cs.StreamsBuilder()
+    stream = builder.stream_from(source, cs.Consumed(name="rows", **consumed))
+    if function is not None:
+        stream.for_each_batch(function)
+    stream.to("out", cs.Produced(key=TEXT, value=JSON))
+    with cs.SparkStreams(builder.build(), world.config(), spark) as app:
+        app.process_available()
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "milliseconds"),
+    [
+        ("timestamp", "2026-01-01T00:00:00.001Z", 1_767_225_600_001),
+        ("timestamp_ntz", "2026-01-01T00:00:00.001", 1_767_225_600_001),
+        ("bigint", 1_767_225_600_001, 1_767_225_600_001),
+        ("int", 7, 7),
+    ],
+)
+def test_timestamps(spark: Any, world: World, kind: str, given: Any, milliseconds: int) -> None:
+    rows = [{"key": "a", "value": {"n": 1}, "timestamp": given}]
+    batches: list[Any] = []
+    run(
+        spark,
+        world,
+        frame(spark, world, f"key string, value struct<n: bigint>, timestamp {kind}", rows),
+        lambda records, batch: batches.append((batch, records.collect())),
+    )
+    (record,) = world.read("out", TEXT, JSON)
+    assert (record.key, record.value, record.ts) == ("a", {"n": 1}, milliseconds)
+    [(batch, (row,))] = batches
+    assert (batch, row.key, row.value.n) == (0, "a", 1)
+    assert row.timestamp.astimezone(timezone.utc) == datetime.fromtimestamp(milliseconds / 1000, timezone.utc)
+
+
+def test_headers(spark: Any, world: World) -> None:
+    headers = "headers array<struct<key: string, value: binary>>"
+    rows = [
+        {"key": "a", "value": {"n": 1}, "headers": [{"key": "trace", "value": "aGk="}, {"key": "none"}]},
+        {"key": "b", "value": {"n": 2}},
+    ]
+    run(spark, world, frame(spark, world, f"key string, value struct<n: bigint>, {headers}", rows))
+    found = {record.key: tuple(record.headers) for record in world.read("out", TEXT, JSON)}
+    assert found == {"a": (("trace", b"hi"), ("none", None)), "b": ()}
+
+
+def test_a_row_without_its_timestamp_is_refused(spark: Any, world: World) -> None:
+    rows = [{"key": "a", "value": {"n": 1}, "timestamp": 5}, {"key": "b", "value": {"n": 1}}]
+    source = frame(spark, world, "key string, value struct<n: bigint>, timestamp bigint", rows)
+    with pytest.raises(cs.ProcessingError) as caught:
+        run(spark, world, source)
+    assert caught.value.code == "CS-509"
+    assert caught.value.where == {"operator": "rows", "column": "timestamp"}
+    assert not world.read("out", TEXT, JSON)
+
+
+def test_a_column_that_its_serde_does_not_take_is_named(spark: Any, world: World) -> None:
+    source = frame(spark, world, "key string, value struct<n: bigint>", [{"key": "a", "value": {"n": 1}}])
+    with pytest.raises(cs.SerdeError) as caught:
+        run(spark, world, source, key=TEXT, value=cs.serdes.int64())
+    assert (caught.value.code, caught.value.where["column"]) == ("CS-401", "value")
+
+
+def test_a_function_of_batches_that_raises(spark: Any, world: World) -> None:
+    source = frame(spark, world, "key string, value struct<n: bigint>", [{"key": "a", "value": {"n": 1}}])
+    seen: list[int] = []
+
+    def write(records: Any, batch: int) -> None:
+        seen.append(batch)
+        if len(seen) == 1:
+            raise OSError("no such table")
+
+    with pytest.raises(cs.ProcessingError) as caught:
+        run(spark, world, source, write)
+    assert caught.value.code == "CS-592"
+    assert caught.value.what == "the function of rows.for_each_batch raised OSError: no such table"
+    assert "test_frames.py" in caught.value.where["line"]
+    run(spark, world, source, write)
+    assert seen == [0, 0]
+    assert [(record.key, record.value) for record in world.read("out", TEXT, JSON)] == [("a", {"n": 1})]
