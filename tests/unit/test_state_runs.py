@@ -76,6 +76,28 @@ def test_pairs_of_rows_are_the_same_if_their_bytes_are(
 
 
 @law
+@given(
+    seed=st.integers(0, 1 << 32),
+    rows=st.sampled_from([0, 1, 3, 200]),
+    queries=st.sampled_from([1, 64, 65, 300]),
+    space=st.sampled_from([2, 150, 1 << 63]),
+    alike=st.booleans(),
+)
+def test_candidates_are_all_rows_with_the_hash(
+    seed: int, rows: int, queries: int, space: int, alike: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    h = np.sort(rng.integers(0, space, rows).astype(np.uint64))
+    if alike:
+        h = np.unique(h)
+    others = rng.integers(0, space, queries).astype(np.uint64)
+    asked = np.sort(np.where(rng.random(queries) < 0.5, rng.choice(h, queries) if rows else others, others))
+    found = Run({"h": h}).candidates(asked)
+    wanted = [(query, row) for query, one in enumerate(asked) for row in np.flatnonzero(h == one)]
+    assert list(zip(*(part.tolist() for part in found), strict=True)) == wanted
+
+
+@law
 @given(batches, bits, st.integers(1, 5), st.booleans())
 def test_a_look_up_finds_the_newest_row(
     batches: list[dict[bytes, Any]], bits: int, cut: int, fresh: bool

@@ -108,9 +108,19 @@ class Run:
         return (queries, rows) if same.all() else (queries[same], rows[same])
 
     def candidates(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Pairs (query, row) with equal hashes."""
+        """Pairs (query, row) with equal hashes.
+
+        One search finds the first row of each; a second one is needed only if some hash has several rows.
+        """
         h = self["h"]
-        return expand(h.searchsorted(hashes, "left"), h.searchsorted(hashes, "right"))
+        first = h.searchsorted(hashes, "left")
+        if len(hashes) > _FEW and self.rows:
+            queries = np.flatnonzero(h.take(first, mode="clip") == hashes)
+            rows = first[queries]
+            follows = rows < self.rows - 1
+            if not (follows & (h.take(rows + 1, mode="clip") == h[rows])).any():
+                return queries, rows
+        return expand(first, h.searchsorted(hashes, "right"))
 
     def match_range(
         self, hashes: np.ndarray, keys: Column, low: np.ndarray, high: np.ndarray
