@@ -88,6 +88,10 @@ def topology(case: Case) -> cs.Topology:
         elif one["operator"] == "stream-table":
             method = getattr(node(one["left"], "stream"), METHODS[one["type"]])
             made_ = method(node(one["right"], "table"), joiner, cs.Joined(key=TEXT, value=TEXT))
+        elif one["operator"] == "stream-stream":
+            method = getattr(node(one["left"], "stream"), METHODS[one["type"]])
+            serdes_ = cs.StreamJoined(key=TEXT, value=TEXT, other_value=TEXT)
+            made_ = method(node(one["right"], "stream"), joiner, windows(one), serdes_)
         else:
             extractor = one.get("fk_extractor")
             by = {} if extractor is None else {"foreign_key": user_extractor(extractor, "callables")}
@@ -96,3 +100,8 @@ def topology(case: Case) -> cs.Topology:
         nodes[one["id"]] = made_
     made_.to("results", cs.Produced(key=TEXT, value=TEXT))
     return builder.build()
+
+
+def windows(one: dict[str, Any]) -> cs.JoinWindows:
+    before, after, grace = (one["window"][name] for name in ("before_ms", "after_ms", "grace_ms"))
+    return cs.JoinWindows(before=before, after=after, grace=grace, eager=one["eager"])
