@@ -171,6 +171,29 @@ class TestFunctionThatRaises:
         assert len(out(driver)) in (2, 4)
 
 
+@pytest.mark.parametrize("one", ["text", b"bytes", bytearray(b"bytes"), {"a": 1}], ids=repr)
+@pytest.mark.parametrize("method", ["flat_map", "flat_map_values"])
+def test_one_value_is_not_taken_for_several(method: str, one: Any) -> None:
+    def build(builder: cs.StreamsBuilder) -> None:
+        given = (lambda key, value: one) if method == "flat_map" else (lambda value: one)
+        sink(getattr(source(builder), method)(given))
+
+    with pytest.raises(cs.ProcessingError, match=f"one {type(one).__name__}") as caught:
+        run(build, [("in", "a", "1")])
+    assert (caught.value.code, caught.value.where["key"]) == ("CS-501", "a")
+    skipped = run(build, [("in", "a", "1")], processing_errors="skip")
+    assert out(skipped) == []
+    assert skipped.metrics()["dropped-records-total"] == 1
+
+
+@pytest.mark.parametrize("several", [["x", "y"], ("x", "y"), iter(["x", "y"]), {"x": 1, "y": 2}.keys()])
+def test_any_other_iterable_gives_its_items(several: Any) -> None:
+    driver = run(
+        lambda builder: sink(source(builder).flat_map_values(lambda value: several)), [("in", "a", "1")]
+    )
+    assert out(driver) == [("a", "x"), ("a", "y")]
+
+
 def test_an_expression_that_fails_on_a_row_lets_the_others_through() -> None:
     driver = run(expressed, [("in", "a", "1"), ("in", "b", "x")], commit_every=9, processing_errors="skip")
     assert out(driver) == [("a", "1")]

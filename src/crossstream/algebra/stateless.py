@@ -9,6 +9,7 @@ the old value; if it fails on that one, what the row was is lost, and a filter t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -182,12 +183,19 @@ def _flattened(objects: list[Any], failures: list[Failure]) -> tuple[np.ndarray,
         start = len(flat)
         if items is not None and row not in failed:
             try:
-                flat.extend(items)
+                flat.extend(_items(items))
             except Exception as error:
                 del flat[start:]
                 failures = [*failures, Failure(row, error)]
         counts.append(len(flat) - start)
     return np.repeat(np.arange(len(objects)), counts), flat, failures
+
+
+def _items(given: Any) -> Any:
+    """What a function gave for a record, if it can mean several: text is one value, and not its characters."""
+    if isinstance(given, str | bytes | bytearray | Mapping):
+        raise TypeError(f"expected a list of values or the like, got one {type(given).__name__}")
+    return given
 
 
 def peek(changes: Changes, action: Function) -> Result:

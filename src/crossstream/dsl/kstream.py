@@ -119,7 +119,10 @@ class KStream:
         return self._child(MapValues, "map_values", named, mapper=function, value=None)
 
     def flat_map(self, mapper: FlatMapper, named: Named | None = None) -> KStream:
-        """Any number of records ``(key', value')`` for each. Both serdes are forgotten.
+        """Any number of records ``(key', value')`` for each, in a list or another iterable; None is none.
+
+        Both serdes are forgotten. Text and dicts are no such iterable: one record that gives one is a failure of the
+        function (CS-501).
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
@@ -130,7 +133,10 @@ class KStream:
         return self._child(FlatMap, "flat_map", named, mapper=function, key=None, value=None)
 
     def flat_map_values(self, mapper: FlatValueMapper, named: Named | None = None) -> KStream:
-        """Any number of values for each record, same key. The value serde is forgotten.
+        """Any number of values for each record, in a list or another iterable, with its key; None is none.
+
+        The value serde is forgotten. Text and dicts are one value, not several: a record that gives one is a failure
+        of the function (CS-501). So put it into a list.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
