@@ -159,20 +159,21 @@ class StarBench(Bench):
         """As `later_updates`, of all sides at once, each given its updates while the others have none.
 
         Before each of its turns a side gets a twentieth of them uncounted: Spark has ended Python workers that had
-        nothing to do for a minute. The first turn of all sides is not counted.
+        nothing to do for a minute. The first turn of all sides is not counted. In every second turn the last side is
+        the first.
         """
         star, waking = self.star, self.star.updates // 20
-        sides: dict[str, tuple[str, Any, Iterator[Message]]] = {}
+        sides: list[tuple[str, str, Any, Iterator[Message]]] = []
         with ExitStack() as stack:
             for side in self.sides:
                 prefix, count = self.prefix("pairs"), (self.rounds + 1) * (star.updates + waking)
                 orders, updates = orders_and_updates(star.star, count, 2, START_MS, LATER)
                 running, manager = self.caught_up(prefix, partial(self.fill, prefix, orders, True), side)
                 stack.enter_context(leaving(manager))
-                sides[side] = prefix, running, chain.from_iterable(updates)
+                sides.append((side, prefix, running, chain.from_iterable(updates)))
             for turn in range(self.rounds + 1):
                 self._for_nothing = turn == 0
-                for side, (prefix, running, mine) in sides.items():
+                for side, prefix, running, mine in sides[:: -1 if turn % 2 else 1]:
                     for count in (waking, star.updates):
                         given = partial(self.update, prefix, next_updates(mine, count))
                         took = self.timed(running, given, f"{prefix}-results")
