@@ -60,6 +60,9 @@ class ObjectStore:
     def delete(self, folder: str, name: str) -> None:
         self.system.delete_file(f"{BUCKET}/{folder}/{name}")
 
+    def clear(self) -> None:
+        self.system.delete_dir_contents(BUCKET)
+
     def stop(self) -> None:
         """The store is away: nobody answers at its address."""
         self._server.stop()
@@ -73,13 +76,20 @@ class ObjectStore:
 
 
 @pytest.fixture(scope="session")
-def object_store() -> Iterator[ObjectStore]:
-    """One for all tests, each with a folder of its own."""
+def object_server() -> Iterator[ObjectStore]:
+    """One for all tests."""
     moto = pytest.importorskip("moto.server", reason="moto is not installed: no object store to test with")
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     made = ObjectStore(moto.ThreadedMotoServer("127.0.0.1", 0, verbose=False))
     yield made
     made.stop()
+
+
+@pytest.fixture
+def object_store(object_server: ObjectStore) -> Iterator[ObjectStore]:
+    """The one for all tests, without what other tests put there: pytest gives a folder's name twice."""
+    yield object_server
+    object_server.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -20,12 +20,12 @@ from crossstream.query.verification import verify_state
 from crossstream.state import lease
 from crossstream.state.remote import RemoteRoot
 from tests.faults.lives import started
-from tests.object_store import SECRET, ObjectStore, object_store
+from tests.object_store import SECRET, ObjectStore, object_server, object_store
 from tests.spark.fixtures import Sessions, importable_in_workers
 from tests.spark.marketplace import JSON, TEXT, joined, marketplace, merchants, products
 from tests.spark.world import ALONE, World
 
-__all__ = ["object_store"]
+__all__ = ["object_server", "object_store"]
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("_in_haste")]
 

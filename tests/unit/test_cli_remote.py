@@ -10,10 +10,10 @@ import crossstream as cs
 from crossstream.cli.run import _title
 from crossstream.engine.log import BatchLog
 from crossstream.state import lease
-from tests.object_store import KEY, SECRET, ObjectStore, cache, object_store
+from tests.object_store import KEY, SECRET, ObjectStore, cache, object_server, object_store
 from tests.unit.cli_cases import Outcome, call, saved_state
 
-__all__ = ["cache", "object_store"]
+__all__ = ["cache", "object_server", "object_store"]
 
 Captured = pytest.CaptureFixture[str]
 

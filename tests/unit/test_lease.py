@@ -14,9 +14,9 @@ from crossstream.errors import StateError
 from crossstream.state import lease as leases
 from crossstream.state.lease import Lease, Moment
 from crossstream.state.remote import AWAY, RemoteRoot
-from tests.object_store import ObjectStore, cache, object_store
+from tests.object_store import ObjectStore, cache, object_server, object_store
 
-__all__ = ["cache", "object_store"]
+__all__ = ["cache", "object_server", "object_store"]
 
 BEAT, LEASE, SAFE = 0.05, 0.6, 0.3
 

@@ -19,10 +19,10 @@ from crossstream.state.remote import RemoteRoot
 from crossstream.state.root import LocalRoot, StateRoot, root_of
 from crossstream.state.run import Run, sort_rows
 from crossstream.state.storage import Memory, Storage
-from tests.object_store import KEY, SECRET, ObjectStore, cache, object_store
+from tests.object_store import KEY, SECRET, ObjectStore, cache, object_server, object_store
 from tests.unit.state_rows import key_value_rows
 
-__all__ = ["cache", "object_store"]
+__all__ = ["cache", "object_server", "object_store"]
 
 KINDS = ["local", "moved", "moved, no copies", "object store", "object store, no copies"]
 
