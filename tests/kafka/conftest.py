@@ -67,7 +67,7 @@ def guarded(info: BrokerInfo, password: str) -> KafkaConnection:
         "sasl.username": "alice",
         "sasl.password": password,
     }
-    return KafkaConnection(listeners.partition(",")[0], settings, patience_seconds=2)
+    return KafkaConnection(listeners.partition(",")[0], settings, patience_seconds=5)
 
 
 def proxied(info: BrokerInfo) -> tuple[int, int]:

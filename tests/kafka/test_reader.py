@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crossstream.errors import SourceError
-from crossstream.kafka import KafkaConnection
+from crossstream.kafka import KafkaConnection, stall
 from crossstream.kafka import reader as reader_module
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
@@ -175,15 +175,16 @@ def test_a_deleted_part_of_a_range_is_an_error(
     assert offsets_of(list(reader.read(OffsetRange(topic, 0, 7, 20), 100))) == list(range(7, 20))
 
 
-def test_a_missing_topic_or_partition_is_an_error(log: KafkaLog, broker: KafkaConnection) -> None:
+def test_a_missing_topic_or_partition_is_an_error(
+    log: KafkaLog, reader: KafkaReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stall, "SETTLE_SECONDS", 1.5)
     topic = new_topic(log)
-    hasty = KafkaConnection(broker.bootstrap_servers, patience_seconds=1.5).reader()
     for span in (OffsetRange("no-such-topic", 0, 0, 5), OffsetRange(topic, 9, 0, 5)):
         with pytest.raises(SourceError) as caught:
-            list(hasty.read(span, 100))
+            list(reader.read(span, 100))
         assert caught.value.code == "CS-602"
         assert caught.value.where["topic"] == span.topic
-    hasty.close()
 
 
 def test_a_range_past_the_end_is_an_error(
@@ -192,7 +193,7 @@ def test_a_range_past_the_end_is_an_error(
     topic = new_topic(log)
     writer.write(topic, numbered(0, 5))
     writer.flush()
-    hasty = KafkaConnection(broker.bootstrap_servers, patience_seconds=1.5).reader()
+    hasty = KafkaConnection(broker.bootstrap_servers, patience_seconds=4).reader()
     for start in (0, 5, 50):
         with pytest.raises(SourceError, match="ends at offset 5") as caught:
             list(hasty.read(OffsetRange(topic, 0, start, 100), 100))

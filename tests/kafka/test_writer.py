@@ -123,7 +123,7 @@ def test_a_broker_that_stays_away_is_an_error(
     log: KafkaLog, reader: KafkaReader, broker_info: BrokerInfo
 ) -> None:
     topic = new_topic(log)
-    writer = KafkaConnection(broker_info.bootstrap_servers, patience_seconds=1.5).writer()
+    writer = KafkaConnection(broker_info.bootstrap_servers, patience_seconds=4).writer()
     writer.write(topic, numbered(0, 5))
     writer.flush()
     with frozen(broker_info), pytest.raises(SinkError) as caught:
