@@ -365,6 +365,7 @@ def test_columns_of_any_type_are_written_as_their_objects_are(odd: pl.Series) ->
     assert [read(row) for row in JSON.encode_series(series).to_pylist()] == expected
     assert [read(row) for row in JSON.encode_series(many).to_pylist()] == expected * 50
     assert [read(row) for row in JSON.encode_series(many[1:-1]).to_pylist()] == (expected * 50)[1:-1]
+    assert JSON.encode_series(many).to_pylist() == JSON.encode_series(series).to_pylist() * 50
 
 
 def read(row: bytes) -> Any:

@@ -580,3 +580,52 @@ def test_what_is_no_type(kind: Any) -> None:
         serdes.json(kind)
     assert caught.value.code == "CS-407"
     assert caught.value.next
+
+
+@dataclasses.dataclass
+class Shop:
+    id: int
+    region: str = "eu"
+    tags: list[str] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(frozen=True)
+class Chain:
+    shops: list[Shop]
+    named: dict[str, Shop]
+    main: Shop | None = None
+    pair: tuple[Shop, int] | None = None
+    kind: str = "chain"
+
+
+@pytest.mark.parametrize("rows", [1, 100])
+def test_defaults_are_written_as_of_objects_that_were_made(rows: int) -> None:
+    """Equal objects have equal bytes, which keys are compared by, and those that a column gives."""
+    shops, chains = serdes.json(Shop), serdes.json(Chain)
+    text, full = b'{"id":1}', b'{"id":1,"region":"eu","tags":[]}'
+    read = shops.decode_objects(plain([text] * rows))
+    assert shops.encode_objects(read).to_pylist() == [shops.serialize(Shop(1))] * rows == [full] * rows
+    assert shops.encode_series(shops.decode_series(plain([text] * rows))).to_pylist() == [full] * rows
+    assert shops.serialize(shops.deserialize(text)) == shops.serialize({"id": 1}) == full
+    nested = b'{"shops":[%b],"named":{"x":%b},"main":%b,"pair":[%b,2]}' % (text, text, text, text)
+    made = Chain([Shop(1)], {"x": Shop(1)}, Shop(1), (Shop(1), 2))
+    assert (
+        chains.encode_objects(chains.decode_objects(plain([nested] * rows))).to_pylist()
+        == [chains.serialize(made)] * rows
+    )
+
+
+@dataclasses.dataclass
+class Pass:
+    until: dt.datetime
+
+
+@pytest.mark.parametrize("rows", [1, 100])
+@pytest.mark.parametrize("until", ["0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-05:00"])
+def test_times_that_a_column_would_move_out_of_the_calendar(until: str, rows: int) -> None:
+    serde = serdes.json(Pass)
+    text = [b'{"until":"%b"}' % until.encode()] * rows
+    assert serde.encode_objects(serde.decode_objects(plain(text))).to_pylist() == text
+    with pytest.raises(SerdeError, match="before the year 1 or after 9999") as caught:
+        serde.decode_series(plain(text))
+    assert caught.value.code == "CS-402"

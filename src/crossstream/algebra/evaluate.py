@@ -7,7 +7,7 @@ halves of the rows, and so on, to find the rows at fault.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,11 +15,15 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from crossstream.algebra.expressions import columns_for, columns_in, marks_of
 from crossstream.algebra.functions import Function
-from crossstream.algebra.uses import ALL, Use, fitted, use_of, uses_of
-from crossstream.algebra.values import Values, concat_values
+from crossstream.algebra.undeclared import groups_of
+from crossstream.algebra.values import Values, chained
 from crossstream.errors import ProcessingError, SerdeError
 from crossstream.serdes import Serde
+from crossstream.serdes.calendar import beyond
+from crossstream.serdes.json_columns import null_series
+from crossstream.serdes.refusals import MIXED, UNDECODABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,21 +78,27 @@ def call_rows(call: Callable[..., Any], columns: list[list[Any]]) -> tuple[list[
 def holds(function: Function, key: Values, value: Values) -> tuple[np.ndarray, list[Failure]]:
     """A predicate on every row; null counts as false."""
     outcome = evaluate(function, key, value=value)
-    if outcome.values.expressed():
-        series = outcome.values.series()
-        if series.dtype not in (pl.Boolean, pl.Null):
-            raise ProcessingError(
-                f"a predicate expression gave {series.dtype}, not Boolean",
-                code="CS-503",
-                next="compare or cast inside the expression, for instance pl.col('price') > 10",
-            )
-        return series.cast(pl.Boolean).fill_null(False).to_numpy(), outcome.failures
+    if function.expression is not None:
+        found = np.zeros(value.rows, bool)
+        for rows, series in columns_in(outcome.values):
+            found[rows] = _truths(series)
+        return found, outcome.failures
     answers = outcome.values.objects()
     try:
         return np.fromiter(map(bool, answers), bool, value.rows), outcome.failures
     except Exception:
         truths, failures = call_rows(bool, [answers])
         return np.array(truths, bool), sorted([*outcome.failures, *failures], key=lambda failure: failure.row)
+
+
+def _truths(answers: pl.Series) -> np.ndarray:
+    if answers.dtype not in (pl.Boolean, pl.Null):
+        raise ProcessingError(
+            f"a predicate expression gave {answers.dtype}, not Boolean",
+            code="CS-503",
+            next="compare or cast inside the expression, for instance pl.col('price') > 10",
+        )
+    return answers.cast(pl.Boolean).fill_null(False).to_numpy()
 
 
 def serialized(keys: Values, serde: Serde | None, noun: str) -> tuple[pa.LargeBinaryArray, list[Failure]]:
@@ -117,89 +127,86 @@ def serialized(keys: Values, serde: Serde | None, noun: str) -> tuple[pa.LargeBi
 
 
 def _express(function: Function, key: Values, arguments: dict[str, Values]) -> Outcome:
-    expression = function.expression
-    assert expression is not None
-    rows = key.rows
-    try:
-        return Outcome(Values(series=_select(expression, _frame(function, key, arguments), rows)))
-    except pl.exceptions.PolarsError as error:
-        if not rows:
-            return Outcome(Values(objects=[]))
-        if rows == 1:
-            return Outcome(Values(series=pl.Series([None])), [Failure(0, error)])
-    halves = [np.arange(rows // 2), np.arange(rows // 2, rows)]
-    outcomes = [
-        _express(function, key.take(half), {name: values.take(half) for name, values in arguments.items()})
-        for half in halves
-    ]
-    return Outcome(
-        concat_values([outcome.values for outcome in outcomes]),
+    """An expression on every row: together on those whose columns have the same types."""
+    marks = marks_of(function, key, arguments) if key.rows > 1 else []
+    if not marks:
+        return _express_together(function, key, arguments)
+    groups = groups_of(marks)
+    return _merged(
+        groups,
         [
-            Failure(int(half[failure.row]), failure.error)
-            for half, outcome in zip(halves, outcomes, strict=True)
-            for failure in outcome.failures
+            _express_together(
+                function, key.take(rows), {n: values.take(rows) for n, values in arguments.items()}
+            )
+            for rows in groups
         ],
     )
 
 
-def _select(expression: pl.Expr, frame: pl.DataFrame, rows: int) -> pl.Series:
+def _express_together(function: Function, key: Values, arguments: dict[str, Values]) -> Outcome:
+    rows = key.rows
     try:
-        result = frame.select(expression.alias("result")).to_series()
-    except pl.exceptions.DuplicateError:
-        if not expression.meta.has_multiple_outputs():
+        return _in_the_calendar(columns_for(function, key, arguments).select())
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, SerdeError) as error:
+        if isinstance(error, SerdeError) and error.code not in (UNDECODABLE, MIXED):
             raise
-        raise ProcessingError(
-            "an expression gave several columns, where there is one value for each record",
-            code="CS-504",
-            next='make one of them: pl.struct(pl.col("a", "b"))',
-        ) from None
-    if len(result) == rows:
-        return result
-    if len(result) == 1:
-        return result.new_from_index(0, rows)
-    raise ProcessingError(
-        f"an expression gave {len(result)} rows for {rows} records",
-        code="CS-504",
-        next="use expressions that give one value for each row: no aggregation, filter or explode",
+        if not rows:
+            return Outcome(Values(objects=[]))
+        if rows == 1:
+            return Outcome(Values(series=pl.Series([None])), [Failure(0, _as_exception(error))])
+    halves = [np.arange(rows // 2), np.arange(rows // 2, rows)]
+    return _merged(
+        halves,
+        [
+            _express_together(
+                function, key.take(half), {n: values.take(half) for n, values in arguments.items()}
+            )
+            for half in halves
+        ],
     )
 
 
-def _frame(function: Function, key: Values, arguments: dict[str, Values]) -> pl.DataFrame:
-    columns: dict[str, pl.Series] = {}
-    uses = uses_of(function)
-    wanted = uses.keys()
-    sides = arguments.keys() if "left" in arguments else set[str]()
-    for name, values in [("key", key), *arguments.items()]:
-        if name in wanted and name != "value" and name not in sides:
-            columns[name] = values.series()
-    if "value" in arguments:
-        names = wanted - columns.keys()
-        columns = {**_value_columns(arguments["value"], {name: uses[name] for name in names}), **columns}
-    for side in sides:
-        values, use = arguments[side], use_of(function, side)
-        if use is not None:
-            columns[side] = fitted(values.series(use.names), use, not values.declared())
-    if not columns:
-        columns["key"] = pl.Series(np.zeros(key.rows, np.int8))
-    return pl.DataFrame(columns)
+def _as_exception(error: BaseException) -> Exception:
+    """The error; a panic of Polars is none that `except Exception` would find."""
+    return error if isinstance(error, Exception) else RuntimeError(str(error))
 
 
-def _value_columns(value: Values, uses: dict[str, Use]) -> dict[str, pl.Series]:
-    """A column for each field that is wanted, or "value" for a value as a whole."""
-    if not uses:
-        return {}
-    whole = "value" in uses or ALL in uses
-    if ALL in uses and not value.declared():
-        raise ProcessingError(
-            "an expression takes all columns, and the values have no declared type that tells which there are",
-            code="CS-508",
-            next="name the columns, or declare the type: serdes.json(Order)",
-        )
-    series = value.series(None if whole else uses.keys())
-    if isinstance(series.dtype, pl.Struct) or (series.dtype == pl.Null and not whole):
-        asked = Use(fields={name: use for name, use in uses.items() if name not in ("value", ALL)})
-        fields = fitted(series, asked, not value.declared()).struct
-        present = list(fields.schema)
-        found = {name: fields.field(name) for name in present if name in uses or ALL in uses}
-        return found if "value" in found or "value" not in uses else {**found, "value": series}
-    return {"value": series}
+def _merged(groups: Sequence[np.ndarray], outcomes: Sequence[Outcome]) -> Outcome:
+    """The outcomes of groups of rows, each row in its place."""
+    failures = [
+        Failure(int(rows[failure.row]), failure.error)
+        for rows, outcome in zip(groups, outcomes, strict=True)
+        for failure in outcome.failures
+    ]
+    order = np.concatenate(groups)
+    values = chained(_of_one_type(outcomes))
+    if (np.diff(order) < 0).any():
+        values = values.take(np.argsort(order))
+    return Outcome(values, sorted(failures, key=lambda failure: failure.row))
+
+
+def _of_one_type(outcomes: Sequence[Outcome]) -> list[Values]:
+    """The values; where all rows failed, nulls of the type of the others."""
+    failed = [len(outcome.failures) == outcome.values.rows for outcome in outcomes]
+    parts = [outcome.values for outcome in outcomes]
+    dtypes = {
+        part.series().dtype for part, bad in zip(parts, failed, strict=True) if not bad and part.expressed()
+    }
+    if len(dtypes) != 1:
+        return parts
+    dtype = dtypes.pop()
+    return [
+        Values(series=null_series(part.rows, dtype)) if bad else part
+        for part, bad in zip(parts, failed, strict=True)
+    ]
+
+
+def _in_the_calendar(series: pl.Series) -> Outcome:
+    """Times that Python has; those before the year 1 and after 9999 are failures."""
+    mask = beyond(series)
+    if mask is None:
+        return Outcome(Values(series=series))
+    wrong = ValueError("the expression gave a time before the year 1 or after 9999")
+    rows = np.flatnonzero(mask)
+    kept = series.gather(pl.Series(pa.array(np.arange(len(series)), mask=mask), dtype=pl.Int64))
+    return Outcome(Values(series=kept), [Failure(row, wrong) for row in rows.tolist()])

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import polars as pl
 
 from crossstream.algebra.change import Changes
 from crossstream.algebra.evaluate import Failure, evaluate, holds
+from crossstream.algebra.expressions import columns_in
 from crossstream.algebra.functions import Function
 from crossstream.algebra.values import Values
 from crossstream.errors import ProcessingError
@@ -135,10 +137,9 @@ def _pairs(objects: list[Any], failures: list[Failure]) -> tuple[list[Any], list
 
 def flat_map_values(changes: Changes, mapper: Function) -> Result:
     outcome = evaluate(mapper, changes.key, value=changes.value)
-    if outcome.values.expressed():
-        lists = outcome.values.series()
-        rows, items = _exploded(lists)
-        return changes.take(rows).with_value(Values(series=items)), outcome.failures
+    if mapper.expression is not None:
+        rows, items = _items_in(outcome.values)
+        return changes.take(rows).with_value(items), outcome.failures
     rows, flat, failures = _flattened(outcome.values.objects(), outcome.failures)
     return changes.take(rows).with_value(Values(objects=flat)), failures
 
@@ -158,6 +159,17 @@ def flat_map(changes: Changes, mapper: Function) -> Result:
     first = {int(rows[f.row]): f.error for f in reversed(bad)}
     failures = failures + [Failure(row, error) for row, error in sorted(first.items())]
     return made.where(~np.isin(rows, list(first))), failures
+
+
+def _items_in(lists: Values) -> tuple[np.ndarray, Values]:
+    """The row that each item of the lists that an expression gave belongs to, and the items."""
+    if lists.expressed():
+        rows, items = _exploded(lists.series())
+        return rows, Values(series=items)
+    for _, series in columns_in(lists):
+        _exploded(series[:0])
+    objects = [items or [] for items in lists.objects()]
+    return np.repeat(np.arange(len(objects)), list(map(len, objects))), Values(objects=list(chain(*objects)))
 
 
 def _exploded(lists: pl.Series) -> tuple[np.ndarray, pl.Series]:

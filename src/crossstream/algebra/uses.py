@@ -1,7 +1,7 @@
 """What an expression reads: which columns, which fields of them, and as what.
 
-Fields that are not read are never decoded. Of values without declared type, a field that no row of a batch has
-is null in all of them, whatever the expression does with it: the use tells the type such a null must have.
+Fields that are not read are never decoded. Of values without declared type, a field that a row does not have is null,
+whatever the expression does with it: the use tells the type such a null must have.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Use:
 
 def uses_of(function: Function) -> dict[str, Use]:
     """For each column that an expression reads, or `ALL`, how it is used. A callable reads no columns."""
-    return {} if function.expression is None else _uses(_Same(function.expression))
+    return {} if function.expression is None else _uses(Same(function.expression))
 
 
 def columns_of(function: Function) -> frozenset[str]:
@@ -81,6 +81,8 @@ def fitted(series: pl.Series, use: Use, open_: bool) -> pl.Series:
     dtype = series.dtype
     if _fits(dtype, use, open_):
         return series
+    if isinstance(dtype, pl.List) and use.dtype is not None:
+        return series.cast(use.dtype)
     if not isinstance(dtype, pl.Struct):
         return pl.Series([None], dtype=use.null()).new_from_index(0, len(series))
     present = {field.name: series.struct.field(field.name) for field in dtype.fields}
@@ -97,6 +99,8 @@ def _fits(dtype: Any, use: Use, open_: bool) -> bool:
     """Whether a column of this type is as the use wants it."""
     if dtype == pl.Null:
         return use.null() == pl.Null
+    if dtype == pl.List(pl.Null):
+        return use.dtype in (None, dtype) or not isinstance(use.dtype, pl.List)
     if not isinstance(dtype, pl.Struct) or not use.fields:
         return True
     types = {field.name: field.dtype for field in dtype.fields}
@@ -109,7 +113,7 @@ _SELECTORS = frozenset({"DtypeColumn", "Exclude", "IndexColumn", "Nth"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Same:
+class Same:
     """An expression, equal to itself only: it cannot be hashed, and == on it makes another expression."""
 
     expression: pl.Expr
@@ -118,11 +122,11 @@ class _Same:
         return id(self.expression)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.expression is self.expression
+        return isinstance(other, Same) and other.expression is self.expression
 
 
 @lru_cache(maxsize=512)
-def _uses(same: _Same) -> dict[str, Use]:
+def _uses(same: Same) -> dict[str, Use]:
     parts = serialized(same.expression)
     if parts is None:
         return {name: Use(whole=True) for name in same.expression.meta.root_names() if name}
@@ -198,7 +202,10 @@ def _wanted(call: Any) -> tuple[pl.DataType | None, tuple[str, ...] | None]:
     """What a function reads as its first argument, where its namespace tells the type."""
     if not isinstance(call, dict) or not isinstance(call.get("function"), dict) or not call.get("input"):
         return None, None
-    dtype = next((_TYPES[kind] for kind in call["function"] if kind in _TYPES), None)
+    function = call["function"]
+    dtype = next((_TYPES[kind] for kind in function if kind in _TYPES), None)
+    if function.get("ListExpr") == "Sum":
+        dtype = pl.List(pl.Int64())  # of no items: 0
     return dtype, None if dtype is None else _path(call["input"][0])
 
 

@@ -15,10 +15,11 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from crossstream.algebra.undeclared import Undeclared
 from crossstream.serdes import Serde
 from crossstream.serdes.internal import column_of, pickled
 from crossstream.serdes.json_columns import with_nulls_of
-from crossstream.serdes.serde import Checking
+from crossstream.serdes.serde import Checking, Inferring
 from crossstream.state.columns import cut, take_or_null, valid
 
 Bytes: TypeAlias = Any
@@ -32,7 +33,20 @@ class Values:
     ``wire`` a series of some fields, that have been decoded.
     """
 
-    __slots__ = ("_given", "_nulls", "_objects", "_partial", "_picked", "_series", "_wire", "rows", "serde")
+    __slots__ = (
+        *(
+            "_chained",
+            "_given",
+            "_nulls",
+            "_objects",
+            "_partial",
+            "_picked",
+            "_series",
+            "_undeclared",
+            "_wire",
+        ),
+        *("rows", "serde"),
+    )
 
     def __init__(
         self,
@@ -50,6 +64,8 @@ class Values:
         self._partial = fields is not None
         self._picked: tuple[Values, np.ndarray] | None = None
         self._nulls: np.ndarray | None = None
+        self._undeclared: Undeclared | None = None
+        self._chained: Sequence[Values] = ()
         self._given: np.ndarray | None = None  # of objects that were decoded: which a joiner has got
         form: Any = wire if wire is not None else objects if objects is not None else series
         self.rows = len(form)
@@ -64,15 +80,20 @@ class Values:
             picked = np.where(picked < 0, -1, inner[picked]) if len(inner) else picked
         view = Values.__new__(Values)
         view.serde, view.rows = base.serde, len(picked)
-        view._wire = view._objects = view._series = view._nulls = view._given = None
+        view._wire = view._objects = view._series = view._nulls = view._given = view._undeclared = None
         view._partial = False
+        view._chained = ()
         view._picked = (base, picked)
         return view
 
     def slice(self, start: int, stop: int) -> Values:
         """Rows ``start`` to ``stop``, in the forms that are there."""
+        if self._chained:
+            return self.take(np.arange(start, stop))
         part = Values.__new__(Values)
         part.serde, part.rows, part._partial = self.serde, stop - start, self._partial
+        part._undeclared = None
+        part._chained = ()
         part._wire = None if self._wire is None else cut(self._wire, start, stop)
         part._objects = None if self._objects is None else self._objects[start:stop]
         part._series = None if self._series is None else self._series.slice(start, stop - start)
@@ -94,6 +115,8 @@ class Values:
             return np.fromiter((v is None for v in self._objects), bool, self.rows)
         if self._series is not None:
             return missing_in(self._series)
+        if self._chained:
+            return np.concatenate([part.missing() for part in self._chained])
         base, picked = self._base()
         if not base.rows:
             return np.ones(self.rows, bool)
@@ -115,6 +138,10 @@ class Values:
         base = self._origin()
         if base is not None and base._wire is not None and base.serde is not None and base.serde == serde:
             return take_or_null(base._wire, self._rows())
+        if base is not None and base._chained:
+            return take_or_null(base._encode(serde), self._rows())
+        if self._chained:
+            return pa.concat_arrays([part._encode(serde) for part in self._chained])
         if self.expressed():
             return serde.encode_series(self.series())
         return serde.encode_objects(self.objects())
@@ -145,13 +172,19 @@ class Values:
     def _to_objects(self) -> list[Any]:
         base = self._origin()
         if base is not None:
-            if base._objects is not None or (base.rows < self.rows and base._cannot_change()):
+            if (
+                base._objects is not None
+                or base._chained
+                or (base.rows < self.rows and base._cannot_change())
+            ):
                 items, rows = base.objects(), self._rows().tolist()
                 return [None if r < 0 else items[r] for r in rows]
             if base._wire is None:
                 return self.series().to_list()
             if self._wire is None:
                 self._wire = take_or_null(base._wire, self._rows())
+        if self._chained:
+            return [value for part in self._chained for value in part.objects()]
         if self._wire is None:
             return self._held_series().to_list()
         return self._wire_serde().decode_objects(self._wire)
@@ -192,12 +225,45 @@ class Values:
                 return base.series(fields, checked=checked).gather(rows)
             if base._wire is not None and self._wire is None:
                 self._wire = take_or_null(base._wire, self._rows())
-        if self._wire is not None:
+        if self._wire is not None and not self._is_chained():
             self._series = _decoded(self._wire_serde(), self._wire, fields, checked)
         else:
             self._series = column_of(self.objects(), fields)
         self._partial = fields is not None
         return self._series
+
+    def undeclared(self, fields: Collection[str] | None = None) -> Undeclared | None:
+        """What columns can be made of, where their types are those of the rows; None: they are declared.
+
+        ``fields``: only these are needed. Raises `SerdeError`.
+        """
+        if self._undeclared is not None and self._undeclared.holds(fields):
+            return self._undeclared
+        serde, base = self._wire_serde(), self._origin()
+        if self.declared() or not isinstance(serde, Inferring):
+            return None
+        if self._objects is None and base is not None and base._is_ready(fields, self.rows):
+            found = base.undeclared(fields)
+            assert found is not None
+            self._undeclared = found.take(self._rows())
+        elif (
+            self._objects is not None
+            or self._is_chained()
+            or (base is not None and base._objects is not None)
+        ):
+            self._undeclared = Undeclared(serde.name, self.objects())
+        else:
+            self._undeclared = Undeclared(serde.name, *serde.decode_fields(self.wire(), fields))
+        return self._undeclared
+
+    def _is_chained(self) -> bool:
+        return bool((self._origin() or self)._chained)
+
+    def _is_ready(self, fields: Collection[str] | None, rows: int) -> bool:
+        """Whether it costs less to decode these values once than to decode ``rows`` rows picked of them."""
+        if self._undeclared is not None and self._undeclared.holds(fields):
+            return True
+        return self.rows < rows
 
     def _has_columns(self, fields: Collection[str] | None) -> bool:
         """Whether there is a series of these fields, or one without anything to make others of."""
@@ -257,6 +323,17 @@ def nulls(rows: int) -> Values:
     return Values(wire=pa.nulls(rows, pa.large_binary()))
 
 
+def chained(parts: Sequence[Values]) -> Values:
+    """What an expression gave, one after the other, also where it is of several types; each stays a column."""
+    parts = [one for part in parts if part.rows for one in part._chained or [part]]
+    if all(part.expressed() for part in parts) and len({part.series().dtype for part in parts}) == 1:
+        return Values(series=pl.concat([part.series() for part in parts]))
+    whole = Values(objects=[])
+    whole._objects, whole._chained = None, parts
+    whole.rows = sum(part.rows for part in parts)
+    return whole
+
+
 def concat_values(parts: Sequence[Values]) -> Values:
     """Values one after the other, in the cheapest form they share."""
     parts = [part for part in parts if part.rows] or parts[:1]
@@ -267,9 +344,8 @@ def concat_values(parts: Sequence[Values]) -> Values:
         return Values(parts[0].serde, wire=pa.concat_arrays([part.wire() for part in parts]))
     if all(part.expressed() for part in parts):
         series = [part.series() for part in parts]
-        dtypes = {one.dtype for one in series} - {pl.Null()}
-        if len(dtypes) <= 1:
-            return Values(series=pl.concat([one.cast(dtype) for one in series for dtype in dtypes] or series))
+        if len({one.dtype for one in series}) == 1:
+            return Values(series=pl.concat(series))
     return Values(objects=[value for part in parts for value in part.objects()])
 
 

@@ -59,8 +59,11 @@ class Decoder:
         """With nulls on the wire where bytes stand for null, as the text ``null`` does in JSON."""
         values: Values = getattr(changes, part)
         wire = values.wire()
-        if series:
-            fields = self.step.fields if part == "value" else None
+        fields = self.step.fields if part == "value" else None
+        if series and (undeclared := values.undeclared(fields)) is not None:
+            undeclared.check()
+            nothing = np.fromiter((value is None for value in undeclared.objects), bool, values.rows)
+        elif series:
             nothing = missing_in(values.series(fields, checked=_is_declared(values)))
         else:
             nothing = np.fromiter((value is None for value in values.objects()), bool, values.rows)

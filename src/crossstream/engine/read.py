@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from crossstream.algebra.change import Changes
 from crossstream.algebra.evaluate import Failure, Outcome, call_rows, evaluate
+from crossstream.algebra.expressions import columns_in
 from crossstream.algebra.functions import Function
 from crossstream.algebra.order import minor_of, running_maximum
 from crossstream.algebra.values import Values
@@ -122,17 +123,24 @@ def _timestamp(given: Any) -> int:
 
 def _stamps(outcome: Outcome) -> tuple[np.ndarray, list[Failure]]:
     """What an expression gave as ms; a null, or what is no timestamp, is a failure, as it is of a callable."""
-    series = outcome.values.series()
+    result = np.zeros(outcome.values.rows, np.int64)
+    failures = outcome.failures
+    failed = {failure.row for failure in failures}
+    for rows, series in columns_in(outcome.values):
+        result[rows], wrong = _stamps_of(series, failed.intersection(rows.tolist()), rows)
+        failures = [*failures, *wrong]
+    return result, sorted(failures, key=lambda failure: failure.row)
+
+
+def _stamps_of(series: pl.Series, failed: set[int], rows: np.ndarray) -> tuple[np.ndarray, list[Failure]]:
     if isinstance(series.dtype, pl.Date | pl.Datetime):
         stamps = series.dt.epoch("ms")
     elif series.dtype.is_integer():
         stamps = series.cast(pl.Int64, strict=False)
     else:
         stamps = pl.Series([None], dtype=pl.Int64).new_from_index(0, len(series))
-    failed = {failure.row for failure in outcome.failures}
-    missing = [row for row in np.flatnonzero(stamps.is_null().to_numpy()).tolist() if row not in failed]
+    missing = [row for row in np.flatnonzero(stamps.is_null().to_numpy()).tolist() if rows[row] not in failed]
     found, wrong = call_rows(_timestamp, [series.gather(missing).to_list()])
-    failures = [*outcome.failures, *(Failure(missing[failure.row], failure.error) for failure in wrong)]
     result = stamps.fill_null(0).to_numpy().copy()
     result[missing] = [stamp or 0 for stamp in found]
-    return result, sorted(failures, key=lambda failure: failure.row)
+    return result, [Failure(int(rows[missing[failure.row]]), failure.error) for failure in wrong]

@@ -57,13 +57,19 @@ class Pickled:
         """A column of the type the objects have; with ``fields`` and records, a struct of exactly these."""
         return column_of(self.decode_objects(data), fields)
 
+    def decode_fields(
+        self, data: pa.LargeBinaryArray, fields: Collection[str] | None
+    ) -> tuple[list[Any], dict[str, list[Any]] | None]:
+        """As `Inferring.decode_fields`: the objects."""
+        return self.decode_objects(data), None
+
     def find_invalid(
         self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
     ) -> list[tuple[int, str]]:
         return find_invalid(self, data, fields, way or "objects")
 
 
-def column_of(values: list[Any], fields: Collection[str] | None = None) -> pl.Series:
+def column_of(values: list[Any], fields: Collection[str] | None = None, serde: str = "pickled") -> pl.Series:
     """Objects as a column of the type they have; with ``fields`` and records, a struct of exactly these.
 
     Raises `SerdeError`: CS-406 for objects of several types, CS-404 for a type no column is of.
@@ -71,10 +77,10 @@ def column_of(values: list[Any], fields: Collection[str] | None = None) -> pl.Se
     present = [value for value in values if value is not None]
     kinds = list(set(map(type, present)))
     if fields is None or len(kinds) != 1 or not has_fields(kinds[0]):
-        return infer(values, "pickled")
-    rows = records(present, kinds[0], "pickled")
+        return infer(values, serde)
+    rows = records(present, kinds[0], serde)
     columns = {name: [row.get(name) for row in rows] for name in sorted(fields)}
-    dense = infer_fields(columns, len(present), "pickled")
+    dense = infer_fields(columns, len(present), serde)
     return dense if len(present) == len(values) else spread(dense, values)
 
 

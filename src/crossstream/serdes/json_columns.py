@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.serdes import arrays, refusals
+from crossstream.serdes.calendar import beyond
 from crossstream.serdes.json_shapes import KEPT, Leaf, ListOf, Shape, column
 
 _FEW = 64
@@ -36,9 +37,10 @@ def in_chunks(data: pa.LargeBinaryArray, decode: Callable[[pa.LargeBinaryArray],
 def to_series(values: list[Any], shape: Shape, serde: str) -> pl.Series:
     """A series of wire values, None → null. Raises `SerdeError` (CS-402) for what the column cannot hold."""
     try:
-        if len(values) <= _FEW:
-            return _at_once(values, shape)
-        return _series(values, shape)
+        series = _at_once(values, shape) if len(values) <= _FEW else _series(values, shape)
+        if beyond(series) is not None:
+            raise ValueError("a time before the year 1 or after 9999 in UTC")
+        return series
     except (TypeError, ValueError, OverflowError, pa.ArrowException, pl.exceptions.PolarsError) as error:
         raise refusals.undecodable(serde, f"beyond what a column of {shape.dtype} holds: {error}") from error
 

@@ -1,13 +1,14 @@
 """Columns of untyped values: the type is read off the values of one call, every one of them.
 
 int → Int64, float (or int and float) → Float64, str, bool, dict → Struct of all fields seen, list → List.
-A field whose values are of several types has no column type: that is an error, never a silent cast.
+A field whose values are of several types has no column type: that is an error, never a silent cast. For expressions
+only rows are put together that have the same types alone (`crossstream.algebra.undeclared`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import chain
@@ -76,6 +77,14 @@ def has_fields(kind: type) -> bool:
     return kind is dict or issubclass(kind, msgspec.Struct) or dataclasses.is_dataclass(kind)
 
 
+def fields_of_object(value: Any) -> dict[Any, Any] | None:
+    """The fields of a record, not deeply; None: it is none."""
+    kind = type(value)
+    if kind is dict:
+        return value  # type: ignore[no-any-return]
+    return records([value], kind, "")[0] if has_fields(kind) else None
+
+
 def records(values: list[Any], kind: type, serde: str, field: str = "") -> list[dict[Any, Any]]:
     """Objects of one class as dicts of their fields, not deeply. Raises CS-404 if it has none."""
     if kind is dict:
@@ -121,8 +130,15 @@ def _structs(values: list[dict[Any, Any]], serde: str, field: str) -> pl.Series:
         raise refusals.no_column(serde, f"{field or 'a value'} is a dict whose keys are not all text")
     if any("\0" in name for name in names):  # Arrow's interface ends names there, and Polars panics
         raise refusals.undecodable(serde, f"{field or 'a value'} has a field name with a NUL character")
-    columns = {name: [value.get(name) for value in values] for name in names}
-    return infer_fields(columns, len(values), serde, field)
+    return infer_fields(columns_of_dicts(values, names), len(values), serde, field)
+
+
+def columns_of_dicts(values: list[dict[Any, Any]], names: Iterable[Any]) -> dict[Any, list[Any]]:
+    """The values of each name, None where a dict has none."""
+    if len(set(map(tuple, values))) == 1:
+        flat = list(chain.from_iterable(map(dict.values, values)))
+        return {name: flat[at :: len(values[0])] for at, name in enumerate(values[0])}
+    return {name: [value.get(name) for value in values] for name in names}
 
 
 def _lists(values: list[Any], serde: str, field: str) -> pl.Series:

@@ -2,7 +2,8 @@
 
 A struct is written by Polars in one call, after columns that Polars would write in another way than msgspec
 (or than another release of Polars) have been made text: times, dates, decimals, bytes, categories. What
-remains, and few rows, go through Python objects and msgspec. NaN and infinities become null in both.
+remains, and few rows, go through Python objects and msgspec. NaN and infinities become null in both. The text of
+a value is the same either way, for keys are compared by it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossstream.serdes import arrays
+from crossstream.serdes import arrays, refusals
+from crossstream.serdes.calendar import beyond
 from crossstream.serdes.json_columns import struct_of, with_nulls_of
 from crossstream.serdes.json_rows import encode_rows
 
@@ -22,19 +24,53 @@ _FEW = 64
 """Rows up to which Python objects are cheaper than a call of Polars' encoder."""
 
 _SIGNED, _UNSIGNED = (pl.Int8, pl.Int16, pl.Int32, pl.Int64), (pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
-_AS_IS = (*_SIGNED, *_UNSIGNED, pl.Float32, pl.Float64, pl.Boolean, pl.String, pl.Null)
+_AS_IS = (*_SIGNED, *_UNSIGNED, pl.Float64, pl.Boolean, pl.String, pl.Null)
 _CAST = (pl.Date, pl.Decimal, pl.Categorical, pl.Enum)
+_OTHERWISE = (pl.Decimal, pl.Float32)
+"""Columns whose Python objects msgspec writes in another way than they are written here."""
+
+_EXPONENT = 1e16
+"""From here on floats are written with an exponent: by msgspec as 1e16, by Polars as 1e+16."""
 
 
 def json_text(values: pl.Series, serde: str) -> pa.LargeBinaryArray:
     """The JSON of every row, null → null. Raises `SerdeError` (CS-403, CS-405)."""
     values = _in_utc(values)
-    if len(values) <= _FEW or not isinstance(values.dtype, pl.Struct) or not _columnar(values.dtype):
+    if (late := beyond(values)) is not None:
+        raise refusals.beyond_the_calendar(serde, int(late.sum()))
+    dtype = values.dtype
+    if not isinstance(dtype, pl.Struct) or not _columnar(dtype):
         return encode_rows(values.to_list(), serde)
-    text = arrays.text_bytes(_writable(values).struct.json_encode())
+    if len(values) <= _FEW and not _has(dtype, _OTHERWISE):
+        return encode_rows(values.to_list(), serde)
+    written = _writable(values)
+    if len(values) <= _FEW or _has_exponents(written):
+        return encode_rows(written.to_list(), serde)
+    text = arrays.text_bytes(written.struct.json_encode())
     if not values.null_count():
         return text
     return pc.if_else(values.is_null().to_arrow(), pa.scalar(None, arrays.LARGE_BINARY), text)
+
+
+def _has(dtype: Any, kinds: tuple[Any, ...]) -> bool:
+    """Whether a column of one of the ``kinds`` is in it."""
+    if isinstance(dtype, pl.Struct):
+        return any(_has(field.dtype, kinds) for field in dtype.fields)
+    return _has(dtype.inner, kinds) if isinstance(dtype, pl.List) else dtype in kinds
+
+
+def _has_exponents(values: pl.Series) -> bool:
+    """Whether floats are so large that they are written with an exponent."""
+    dtype = values.dtype
+    if not _has(dtype, (pl.Float64,)):
+        return False
+    if isinstance(dtype, pl.Struct):
+        return any(_has_exponents(part) for part in values.struct.unnest().get_columns())
+    if isinstance(dtype, pl.List):
+        return _has_exponents(values.list.explode())
+    finite = values.filter(values.is_finite())
+    least, most = finite.min(), finite.max()
+    return least is not None and bool(least <= -_EXPONENT or most >= _EXPONENT)  # type: ignore[operator]
 
 
 def _in_utc(values: pl.Series) -> pl.Series:
@@ -73,7 +109,7 @@ def _columnar(dtype: Any) -> bool:
         return _as_is(dtype)
     if isinstance(dtype, pl.Datetime):
         return dtype.time_unit != "ns"
-    return dtype in (*_AS_IS, *_CAST, pl.Binary)
+    return dtype in (*_AS_IS, *_CAST, pl.Binary, pl.Float32)
 
 
 def _as_is(dtype: Any) -> bool:
@@ -91,9 +127,10 @@ def _writable(values: pl.Series) -> pl.Series:
         parts = {part.name: _writable(part) for part in values.struct.unnest().get_columns()}
         return with_nulls_of(struct_of(parts, len(values)), values)
     if isinstance(dtype, pl.Datetime):
-        if dtype.time_zone is None:
-            return values.dt.to_string("%Y-%m-%dT%H:%M:%S%.f")
-        return values.dt.to_string("%Y-%m-%dT%H:%M:%S%.fZ")
+        text = values.dt.to_string("%Y-%m-%dT%H:%M:%S%.6f").str.strip_suffix(".000000")
+        return text if dtype.time_zone is None else text + "Z"
+    if dtype == pl.Float32:
+        return values.cast(pl.Float64)
     if dtype == pl.Binary:
         return values.bin.encode("base64")
     return values.cast(pl.String)

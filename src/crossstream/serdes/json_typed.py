@@ -19,6 +19,7 @@ from crossstream.garbage import paused_gc
 from crossstream.serdes import arrays, refusals, shipping
 from crossstream.serdes.json_columns import in_chunks, to_series
 from crossstream.serdes.json_conform import conform
+from crossstream.serdes.json_defaults import complete, leaves_defaults
 from crossstream.serdes.json_leaves import is_checked, is_text
 from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows, encode_row, encode_rows
 from crossstream.serdes.json_schemas import Narrow, narrowing, read_schema, schema_name, struct_dtype
@@ -72,6 +73,7 @@ class _Reading(NamedTuple):
     shape: Shape | NoColumn
     layout: Layout | NoColumn
     derives: bool
+    incomplete: bool
 
 
 @lru_cache(maxsize=256)
@@ -80,7 +82,8 @@ def _reading(kind: Any) -> _Reading:
     layout = read_record(node)
     shape = layout.struct() if isinstance(layout, Layout) else read_type(node)[0]
     decoder = msgspec.json.Decoder(kind | None)
-    return _Reading(f"json[{type_name(kind)}]", decoder, rows_of(kind), shape, layout, derives_fields(node))
+    name, derives, incomplete = f"json[{type_name(kind)}]", derives_fields(node), leaves_defaults(node)
+    return _Reading(name, decoder, rows_of(kind), shape, layout, derives, incomplete)
 
 
 @lru_cache(maxsize=512)
@@ -152,13 +155,23 @@ class TypedJson:
         return encode_row(self._instances([value])[0], self.name)
 
     def deserialize(self, data: bytes | None) -> Any:
-        return None if data is None else decode_row(data, _reading(self.type).decoder, self.name)
+        if data is None:
+            return None
+        reading = _reading(self.type)
+        value = decode_row(data, reading.decoder, self.name)
+        if reading.incomplete:
+            complete(value)
+        return value
 
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
         return encode_rows(self._instances(values), self.name)
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
-        return decode_rows(data, _reading(self.type).decoder, self.name)
+        reading = _reading(self.type)
+        values = decode_rows(data, reading.decoder, self.name)
+        if reading.incomplete:
+            complete(values)
+        return values
 
     def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
         if values.dtype == pl.Null:
@@ -203,6 +216,8 @@ class TypedJson:
         many = _reading(self.type).many
         try:
             instances: list[Any] = msgspec.convert(values, many, builtin_types=_NATIVE)
+            if _reading(self.type).incomplete:  # those made of dicts
+                complete(instances)
             return instances
         except (msgspec.MsgspecError, TypeError, ValueError) as error:
             raise _misfit(values, optional(self.type, True), self.name, error) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import compress
 from operator import attrgetter
 from typing import Any, ClassVar
 
@@ -27,8 +28,8 @@ _decoder: Decoder = msgspec.json.Decoder()
 class UntypedJson:
     """Any JSON value; what msgspec encodes is encoded as msgspec does it.
 
-    A column's type is inferred from the values of each call, so it may differ between batches where the data
-    does; the text ``null`` is a null. Of names that occur twice in an object, the last counts.
+    A column's type is inferred from the values of each call; expressions get rows together that have the same types
+    alone, so that a record means the same in any batch. The text ``null`` is a null. Of names that occur twice in an object, the last counts.
     """
 
     name: ClassVar[str] = "json"
@@ -53,24 +54,33 @@ class UntypedJson:
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         """A column of the type the values have; with ``fields``, a struct of exactly these, sorted."""
+        values, columns = self.decode_fields(data, fields)
+        if columns is None:
+            return infer(values, "json")
+        present = [value is not None for value in values]
+        dense = {name: list(compress(column, present)) for name, column in columns.items()}
+        series = infer_fields(dense, sum(present), "json")
+        return series if all(present) else spread(series, values)
+
+    def decode_fields(
+        self, data: pa.LargeBinaryArray, fields: Collection[str] | None
+    ) -> tuple[list[Any], dict[str, list[Any]] | None]:
+        """As `Inferring.decode_fields`, for objects that are records."""
         if fields is None:
-            return infer(self.decode_objects(data), "json")
+            return self.decode_objects(data), None
         names = tuple(sorted(fields))
         if not all(map(nameable, names)):
             return self._picked(self.decode_objects(data), names)
         values = decode_rows(data, _fields_decoder(names), "json")
-        present = [value for value in values if value is not None]
-        columns = {name: list(map(attrgetter(f"f{at}"), present)) for at, name in enumerate(names)}
-        dense = infer_fields(columns, len(present), "json")
-        return dense if len(present) == len(values) else spread(dense, values)
+        absent = _fields_type(names)()
+        rows = [absent if value is None else value for value in values] if None in values else values
+        return values, {name: list(map(attrgetter(f"f{at}"), rows)) for at, name in enumerate(names)}
 
-    def _picked(self, values: list[Any], names: tuple[str, ...]) -> pl.Series:
+    def _picked(self, values: list[Any], names: tuple[str, ...]) -> tuple[list[Any], dict[str, list[Any]]]:
         """Fields of whole objects: for names that a msgspec struct cannot have."""
-        present = [value for value in values if value is not None]
-        if not {dict}.issuperset(map(type, present)):
+        if not {dict, type(None)}.issuperset(map(type, values)):
             raise refusals.undecodable("json", "not all records are objects")
-        columns = {name: [value.get(name) for value in present] for name in names}
-        return spread(infer_fields(columns, len(present), "json"), values)
+        return values, {name: [(value or {}).get(name) for value in values] for name in names}
 
     def find_invalid(
         self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
@@ -81,7 +91,11 @@ class UntypedJson:
 @lru_cache(maxsize=512)
 def _fields_decoder(names: tuple[str, ...]) -> Decoder:
     """Decodes these fields of an object, whatever they are, and skips the others."""
+    return msgspec.json.Decoder(optional(_fields_type(names), True))
+
+
+@lru_cache(maxsize=512)
+def _fields_type(names: tuple[str, ...]) -> Any:
     attributes = [(f"f{at}", Any, None) for at in range(len(names))]
     renamed = {f"f{at}": name for at, name in enumerate(names)}
-    wanted = msgspec.defstruct("Fields", attributes, rename=renamed, gc=False)
-    return msgspec.json.Decoder(optional(wanted, True))
+    return msgspec.defstruct("Fields", attributes, rename=renamed, gc=False, eq=False)

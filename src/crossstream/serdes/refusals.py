@@ -19,6 +19,9 @@ UNDECODABLE = "CS-402"
 """The code that is about single rows; all others about reading are about a type or a column."""
 
 
+MIXED = "CS-406"
+
+
 def show(value: object) -> str:
     """A value for a message: its ``repr``, cut to a readable length."""
     text = repr(value)
@@ -86,6 +89,15 @@ def no_column(serde: str, reason: str) -> SerdeError:
     )
 
 
+def beyond_the_calendar(serde: str, rows: int) -> SerdeError:
+    return SerdeError(
+        f"serde {serde} has no bytes for times before the year 1 or after 9999, which {rows} rows have",
+        code="CS-403",
+        where={"serde": serde},
+        next="keep times between these years, or make them null",
+    )
+
+
 def null_text(serde: str, value: object) -> SerdeError:
     kind = type(value).__name__
     return SerdeError(
@@ -98,10 +110,10 @@ def null_text(serde: str, value: object) -> SerdeError:
 
 
 def mixed_types(serde: str, field: str, kinds: Iterable[str]) -> SerdeError:
-    place = f"field {field}" if field else "the values"
+    place, found = f"field {field}" if field else "the values", ", ".join(sorted(kinds))
     return SerdeError(
-        f"an expression reads untyped JSON, but {place} are of several types: {', '.join(sorted(kinds))}",
-        code="CS-406",
+        f"an expression reads values without declared type, but {place} are of several types: {found}",
+        code=MIXED,
         where={"serde": serde, "field": field or None},
         next="declare the type, for instance serdes.json({'price': pl.Float64}), so that misfits are told "
         "record by record; or use a Python callable",

@@ -1,0 +1,216 @@
+"""The columns that an expression reads, and the expression on them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from crossstream.algebra.functions import Function
+from crossstream.algebra.undeclared import Undeclared, groups_of
+from crossstream.algebra.uses import ALL, WHOLE, Same, Use, fitted, use_of, uses_of
+from crossstream.algebra.values import Values
+from crossstream.errors import ProcessingError
+
+_TRIED = (pl.Boolean(), pl.Int64(), pl.Float64(), pl.String(), pl.Datetime("us", "UTC"), pl.List(pl.Int64()))
+"""What a null may be of, in turn, where an expression does not take a null of no type."""
+
+_MOST_TRIED = 300
+
+
+def marks_of(function: Function, key: Values, arguments: dict[str, Values]) -> list[list[Hashable]]:
+    """As `Undeclared.kinds`, of all that the expression reads."""
+    marks: list[list[Hashable]] = []
+    for values, use in _read(function, key, arguments):
+        found = undeclared_of(values, use)
+        if found is not None:
+            marks.extend(found.kinds(use))
+    return marks
+
+
+def undeclared_of(values: Values, use: Use) -> Undeclared | None:
+    return values.undeclared(None if use.whole else frozenset(use.fields))
+
+
+def columns_in(values: Values) -> Iterator[tuple[np.ndarray, pl.Series]]:
+    """What an expression gave, as columns: rows, and a series of them."""
+    undeclared = values.undeclared()
+    if undeclared is None:
+        yield np.arange(values.rows), values.series()
+        return
+    whole = Use(whole=True)
+    marks = undeclared.kinds(whole)
+    for rows in groups_of(marks) if marks else [np.arange(values.rows)]:
+        yield rows, undeclared.take(rows).series(whole)
+
+
+def _read(function: Function, key: Values, arguments: dict[str, Values]) -> Iterator[tuple[Values, Use]]:
+    """Each of the values that the expression reads, and how it does."""
+    uses = uses_of(function)
+    if "key" in uses:
+        yield key, Use(whole=True)
+    if "left" in arguments:
+        for side, values in arguments.items():
+            use = use_of(function, side)
+            if use is not None:
+                yield values, use
+    elif "value" in arguments:
+        use = _value_use(uses, frozenset({"key", *arguments}) - {WHOLE})
+        if use is not None:
+            yield arguments["value"], use
+
+
+def _value_use(uses: dict[str, Use], others: frozenset[str]) -> Use | None:
+    """How the value is used: as a whole, by its fields, or both; None: it is not."""
+    fields = {name: use for name, use in uses.items() if name not in (WHOLE, ALL, *others)}
+    whole = WHOLE in uses or ALL in uses
+    return Use(whole=whole, fields=fields) if whole or fields else None
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns that an expression reads. ``open``: those whose types are those of the values."""
+
+    expression: pl.Expr
+    frame: pl.DataFrame
+    open: frozenset[str]
+    rows: int
+
+    def select(self) -> pl.Series:
+        """What the expression gives. A null of no type gets one, where the expression takes it then only."""
+        try:
+            return _select(self.expression, self.frame, self.rows)
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+            types = _types_for(Same(self.expression), tuple(self.frame.schema.items()), self.open)
+            if types is None:
+                raise
+        return _select(self.expression, _typed(self.frame, self.open, types), self.rows)
+
+
+@lru_cache(maxsize=1024)
+def _types_for(
+    same: Same, schema: tuple[tuple[str, pl.DataType], ...], open_: frozenset[str]
+) -> tuple[pl.DataType, ...] | None:
+    """Types with which the expression takes the nulls without type in the ``open_`` columns; None: there are none."""
+    blanks = sum(_blanks(dtype) for name, dtype in schema if name in open_)
+    nothing = pl.DataFrame({name: pl.Series([None], dtype=dtype) for name, dtype in schema})
+    for types in _candidates(blanks) if blanks else ():
+        with suppress(pl.exceptions.PolarsError, pl.exceptions.PanicException):
+            _select(same.expression, _typed(nothing, open_, types), 1)
+            return types
+    return None
+
+
+def _typed(frame: pl.DataFrame, open_: frozenset[str], types: Sequence[pl.DataType]) -> pl.DataFrame:
+    left = list(types)
+    return frame.with_columns(
+        frame[name].cast(_filled(frame[name].dtype, left)) for name in frame.columns if name in open_
+    )
+
+
+def _candidates(blanks: int) -> Iterator[tuple[pl.DataType, ...]]:
+    """Types for so many nulls of no type: the same for all, then all there are, while they are few."""
+    yield from ((dtype,) * blanks for dtype in _TRIED)
+    if len(_TRIED) ** blanks <= _MOST_TRIED:
+        yield from (types for types in product(_TRIED, repeat=blanks) if len(set(types)) > 1)
+
+
+def _blanks(dtype: Any) -> int:
+    """How many columns of nulls without type are in it."""
+    if isinstance(dtype, pl.Struct):
+        return sum(_blanks(field.dtype) for field in dtype.fields)
+    return _blanks(dtype.inner) if isinstance(dtype, pl.List) else int(dtype == pl.Null)
+
+
+def _filled(dtype: Any, types: list[pl.DataType]) -> Any:
+    """The type with ``types`` in the place of nulls without type, taken from the front of the list."""
+    if isinstance(dtype, pl.Struct):
+        return pl.Struct({field.name: _filled(field.dtype, types) for field in dtype.fields})
+    if isinstance(dtype, pl.List):
+        return pl.List(_filled(dtype.inner, types))
+    return types.pop(0) if dtype == pl.Null else dtype
+
+
+def columns_for(function: Function, key: Values, arguments: dict[str, Values]) -> Columns:
+    """The columns that the expression of the function reads. Raises `SerdeError`, CS-508."""
+    assert function.expression is not None
+    columns: dict[str, pl.Series] = {}
+    open_: set[str] = set()
+    uses = uses_of(function)
+    sides = arguments.keys() if "left" in arguments else set[str]()
+    for name, values in [("key", key), *arguments.items()]:
+        if name in uses and name != WHOLE and name not in sides:
+            columns[name], is_open = _column(values, Use(whole=True))
+            open_ |= {name} if is_open else set()
+    if "value" in arguments:
+        fields, is_open = _value_columns(arguments["value"], uses, frozenset(columns))
+        open_ |= fields.keys() - columns.keys() if is_open else set()
+        columns = {**fields, **columns}
+    for side in sides:
+        use = use_of(function, side)
+        if use is not None:
+            series, is_open = _column(arguments[side], use)
+            columns[side] = fitted(series, use, is_open or not arguments[side].declared())
+            open_ |= {side} if is_open else set()
+    if not columns:
+        columns["key"] = pl.Series(np.zeros(key.rows, np.int8))
+    return Columns(function.expression, pl.DataFrame(columns), frozenset(open_), key.rows)
+
+
+def _column(values: Values, use: Use) -> tuple[pl.Series, bool]:
+    """A column for the use, and whether its type is that of the values."""
+    undeclared = undeclared_of(values, use)
+    if undeclared is None:
+        return values.series(use.names), False
+    return undeclared.series(use), True
+
+
+def _value_columns(
+    value: Values, uses: dict[str, Use], others: frozenset[str]
+) -> tuple[dict[str, pl.Series], bool]:
+    """A column for each field that is wanted, or "value" for a value as a whole."""
+    use = _value_use(uses, others)
+    if use is None:
+        return {}, False
+    if ALL in uses and not value.declared():
+        raise ProcessingError(
+            "an expression takes all columns, and the values have no declared type that tells which there are",
+            code="CS-508",
+            next="name the columns, or declare the type: serdes.json(Order)",
+        )
+    undeclared = undeclared_of(value, use)
+    series = value.series(None if use.whole else use.fields) if undeclared is None else undeclared.series(use)
+    is_open = undeclared is not None
+    if isinstance(series.dtype, pl.Struct) or (series.dtype == pl.Null and not use.whole):
+        fields = fitted(series, Use(fields=use.fields), is_open or not value.declared()).struct
+        found = {name: fields.field(name) for name in fields.schema if name in uses or ALL in uses}
+        return (found if WHOLE in found or WHOLE not in uses else {**found, WHOLE: series}), is_open
+    return {WHOLE: series}, is_open
+
+
+def _select(expression: pl.Expr, frame: pl.DataFrame, rows: int) -> pl.Series:
+    try:
+        result = frame.select(expression.alias("result")).to_series()
+    except pl.exceptions.DuplicateError:
+        if not expression.meta.has_multiple_outputs():
+            raise
+        raise ProcessingError(
+            "an expression gave several columns, where there is one value for each record",
+            code="CS-504",
+            next='make one of them: pl.struct(pl.col("a", "b"))',
+        ) from None
+    if len(result) == rows:
+        return result
+    if len(result) == 1:
+        return result.new_from_index(0, rows)
+    raise ProcessingError(
+        f"an expression gave {len(result)} rows for {rows} records",
+        code="CS-504",
+        next="use expressions that give one value for each row: no aggregation, filter or explode",
+    )

@@ -1,0 +1,115 @@
+"""Without declared type, an expression gives for records together what it gives for each alone (decision 0030)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import polars as pl
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import crossstream as cs
+from crossstream import serdes
+from tests.laws.effort import law
+
+TEXT, JSON, BYTES = serdes.string(), serdes.json(), serdes.bytes()
+
+c = pl.col
+EXPRESSIONS: dict[str, pl.Expr] = {
+    "plus": c("n") + 1,
+    "minus": -c("n"),
+    "abs": c("n").abs(),
+    "times": c("n") * c("f"),
+    "integer division": c("n") // 2,
+    "power": c("n") ** 2,
+    "round": c("f").round(1),
+    "root": c("f").sqrt(),
+    "logarithm": c("f").log(),
+    "clip": c("n").clip(1, 2),
+    "fill with a number": c("n").fill_null(0),
+    "fill with text": c("s").fill_null("-"),
+    "fill with truth": c("b").fill_null(False),
+    "coalesce": pl.coalesce("s", c("n").cast(pl.String), pl.lit("z")),
+    "not": ~c("b"),
+    "and": c("b") & (c("n") > 1),
+    "or": c("b") | c("s").is_null(),
+    "compare": c("n") > 2,
+    "is in": c("n").is_in([1, 2]),
+    "same": c("n").eq_missing(c("m")),
+    "join text": pl.concat_str("s", "n", ignore_nulls=True),
+    "format": pl.format("{}/{}", "s", "n"),
+    "upper": c("s").str.to_uppercase(),
+    "split": c("s").str.split("a"),
+    "replace": c("s").replace({"a": "A"}),
+    "sum of a list": c("l").list.sum(),
+    "first of a list": c("l").list.first(),
+    "elements": c("l").list.eval(pl.element() * 2),
+    "sorted": c("l").list.sort(),
+    "contains": c("l").list.contains(1),
+    "one list of two": pl.concat_list("n", "m"),
+    "field": c("o").struct.field("c"),
+    "field of it": c("o").struct.field("p").struct.field("q") + 1,
+    "number of a field": c("o").struct.field("z") + 1,
+    "object": c("o"),
+    "objects": pl.struct("o", "items"),
+    "is there": c("o").is_null(),
+    "item": c("items").list.first().struct.field("p"),
+    "when": pl.when(c("n") > 2).then(pl.lit("hi")).when(c("s") == "a").then(c("s")).otherwise(pl.lit("lo")),
+    "when true": pl.when(c("b")).then(c("n")).otherwise(c("m")),
+    "largest": pl.max_horizontal("n", "m"),
+    "sum": pl.sum_horizontal("n", "m"),
+    "all": pl.all_horizontal("b", c("n").is_not_null()),
+    "struct": pl.struct("n", "s", "f", "value"),
+    "whole": c("value"),
+    "year": pl.from_epoch("n", time_unit="s").dt.year(),
+    "key": c("key") + c("s"),
+}
+
+numbers = st.integers(0, 4) | st.sampled_from([0.5, 1.0, 2.5])
+small = st.none() | numbers
+FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "n": small,
+    "m": small,
+    "f": st.none() | st.sampled_from([0.5, 1.25, -2.5, 3]),
+    "s": st.none() | st.sampled_from(["a", "ab", "12", ""]),
+    "b": st.none() | st.booleans(),
+    "l": st.none() | st.lists(small, max_size=2),
+    "o": st.none()
+    | st.fixed_dictionaries(
+        {},
+        optional={
+            "c": st.none() | st.sampled_from("cd"),
+            "z": small,
+            "p": st.none() | st.fixed_dictionaries({}, optional={"q": small}),
+        },
+    ),
+    "items": st.none() | st.lists(st.fixed_dictionaries({}, optional={"p": small, "t": small}), max_size=2),
+    "value": small,
+}
+objects = st.fixed_dictionaries({}, optional=FIELDS)
+
+
+@law
+@given(st.sampled_from(sorted(EXPRESSIONS)), st.lists(objects, min_size=2, max_size=12))
+@example("not", [{"b": False}, {"b": None}, {}])
+@example("plus", [{"n": 9007199254740993}, {"n": 1.5}])
+@example("object", [{"o": {"c": "c"}}, {"o": {"c": "c", "z": 1}}, {"o": {"z": 1, "c": "c"}}])
+@example("sum of a list", [{"l": []}, {"l": [1]}, {"l": [2.5, 1]}])
+@example("compare", [{"n": {}}, {"n": {"x": 1}}, {"n": None}])
+def test_together_as_alone(name: str, rows: list[dict[str, Any]]) -> None:
+    assert mapped(EXPRESSIONS[name], rows, 1) == mapped(EXPRESSIONS[name], rows, len(rows))
+
+
+def mapped(expression: pl.Expr, rows: list[Any], every: int) -> Any:
+    """What comes out and what fails, with so many records in each batch."""
+    builder = cs.StreamsBuilder()
+    stream = builder.stream("in", cs.Consumed(key=TEXT, value=JSON))
+    stream.map_values(pl.struct(result=expression)).to("out", cs.Produced(key=TEXT, value=JSON))
+    with cs.TopologyTestDriver(builder.build(), commit_every=every, processing_errors="skip") as driver:
+        topic = driver.create_input_topic("in", BYTES, BYTES)
+        for number, row in enumerate(rows):
+            topic.pipe_input(b"%d" % number, json.dumps(row).encode())
+        driver.commit()
+        found = driver.create_output_topic("out", BYTES, BYTES).read_key_values()
+        return found, driver.metrics()["dropped"]
