@@ -14,6 +14,7 @@ from crossstream.algebra.change import Changes
 from crossstream.algebra.values import Values, missing_in
 from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.serdes import Serde
+from crossstream.serdes.serde import Varied
 from crossstream.topology.graph import Node
 from crossstream.topology.steps import ReadStep
 
@@ -41,9 +42,11 @@ class Decoder:
             serde = getattr(changes, part).serde
             if serde is None or not changes.rows:
                 continue
-            series = self._as_series(serde, changes.rows) if part == "key" else self.step.form == "series"
+            varied = part == "key" and isinstance(serde, Varied) and serde.varied
+            by_column = not varied and self._as_series(serde, changes.rows)
+            series = by_column if part == "key" else self.step.form == "series"
             try:
-                changes = self._decoded_part(changes, part, series)
+                changes = self._in_one_text(changes) if varied else self._decoded_part(changes, part, series)
             except SerdeError as error:
                 reasons = self._reasons(node, changes, part, series)
                 if not reasons:
@@ -54,6 +57,13 @@ class Decoder:
     def _as_series(self, serde: Serde, rows: int) -> bool:
         """Whether keys are cheaper to decode, and so to check, as a column."""
         return serde.dtype is not None and rows > _FEW
+
+    def _in_one_text(self, changes: Changes) -> Changes:
+        """Keys as serialising them gives them, however they were written."""
+        serde, read = changes.key.serde, changes.key.wire()
+        assert serde is not None
+        written = serde.encode_objects(changes.key.objects())
+        return changes if written.equals(read) else replace(changes, key=Values(serde, wire=written))
 
     def _decoded_part(self, changes: Changes, part: Part, series: bool) -> Changes:
         """With nulls on the wire where bytes stand for null, as the text ``null`` does in JSON."""

@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -138,6 +138,7 @@ class TypedJson:
     """
 
     type: Any
+    varied: ClassVar[bool] = True
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _from_pickle, (shipping.dumps(self.type),)
@@ -275,6 +276,7 @@ class SchemaJson:
     """
 
     dtype: pl.Struct
+    varied: ClassVar[bool] = True
 
     @property
     def name(self) -> str:

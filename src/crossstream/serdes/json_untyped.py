@@ -29,11 +29,13 @@ class UntypedJson:
     """Any JSON value; what msgspec encodes is encoded as msgspec does it.
 
     A column's type is inferred from the values of each call; expressions get rows together that have the same types
-    alone, so that a record means the same in any batch. The text ``null`` is a null. Of names that occur twice in an object, the last counts.
+    alone, so that a record means the same in any batch. The text ``null`` is a null. Of names that occur twice in an
+    object, the last counts.
     """
 
     name: ClassVar[str] = "json"
     dtype: ClassVar[pl.DataType | None] = None
+    varied: ClassVar[bool] = True
 
     def serialize(self, value: Any) -> bytes | None:
         return encode_row(value, "json")

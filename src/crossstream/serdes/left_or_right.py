@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.serde import Serde, Way, find_invalid
+from crossstream.serdes.serde import Serde, Varied, Way, find_invalid
 
 LEFT, RIGHT = 0, 1
 _WANTED = "LeftOrRight(left=…) or LeftOrRight(right=…), exactly one of them set"
@@ -51,6 +51,10 @@ class LeftOrRightSerde:
     def dtype(self) -> pl.DataType | None:
         left, right = self.left.dtype, self.right.dtype
         return None if left is None or right is None else pl.Struct({"left": left, "right": right})
+
+    @property
+    def varied(self) -> bool:
+        return any(isinstance(one, Varied) and one.varied for one in (self.left, self.right))
 
     def serialize(self, value: Any) -> bytes | None:
         if value is None:

@@ -195,6 +195,7 @@ class Uuid:
 
     name: ClassVar[str] = "uuid"
     dtype: ClassVar[pl.DataType] = pl.String()
+    varied: ClassVar[bool] = True
 
     def serialize(self, value: Any) -> bytes | None:
         if value is None:

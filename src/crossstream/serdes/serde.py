@@ -35,6 +35,19 @@ class Certain(Protocol):
 
 
 @runtime_checkable
+class Varied(Protocol):
+    """What a serde has besides in which a value may be written in several ways, as in JSON with and without spaces.
+
+    Keys that are read are written anew, so that each has one text. Source: semantics 3.1; Kafka Streams deserialises
+    keys at its sources, and its stores serialise them.
+    """
+
+    @property
+    def varied(self) -> bool:
+        """Whether there are such values."""
+
+
+@runtime_checkable
 class Inferring(Protocol):
     """What a serde has besides whose columns are of the types that the values happen to have."""
 

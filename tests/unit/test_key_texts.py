@@ -1,0 +1,79 @@
+"""A key is its value, however it was written: `{"id": 1}` is `{"id":1}`, as in Kafka Streams."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from typing import Any
+
+import pytest
+
+import crossstream as cs
+from crossstream import serdes
+
+TEXT, JSON, BYTES = serdes.string(), serdes.json(), serdes.bytes()
+ID = uuid.UUID("0a1b2c3d-0000-4000-8000-00000000abcd")
+
+
+@dataclasses.dataclass
+class Place:
+    id: int
+    region: str = "eu"
+
+
+TEXTS = [
+    pytest.param(JSON, [b'{"id": 1}', b'{"id":1}', b' { "id" : 1 } '], {"id": 1}, id="json"),
+    pytest.param(JSON, [b'"caf\\u00e9"', '"café"'.encode()], "café", id="json text"),
+    pytest.param(serdes.json(Place), [b'{"id":1}', b'{"region":"eu", "id":1}'], Place(1), id="dataclass"),
+    pytest.param(serdes.uuid(), [str(ID).upper().encode(), str(ID).encode()], ID, id="uuid"),
+]
+
+
+@pytest.mark.parametrize("every", [1, 1000])
+@pytest.mark.parametrize("rows", [1, 100])
+@pytest.mark.parametrize(("serde", "texts", "key"), TEXTS)
+def test_one_row_for_each_key(serde: Any, texts: list[bytes], key: Any, every: int, rows: int) -> None:
+    builder = cs.StreamsBuilder()
+    table = builder.table("in", cs.Consumed(key=serde, value=JSON), cs.Materialized(store="rows"))
+    other = builder.table("other", cs.Consumed(key=serde, value=JSON))
+    table.join(other, lambda mine, theirs: [mine, theirs]).to_stream().to("out", cs.Produced(value=JSON))
+    with cs.TopologyTestDriver(builder.build(), commit_every=every) as driver:
+        topics = [driver.create_input_topic(name, BYTES, BYTES) for name in ("in", "other")]
+        for number, text in enumerate(texts * rows):
+            topics[0].pipe_input(text, b"%d" % number)
+        topics[1].pipe_input(texts[0], b'"x"')
+        driver.commit()
+        store = driver.get_key_value_store("rows")
+        last = len(texts) * rows - 1
+        assert list(store.all()) == [(key, last)]
+        assert store.get(key) == last
+        out = driver.create_output_topic("out", BYTES, BYTES).read_key_values()
+        assert out[-1] == (serde.serialize(key), b'[%d,"x"]' % last)
+        topics[0].pipe_input(texts[-1], None)
+        driver.commit()
+        assert list(store.all()) == []
+
+
+def test_foreign_keys_find_their_row() -> None:
+    builder = cs.StreamsBuilder()
+    left = builder.table("in", cs.Consumed(key=TEXT, value=JSON))
+    right = builder.table("right", cs.Consumed(key=JSON, value=JSON))
+    joined = left.join(right, lambda _, found: found, foreign_key=lambda value: value["c"])
+    joined.to_stream().to("out", cs.Produced(value=JSON))
+    with cs.TopologyTestDriver(builder.build()) as driver:
+        driver.create_input_topic("right", BYTES, BYTES).pipe_input(b'{"t": "a", "n": 1}', b"7")
+        driver.create_input_topic("in", BYTES, BYTES).pipe_input(b"x", b'{"c":{"t":"a","n":1}}')
+        driver.commit()
+        assert driver.create_output_topic("out", TEXT, JSON).read_key_values() == [("x", 7)]
+
+
+def test_keys_of_one_of_two_tables() -> None:
+    serde = serdes.left_or_right(TEXT, JSON)
+    builder = cs.StreamsBuilder()
+    builder.table("in", cs.Consumed(key=serde, value=JSON), cs.Materialized(store="rows"))
+    with cs.TopologyTestDriver(builder.build()) as driver:
+        topic = driver.create_input_topic("in", BYTES, BYTES)
+        topic.pipe_input(b'\1{"id": 1}', b"1")
+        topic.pipe_input(b'\1{"id":1}', b"2")
+        driver.commit()
+        assert list(driver.get_key_value_store("rows").all()) == [((None, {"id": 1}), 2)]
