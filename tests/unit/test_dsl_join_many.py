@@ -141,8 +141,8 @@ def test_the_plan_has_three_rounds_and_one_copy_of_the_left_rows():
     }
     assert plan.derived == ("bills.interest", "bills.interested", "bills.partners", "bills.referrers")
     text = plan.text(3)
-    assert "shuffle bills.rows -> round 3, staying in its partition" in text
-    assert "shuffle bills.answers -> round 3, back to who asked" in text
+    assert "shuffle bills rows -> round 3, staying in its partition" in text
+    assert "shuffle bills answers -> round 3, back to who asked" in text
 
 
 def test_layouts_are_found_by_their_kinds():

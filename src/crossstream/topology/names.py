@@ -14,5 +14,13 @@ def unique(name: str, taken: dict[str, Any]) -> str:
     return candidate
 
 
+def inner(name: str, part: str) -> str:
+    """The name of a flow inside an operator, or of what is kept under ``name``.
+
+    The blank keeps it apart from the flows that operators give: no topic and no operator has one in its name.
+    """
+    return f"{name} {part}"
+
+
 def name_of(partitioner: Partitioner) -> str:
     return f"{getattr(partitioner, '__qualname__', type(partitioner).__qualname__)} {id(partitioner):x}"

@@ -37,7 +37,7 @@ from crossstream.topology.graph import (
     ToTable,
     is_stream_join,
 )
-from crossstream.topology.names import name_of, unique
+from crossstream.topology.names import inner, name_of, unique
 from crossstream.topology.placing.foreign_key import place_foreign_key_join
 from crossstream.topology.placing.globals import place_stream_global_join
 from crossstream.topology.placing.join_many import place_join_many
@@ -152,10 +152,10 @@ class Planner:
             history=history,
         )
         self.stores[name] = store
-        out = self.add(Flow(f"{name} changes", number, store.key, store.value, partitioner is None))
+        out = self.add(Flow(inner(name, "changes"), number, store.key, store.value, partitioner is None))
         every = None
         if table.name in self.wants_every:
-            every = self.add(replace(out, name=f"{name} every change")).name
+            every = self.add(replace(out, name=inner(name, "every change"))).name
         step = MaterializeStep(
             node=table.name,
             round=number,
@@ -253,6 +253,7 @@ class Planner:
         return self.add(Flow(name, number, node.key or pickled(), node.value or pickled(), routed))
 
     def add(self, flow: Flow) -> Flow:
+        assert flow.name not in self.flows, f"two flows are called {flow.name!r}"
         self.flows[flow.name] = flow
         return flow
 

@@ -27,6 +27,7 @@ from crossstream.engine.runners.base import Emitted, Runner, emit_joined, latest
 from crossstream.serdes import Serde
 from crossstream.state.columns import EMPTY_BYTES, Column
 from crossstream.topology import graph
+from crossstream.topology.names import inner
 from crossstream.topology.plan import Flow
 from crossstream.topology.steps import ReferenceStep, ResolveStep, SubscribeStep
 
@@ -135,8 +136,8 @@ class ResolveRunner(Runner):
         store = self.task.stores(self.step.subscriptions)
         table = self.task.stores(self.step.right_store)
         flows = self.task.plan.flows
-        told = flows[f"{node.name}.subscriptions"]
-        left_key = flows[f"{node.name}.answers"].key
+        told = flows[inner(node.name, "subscriptions")]
+        left_key = flows[inner(node.name, "answers")].key
         if subscriptions is None:
             subscriptions = no_subscriptions(told, counted=self.step.referrers is not None)
         if right is None:

@@ -9,12 +9,15 @@ from crossstream import serdes
 from crossstream.serdes import Serde
 from crossstream.serdes.internal import pickled
 from crossstream.topology.graph import ForeignKeyJoin, FrameSource, Node, Source
-from crossstream.topology.names import unique
+from crossstream.topology.names import inner, unique
 from crossstream.topology.plan import REFERENCES, REFERRERS, SUBSCRIPTIONS, Flow, StoreDef
 from crossstream.topology.steps import ReferenceStep, ResolveStep, SubscribeStep
 
 if TYPE_CHECKING:
     from crossstream.topology.planner import Planner
+
+_WITH = " with "
+"""Between the name of a flow and those of the joins whose foreign keys it has; operators have no blanks in theirs."""
 
 
 def place_foreign_key_join(planner: Planner, node: ForeignKeyJoin) -> None:
@@ -82,8 +85,8 @@ def subscribe(
         value=flow.value,
     )
     planner.stores[store.name] = store
-    subscriptions = planner.add(Flow(f"{node.name}.subscriptions", first, key, flow.value))
-    answers = planner.add(Flow(f"{node.name}.answers", first, flow.key, flow.value, first == second))
+    subscriptions = planner.add(Flow(inner(node.name, "subscriptions"), first, key, flow.value))
+    answers = planner.add(Flow(inner(node.name, "answers"), first, flow.key, flow.value, first == second))
     planner.steps.append(
         SubscribeStep(
             node=node.name,
@@ -111,7 +114,7 @@ def _referrers(planner: Planner, node: ForeignKeyJoin, number: int, key: Serde) 
 def left_of(planner: Planner, node: ForeignKeyJoin, left: Node) -> Flow:
     """The left changes with their foreign keys: taken while reading, or added where the changes are made."""
     changes = changes_of(planner, left)
-    return changes if node.name in changes.name.split("+") else reference_step(planner, node, changes)
+    return changes if node.name in changes.name.split(_WITH) else reference_step(planner, node, changes)
 
 
 def changes_of(planner: Planner, left: Node) -> Flow:
@@ -137,7 +140,7 @@ def refer(planner: Planner, node: Node, flow: Flow) -> Flow:
 
 def reference_step(planner: Planner, join: ForeignKeyJoin, flow: Flow) -> Flow:
     """Takes the foreign keys of a join; the flow with them has the name of the join in its own."""
-    out = planner.add(replace(flow, name=f"{flow.name}+{join.name}"))
+    out = planner.add(replace(flow, name=f"{flow.name}{_WITH}{join.name}"))
     planner.steps.append(
         ReferenceStep(
             node=join.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crossstream.topology.graph import Source, StoreSpec, StreamGlobalJoin
-from crossstream.topology.names import unique
+from crossstream.topology.names import inner, unique
 from crossstream.topology.plan import KEY_VALUE, StoreDef
 from crossstream.topology.steps import GlobalStep, ReadStep, StreamGlobalJoinStep
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def place_global_table(planner: Planner, node: Source) -> None:
     """Read and kept in the plan that runs before: all its state partitions are there for every task after it."""
     before = planner.before
-    records = before.flow_of(node, f"{node.name}.records", 0)
+    records = before.flow_of(node, inner(node.name, "records"), 0)
     before.steps.append(
         ReadStep(node=node.name, round=0, inputs=(), output=records.name, table=True, form=None)
     )

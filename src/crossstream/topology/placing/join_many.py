@@ -9,7 +9,7 @@ from crossstream.algebra.uses import fields_of
 from crossstream.serdes import Serde
 from crossstream.state.run import Layout
 from crossstream.topology.graph import ManyJoin
-from crossstream.topology.names import unique
+from crossstream.topology.names import inner, unique
 from crossstream.topology.placing.foreign_key import changes_of
 from crossstream.topology.plan import (
     INDEX,
@@ -36,9 +36,9 @@ def place_join_many(planner: Planner, node: ManyJoin) -> None:
     arrived = planner.arrive(flow, first, node)
     tables = [planner.materialize(right, second, None) for right in rights]
     every, keep = planner.every(node), _Stores(planner, node)
-    rows = planner.add(Flow(f"{node.name}.rows", first, flow.key, flow.value, routed=True))
-    asks = planner.add(Flow(f"{node.name}.asks", first, RAW, RAW))
-    answers = planner.add(Flow(f"{node.name}.answers", second, RAW, RAW))
+    rows = planner.add(Flow(inner(node.name, "rows"), first, flow.key, flow.value, routed=True))
+    asks = planner.add(Flow(inner(node.name, "asks"), first, RAW, RAW))
+    answers = planner.add(Flow(inner(node.name, "answers"), second, RAW, RAW))
     planner.steps.append(
         ReferManyStep(
             node=node.name,

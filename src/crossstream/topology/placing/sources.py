@@ -22,6 +22,7 @@ from crossstream.topology.graph import (
     StreamTableJoin,
     Topology,
 )
+from crossstream.topology.names import inner
 from crossstream.topology.placing.foreign_key import refer
 from crossstream.topology.placing.globals import place_global_table
 from crossstream.topology.placing.tables import place_table
@@ -37,7 +38,7 @@ def place_source(planner: Planner, node: Source | FrameSource) -> None:
         place_global_table(planner, node)
         return
     is_table = node.shape == "table"
-    raw = f"{node.name}.records" if is_table else node.name
+    raw = inner(node.name, "records") if is_table else node.name
     flow = planner.flow_of(node, raw, 0)
     planner.steps.append(
         ReadStep(
