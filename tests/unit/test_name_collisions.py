@@ -9,7 +9,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.topology.plan import Flow
+from crossstream.topology.plan import Flow, Plan
 from crossstream.topology.planner import Planner
 from tests.unit.dsl_cases import JSON
 
@@ -151,3 +151,129 @@ def test_no_flow_takes_the_place_of_another() -> None:
     planner.add(Flow("orders", 0, TEXT, ANY))
     with pytest.raises(AssertionError, match="orders"):
         planner.add(Flow("orders", 1, TEXT, ANY))
+
+
+def two_joins(store: str | None, *, store_first: bool, other_store: str | None = None) -> cs.Topology:
+    builder, windows = cs.StreamsBuilder(), cs.JoinWindows.of(100)
+    views, clicks, carts, orders = (
+        builder.stream(topic, JSON) for topic in ("views", "clicks", "carts", "orders")
+    )
+
+    def seen() -> None:
+        named = cs.StreamJoined(name="seen", other_store=other_store)
+        views.left_join(clicks, lambda *pair: [*pair], windows, named).to("seen", PRODUCED)
+
+    def bought() -> None:
+        named = cs.StreamJoined(name="bought", store=store)
+        carts.join(orders, lambda *pair: [*pair], windows, named).to("bought", PRODUCED)
+
+    for declare in (bought, seen) if store_first else (seen, bought):
+        declare()
+    return builder.build()
+
+
+SEEN = ("seen.left", "seen.right", "seen.waiting")
+
+
+@pytest.mark.parametrize("store_first", [True, False])
+@pytest.mark.parametrize("store", [None, "carts-kept", *SEEN])
+def test_a_store_called_like_one_of_another_join_of_streams(store: str | None, store_first: bool) -> None:
+    records = [("views", "k", 1), ("carts", "k", 2), ("clicks", "k", 3), ("orders", "k", 4)]
+    found = results(two_joins(store, store_first=store_first), records, "seen", "bought")
+    assert found == [[("k", [1, 3])], [("k", [2, 4])]]
+
+
+def test_a_store_called_like_the_other_store_of_its_own_join() -> None:
+    topology = two_joins(None, store_first=False, other_store="seen.left")
+    records = [("views", "k", 1), ("views", "k", 2), ("clicks", "k", 3)]
+    assert results(topology, records, "seen") == [[("k", [1, 3]), ("k", [2, 3])]]
+
+
+def test_stores_are_called_the_same_in_whatever_order_operators_come() -> None:
+    """An inner store gives way to one of the user's, whichever is there first; so does its name in the texts."""
+    for store_first in (True, False):
+        topology = two_joins("seen.left", store_first=store_first)
+        plan = Plan.of(topology)
+        assert sorted(plan.stores) == [
+            "bought.right",
+            "seen.left",
+            "seen.left-2",
+            "seen.right",
+            "seen.waiting",
+        ]
+        assert plan.stores["seen.left"].public == "seen.left"
+        assert "Processor: seen (stores: [seen.left-2, seen.right])" in topology.describe()
+        assert "store seen.left-2, seen.right" in topology.to_mermaid()
+        stores = {node["name"]: node.get("stores") for node in topology.to_dict()["nodes"]}
+        assert stores["seen"] == ["seen.left-2", "seen.right"]
+
+
+OWN = ("references", "subscriptions", "referrers", "interest", "interested", "rows", "partners", "left")
+
+
+@pytest.mark.parametrize("part", OWN)
+@pytest.mark.parametrize("join", [by_foreign_key, by_global_table, of_many])
+@pytest.mark.parametrize("join_first", [True, False])
+def test_a_table_kept_under_the_name_of_a_part_of_a_join(
+    join: Callable[[cs.StreamsBuilder], cs.KTable], part: str, join_first: bool
+) -> None:
+    builder, store = cs.StreamsBuilder(), f"promo.{part}"
+
+    def joined() -> None:
+        join(builder).to_stream().to("joined", PRODUCED)
+
+    def kept() -> None:
+        builder.table("other", JSON, cs.Materialized(store=store)).to_stream().to("others", PRODUCED)
+
+    for declare in (joined, kept) if join_first else (kept, joined):
+        declare()
+    with cs.TopologyTestDriver(builder.build()) as driver:
+        for topic, key, value in (("other", "o", "row"), ("merchants", "m", "shop"), ("products", "p", "m")):
+            driver.create_input_topic(topic, TEXT, ANY).pipe_input(key, value)
+        out = [
+            driver.create_output_topic(topic, TEXT, ANY).read_key_values() for topic in ("joined", "others")
+        ]
+        assert out == [[("p", ["m", "shop"])], [("o", "row")]]
+        assert dict(driver.get_key_value_store(store).all()) == {"o": "row"}
+
+
+def test_a_result_kept_under_the_name_of_a_part_of_its_own_join() -> None:
+    builder = cs.StreamsBuilder()
+    left, right = builder.table("left", JSON), builder.table("right", JSON)
+    left.join(
+        right,
+        lambda row, other: [row, other],
+        foreign_key=lambda row: row,
+        table_joined=cs.TableJoined(name="promo"),
+        materialized=cs.Materialized(store="promo.references"),
+    ).to_stream().to("out", PRODUCED)
+    records = [("left", "l", "r"), ("right", "r", 1), ("right", "r", 2)]
+    assert results(builder.build(), records, "out") == [[("l", ["r", 1]), ("l", ["r", 2])]]
+
+
+@pytest.mark.parametrize("join_first", [True, False])
+def test_a_table_kept_under_the_name_of_the_records_that_wait_for_another(join_first: bool) -> None:
+    builder = cs.StreamsBuilder()
+
+    def joined() -> None:
+        rates = builder.table("rates", JSON, cs.Materialized(history_retention=100))
+        named = cs.Joined(name="priced", grace=10)
+        builder.stream("orders", JSON).join(rates, lambda *pair: [*pair], named).to("joined", PRODUCED)
+
+    def kept() -> None:
+        builder.table("other", JSON, cs.Materialized(store="priced.buffer")).to_stream().to(
+            "others", PRODUCED
+        )
+
+    for declare in (joined, kept) if join_first else (kept, joined):
+        declare()
+    topology = builder.build()
+    assert "priced.buffer-2" in topology.describe()
+    with cs.TopologyTestDriver(topology) as driver:
+        driver.create_input_topic("other", TEXT, ANY).pipe_input("o", "row", 1)
+        driver.create_input_topic("rates", TEXT, ANY).pipe_input("k", 2, 1)
+        orders = driver.create_input_topic("orders", TEXT, ANY)
+        orders.pipe_input("k", 1, 1)
+        orders.pipe_input("k", 1, 20)
+        assert driver.create_output_topic("joined", TEXT, ANY).read_key_values() == [("k", [1, 2])]
+        assert dict(driver.get_key_value_store("priced.buffer").all()) == {"o": "row"}

@@ -160,7 +160,9 @@ def _handing(topology: Topology, node: Node) -> list[str]:
 
 def _stores(topology: Topology, node: Node) -> str:
     looked_up = keepers(topology.nodes, node.parents[1]) if isinstance(node, StreamTableJoin) else []
-    return ", ".join(name for one in [*looked_up, node.name] for name in store_names(topology[one]))
+    return ", ".join(
+        name for one in [*looked_up, node.name] for name in store_names(topology.nodes, topology[one])
+    )
 
 
 def _target(node: Sink) -> str:
@@ -196,7 +198,7 @@ def _node_dict(topology: Topology, node: Node) -> dict[str, Any]:
     if isinstance(node, TableJoin | ForeignKeyJoin):
         entry["foreign_key"] = isinstance(node, ForeignKeyJoin)
     if isinstance(node, StreamStreamJoin):
-        entry["stores"] = store_names(node)
+        entry["stores"] = store_names(topology.nodes, node)
         entry["window"] = {name: getattr(node, name) for name in ("before", "after", "grace", "eager")}
     if isinstance(node, ManyJoin):
         entry["foreign_keys"] = list(node.names)

@@ -74,7 +74,13 @@ def picture(topology: Topology) -> Picture:
             rekeys = is_rekeying(topology, parent, node)
             arrows.append(Arrow(ids[parent], head, _label(node, place, rekeys), rekeys))
     boxes = tuple(
-        Box(ids[node.name], _look(node), node.name, group[node.name], ", ".join(store_names(node)) or None)
+        Box(
+            ids[node.name],
+            _look(node),
+            node.name,
+            group[node.name],
+            ", ".join(store_names(topology.nodes, node)) or None,
+        )
         for node in topology
         if node.name in ids
     )

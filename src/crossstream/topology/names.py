@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Container
+from typing import TYPE_CHECKING
 
-from crossstream.topology.plan import Partitioner
+if TYPE_CHECKING:
+    from crossstream.topology.plan import Partitioner
 
 
-def unique(name: str, taken: dict[str, Any]) -> str:
+def unique(name: str, taken: Container[str]) -> str:
+    """``name``, or the first of ``name-2``, ``name-3``, … that is not taken."""
     candidate, number = name, 2
     while candidate in taken:
         candidate, number = f"{name}-{number}", number + 1

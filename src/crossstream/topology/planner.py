@@ -50,7 +50,7 @@ from crossstream.topology.placing.table_global import place_table_global_join
 from crossstream.topology.placing.tables import place_table, place_table_join
 from crossstream.topology.plan import KEY_VALUE, VERSIONED, Exchange, Flow, Partitioner, Plan, StoreDef
 from crossstream.topology.steps import MaterializeStep, Step
-from crossstream.topology.validate import history_of
+from crossstream.topology.validate import history_of, inner_store
 
 
 @dataclass(slots=True)
@@ -142,16 +142,17 @@ class Planner:
         public = spec.name if first else None
         name = public or unique(f"{table.name}@{number}", self.stores)
         history = history_of(self.topology.nodes, table.name)
-        store = StoreDef(
-            name=name,
-            layout=KEY_VALUE if history is None else VERSIONED,
-            round=number,
-            key=key,
-            value=value,
-            public=public,
-            history=history,
+        store = self.put(
+            StoreDef(
+                name=name,
+                layout=KEY_VALUE if history is None else VERSIONED,
+                round=number,
+                key=key,
+                value=value,
+                public=public,
+                history=history,
+            )
         )
-        self.stores[name] = store
         out = self.add(Flow(inner(name, "changes"), number, store.key, store.value, partitioner is None))
         every = None
         if table.name in self.wants_every:
@@ -251,6 +252,15 @@ class Planner:
     def flow_of(self, node: Node, name: str, number: int, routed: bool = False) -> Flow:
         """A new flow with the serdes of a node's output."""
         return self.add(Flow(name, number, node.key or pickled(), node.value or pickled(), routed))
+
+    def inner_store(self, node: Node, part: str) -> str:
+        """The name of a store that an operator keeps for itself."""
+        return inner_store(self.topology.nodes, node, part)
+
+    def put(self, store: StoreDef) -> StoreDef:
+        assert store.name not in self.stores, f"two stores are called {store.name!r}"
+        self.stores[store.name] = store
+        return store
 
     def add(self, flow: Flow) -> Flow:
         assert flow.name not in self.flows, f"two flows are called {flow.name!r}"

@@ -26,6 +26,7 @@ from crossstream.topology.graph import (
     ToTable,
 )
 from crossstream.topology.location import here
+from crossstream.topology.names import unique
 
 
 def queryable_name(node: Node) -> str | None:
@@ -46,12 +47,13 @@ def store_name(node: Node) -> str | None:
     return queryable_name(node) or (node.name if is_source or is_kept_join else None)
 
 
-def store_names(node: Node) -> list[str]:
+def store_names(nodes: Mapping[str, Node], node: Node) -> list[str]:
     """The names of all stores that ``node`` itself keeps, for people; a join of streams keeps two."""
     if isinstance(node, StreamStreamJoin):
-        return [node.store.name or f"{node.name}.left", node.other_store.name or f"{node.name}.right"]
+        parts = (("left", node.store), ("right", node.other_store))
+        return [spec.name or inner_store(nodes, node, part) for part, spec in parts]
     if isinstance(node, StreamTableJoin):
-        return [] if node.grace is None else [f"{node.name}.buffer"]
+        return [] if node.grace is None else [inner_store(nodes, node, "buffer")]
     name = store_name(node)
     return [] if name is None else [name]
 
@@ -71,6 +73,11 @@ def queryable_names(node: Node) -> list[str]:
     """The names under which anything that ``node`` keeps can be queried."""
     specs: list[StoreSpec | None] = [getattr(node, setting, None) for setting in ("store", "other_store")]
     return [spec.name for spec in specs if spec is not None and spec.name is not None]
+
+
+def inner_store(nodes: Mapping[str, Node], node: Node, part: str) -> str:
+    """The name of a store that ``node`` keeps for itself: it gives way to those of the user, whoever has them."""
+    return unique(f"{node.name}.{part}", {store for one in nodes.values() for store in queryable_names(one)})
 
 
 def history_of(nodes: Mapping[str, Node], name: str) -> int | None:

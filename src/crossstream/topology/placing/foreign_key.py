@@ -9,7 +9,7 @@ from crossstream import serdes
 from crossstream.serdes import Serde
 from crossstream.serdes.internal import pickled
 from crossstream.topology.graph import ForeignKeyJoin, FrameSource, Node, Source
-from crossstream.topology.names import inner, unique
+from crossstream.topology.names import inner
 from crossstream.topology.plan import REFERENCES, REFERRERS, SUBSCRIPTIONS, Flow, StoreDef
 from crossstream.topology.steps import ReferenceStep, ResolveStep, SubscribeStep
 
@@ -69,22 +69,24 @@ def subscribe(
     second are the right rows, whose keys have the serde ``key``. If both are one, answers are where they are wanted.
     """
     first, second = rounds
-    references = StoreDef(
-        name=unique(f"{node.name}.references", planner.stores),
-        layout=REFERENCES,
-        round=first,
-        key=flow.key,
-        value=key,
+    references = planner.put(
+        StoreDef(
+            name=planner.inner_store(node, "references"),
+            layout=REFERENCES,
+            round=first,
+            key=flow.key,
+            value=key,
+        )
     )
-    planner.stores[references.name] = references
-    store = StoreDef(
-        name=unique(f"{node.name}.subscriptions", planner.stores),
-        layout=SUBSCRIPTIONS,
-        round=second,
-        key=key,
-        value=flow.value,
+    store = planner.put(
+        StoreDef(
+            name=planner.inner_store(node, "subscriptions"),
+            layout=SUBSCRIPTIONS,
+            round=second,
+            key=key,
+            value=flow.value,
+        )
     )
-    planner.stores[store.name] = store
     subscriptions = planner.add(Flow(inner(node.name, "subscriptions"), first, key, flow.value))
     answers = planner.add(Flow(inner(node.name, "answers"), first, flow.key, flow.value, first == second))
     planner.steps.append(
@@ -106,8 +108,8 @@ def _referrers(planner: Planner, node: ForeignKeyJoin, number: int, key: Serde) 
     """The store of how many left rows refer to a right key, for joins that have the rows nobody refers to."""
     if node.kind not in ("right", "outer"):
         return None
-    name = unique(f"{node.name}.referrers", planner.stores)
-    planner.stores[name] = StoreDef(name=name, layout=REFERRERS, round=number, key=key, value=serdes.int64())
+    name = planner.inner_store(node, "referrers")
+    planner.put(StoreDef(name=name, layout=REFERRERS, round=number, key=key, value=serdes.int64()))
     return name
 
 

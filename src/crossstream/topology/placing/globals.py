@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crossstream.topology.graph import Source, StoreSpec, StreamGlobalJoin
-from crossstream.topology.names import inner, unique
+from crossstream.topology.names import inner
 from crossstream.topology.plan import KEY_VALUE, StoreDef
 from crossstream.topology.steps import GlobalStep, ReadStep, StreamGlobalJoinStep
 
@@ -21,15 +21,17 @@ def place_global_table(planner: Planner, node: Source) -> None:
         ReadStep(node=node.name, round=0, inputs=(), output=records.name, table=True, form=None)
     )
     spec = node.store or StoreSpec()
-    store = StoreDef(
-        name=spec.name or unique(f"{node.name}@global", planner.stores),
-        layout=KEY_VALUE,
-        round=1,
-        key=records.key,
-        value=records.value,
-        public=spec.name,
+    store = before.put(
+        StoreDef(
+            name=spec.name or f"{node.name}@global",
+            layout=KEY_VALUE,
+            round=1,
+            key=records.key,
+            value=records.value,
+            public=spec.name,
+        )
     )
-    planner.stores[store.name] = before.stores[store.name] = store
+    planner.put(store)
     planner.wholes[node.name] = store.name
     before.steps.append(
         GlobalStep(node=node.name, round=1, inputs=(before.arrive(records, 1, node),), store=store.name)

@@ -9,7 +9,7 @@ from crossstream.algebra.uses import fields_of
 from crossstream.serdes import Serde
 from crossstream.state.run import Layout
 from crossstream.topology.graph import ManyJoin
-from crossstream.topology.names import inner, unique
+from crossstream.topology.names import inner
 from crossstream.topology.placing.foreign_key import changes_of
 from crossstream.topology.plan import (
     INDEX,
@@ -101,8 +101,8 @@ class _Stores:
     def __call__(
         self, kind: str, layout: Layout, number: int, key: Serde, value: Serde = RAW, *, derived: bool = False
     ) -> str:
-        name = unique(f"{self.node.name}.{kind}", self.planner.stores)
-        self.planner.stores[name] = StoreDef(
-            name=name, layout=layout, round=number, key=key, value=value, derived=derived
+        name = self.planner.inner_store(self.node, kind)
+        self.planner.put(
+            StoreDef(name=name, layout=layout, round=number, key=key, value=value, derived=derived)
         )
         return name

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from crossstream.serdes.internal import pickled
 from crossstream.topology.describe import has_new_key
 from crossstream.topology.graph import StoreSpec, StreamStreamJoin
-from crossstream.topology.names import unique
 from crossstream.topology.plan import WAITING, WINDOW, StoreDef
 from crossstream.topology.steps import StreamStreamJoinStep
 from crossstream.topology.visits import right_comes_first
@@ -27,10 +26,9 @@ def place_stream_stream_join(planner: Planner, node: StreamStreamJoin) -> None:
     ]
     waiting = None
     if node.kind != "inner" and not node.eager:
-        waiting = _add(
-            planner,
+        waiting = planner.put(
             StoreDef(
-                name=_name(planner, node, "waiting"),
+                name=planner.inner_store(node, "waiting"),
                 layout=WAITING,
                 round=number,
                 key=stores[0].key,
@@ -58,10 +56,9 @@ def place_stream_stream_join(planner: Planner, node: StreamStreamJoin) -> None:
 
 def _keep(planner: Planner, node: StreamStreamJoin, spec: StoreSpec, side: str, number: int) -> StoreDef:
     flow = planner.flow(node.parents[0 if side == "left" else 1])
-    return _add(
-        planner,
+    return planner.put(
         StoreDef(
-            name=spec.name or _name(planner, node, side),
+            name=spec.name or planner.inner_store(node, side),
             layout=WINDOW,
             round=number,
             key=spec.key or flow.key,
@@ -69,15 +66,6 @@ def _keep(planner: Planner, node: StreamStreamJoin, spec: StoreSpec, side: str, 
             public=spec.name,
         ),
     )
-
-
-def _name(planner: Planner, node: StreamStreamJoin, part: str) -> str:
-    return unique(f"{node.name}.{part}", planner.stores)
-
-
-def _add(planner: Planner, store: StoreDef) -> StoreDef:
-    planner.stores[store.name] = store
-    return store
 
 
 def _refusal(planner: Planner, node: StreamStreamJoin, parent: str) -> str:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from crossstream.serdes import Serde
 from crossstream.topology.graph import StreamTableJoin
-from crossstream.topology.names import unique
 from crossstream.topology.plan import BUFFER, StoreDef
 from crossstream.topology.steps import StreamTableJoinStep
 from crossstream.topology.visits import table_comes_first
@@ -46,8 +45,6 @@ def _buffer(planner: Planner, node: StreamTableJoin, number: int, key: Serde, va
     """The store of the records that wait; how long they do is part of what must stay the same."""
     if node.grace is None:
         return None
-    name = unique(f"{node.name}.buffer", planner.stores)
-    planner.stores[name] = StoreDef(
-        name=name, layout=BUFFER, round=number, key=key, value=value, history=node.grace
-    )
+    name = planner.inner_store(node, "buffer")
+    planner.put(StoreDef(name=name, layout=BUFFER, round=number, key=key, value=value, history=node.grace))
     return name
