@@ -249,8 +249,7 @@ class StreamsConfig:
         _check_choice("processing_guarantee", self.processing_guarantee, get_args(Guarantee))
         _check_choice("on_lost_records", self.on_lost_records, get_args(OnLostRecords))
         for name in ("deserialization_errors", "processing_errors"):
-            if not isinstance(getattr(self, name), DeadLetter):
-                _check_choice(name, getattr(self, name), ("fail", "skip"), "DeadLetter(topic)")
+            check_on_error(name, getattr(self, name))
 
     def _normalise(self) -> None:
         put = object.__setattr__
@@ -265,6 +264,12 @@ class StreamsConfig:
         put(self, "bootstrap_servers", self.servers)
         put(self, "kafka", dict(self.kafka))
         put(self, "spark", dict(self.spark))
+
+
+def check_on_error(setting: str, value: object) -> None:
+    """Refuses (CS-205) what does not say what to do with a bad record."""
+    if not isinstance(value, DeadLetter):
+        _check_choice(setting, value, ("fail", "skip"), "DeadLetter(topic)")
 
 
 def _servers(servers: object) -> str | None:

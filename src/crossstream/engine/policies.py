@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from crossstream.config import StreamsConfig
+from crossstream.config import DeadLetter, OnError, StreamsConfig
 from crossstream.engine.failures import Policy
 from crossstream.engine.services import Settings
 
 
-def policy_of(setting: Any) -> Policy:
+def policy_of(setting: OnError) -> Policy:
     """The policy that ``"fail"``, ``"skip"`` or a `DeadLetter` stands for."""
-    topic = getattr(setting, "topic", None)
-    return Policy("dead-letter", topic) if topic is not None else Policy(setting)
+    return Policy("dead-letter", setting.topic) if isinstance(setting, DeadLetter) else Policy(setting)
 
 
 def settings_of(config: StreamsConfig) -> Settings:

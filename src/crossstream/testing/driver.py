@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 from msgspec.structs import replace
 
+from crossstream.config import OnError, check_on_error
 from crossstream.durations import Duration, to_milliseconds
 from crossstream.engine.batch import Batch, Report, Silence, SourceRange
 from crossstream.engine.policies import policy_of
@@ -39,7 +40,8 @@ class TopologyTestDriver:
 
     ``partitions``: state partitions, and partitions of the topics. ``commit_every``: records per batch; 1 is
     record-at-a-time; with more, `commit` ends a batch early. ``deserialization_errors``,
-    ``processing_errors``, ``idle_after``: as in `StreamsConfig`. Raises `ConfigError` CS-240 on numbers below 1.
+    ``processing_errors``, ``idle_after``: as in `StreamsConfig`. Raises `ConfigError`: CS-205 not one of the
+    choices, CS-240 a number below 1.
 
     >>> import crossstream as cs
     >>> from crossstream import serdes
@@ -61,13 +63,15 @@ class TopologyTestDriver:
         partitions: int = 1,
         commit_every: int = 1,
         *,
-        deserialization_errors: Any = "fail",
-        processing_errors: Any = "fail",
+        deserialization_errors: OnError = "fail",
+        processing_errors: OnError = "fail",
         idle_after: Duration | None = None,
         hash_bits: int = 64,
     ) -> None:
         if partitions < 1 or commit_every < 1:
             raise ConfigError("partitions and commit_every must be at least 1", code="CS-240")
+        check_on_error("deserialization_errors", deserialization_errors)
+        check_on_error("processing_errors", processing_errors)
         self.plan = Plan.of(topology)
         self._partitions = partitions
         self._every = commit_every
