@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timezone
 from itertools import pairwise
 
@@ -143,3 +144,63 @@ def test_a_batch_that_fails_leaves_everything_as_it_was() -> None:
             assert driver.metrics() == before
             assert log.queue_size == 1
         assert out.read_key_values() == [("a", "1")]
+
+
+PATTERN = re.compile("evt-.*")
+
+
+def scattered() -> cs.Topology:
+    """Each record goes to a topic of its own value, and all these topics are read by a pattern."""
+    builder = cs.StreamsBuilder()
+    builder.stream("src", CONSUMED).to(lambda key, value: f"evt-{value}", PRODUCED)
+    builder.stream(PATTERN, CONSUMED).map_values(lambda value: str(int(value) + 1)).to("all", PRODUCED)
+    return builder.build()
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_a_pattern_reads_what_the_topology_writes(size: int, partitions: int) -> None:
+    with cs.TopologyTestDriver(scattered(), partitions, size) as driver:
+        topic = driver.create_input_topic("src", TEXT, TEXT)
+        topic.pipe_records([("a", "1", 1), ("b", "2", 2), ("c", "1", 3)])
+        driver.commit()
+        read = driver.create_output_topic("all", TEXT, TEXT).read_key_values()
+        assert sorted(read) == [("a", "2"), ("b", "3"), ("c", "2")]
+        assert driver.create_output_topic("evt-1", TEXT, TEXT).queue_size == 2
+        assert driver.produced_topic_names() == {"all", "evt-1", "evt-2"}
+
+
+def test_a_pattern_reads_what_is_piped_and_what_is_written() -> None:
+    with cs.TopologyTestDriver(scattered()) as driver:
+        driver.create_input_topic("src", TEXT, TEXT).pipe_input("a", "1")
+        driver.create_input_topic("evt-1", TEXT, TEXT).pipe_input("b", "5")
+        assert driver.create_output_topic("all", TEXT, TEXT).read_values() == ["2", "6"]
+
+
+def test_a_batch_that_fails_takes_back_what_a_pattern_would_read() -> None:
+    """Its second record fails when the first has been written to a topic that nobody knew before."""
+    builder = cs.StreamsBuilder()
+    source = builder.stream("src", CONSUMED)
+    source.to(lambda key, value: f"evt-{value}", PRODUCED)
+    source.map_values(lambda value: str(1 // int(value))).to("out", PRODUCED)
+    builder.stream(PATTERN, CONSUMED).to("all", PRODUCED)
+    with cs.TopologyTestDriver(builder.build(), commit_every=2) as driver:
+        topic, read = (
+            driver.create_input_topic("src", TEXT, TEXT),
+            driver.create_output_topic("all", TEXT, TEXT),
+        )
+        with pytest.raises(cs.ProcessingError, match="CS-501"):
+            topic.pipe_records([("a", "1", 1), ("b", "0", 2)])
+        assert driver.produced_topic_names() == set()
+        with pytest.raises(cs.ProcessingError, match="CS-501"):
+            driver.commit()
+        assert read.is_empty
+
+
+def test_dead_letters_are_read_by_a_pattern_that_matches_them() -> None:
+    builder = cs.StreamsBuilder()
+    builder.stream("src", CONSUMED).map_values(lambda value: str(1 // int(value))).to("out", PRODUCED)
+    builder.stream(PATTERN, CONSUMED).to("all", PRODUCED)
+    with cs.TopologyTestDriver(builder.build(), processing_errors=cs.DeadLetter("evt-bad")) as driver:
+        driver.create_input_topic("src", TEXT, TEXT).pipe_input("a", "0")
+        assert driver.create_output_topic("all", TEXT, TEXT).read_key_values() == [("a", "0")]

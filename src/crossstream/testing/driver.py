@@ -89,7 +89,7 @@ class TopologyTestDriver:
         self._topics: dict[str, MemoryTopic] = {}
         self._read_by: dict[str, list[str]] = {}
         self._places = {name: place for place, name in enumerate(topology.nodes)}
-        self._output = MemoryOutput(partitions)
+        self._output = MemoryOutput(partitions, self._fed_back)
         for node in topology:
             if isinstance(node, Source):
                 for topic in node.topics:
@@ -187,9 +187,11 @@ class TopologyTestDriver:
     def _topic(self, name: str) -> MemoryTopic:
         if name not in self._topics:
             self._topics[name] = MemoryTopic(self._partitions)
-            if self._readers(name):
-                self._output.fed_back[name] = self._topics[name]
         return self._topics[name]
+
+    def _fed_back(self, topic: str) -> MemoryTopic | None:
+        """Where a topic that the topology writes is read again; None if no source reads it."""
+        return self._topic(topic) if self._readers(topic) else None
 
     def _readers(self, topic: str) -> list[str]:
         if topic not in self._read_by:
@@ -224,6 +226,7 @@ class TopologyTestDriver:
         except BaseException:
             self._output.rewind(mark)
             self._stores.versions = versions
+            self._topics = {name: self._topics[name] for name in before}
             for name, counts in before.items():
                 self._topics[name].keep(counts)
             raise

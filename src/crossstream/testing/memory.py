@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -94,16 +94,17 @@ def _placed(rows: pa.RecordBatch, first: int) -> pa.RecordBatch:
 
 @dataclass(slots=True)
 class MemoryOutput:
-    """Collects what sinks write; ``fed_back``: topics that the topology itself reads."""
+    """Collects what sinks write; ``fed_back`` gives a topic that the topology itself reads, None for another."""
 
     partitions: int
+    fed_back: Callable[[str], MemoryTopic | None]
     written: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
-    fed_back: dict[str, MemoryTopic] = field(default_factory=dict)
 
     def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
         self.written.setdefault(topic, []).append(records)
-        if topic in self.fed_back:
-            self.fed_back[topic].append(records, partitions)
+        read = self.fed_back(topic)
+        if read is not None:
+            read.append(records, partitions)
 
     def partition_count(self, topic: str) -> int:
         return self.partitions
