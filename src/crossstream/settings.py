@@ -74,6 +74,21 @@ def _advice(owner: str, unknown: Iterable[str], names: list[str], hints: Mapping
     return f"write {owner}({', '.join(f'{name}=…' for name in names)})"
 
 
+def put_off(function: Callable[..., Any]) -> str | None:
+    """What makes a call of ``function`` run nothing yet: ``async def``, or ``yield``; None: a call runs it.
+
+    >>> put_off(lambda lines: (yield lines)), put_off(len)
+    ('yield', None)
+    """
+    while isinstance(function, functools.partial):
+        function = function.func
+    is_object = not (inspect.isroutine(function) or isinstance(function, type))
+    called = type(function).__call__ if is_object else function
+    if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
+        return "async def"
+    return "yield" if inspect.isgeneratorfunction(called) else None
+
+
 def fits_call(function: Callable[..., Any], parameters: tuple[str, ...]) -> bool:
     """Whether ``function`` can be called with that many positional arguments; True if Python cannot tell."""
     try:

@@ -12,7 +12,7 @@ from crossstream.algebra.functions import Function, keyed
 from crossstream.algebra.other_rows import other_rows
 from crossstream.algebra.uses import ALL, uses_of
 from crossstream.errors import TopologyError
-from crossstream.settings import fits_call
+from crossstream.settings import fits_call, put_off
 from crossstream.topology.location import here
 from crossstream.topology.naming import name_fault
 
@@ -80,9 +80,14 @@ def check_partitions(owner: str, partitions: object) -> None:
         )
 
 
-def check_signature(owner: str, setting: str, function: object, parameters: tuple[str, ...]) -> None:
-    """Refuses (CS-104) what is neither None nor callable with ``parameters``; and expressions, but for timestamps."""
-    if function is None:
+def check_signature(
+    owner: str, setting: str, function: object, parameters: tuple[str, ...], *, optional: bool = True
+) -> None:
+    """Refuses what cannot be called with ``parameters`` (CS-104), or does not run then (CS-106).
+
+    Expressions are refused too, but for timestamps; None only if the function is not ``optional``.
+    """
+    if function is None and optional:
         return
     if isinstance(function, pl.Expr) and setting == "timestamp_extractor":
         _check_rows(f"the {setting} of {owner}", function, owner)
@@ -95,6 +100,7 @@ def check_signature(owner: str, setting: str, function: object, parameters: tupl
             next=f"pass a function of ({', '.join(parameters)})",
         )
     _check_arity(f"{owner}({setting}=…)", function, parameters)
+    _check_runs(f"{owner}({setting}=…)", function)
 
 
 def check_option(operator: str, setting: str, option: object, kind: type[T]) -> T | None:
@@ -122,22 +128,27 @@ def function_of(
     *,
     with_key: bool = False,
     expression: bool = True,
+    several: bool = False,
     columns: Collection[str] | None = None,
 ) -> Function:
     """The user's function in normal form, after checking that it can be called with ``values``.
 
-    A callable of one parameter more gets the key first; ``with_key`` decides for a callable whose
-    signature does not tell (``print``). The expression of a joiner may read ``columns``, by default the ``values``,
-    and the key. Raises CS-106 for what is no function (or an expression where there can be none), CS-104 for a
-    function of other parameters, or an expression that reads other columns, CS-111 for one that looks at other records.
+    A callable of one parameter more gets the key first; ``with_key`` decides for a callable whose signature does not
+    tell (``print``). ``several``: it gives an iterable, so it may be a generator function. The expression of a joiner
+    may read ``columns``, by default the ``values``, and the key. Raises CS-106 for what is no function (or an
+    expression where there can be none), or does not run when it is called; CS-104 for a function of other parameters,
+    or an expression that reads other columns; CS-111 for one that looks at other records.
     """
     if isinstance(given, pl.Expr) and not expression:
         raise _no_function(operator, role, "a Polars expression", values)
+    if isinstance(given, keyed) and not callable(given.function):
+        raise _no_key_needed(operator, role, given.function, values)
     if not (isinstance(given, pl.Expr | keyed) or callable(given)):
         raise _no_function(operator, role, "missing" if given is REQUIRED else repr(given), values)
     function = Function.of(given, arguments=len(values), with_key=with_key)
     if function.call is not None:
         _check_arity(f"the {role} of {operator}", function.call, values, function.with_key, operator)
+        _check_runs(f"the {role} of {operator}", function.call, operator, several=several)
     elif function.expression is not None:
         _check_rows(f"the {role} of {operator}", function.expression, operator)
         if values != ("value",):
@@ -191,6 +202,23 @@ def _check_arity(
     )
 
 
+def _check_runs(what: str, function: Any, operator: str | None = None, *, several: bool = False) -> None:
+    way = put_off(function)
+    if way is None or (way == "yield" and several):
+        return
+    gives, step = (
+        ("a generator that nobody iterates", "return one value; flat_map and flat_map_values take several")
+        if way == "yield"
+        else ("a coroutine that nobody awaits", "write it with def; in it, asyncio.run(…) runs a coroutine")
+    )
+    raise TopologyError(
+        f"{what} has {way}: a call of {_called(function)} gives {gives}",
+        code="CS-106",
+        where=here(operator),
+        next=step,
+    )
+
+
 def _called(function: object) -> str:
     return f"{getattr(function, '__name__', repr(function))}{_signature(function)}"
 
@@ -209,6 +237,13 @@ def _no_function(operator: str, role: str, given: str, values: tuple[str, ...]) 
         where=here(operator),
         next=f"pass one, such as lambda {', '.join(values)}: …",
     )
+
+
+def _no_key_needed(operator: str, role: str, given: object, values: tuple[str, ...]) -> TopologyError:
+    error = _no_function(operator, role, f"keyed({given!r})", values)
+    if isinstance(given, pl.Expr):
+        error.next = "pass the expression itself: it reads the key as the column key"
+    return error
 
 
 def _is_serde(value: object) -> bool:

@@ -129,7 +129,7 @@ class KStream:
         >>> orders.flat_map(lambda key, order: [(item, key) for item in order["items"]])
         <KStream orders.flat_map>
         """
-        function = function_of("flat_map", "mapper", mapper, with_key=True, expression=False)
+        function = function_of("flat_map", "mapper", mapper, with_key=True, expression=False, several=True)
         return self._child(FlatMap, "flat_map", named, mapper=function, key=None, value=None)
 
     def flat_map_values(self, mapper: FlatValueMapper, named: Named | None = None) -> KStream:
@@ -143,7 +143,7 @@ class KStream:
         >>> orders.flat_map_values(lambda order: order["items"])
         <KStream orders.flat_map_values>
         """
-        function = function_of("flat_map_values", "mapper", mapper)
+        function = function_of("flat_map_values", "mapper", mapper, several=True)
         return self._child(FlatMapValues, "flat_map_values", named, mapper=function, value=None)
 
     def select_key(self, mapper: KeySelector, named: Named | None = None) -> KStream:
@@ -380,7 +380,7 @@ class KStream:
         >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
         >>> orders.for_each_batch(lambda frame, batch_id: frame.write.mode("append").parquet("orders"))
         """
-        check_signature("for_each_batch", "function", function, ("frame", "batch_id"))
+        check_signature("for_each_batch", "function", function, ("frame", "batch_id"), optional=False)
         key, value = sink_serdes("for_each_batch", (self._node.key, self._node.value), (None, None))
         attributes = {"key": key, "value": value, "shape": "none", "function": function}
         self._child(FrameSink, "for_each_batch", named, **attributes)

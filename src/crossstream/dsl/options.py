@@ -2,7 +2,7 @@
 
 All raise `TopologyError` in the line that makes them: CS-101 unknown, missing or positional setting,
 CS-102 name against Kafka's rule, CS-103 value of a wrong kind, CS-104 function that cannot be called as
-crossstream calls it. Sources: semantics 3.5 and 5.1.
+crossstream calls it, CS-106 one that does not run then. Sources: semantics 3.5 and 5.1.
 """
 
 from __future__ import annotations
