@@ -7,8 +7,9 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields
+from numbers import Integral
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from crossstream.errors import CrossStreamError
 from crossstream.topology.location import here
@@ -72,6 +73,11 @@ def _advice(owner: str, unknown: Iterable[str], names: list[str], hints: Mapping
         if close:
             return f"did you mean {' or '.join(close)}?"
     return f"write {owner}({', '.join(f'{name}=…' for name in names)})"
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether it is a whole number, also one of numpy's; True and False are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def put_off(function: Callable[..., Any]) -> str | None:

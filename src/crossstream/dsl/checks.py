@@ -39,10 +39,10 @@ def check_topic(operator: str, topic: object) -> None:
         )
 
 
-def check_serdes(owner: str, **serdes: object) -> None:
-    """Refuses (CS-103) anything but a serde or None."""
+def check_serdes(owner: str, /, *, optional: bool = True, **serdes: object) -> None:
+    """Refuses (CS-103) anything but a serde or, if they are ``optional``, None."""
     for setting, serde in serdes.items():
-        if serde is None or _is_serde(serde):
+        if (serde is None and optional) or _is_serde(serde):
             continue
         called = callable(serde) and getattr(serde, "__module__", "").startswith("crossstream.serdes")
         name = getattr(serde, "__name__", "json")

@@ -12,6 +12,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from crossstream.errors import ConfigError
+from crossstream.topology.location import here
 
 DEFAULTS: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
@@ -83,16 +84,19 @@ def warm_up(context: SparkContext) -> None:
     parcels.partitionBy(tasks, abs).mapPartitionsWithIndex(send_nothing).collect()
 
 
-def check_session(spark: SparkSession) -> None:
+def check_session(spark: object) -> None:
     """Refuses a session that the engine cannot run in."""
     version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     if not (4, 0) <= version < (5, 0):
         raise ConfigError(
             f"PySpark {pyspark.__version__} is not supported", code="CS-231", next="install pyspark>=4.0,<5"
         )
-    if not hasattr(spark, "_jsparkSession"):
-        raise ConfigError(
-            "this is a Spark Connect session, which has no RDDs",
-            code="CS-232",
-            next="pass a classic session, or spark=None and let crossstream make one",
-        )
+    if hasattr(spark, "_jsparkSession"):
+        return
+    kind, step = type(spark), "pass a classic session, or spark=None and let crossstream make one"
+    what = f"a {kind.__name__} is no Spark session"
+    if kind.__module__.startswith("pyspark.sql.connect"):
+        what = "this is a Spark Connect session, which has no RDDs"
+    elif isinstance(spark, str):
+        step = f'the master is a setting: StreamsConfig(spark={{"spark.master": "{spark}"}})'
+    raise ConfigError(what, code="CS-232", where=here(), next=step)

@@ -12,9 +12,11 @@ from typing import Literal
 from pyspark.sql import SparkSession
 
 from crossstream.config import StreamsConfig
+from crossstream.engine.given import check_config, check_topology
 from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, told
 from crossstream.query.files import open_store
 from crossstream.query.store import StoreReader
+from crossstream.settings import fits_call, put_off
 from crossstream.spark.engine import Engine
 from crossstream.spark.errors import unpacked
 from crossstream.spark.progress import Progress
@@ -22,6 +24,7 @@ from crossstream.spark.session import check_session, has_session, make_session
 from crossstream.state.root import StateRoot, root_of
 from crossstream.state.uris import is_uri
 from crossstream.topology.graph import Topology
+from crossstream.topology.location import here
 from crossstream.topology.plan import Plan
 
 Status = Literal["created", "running", "stopping", "stopped", "failed"]
@@ -36,6 +39,16 @@ def state_of(config: StreamsConfig) -> StateRoot:
     return root_of(place if is_uri(place) else Path(place).absolute())
 
 
+def _fault(listener: object) -> str | None:
+    """Why a listener would not be told of progress; None: nothing is wrong."""
+    if not callable(listener):
+        return f"{listener!r}, not a function"
+    if not fits_call(listener, ("progress",)):
+        return "called with (progress), and does not take that"
+    way = put_off(listener)
+    return None if way is None else f"called, and not awaited or iterated: it has {way}"
+
+
 class SparkStreams:
     """Runs a topology on Spark. A context manager.
 
@@ -46,6 +59,8 @@ class SparkStreams:
     """
 
     def __init__(self, topology: Topology, config: StreamsConfig, spark: SparkSession | None = None) -> None:
+        check_topology("SparkStreams", topology)
+        check_config("SparkStreams", config)
         if spark is not None:
             check_session(spark)
         self.topology = topology
@@ -89,8 +104,17 @@ class SparkStreams:
     def on_progress(self, listener: Callable[[Progress], None]) -> None:
         """Calls ``listener`` after every committed batch, in the thread that ran it.
 
-        An exception that it raises stops the application: `ProcessingError` CS-591.
+        An exception that it raises stops the application: `ProcessingError` CS-591. Raises `ConfigError` CS-238 if it
+        cannot be called so.
         """
+        fault = _fault(listener)
+        if fault is not None:
+            raise ConfigError(
+                f"a listener for progress is {fault}",
+                code="CS-238",
+                where=here(),
+                next="pass a function, such as lambda progress: …",
+            )
         self._listeners.append(listener)
 
     def start(self) -> None:

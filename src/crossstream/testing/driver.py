@@ -13,8 +13,10 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from crossstream.config import OnError, check_on_error
-from crossstream.durations import Duration, to_milliseconds
+from crossstream.dsl.checks import check_serdes, check_topic
+from crossstream.durations import Duration, Timestamp, to_milliseconds, to_timestamp
 from crossstream.engine.batch import Batch, Report, Silence, SourceRange
+from crossstream.engine.given import check_topology
 from crossstream.engine.policies import policy_of
 from crossstream.engine.rounds import in_turn
 from crossstream.engine.services import Settings
@@ -24,15 +26,27 @@ from crossstream.engine.wholes import Wholes
 from crossstream.errors import ConfigError, StateError
 from crossstream.query.store import StoreReader
 from crossstream.serdes import Serde
+from crossstream.settings import is_whole
 from crossstream.state.store import Version
 from crossstream.testing.memory import MemoryInput, MemoryOutput, MemoryTopic
 from crossstream.testing.topics import TestInputTopic, TestOutputTopic, TestRecord
 from crossstream.topology.graph import Source, Topology
+from crossstream.topology.location import here
 from crossstream.topology.plan import Plan
 
 __all__ = ["TestRecord", "TopologyTestDriver"]
 
 _NOT_IN_KAFKAS_TOTAL = ("null-key-repartition",)
+
+
+def _check_count(setting: str, number: object) -> None:
+    if not is_whole(number) or number < 1:
+        raise ConfigError(
+            f"TopologyTestDriver({setting}={number!r}) is no number from 1",
+            code="CS-240",
+            where=here(),
+            next=f"write {setting}=1, or a larger int",
+        )
 
 
 class TopologyTestDriver:
@@ -41,7 +55,7 @@ class TopologyTestDriver:
     ``partitions``: state partitions, and partitions of the topics. ``commit_every``: records per batch; 1 is
     record-at-a-time; with more, `commit` ends a batch early. ``deserialization_errors``,
     ``processing_errors``, ``idle_after``: as in `StreamsConfig`. Raises `ConfigError`: CS-205 not one of the
-    choices, CS-240 a number below 1.
+    choices, CS-208 no topology, CS-240 no number from 1.
 
     >>> import crossstream as cs
     >>> from crossstream import serdes
@@ -68,8 +82,9 @@ class TopologyTestDriver:
         idle_after: Duration | None = None,
         hash_bits: int = 64,
     ) -> None:
-        if partitions < 1 or commit_every < 1:
-            raise ConfigError("partitions and commit_every must be at least 1", code="CS-240")
+        check_topology("TopologyTestDriver", topology)
+        _check_count("partitions", partitions)
+        _check_count("commit_every", commit_every)
         check_on_error("deserialization_errors", deserialization_errors)
         check_on_error("processing_errors", processing_errors)
         self.plan = Plan.of(topology)
@@ -109,10 +124,16 @@ class TopologyTestDriver:
         topic: str,
         key_serde: Serde,
         value_serde: Serde,
-        start_timestamp: int = 0,
+        start_timestamp: Timestamp = 0,
         auto_advance: Duration = 0,
     ) -> TestInputTopic:
-        """A topic to pipe records into; `ConfigError` CS-241 if no source of the topology reads it."""
+        """A topic to pipe records into; `ConfigError` CS-241 if no source of the topology reads it.
+
+        Records without a timestamp get the topic's own clock: ``start_timestamp`` (ms since the epoch or a
+        `datetime`), and ``auto_advance`` later after each of them.
+        """
+        check_topic("create_input_topic", topic)
+        check_serdes("create_input_topic", optional=False, key_serde=key_serde, value_serde=value_serde)
         if not self._readers(topic):
             raise ConfigError(
                 f"no source of the topology reads the topic {topic!r}",
@@ -124,10 +145,14 @@ class TopologyTestDriver:
         def pipe(records: pa.RecordBatch, partition: int | None) -> None:
             self._pipe(topic, records, partition)
 
-        return TestInputTopic(pipe, key_serde, value_serde, start_timestamp, to_milliseconds(auto_advance))
+        start = to_timestamp(start_timestamp, "start_timestamp")
+        advance = to_milliseconds(auto_advance, "auto_advance")
+        return TestInputTopic(pipe, key_serde, value_serde, start, advance, self._partitions)
 
     def create_output_topic(self, topic: str, key_serde: Serde, value_serde: Serde) -> TestOutputTopic:
         """A topic to read results from; it may be any topic, also one that nothing was written to."""
+        check_topic("create_output_topic", topic)
+        check_serdes("create_output_topic", optional=False, key_serde=key_serde, value_serde=value_serde)
         return TestOutputTopic(self._output, topic, key_serde, value_serde)
 
     def commit(self) -> None:

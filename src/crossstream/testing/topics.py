@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import repeat
-from typing import Any
+from typing import Any, TypeGuard
 
 import pyarrow as pa
 
-from crossstream.durations import Duration, to_milliseconds, to_timestamp
-from crossstream.errors import SerdeError
-from crossstream.records import decode_headers, encode_headers
+from crossstream.durations import Duration, Timestamp, to_milliseconds, to_timestamp
+from crossstream.errors import ConfigError, SerdeError
+from crossstream.records import Header, decode_headers, encode_headers
 from crossstream.serdes import Serde
+from crossstream.settings import is_whole
 from crossstream.testing.memory import ROWS, MemoryOutput
+from crossstream.topology.location import here
 
 _TYPES = ROWS.types[:3]
+_LENGTHS = {2, 3, 4}
+"""As many fields a record may be written with."""
+_MOST = (1 << 63) - 1
+"""As many milliseconds a timestamp may be from the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,61 +56,74 @@ class TestInputTopic:
         value: Serde,
         start: int,
         auto_advance: int,
+        partitions: int,
     ) -> None:
         self._pipe = pipe
         self._key = key
         self._value = value
         self._clock = start
         self._advance = auto_advance
+        self._partitions = partitions
 
     def pipe_input(
         self,
         key: Any,
         value: Any,
-        timestamp: int | datetime | None = None,
+        timestamp: Timestamp | None = None,
         headers: Iterable[tuple[str, bytes | None]] | None = None,
         partition: int | None = None,
     ) -> None:
-        """Pipes one record. ``partition``: of the topic; None: by the key, as Kafka's producer does."""
-        self._pipe(
-            self._records(
-                [self._key.serialize(key)],
-                [self._value.serialize(value)],
-                [self._time(timestamp)],
-                [encode_headers(headers) if headers else None],
-            ),
-            partition,
-        )
+        """Pipes one record. ``partition``: of the topic; None: by the key, as Kafka's producer does.
 
-    def pipe_record(self, record: TestRecord, partition: int | None = None) -> None:
-        """Pipes one record."""
-        self.pipe_input(record.key, record.value, record.timestamp, record.headers, partition)
+        Raises `ConfigError`: CS-211 no timestamp, CS-242 headers that are no pairs of text and bytes, CS-243 a
+        partition that the topic does not have.
+        """
+        self._check_partition(partition)
+        keys, values = [self._key.serialize(key)], [self._value.serialize(value)]
+        cells = [_cell(headers)]
+        self._pipe(self._records(keys, values, self._times([timestamp]), cells), partition)
+
+    def pipe_record(self, record: TestRecord | tuple[Any, ...], partition: int | None = None) -> None:
+        """Pipes one record (a `TestRecord`, or a tuple in the order of its fields); raises what `pipe_input` does."""
+        whole = record if isinstance(record, TestRecord) else TestRecord(*_fields(record))
+        self.pipe_input(whole.key, whole.value, whole.timestamp, whole.headers, partition)
 
     def pipe_records(self, records: Iterable[TestRecord | tuple[Any, ...]]) -> None:
-        """Pipes many records (`TestRecord`, or tuples in the order of its fields), faster than one by one."""
+        """Pipes many records (`TestRecord`, or tuples in the order of its fields), faster than one by one.
+
+        Raises what `pipe_input` does, before any of them is piped.
+        """
         keys, values, timestamps, headers = _columns(records)
         if not keys:
             return
-        whole = {int}.issuperset(map(type, timestamps))
-        self._pipe(
-            self._records(
-                _encoded(self._key, keys),
-                _encoded(self._value, values),
-                timestamps if whole else [self._time(timestamp) for timestamp in timestamps],
-                [encode_headers(given) if given else None for given in headers],
-            ),
-            None,
-        )
+        encoded = _encoded(self._key, keys), _encoded(self._value, values)
+        cells = [_cell(given) if given else None for given in headers]
+        self._pipe(self._records(*encoded, self._times(timestamps), cells), None)
 
     def advance_time(self, duration: Duration) -> None:
         """Moves the topic's clock."""
         self._clock += to_milliseconds(duration)
 
-    def _time(self, timestamp: int | datetime | None) -> int:
-        if timestamp is None:
-            timestamp = self._clock
-            self._clock += self._advance
-        return timestamp if isinstance(timestamp, int) else to_timestamp(timestamp)
+    def _times(self, given: list[Any]) -> list[int]:
+        """Timestamps in ms; those that are None by the topic's clock, which goes on if all are timestamps."""
+        if {int}.issuperset(map(type, given)) and min(given) >= -_MOST and max(given) <= _MOST:
+            return given
+        clock, found = self._clock, []
+        for timestamp in given:
+            found.append(clock if timestamp is None else to_timestamp(timestamp))
+            clock += self._advance if timestamp is None else 0
+        self._clock = clock
+        return found
+
+    def _check_partition(self, partition: object) -> None:
+        if partition is None or (is_whole(partition) and 0 <= partition < self._partitions):
+            return
+        raise ConfigError(
+            f"the topic has no partition {partition!r}: it has {self._partitions}, numbered from 0",
+            code="CS-243",
+            where=here(),
+            next="leave it out, for Kafka's default; TopologyTestDriver(partitions=…) says how many there are",
+        )
 
     def _records(
         self, keys: Any, values: Any, timestamps: list[int], headers: list[bytes | None]
@@ -120,10 +138,12 @@ class TestInputTopic:
 
 def _columns(records: Iterable[TestRecord | tuple[Any, ...]]) -> tuple[list[Any], ...]:
     """Keys, values, timestamps and headers of records, or of tuples that may end early."""
+    if isinstance(records, TestRecord) or not isinstance(records, Iterable):
+        raise _no_record(f"pipe_records takes a list of records, not {records!r}", "pipe_record(…) pipes one")
     rows = [record if type(record) is tuple else _fields(record) for record in records]
     lengths = set(map(len, rows))
-    if len(lengths) != 1 or not lengths <= {2, 3, 4}:
-        rows, lengths = [_fields(TestRecord(*row)) for row in rows], {4}
+    if len(lengths) != 1 or not lengths <= _LENGTHS:
+        rows = [_fields(TestRecord(*_fields(row))) for row in rows]
     columns = [list(column) for column in zip(*rows, strict=True)]
     missing = [[value] * len(rows) for value in (None, ())]
     return (*columns, *missing[len(columns) - 2 :]) if rows else ([], [], [], [])
@@ -132,7 +152,34 @@ def _columns(records: Iterable[TestRecord | tuple[Any, ...]]) -> tuple[list[Any]
 def _fields(record: Any) -> tuple[Any, ...]:
     if isinstance(record, TestRecord):
         return record.key, record.value, record.timestamp, record.headers
-    return tuple(record)
+    if isinstance(record, tuple | list) and len(record) in _LENGTHS:
+        return tuple(record)
+    raise _no_record(
+        f"{record!r} is no record", "write TestRecord(key, value, timestamp), or a tuple in this order"
+    )
+
+
+def _cell(headers: Any) -> bytes | None:
+    """The headers of a record, packed; None if there are none."""
+    if not headers:
+        return None
+    given = list(headers) if isinstance(headers, Iterable) else [headers]
+    pairs = list(filter(_is_header, given))
+    if len(pairs) < len(given):
+        raise _no_record(
+            f"headers={headers!r} are no pairs of text and bytes", 'write them so: headers=[("a", b"b")]'
+        )
+    return encode_headers(pairs)
+
+
+def _is_header(pair: Any) -> TypeGuard[Header]:
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        return False
+    return isinstance(pair[0], str) and isinstance(pair[1], bytes | bytearray | memoryview | None)
+
+
+def _no_record(what: str, step: str) -> ConfigError:
+    return ConfigError(what, code="CS-242", where=here(), next=step)
 
 
 def _encoded(serde: Serde, values: Sequence[Any]) -> pa.LargeBinaryArray:

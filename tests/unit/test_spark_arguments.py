@@ -1,0 +1,63 @@
+"""What `SparkStreams` is made with, looked at before Spark starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import crossstream as cs
+from tests.unit.dsl_cases import JSON
+
+CONFIG = cs.StreamsConfig(application_id="promo")
+
+
+def topology() -> cs.Topology:
+    builder = cs.StreamsBuilder()
+    builder.stream("in", JSON).to("out")
+    return builder.build()
+
+
+def refused(code: str, *words: str, **given: Any) -> None:
+    with pytest.raises(cs.ConfigError) as caught:
+        cs.SparkStreams(**{"topology": topology(), "config": CONFIG, **given})
+    error = caught.value
+    assert error.code == code, str(error)
+    assert str(error.where["line"]).startswith(__file__)
+    assert error.next
+    for word in words:
+        assert word in str(error)
+
+
+def test_an_application_runs_a_topology() -> None:
+    builder = cs.StreamsBuilder()
+    builder.stream("in", JSON).to("out")
+    refused("CS-208", "StreamsBuilder", "builder.build()", topology=builder)
+    refused("CS-208", "builder.build()", topology=builder.build)
+    refused("CS-208", "SparkStreams(topology, config)", topology=CONFIG, config=topology())
+    refused("CS-208", "NoneType", topology=None)
+
+
+def test_an_application_has_a_configuration() -> None:
+    refused("CS-208", "dict", "StreamsConfig(**…)", config={"application_id": "promo"})
+    refused("CS-208", "str", "StreamsConfig(application_id=", config="promo")
+    refused("CS-208", "NoneType", config=None)
+
+
+def test_a_session_is_told_what_it_is() -> None:
+    refused("CS-232", "a str is no Spark session", 'spark={"spark.master": "local[1]"}', spark="local[1]")
+    refused("CS-232", "a dict is no Spark session", spark={"spark.master": "local[1]"})
+    remote = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    refused("CS-232", "Spark Connect", spark=remote)
+
+
+def test_whoever_listens_to_progress_is_a_function() -> None:
+    async def listener(progress: Any) -> None: ...
+
+    app = cs.SparkStreams(topology(), CONFIG)
+    for given, word in ((None, "None"), (listener, "async def"), (lambda: None, "(progress)")):
+        with pytest.raises(cs.ConfigError) as caught:
+            app.on_progress(given)  # type: ignore[arg-type]
+        assert caught.value.code == "CS-238"
+        assert word in str(caught.value)
+        assert caught.value.next
