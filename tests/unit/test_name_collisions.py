@@ -237,6 +237,22 @@ def test_a_table_kept_under_the_name_of_a_part_of_a_join(
         assert dict(driver.get_key_value_store(store).all()) == {"o": "row"}
 
 
+def test_a_table_that_is_kept_by_a_later_join_under_the_name_of_a_part_of_an_earlier_one() -> None:
+    builder = cs.StreamsBuilder()
+    left = builder.table("left", JSON, cs.Materialized(store="promo.references"))
+    right = builder.table("right", JSON)
+    promo = cs.TableJoined(name="promo")
+    joined = left.join(right, lambda *pair: [*pair], foreign_key=lambda row: row, table_joined=promo)
+    joined.to_stream().to("joined", PRODUCED)
+    right.join(left, lambda *pair: [*pair], foreign_key=lambda row: row).to_stream().to("back", PRODUCED)
+    with cs.TopologyTestDriver(builder.build()) as driver:
+        for topic, key, value in (("right", "r", "l"), ("left", "l", "r"), ("left", "l", "s")):
+            driver.create_input_topic(topic, TEXT, ANY).pipe_input(key, value)
+        out = [driver.create_output_topic(topic, TEXT, ANY).read_key_values() for topic in ("joined", "back")]
+        assert out == [[("l", ["r", "l"]), ("l", None)], [("r", ["l", "r"]), ("r", ["l", "s"])]]
+        assert dict(driver.get_key_value_store("promo.references").all()) == {"l": "s"}
+
+
 def test_a_result_kept_under_the_name_of_a_part_of_its_own_join() -> None:
     builder = cs.StreamsBuilder()
     left, right = builder.table("left", JSON), builder.table("right", JSON)
