@@ -6,15 +6,15 @@ may be left out on the way, whatever operators it passes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import crossstream as cs
-from tests.conformance.compare import assert_same_by_input
+from tests.conformance.compare import assert_same_by_input, by_key
 from tests.conformance.runner import read
 from tests.laws.effort import law
 from tests.laws.engine import Way, as_taken, ways
@@ -24,6 +24,12 @@ from tests.reference import Output
 from tests.reference.chain import SIDES
 
 STREAM = "stream"
+
+REFERRING: Inputs = [
+    *({"side": "right", "key": key, "value": f"{key};x", "ts": 0} for key in KEYS[:2]),
+    *({"side": "left", "key": KEYS[0], "value": f"{KEYS[n % 2]};{n}", "ts": n} for n in range(1, 8)),
+]
+"""A row that refers to one right row and to the other in turn."""
 
 
 @st.composite
@@ -75,6 +81,29 @@ def test_the_changes_of_a_table_as_a_stream(one: Tree, other: Tree, given_: Inpu
     assert_same_by_input(found, wanted)
 
 
+@law
+@given(trees, inputs(), ways(), st.booleans())
+@example(
+    Tree("foreign key", tuple(SOURCES[:2]), ("inner", 0, "hash", "hash")), REFERRING, Way(every=100), False
+)
+@example(Tree("foreign key", tuple(SOURCES[:2]), ("left", 0, "hash", "hash")), REFERRING, Way(3, 100), True)
+def test_the_changes_of_a_table_reach_everyone_in_order(
+    tree: Tree, given_: Inputs, way: Way, looked_up: bool
+) -> None:
+    check_order(tree, given_, way, Builder(), looked_up)
+
+
+@law
+@given(st.sampled_from(["inner", "left"]), inputs(), ways(), st.booleans())
+@example("inner", REFERRING, Way(every=100), True)
+def test_so_do_those_of_a_join_with_a_global_table(
+    by: str, given_: Inputs, way: Way, looked_up: bool
+) -> None:
+    left, right, _ = SOURCES
+    tree = Tree("foreign key", (left, right), (by, 0, "hash", "hash"))
+    check_order(tree, given_, way, WithGlobal(), looked_up)
+
+
 @dataclass
 class WithGlobal(Builder):
     """The right table as a global one."""
@@ -89,6 +118,57 @@ class WithGlobal(Builder):
         left, right = map(self.table, tree.parts)
         join = left.join if tree.settings[0] == "inner" else left.left_join
         return join(right, join_values, foreign_key=extract(tree.settings[1]))
+
+
+def check_order(tree: Tree, given_: Inputs, way: Way, build: Builder, looked_up: bool) -> None:
+    """A topic has for each key changes of one record after the other, the last one last; a stream join all of them."""
+    if tree.what == "table":  # its records go by as they are read, in no order between partitions
+        way = replace(way, places=(0,))
+    ends = way.ends(len(given_))
+    taken = as_taken({"inputs": given_}, way, (*SIDES, STREAM))["inputs"]
+    cut = run_changes(tree, given_, way, build, looked_up)
+    each = run_changes(tree, taken, Way(way.partitions, bits=way.bits), type(build)(), looked_up)
+    starts = [0, *ends]
+    for name in ("changes", "followed"):
+        wanted = [
+            [output for single in each[name][a:b] for output in single]
+            for a, b in zip(starts, ends, strict=False)
+        ]
+        if name == "followed":
+            assert_same_by_input(cut[name], wanted)
+            continue
+        for found, all_of_them in zip(cut[name], wanted, strict=True):
+            assert_in_order(by_key(found), by_key(all_of_them))
+
+
+def assert_in_order(found: dict[Any, list[Output]], wanted: dict[Any, list[Output]]) -> None:
+    """Of each key changes in order, the last one among them."""
+    for key, changes in found.items():
+        assert changes[-1] == wanted[key][-1]
+        rest = iter(wanted[key])
+        assert all(change in rest for change in changes), (changes, wanted[key])
+
+
+def run_changes(
+    tree: Tree, given_: Inputs, way: Way, build: Builder, looked_up: bool
+) -> dict[str, list[list[Output]]]:
+    """What each batch gives to a topic of the changes, and to a join that reads them as a stream."""
+    changes = build.table_of(tree).to_stream()
+    other = build.builder.global_table("other", cs.Consumed(key=TEXT, value=TEXT))
+    stream = build.builder.stream(STREAM, cs.Consumed(key=TEXT, value=TEXT))
+    if looked_up:
+        stream.join(build.table(tree), join_values).foreach(lambda key, value: None)
+    produced = cs.Produced(key=TEXT, value=TEXT)
+    changes.to("changes", produced)
+    changes.left_join(other, join_values, key_selector=lambda value: None).to("followed", produced)
+    found: dict[str, list[list[Output]]] = {"changes": [], "followed": []}
+    with way.driver(build.builder.build()) as driver:
+        topics = {side: driver.create_input_topic(side, TEXT, TEXT) for side in (*SIDES, STREAM)}
+        results = {name: driver.create_output_topic(name, TEXT, TEXT) for name in found}
+        for _, ended in way.pipe(driver, topics, given_):
+            for name in found if ended else ():
+                found[name].append(read(results[name]))
+    return found
 
 
 def check(tree: Tree, given_: Inputs, kind: str, way: Way, build: Builder | None = None) -> None:

@@ -115,6 +115,54 @@ def test_late_versions_of_a_derived_table(stored, row, dropped):
     assert metrics["dropped-records-total"] == dropped
 
 
+# The order of changes
+
+
+def referring(builder, how):
+    """Rows of the table "rows" with the rows of "others" they name; all changes of them are wanted."""
+    rows = builder.table("rows", CONSUMED)
+    if how == "global":
+        return rows.join(builder.global_table("others", CONSUMED), both, foreign_key=lambda row: row)
+    others = builder.table("others", CONSUMED)
+    if how == "foreign key":
+        return rows.join(others, both, foreign_key=lambda row: row)
+    return rows.outer_join(others, both, foreign_key=lambda row: row, keyed_by=cs.LeftOrRight)
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("wish", ["looked up", "followed"])
+@pytest.mark.parametrize("how", ["foreign key", "global", "outer"])
+def test_changes_made_by_foreign_key_are_in_order_for_everyone(how, wish, partitions):
+    """A row that names one row and the other in turn ends with the last one, whoever reads its changes."""
+    builder = cs.StreamsBuilder()
+    result = referring(builder, how)
+    stream = (
+        result.to_stream(lambda key, value: key.left or key.right) if how == "outer" else result.to_stream()
+    )
+    seen = []
+    stream.peek(lambda key, value: seen.append((key, value))).to("out", PRODUCED)
+    keyed = builder.stream("stream", CONSUMED)
+    if wish == "followed":
+        stream.left_join(builder.global_table("third", CONSUMED), both, key_selector=lambda value: None)
+    elif how == "outer":
+        keyed.map(lambda key, value: (cs.LeftOrRight(left=key), value)).join(result, both)
+    else:
+        keyed.join(result, both)
+    with cs.TopologyTestDriver(builder.build(), partitions=partitions, commit_every=100) as driver:
+        others = driver.create_input_topic("others", TEXT, TEXT)
+        others.pipe_input("a", "1", 1)
+        others.pipe_input("b", "2", 2)
+        driver.commit()
+        rows = driver.create_input_topic("rows", TEXT, TEXT)
+        for place, name in enumerate("abababa"):
+            rows.pipe_input("k", name, 10 + place)
+        driver.commit()
+        out = driver.create_output_topic("out", TEXT, TEXT).read_records()
+    made = [(one.value, one.timestamp) for one in out if one.key == "k"]
+    assert made == [(f"{name},{'ab'.index(name) + 1}", 10 + place) for place, name in enumerate("abababa")]
+    assert [value for key, value in seen if key == "k"] == [value for value, _ in made]
+
+
 # One record both ways
 
 

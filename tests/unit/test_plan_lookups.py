@@ -10,6 +10,7 @@ from crossstream.topology.plan import Plan
 from crossstream.topology.steps import (
     AnswerManyStep,
     MaterializeStep,
+    OrderStep,
     ReadStep,
     ReferManyStep,
     ResolveManyStep,
@@ -84,6 +85,36 @@ def test_all_that_a_table_is_made_of_hands_on_every_change():
     assert kept["third"].every is None
     assert steps_of(builder, TableJoinStep)["both"].every
     assert steps_of(builder, ResolveStep)["named"].every
+
+
+def orders_of(builder):
+    """Where changes are put in order: of which join, in which round."""
+    return {node: step.round for node, step in steps_of(builder, OrderStep).items()}
+
+
+def test_what_was_made_by_foreign_key_is_put_in_order_where_every_change_is_handed_on():
+    builder = cs.StreamsBuilder()
+    orders, visits = builder.table("orders", JSON), builder.stream("visits", JSON)
+    customers, shops = builder.table("customers", JSON), builder.global_table("shops", JSON)
+    named = cs.TableJoined(name="named")
+    by_customer = orders.join(customers, joiner, foreign_key=lambda row: row["c"], table_joined=named)
+    by_customer.to_stream().foreach(print)
+    assert orders_of(builder) == {}
+    visits.join(by_customer, joiner, cs.Joined(name="looking")).foreach(print)
+    assert steps_of(builder, StreamTableJoinStep)["looking"].round == 3
+    by_shop = orders.join(shops, joiner, foreign_key=lambda row: row["s"], named=cs.Named("placed"))
+    by_shop.to_stream().join(customers, joiner).foreach(print)
+    assert orders_of(builder) == {"named": 3, "placed": 1}
+
+
+def test_a_result_that_is_kept_is_put_in_order_where_it_is_kept():
+    builder = cs.StreamsBuilder()
+    orders, visits = builder.table("orders", JSON), builder.stream("visits", JSON)
+    customers, kept = builder.table("customers", JSON), cs.Materialized(store="kept")
+    named = orders.join(customers, joiner, foreign_key=lambda row: row["c"], materialized=kept)
+    named.to_stream().join(customers, joiner).foreach(print)
+    visits.join(named, joiner).foreach(print)
+    assert orders_of(builder) == {}
 
 
 def test_so_do_all_rounds_of_a_join_of_many():

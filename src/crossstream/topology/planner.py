@@ -49,7 +49,7 @@ from crossstream.topology.placing.streams import place_merge, place_repartition,
 from crossstream.topology.placing.table_global import place_table_global_join
 from crossstream.topology.placing.tables import place_table, place_table_join
 from crossstream.topology.plan import KEY_VALUE, VERSIONED, Exchange, Flow, Partitioner, Plan, StoreDef
-from crossstream.topology.steps import MaterializeStep, Step
+from crossstream.topology.steps import MaterializeStep, OrderStep, Step
 from crossstream.topology.validate import history_of, inner_store
 
 
@@ -241,6 +241,21 @@ class Planner:
         step = self.materialize(node, self.earliest(self.flows[node.name]), None)
         self.raw[node.name] = self.flows[node.name]
         self.changes[node.name] = self.changes_of(step)
+
+    def put_in_order(self, node: ForeignKeyJoin) -> None:
+        """Every change of a result goes to the partition of its key, and in order of arrival to whoever reads it.
+
+        It was made by foreign key, and a row may have had several within the batch. A result that is kept is put in
+        order where it is kept, and of one change a row there is no order.
+        """
+        if not self.every(node) or node.name in self.changes:
+            return
+        made = self.flows[node.name]
+        number = self.earliest(made)
+        out = self.add(replace(made, name=f"{node.name} in order", round=number, routed=True))
+        arrived = self.arrive(made, number, node)
+        self.steps.append(OrderStep(node=node.name, round=number, inputs=(arrived,), output=out.name))
+        self.changes[node.name] = out
 
     def changes_of(self, step: MaterializeStep) -> Flow:
         """What readers of a kept table read: the last changes of a batch, or every change where some want that."""

@@ -71,6 +71,11 @@ class TableJoinStep(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OrderStep(Step):
+    """Hands changes on that were made by foreign key, those of each primary key in order of arrival."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamStreamJoinStep(Step):
     """Stream–stream join; inputs are both streams, one name twice for a stream joined with itself.
 

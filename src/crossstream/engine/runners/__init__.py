@@ -9,13 +9,14 @@ from crossstream.engine.runners.stateless import StatelessRunner
 from crossstream.engine.runners.stream_stream import StreamStreamJoinRunner
 from crossstream.engine.runners.stream_table import StreamTableJoinRunner
 from crossstream.engine.runners.table_global import GlobalResolveRunner
-from crossstream.engine.runners.tables import MaterializeRunner, TableJoinRunner
+from crossstream.engine.runners.tables import MaterializeRunner, OrderRunner, TableJoinRunner
 from crossstream.topology.steps import (
     AnswerManyStep,
     FrameSinkStep,
     GlobalResolveStep,
     GlobalStep,
     MaterializeStep,
+    OrderStep,
     ReferenceStep,
     ReferManyStep,
     ResolveManyStep,
@@ -35,6 +36,7 @@ RUNNERS: dict[type[Step], type[Runner]] = {
     ReferenceStep: ReferenceRunner,
     MaterializeStep: MaterializeRunner,
     TableJoinStep: TableJoinRunner,
+    OrderStep: OrderRunner,
     StreamStreamJoinStep: StreamStreamJoinRunner,
     StreamTableJoinStep: StreamTableJoinRunner,
     SubscribeStep: SubscribeRunner,

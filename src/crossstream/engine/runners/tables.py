@@ -1,10 +1,11 @@
-"""Tables kept, and joined by primary key."""
+"""Tables kept, joined by primary key, and put in order by it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from crossstream.algebra.change import Changes
+from crossstream.algebra.order import arrival_of, by_key
 from crossstream.algebra.table import upsert, upsert_versions
 from crossstream.algebra.table_table import join_tables
 from crossstream.engine.runners.base import (
@@ -16,7 +17,7 @@ from crossstream.engine.runners.base import (
     without_marks,
 )
 from crossstream.topology import graph
-from crossstream.topology.steps import MaterializeStep, TableJoinStep
+from crossstream.topology.steps import MaterializeStep, OrderStep, TableJoinStep
 
 
 class MaterializeRunner(Runner):
@@ -103,3 +104,18 @@ class TableJoinRunner(Runner):
             every=self.step.every,
         )
         yield from emit_joined(self, joined)
+
+
+class OrderRunner(Runner):
+    """Puts every change of a foreign-key join in order: grouped by primary key, in order of arrival within a key."""
+
+    step: OrderStep
+
+    def by_key(self) -> bool:
+        return True
+
+    def finish(self) -> Emitted:
+        changes = self.gathered(self.step.inputs[0])
+        if changes is not None:
+            order, _ = by_key(changes, changes.hashes(self.task.batch.bits), arrival_of(changes))
+            yield self.out(), changes.take(order)

@@ -49,6 +49,7 @@ def place_foreign_key_join(planner: Planner, node: ForeignKeyJoin) -> None:
         )
     )
     planner.keep(node)
+    planner.put_in_order(node)
 
 
 @dataclass(frozen=True, slots=True)

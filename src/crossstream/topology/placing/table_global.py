@@ -36,3 +36,4 @@ def place_table_global_join(planner: Planner, node: ForeignKeyJoin) -> None:
         )
     )
     planner.keep(node)
+    planner.put_in_order(node)
