@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import crossstream as cs
 from crossstream import serdes
-from tests.conformance.runner import per_batch
+from tests.conformance.compare import assert_same_table
+from tests.conformance.runner import per_batch, read
 from tests.laws.effort import cases, law
 from tests.laws.engine import Way, as_taken, check_by_record, check_in_batches, rows_of, run_engine, ways
 from tests.laws.strategies import (
@@ -74,6 +75,8 @@ def test_a_global_table_joins_like_a_table(case: Case, way: Way, every: bool) ->
         ]
 
 
+KEPT_THEN_CHANGED = {"side": "left", "key": "a", "value": "1;x", "ts": 0}
+CHANGE = {"side": "right", "key": "1", "value": "y", "ts": 1}
 MIXED = {"left": (keys, left_rows), "right": (foreign_keys, rows), "third": (known_keys, st.just("x"))}
 
 
@@ -124,6 +127,60 @@ def followed(kind: str) -> cs.Topology:
     third.left_join(result, paired).to("looked-up", produced)
     result.to_stream().left_join(right, paired, key_selector=lambda key, value: "2").to("followed", produced)
     return builder.build()
+
+
+LEFTS: dict[str, Any] = {
+    "mapped": lambda left, other, right, kept: left.map_values(lambda row: row, materialized=kept),
+    "filtered": lambda *tables: LEFTS["mapped"](*tables).filter(lambda row: True),
+    "joined": lambda left, other, right, kept: left.left_join(other, first, materialized=kept),
+    "with many": lambda left, other, right, kept: left.left_join_many(
+        {"other": (other, named)}, first, materialized=kept
+    ),
+    "with a global one": lambda left, other, right, kept: left.left_join(
+        right, first, foreign_key=named, materialized=kept
+    ),
+}
+"""Left tables whose rows a function makes, and which are those of ``left``."""
+SERDES = st.sampled_from([None, TEXT, serdes.json()])
+CHANGING = {"left": (known_keys, left_rows), "right": (foreign_keys, rows), "other": (known_keys, rows)}
+
+
+@law
+@given(records(CHANGING, max_size=16), ways(), st.sampled_from(sorted(LEFTS)), SERDES, SERDES, st.booleans())
+@example([KEPT_THEN_CHANGED, CHANGE], Way(), "mapped", TEXT, None, False)
+@example([KEPT_THEN_CHANGED, CHANGE], Way(), "mapped", None, TEXT, True)
+def test_serdes_of_left_rows_change_no_row(
+    inputs: Inputs, way: Way, made: str, kept: Any, copied: Any, stored: bool
+) -> None:
+    """Nor does who else wants bytes of them. ``kept``: the serde of the left table; ``copied``: of a topic of it."""
+    builder = cs.StreamsBuilder()
+    consumed = cs.Consumed(key=TEXT, value=TEXT)
+    left, other = builder.table("left", consumed), builder.table("other", consumed)
+    right = builder.global_table("right", consumed)
+    store = cs.Materialized(store="kept" if stored else None, key=TEXT, value=kept)
+    table = LEFTS[made](left, other, right, store)
+    if copied is not None:
+        table.to_stream().to("copies", cs.Produced(key=TEXT, value=copied))
+    joined = table.left_join(right, paired, foreign_key=named)
+    joined.to_stream().to("results", cs.Produced(key=TEXT, value=TEXT))
+    found: list[Any] = []
+    with way.driver(builder.build()) as driver:
+        topics = {side: driver.create_input_topic(side, TEXT, TEXT) for side in CHANGING}
+        results = driver.create_output_topic("results", TEXT, TEXT)
+        for _ in way.pipe(driver, topics, inputs):
+            found += read(results)
+    taken = as_taken({"inputs": inputs}, way, tuple(CHANGING))["inputs"]
+    lefts, rights = (last_rows(taken, side) for side in ("left", "right"))
+    assert_same_table(found, {key: paired(row, rights.get(named(row))) for key, row in lefts.items()})
+
+
+def last_rows(inputs: Inputs, side: str) -> dict[Any, Any]:
+    values = {item["key"]: item["value"] for item in inputs if item["side"] == side}
+    return {key: value for key, value in values.items() if value is not None and key is not None}
+
+
+def first(left: str, right: Any) -> str:
+    return left
 
 
 def paired(left: str, right: str | None) -> str:

@@ -184,3 +184,43 @@ def test_a_batch_that_failed_leaves_the_table_as_it_was() -> None:
         with pytest.raises(cs.ProcessingError):
             driver.commit()
         assert driver.get_key_value_store("shops").get("s") == {"city": "Before"}
+
+
+# Left rows that a function made
+
+BYTES = serdes.bytes()
+
+
+@pytest.mark.parametrize("copied", [False, True])
+@pytest.mark.parametrize("value", [None, BYTES])
+@pytest.mark.parametrize("versions", [None, "1 hour"])
+def test_rows_that_a_function_made_are_kept_in_their_serde(versions: Any, value: Any, copied: bool) -> None:
+    """A change of the other row finds them as they were made, also if a sink wrote them in a serde of its own."""
+    builder = cs.StreamsBuilder()
+    table = builder.table(
+        "table", cs.Consumed(key=TEXT, value=TEXT), cs.Materialized(history_retention=versions)
+    )
+    shops = builder.global_table("shops", cs.Consumed(key=TEXT, value=TEXT))
+    made = table.map_values(lambda row: row.encode(), materialized=cs.Materialized(value=value))
+    if copied:
+        made.to_stream().to("copies", cs.Produced(value=BYTES))
+    joined = made.left_join(shops, lambda row, shop: [repr(row), shop], foreign_key=lambda row: "s")
+    joined.to_stream().to("told", cs.Produced(value=JSON))
+    with cs.TopologyTestDriver(builder.build()) as driver:
+        driver.create_input_topic("table", TEXT, TEXT).pipe_input("k", "x", 1)
+        driver.create_input_topic("shops", TEXT, TEXT).pipe_input("s", "C", 2)
+        assert read(driver) == [("k", ["b'x'", None]), ("k", ["b'x'", "C"])]
+
+
+def test_a_row_that_cannot_be_kept_is_named() -> None:
+    builder = cs.StreamsBuilder()
+    table = builder.table("table", cs.Consumed(key=TEXT, value=TEXT))
+    shops = builder.global_table("shops", cs.Consumed(key=TEXT, value=TEXT))
+    made = table.map_values(lambda row: row.encode(), materialized=cs.Materialized(value=TEXT))
+    made.left_join(shops, told, foreign_key=lambda row: "s", named=cs.Named("told")).to_stream().foreach(
+        print
+    )
+    with cs.TopologyTestDriver(builder.build()) as driver, pytest.raises(CrossStreamError) as caught:
+        driver.create_input_topic("table", TEXT, TEXT).pipe_input("k", "x", 1)
+    where = caught.value.where
+    assert (where["operator"], where["topic"], where["offset"]) == ("told", "table", 0)

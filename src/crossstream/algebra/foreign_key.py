@@ -199,7 +199,7 @@ def resolve(
         order, begins = by_key(subscriptions, hashes)
         subs, h = subscriptions.take(order), hashes[order]
         group = np.cumsum(begins) - 1
-        view.put(stored(subs, h, bits))
+        view.put(stored(subs, h, serdes.value, bits))
         yield from _from_left(kind, joiner, subs, h, group, begins, right, right_rows, serdes, bits)
     yield from _from_right(kind, joiner, before, view, right, serdes, bits, chunk)
 
@@ -211,14 +211,15 @@ def without_partner(joiner: Function, answers: Changes, serdes: Serdes) -> Joine
     return Joined(replace(answers, key=keys, value=value, old=None, extra={}), failures)
 
 
-def stored(subs: Changes, hashes: np.ndarray, bits: int) -> dict[str, Column]:
+def stored(subs: Changes, hashes: np.ndarray, serde: Serde | None, bits: int) -> dict[str, Column]:
+    """The rows of the store of subscriptions; ``serde``: of the left values in it."""
     primary = subs.extra[PRIMARY]
     return {
         "h": hashes,
         "s": hash_keys(primary, bits),
         "key": subs.key.wire(),
         "key2": primary,
-        "value": subs.value.wire(),
+        "value": subs.value.wire(serde),
         "ts": subs.ts,
         "gone": (subs.extra[INSTRUCTION] <= RETRACT).astype(np.uint8),
     }

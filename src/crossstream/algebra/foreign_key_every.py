@@ -115,7 +115,7 @@ def resolve_every(
     subs = _Subscriptions.of(subscriptions, right, puts, bits)
     if subscriptions.rows:
         last = np.flatnonzero(subs.next < 0)
-        view.put(take_all(stored(subs.changes, subs.hashes, bits), last))
+        view.put(take_all(stored(subs.changes, subs.hashes, serdes.value, bits), last))
         yield from _from_left(kind, joiner, subs, puts, right_rows, serdes)
     if not right.rows:
         return

@@ -37,14 +37,14 @@ class History:
     minor: np.ndarray
 
     @classmethod
-    def of(cls, changes: Changes, hashes: np.ndarray) -> History:
-        """``changes`` in arrival order, with the hashes of their keys, which are not null."""
+    def of(cls, changes: Changes, hashes: np.ndarray, serde: Serde | None) -> History:
+        """``changes`` in arrival order, with the hashes of their keys, which are not null. ``serde``: of the values."""
         headers = pa.nulls(changes.rows, pa.large_binary()) if changes.headers is None else changes.headers
         columns = {
             "h": hashes,
             "s": np.arange(changes.rows),
             "key": changes.key.wire(),
-            "value": changes.value.wire(),
+            "value": changes.value.wire(serde),
             "ts": changes.ts,
             "major": changes.major,
             "minor": changes.minor,

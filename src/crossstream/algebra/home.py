@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from crossstream.algebra.change import Changes
 from crossstream.algebra.hashing import hash_keys
-from crossstream.algebra.interest import CHANGED, GONE, MOVED, TOLD, WAS, reference, with_tables
+from crossstream.algebra.interest import CHANGED, GONE, MOVED, RAW, TOLD, WAS, reference, with_tables
 from crossstream.algebra.order import in_hash_order
 from crossstream.algebra.values import Values
 from crossstream.serdes import Serde, arrays
@@ -63,15 +63,18 @@ class Home:
         match = self.rows.lookup(hashes, keys)
         return [match.gather(reference(name)) for name in self.names]
 
-    def put_rows(self, rows: Changes, now: Sequence[Coded]) -> None:
-        """Left rows that changed, in order of their hash, and their foreign keys after the batch."""
+    def put_rows(self, rows: Changes, now: Sequence[Coded], serde: Serde | None) -> None:
+        """Left rows that changed, in order of their hash, and their foreign keys after the batch.
+
+        ``serde``: of their values in the store.
+        """
         hashes, keys = rows.hashes(self.bits), rows.key.wire()
         moved = np.asarray(rows.extra[MOVED])
         leavers = np.flatnonzero((moved > 0) & (np.asarray(rows.extra[WAS]) == 1))
         before = self.coded(self.references_of(hashes[leavers], take(keys, leavers)))
         references = {reference(name): rows.extra[reference(name)] for name in self.names}
         gone = rows.value.missing().astype(np.uint8)
-        own = {"h": hashes, "key": keys, "value": rows.value.wire(), "ts": rows.ts, "gone": gone}
+        own = {"h": hashes, "key": keys, "value": rows.value.wire(serde), "ts": rows.ts, "gone": gone}
         self.rows.put({**own, **references})
         everyone = np.arange(rows.rows)
         entries = [
@@ -108,7 +111,7 @@ class Home:
         if answers.rows:
             keys = with_tables(answers)
             gone = (answers.value.missing() | (answers.extra[TOLD] == GONE)).astype(np.uint8)
-            h, value = hash_keys(keys, self.bits), answers.value.wire()
+            h, value = hash_keys(keys, self.bits), answers.value.wire(RAW)
             self.partners.put({"h": h, "key": keys, "value": value, "ts": answers.ts, "gone": gone})
 
     def put_now(self, hashes: np.ndarray, keys: Column) -> np.ndarray:

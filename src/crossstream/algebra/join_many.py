@@ -62,7 +62,7 @@ def resolve_many(
         home.put_partners(answers)
     if rows is not None and rows.rows:
         references = home.coded([rows.extra[reference(name)] for name in home.names])
-        home.put_rows(rows, references)
+        home.put_rows(rows, references, serdes.value)
         yield from join.from_left(rows, references)
     yield from join.from_right(chunk)
 

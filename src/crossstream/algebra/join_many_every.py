@@ -63,7 +63,8 @@ def resolve_many_every(
         rows = rows.take(order)
         spans = join.changed(rows, begins, hashes[order[begins]])
         net = rows.take(np.flatnonzero(np.append(begins[1:], True)))
-        home.put_rows(net, home.coded([net.extra[reference(name)] for name in home.names]))
+        references = home.coded([net.extra[reference(name)] for name in home.names])
+        home.put_rows(net, references, serdes.value)
     if events.told.rows:
         home.put_told(events.last())
     if answers is not None:
@@ -177,7 +178,7 @@ class _Timeline:
         stored = used < known
         parts = [
             take(self.wire, used[stored]),
-            take(self.events.puts.changes.value.wire(), used[~stored] - known),
+            take(self.events.puts.changes.value.wire(RAW), used[~stored] - known),
         ]
         rows = np.full(len(place), -1)
         rows[there] = row

@@ -111,7 +111,7 @@ def records_of(
         side = of_side[order]
         row = np.where(side == RIGHT, order - left.rows, order)
     key = both.key.wire() if _is_all(order, both.rows) else take(both.key.wire(), order)
-    there = np.concatenate([valid(one.value.wire()) for one in sides])
+    there = np.concatenate([~one.value.missing() for one in sides])
     return Records(
         side,
         row,

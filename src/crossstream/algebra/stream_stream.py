@@ -151,7 +151,7 @@ def _prepared(
     newest = (stores[LEFT].stream_time, stores[RIGHT].stream_time)
     before = max(newest) if waiting is None else waiting.stream_time
     times = Times.of(records.ts, records.side, records.kept, before, newest)
-    fresh = [records.run(side, sides[side].value.wire()) for side in SIDES]
+    fresh = [records.run(side, sides[side].value.wire(join.maker.serdes[side])) for side in SIDES]
     pieces = Pieces.of(fresh, [store.view.pieces() for store in stores])
     row = np.full(records.count, -1, np.int64)
     for side, run in enumerate(fresh):

@@ -16,7 +16,7 @@ import pyarrow as pa
 from crossstream.algebra.change import Changes, concat_changes
 from crossstream.algebra.history import History
 from crossstream.algebra.order import by_arrival
-from crossstream.algebra.table import BEHIND, Rows, latest_versions, lookup
+from crossstream.algebra.table import BEHIND, Rows, as_stored, latest_versions, lookup
 from crossstream.algebra.table_table import Joined, Lookup
 from crossstream.algebra.values import Values
 from crossstream.engine.batch import Batch, Report, Silence
@@ -151,6 +151,11 @@ class Runner:
         except SerdeError as error:
             node = self.task.node(self.step.node)
             raise self.task.failures.unserializable(node, changes, part, serde, error) from error
+
+    def as_stored(self, changes: Changes, serde: Serde) -> Changes:
+        """With values in the form of a store that keeps them in this serde."""
+        self.serialized(changes, "value", serde)  # once, and a failure names its row
+        return replace(changes, value=as_stored(changes.value, serde))
 
 
 def latest_only(runner: Runner, changes: Changes | None) -> Changes | None:

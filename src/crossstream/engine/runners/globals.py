@@ -25,11 +25,12 @@ class GlobalRunner(Runner):
     def finish(self) -> Emitted:
         changes = self.arrived(self.step.inputs[0])
         if changes is not None:
-            store = self.task.stores(self.step.store)
+            store, bits = self.task.stores(self.step.store), self.task.batch.bits
+            serde = store.definition.value
             plain = replace(changes, old=None, lost=None, extra={})
-            upsert(store.view, plain, bits=self.task.batch.bits, serde=store.definition.value, want_old=False)
+            upsert(store.view, plain, bits=bits, serde=serde, want_old=False)
             if self.task.batch.recorded:
-                self.task.record(self.step.store, History.of(plain, plain.hashes(self.task.batch.bits)))
+                self.task.record(self.step.store, History.of(plain, plain.hashes(bits), serde))
         return iter(())
 
 

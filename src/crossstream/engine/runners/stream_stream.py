@@ -11,7 +11,6 @@ from crossstream.algebra.change import Changes
 from crossstream.algebra.stream_records import records_of
 from crossstream.algebra.stream_results import Maker
 from crossstream.algebra.stream_stream import StreamJoin, dropped, join_streams
-from crossstream.algebra.table import as_stored
 from crossstream.algebra.values import Values
 from crossstream.algebra.windows import Window
 from crossstream.engine.runners.base import Emitted, Runner, emit_joined, no_changes
@@ -84,8 +83,7 @@ class StreamStreamJoinRunner(Runner):
                 sides.append(no_changes(store.key, store.value))
                 continue
             key = Values(store.key, wire=self.serialized(changes, "key", store.key))
-            self.serialized(changes, "value", store.value)  # once, and a failure names its row
-            sides.append(replace(changes, key=key, value=as_stored(changes.value, store.value), extra={}))
+            sides.append(replace(self.as_stored(changes, store.value), key=key, extra={}))
         return sides[0], sides[-1]
 
     def _join(self) -> StreamJoin:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from crossstream.algebra.change import Changes
 from crossstream.algebra.foreign_key import Serdes, resolve
 from crossstream.algebra.foreign_key_every import resolve_every
 from crossstream.engine.runners.base import Emitted, Runner, emit_joined, no_changes
 from crossstream.engine.runners.foreign_key import LEFT_ROWS, no_subscriptions
+from crossstream.serdes import Serde
 from crossstream.topology import graph
 from crossstream.topology.steps import GlobalResolveStep
 
@@ -18,12 +20,12 @@ class GlobalResolveRunner(Runner):
     def finish(self) -> Emitted:
         node: graph.ForeignKeyJoin = self.task.node(self.step.node)
         asked, alone = self.step.inputs
-        subscriptions, answers = self.arrived(asked), self.arrived(alone)
+        told, left_key = self.task.flow(asked), self.task.flow(alone).key
+        subscriptions, answers = (self._as_kept(flow, told.value) for flow in (asked, alone))
         table = self.task.wholes.open(self.step.table)
         right = table.every_change() if self.step.every else self.task.wholes.changes(self.step.table)
         if subscriptions is None and answers is None and right is None:
             return
-        told, left_key = self.task.flow(asked), self.task.flow(alone).key
         store = self.task.stores(self.step.subscriptions)
         work = resolve_every if self.step.every else resolve
         chunks = work(
@@ -40,3 +42,8 @@ class GlobalResolveRunner(Runner):
         )
         for joined in chunks:
             yield from emit_joined(self, joined)
+
+    def _as_kept(self, flow: str, serde: Serde) -> Changes | None:
+        """Left rows as the store of subscriptions holds them. A function may have made them in this very round."""
+        changes = self.arrived(flow)
+        return None if changes is None else self.as_stored(changes, serde)

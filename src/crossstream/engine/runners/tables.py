@@ -45,8 +45,7 @@ class MaterializeRunner(Runner):
             self.task.report.count_in(self.step.node, changes.rows)
         store = self.task.stores(self.step.store)
         definition = store.definition
-        self.serialized(changes, "value", definition.value)
-        plain = replace(changes, old=None, lost=None)
+        plain = self.as_stored(replace(changes, old=None, lost=None), definition.value)
         if definition.history is None:
             plain = without_marks(plain)
             net = upsert(
