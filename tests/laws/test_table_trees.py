@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import crossstream as cs
+from crossstream import serdes
 from tests.conformance.compare import assert_same_table, by_key
 from tests.conformance.runner import read
 from tests.laws.effort import law
 from tests.laws.engine import Way, as_taken, ways
 from tests.laws.strategies import Inputs
-from tests.laws.trees import TEXT, Builder, Tree, inputs_of_trees, meaning, trees
+from tests.laws.trees import SOURCES, TEXT, Builder, Tree, inputs_of_trees, meaning, trees
 from tests.reference import Output, fold
 from tests.reference.chain import SIDES
+
+MANY = Tree("many", (SOURCES[0],) * 3, ("left",))
+MANY_OF_MANY = Tree("many", (SOURCES[1], MANY, SOURCES[0]), ("left",))
+ONE_OF_TWO: Inputs = [
+    *({"side": "left", "key": key, "value": "-;-;x", "ts": 0} for key in "ba"),
+    {"side": "right", "key": "c", "value": "a;-;y", "ts": 0},
+]
+"""Two rows, in another order than that of their hashes, and one that refers to one of them."""
 
 
 @law
@@ -29,12 +40,41 @@ def test_after_every_batch(tree: Tree, inputs: Inputs, way: Way) -> None:
     check(tree, inputs, way)
 
 
-def check(tree: Tree, inputs: Inputs, way: Way) -> None:
+SERDES = [None, TEXT, serdes.json()]
+
+
+@dataclass
+class Kept(Builder):
+    """Each table keeps its values in ``kept``, and goes to a topic too, in ``copied`` (None: it does not)."""
+
+    kept: Any = None
+    copied: Any = None
+
+    def _store(self, tree: Tree) -> cs.Materialized:
+        return replace(super()._store(tree), value=self.kept)
+
+    def table(self, tree: Tree) -> Any:
+        if tree not in self.made:
+            table = super().table(tree)
+            if self.copied is not None:
+                table.to_stream().to(f"copy-{len(self.made)}", cs.Produced(key=TEXT, value=self.copied))
+        return self.made[tree]
+
+
+@law
+@given(trees, inputs_of_trees(), ways(), st.sampled_from(SERDES), st.sampled_from(SERDES))
+@example(MANY_OF_MANY, ONE_OF_TWO, Way(every=100), TEXT, None)
+def test_serdes_change_no_row(tree: Tree, inputs: Inputs, way: Way, kept: Any, copied: Any) -> None:
+    """Nor does it matter who else wants bytes of a value, in which serde."""
+    check(tree, inputs, way, Kept(kept=kept, copied=copied))
+
+
+def check(tree: Tree, inputs: Inputs, way: Way, build: Builder | None = None) -> None:
     if tree.what == "table":  # its records go by as they are read, in no order between partitions
         way = replace(way, places=(0,))
     taken = as_taken({"inputs": inputs}, way)["inputs"]
     emitted: list[Output] = []
-    topology = Builder().topology(tree)
+    topology = (build or Builder()).topology(tree)
     with way.driver(topology) as driver:
         topics = {side: driver.create_input_topic(side, TEXT, TEXT) for side in SIDES}
         results = driver.create_output_topic("results", TEXT, TEXT)

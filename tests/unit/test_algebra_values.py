@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from crossstream import serdes
 from crossstream.algebra.values import Values, concat_values, nulls
 from crossstream.errors import SerdeError
+from crossstream.serdes.internal import pickled
 from tests.unit.state_rows import binary
 
 law = settings(max_examples=80, deadline=None)
@@ -169,7 +171,24 @@ def test_wire_of_another_serde() -> None:
     assert numbers.wire().to_pylist() == INT.encode_objects([1, None]).to_pylist()
     made = Values(objects=[{"a": 1}, None])
     assert made.wire(JSON).to_pylist() == [b'{"a":1}', None]
-    assert made.wire() is made.wire(JSON)
+    assert made.wire(JSON) is made.wire(JSON)
+
+
+def test_bytes_that_somebody_asked_for_change_nothing_for_others() -> None:
+    """Story: a sink writes dates as JSON. Who reads them after it gets dates, and not text."""
+    day = date(2026, 1, 2)
+    for made in (Values(objects=[day, None]), Values(series=pl.Series([day, None]))):
+        view = made.take(np.array([1, 0]))
+        assert made.wire(JSON).to_pylist() == [b'"2026-01-02"', None]
+        assert view.wire(JSON).to_pylist() == [None, b'"2026-01-02"']
+        assert made.slice(0, 1).wire(JSON).to_pylist() == [b'"2026-01-02"']
+        for values in (made, view):
+            with pytest.raises(TypeError, match="in the serde that its reader names"):
+                values.wire()
+        assert pickled().decode_objects(made.wire(pickled())) == [day, None]
+        assert made.objects() == [day, None]
+        assert view.series().to_list() == [None, day]
+        assert made.serde is None
 
 
 @pytest.mark.parametrize("checked", [False, True])

@@ -212,6 +212,23 @@ def test_rows_that_a_function_made_are_kept_in_their_serde(versions: Any, value:
         assert read(driver) == [("k", ["b'x'", None]), ("k", ["b'x'", "C"])]
 
 
+@pytest.mark.parametrize("copied", [False, True])
+def test_what_a_joiner_gets_does_not_depend_on_who_came_first(copied: bool) -> None:
+    """Kept as JSON, a pair is a list for the first result as for all others; and a topic of it changes nothing."""
+    builder = cs.StreamsBuilder()
+    table = builder.table("table", cs.Consumed(key=TEXT, value=TEXT))
+    shops = builder.global_table("shops", cs.Consumed(key=TEXT, value=TEXT))
+    made = table.map_values(lambda row: (row, "s"), materialized=cs.Materialized(value=JSON))
+    if copied:
+        made.to_stream().to("copies", cs.Produced(value=JSON))
+    joined = made.left_join(shops, lambda row, shop: [repr(row), shop], foreign_key=lambda row: row[1])
+    joined.to_stream().to("told", cs.Produced(value=JSON))
+    with cs.TopologyTestDriver(builder.build()) as driver:
+        driver.create_input_topic("table", TEXT, TEXT).pipe_input("k", "x", 1)
+        driver.create_input_topic("shops", TEXT, TEXT).pipe_input("s", "C", 2)
+        assert read(driver) == [("k", ["['x', 's']", None]), ("k", ["['x', 's']", "C"])]
+
+
 def test_a_row_that_cannot_be_kept_is_named() -> None:
     builder = cs.StreamsBuilder()
     table = builder.table("table", cs.Consumed(key=TEXT, value=TEXT))

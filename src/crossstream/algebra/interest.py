@@ -229,11 +229,12 @@ def _asks(keys: pa.LargeBinaryArray, before: np.ndarray, after: np.ndarray, plac
 class Right:
     """One right table in a batch: its changes, None if there are none, and its rows after them.
 
-    For `answer` with ``every``: every change, and the rows before them.
+    For `answer` with ``every``: every change, and the rows before them. ``value``: the serde it keeps values in.
     """
 
     changes: Changes | None
     rows: Lookup
+    value: Serde | None
 
 
 def answer(
@@ -262,7 +263,7 @@ def answer(
                 yield _first_answers(mine, right, bits)
     for number, right in enumerate(rights):
         if right.changes is not None and interested.rows:
-            yield from _change_answers(interested, number, right.changes, bits, chunk)
+            yield from _change_answers(interested, number, right.changes, right.value, bits, chunk)
     if leaving is not None and leaving.rows:
         _note(interested, leaving, np.ones(leaving.rows, bool), bits)
         yield replace(leaving, extra={**leaving.extra, TOLD: np.full(leaving.rows, GONE, np.uint8)})
@@ -293,21 +294,21 @@ def _first_answers(asks: Changes, right: Right, bits: int) -> Changes:
     values = found.values.take(np.where(wants[rows], rows, -1))
     told = np.where(wants[rows], HERE, GONE).astype(np.uint8)
     extra = {**taken.extra, TOLD: told}
-    value = Values(RAW, wire=values.wire())
+    value = Values(RAW, wire=values.wire(right.value))
     return Changes(taken.key, value, found.ts[rows], taken.major, taken.minor, extra=extra)
 
 
 def _change_answers(
-    interested: View, number: int, changes: Changes, bits: int, chunk: int
+    interested: View, number: int, changes: Changes, serde: Serde | None, bits: int, chunk: int
 ) -> Iterator[Changes]:
-    """Each change, in order of arrival for a row, to everybody who wants the row."""
+    """Each change, in order of arrival for a row, to everybody who wants the row. ``serde``: of the table's values."""
     hashes = changes.hashes(bits)
     order, begins = by_key(changes, hashes, arrival_of(changes))
     first, last = np.flatnonzero(begins), np.flatnonzero(np.append(begins[1:], True))
     taken = changes.take(order)
     told = Changes(
         Values(RAW, wire=taken.key.wire()),
-        Values(RAW, wire=taken.value.wire()),
+        Values(RAW, wire=taken.value.wire(serde)),
         taken.ts,
         taken.major,
         taken.minor,

@@ -102,7 +102,10 @@ def _rows(net: Changes, hashes: np.ndarray, serde: Serde | None) -> dict[str, Co
 
 
 def as_stored(value: Values, serde: Serde | None) -> Values:
-    """The values as the store holds them, so that what is handed on equals what is looked up later."""
+    """The values as the store holds them, so that what is handed on equals what is looked up later.
+
+    And so that both form one column.
+    """
     return (
         value if value.serde is not None and value.serde == serde else Values(serde, wire=value.wire(serde))
     )
@@ -127,6 +130,7 @@ def upsert_versions(
     accepted, newest = accepted_versions(changes.ts, history, stream_time)
     dropped = {"expired-version": int((~accepted).sum())}
     kept = changes.where(accepted)
+    kept = replace(kept, value=as_stored(kept.value, serde))
     if not kept.rows:
         return Upserts(kept, np.empty(0, np.uint64), dropped), newest
     hashes = kept.hashes(bits)

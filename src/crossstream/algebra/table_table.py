@@ -21,7 +21,7 @@ from crossstream.algebra.change import Changes, both_sides
 from crossstream.algebra.evaluate import Failure, evaluate
 from crossstream.algebra.functions import Function
 from crossstream.algebra.order import by_key
-from crossstream.algebra.table import Rows
+from crossstream.algebra.table import Rows, as_stored
 from crossstream.algebra.values import Values, concat_values
 from crossstream.state.columns import Column, take_or_null
 
@@ -149,18 +149,11 @@ def _side(
     before = np.where(np.arange(len(order)) == start, group, _previous(now))
     return _Side(
         np.concatenate([state.present, ~changes.value.missing()]),
-        concat_values([state.values, _as_stored(changes.value, state.values)]),
+        concat_values([state.values, as_stored(changes.value, state.values.serde)]),
         np.concatenate([state.ts, changes.ts]),
         now,
         before,
     )
-
-
-def _as_stored(values: Values, state: Values) -> Values:
-    """A side's new values in the serde its store has, so that new and stored rows form one column."""
-    if values.serde is not None and values.serde == state.serde:
-        return values
-    return Values(state.serde, wire=values.wire(state.serde))
 
 
 def _same_trigger(

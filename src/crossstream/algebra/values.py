@@ -4,6 +4,8 @@ Values arrive as wire bytes with a serde, come out of a callable as Python objec
 expression as a Polars series. Each form is made from another when it is first wanted, and kept. Picking
 rows is lazy: rows picked many times over (the right side of a fan-out) are decoded once. But not for a joiner that is
 a callable, if it can change them: it may do with its arguments what it likes (`own_objects`, decision 0030).
+
+What a function made has no serde and no bytes of its own: who wants bytes of it says in which serde.
 """
 
 from __future__ import annotations
@@ -34,18 +36,18 @@ class Values:
     """
 
     __slots__ = (
-        *(
-            "_chained",
-            "_given",
-            "_nulls",
-            "_objects",
-            "_partial",
-            "_picked",
-            "_series",
-            "_undeclared",
-            "_wire",
-        ),
-        *("rows", "serde"),
+        "_chained",
+        "_encoded",
+        "_given",
+        "_nulls",
+        "_objects",
+        "_partial",
+        "_picked",
+        "_series",
+        "_undeclared",
+        "_wire",
+        "rows",
+        "serde",
     )
 
     def __init__(
@@ -67,6 +69,7 @@ class Values:
         self._undeclared: Undeclared | None = None
         self._chained: Sequence[Values] = ()
         self._given: np.ndarray | None = None  # of objects that were decoded: which a joiner has got
+        self._encoded: tuple[Serde, Bytes] | None = None  # bytes in another serde that somebody asked for
         form: Any = wire if wire is not None else objects if objects is not None else series
         self.rows = len(form)
 
@@ -80,7 +83,8 @@ class Values:
             picked = np.where(picked < 0, -1, inner[picked]) if len(inner) else picked
         view = Values.__new__(Values)
         view.serde, view.rows = base.serde, len(picked)
-        view._wire = view._objects = view._series = view._nulls = view._given = view._undeclared = None
+        view._wire = view._objects = view._series = view._nulls = view._given = None
+        view._undeclared = view._encoded = None
         view._partial = False
         view._chained = ()
         view._picked = (base, picked)
@@ -100,6 +104,8 @@ class Values:
         part._nulls = None if self._nulls is None else self._nulls[start:stop]
         part._given = None if self._given is None else self._given[start:stop]
         part._picked = None if self._picked is None else (self._picked[0], self._picked[1][start:stop])
+        encoded = self._encoded
+        part._encoded = None if encoded is None else (encoded[0], cut(encoded[1], start, stop))
         return part
 
     def missing(self) -> np.ndarray:
@@ -123,28 +129,41 @@ class Values:
         return np.asarray(base.missing()[picked] | (picked < 0))
 
     def wire(self, serde: Serde | None = None) -> Bytes:
-        """Serialised bytes; ``serde`` None: the one they have, or pickle. Raises `SerdeError`."""
-        wanted = serde or self.serde or pickled()
-        if self.serde is not None and (wanted is self.serde or wanted == self.serde):
+        """Serialised bytes; ``serde`` None: the one they have, if no function made them. Raises `SerdeError`."""
+        if serde is None or serde is self.serde or serde == self.serde:
             if self._wire is None:
-                self._wire = self._encode(wanted)
+                self._wire = self._own_bytes()
             return self._wire
-        encoded = self._encode(wanted)
+        if self._encoded is None or self._encoded[0] != serde:
+            self._encoded = serde, self._encode(serde)
+        return self._encoded[1]
+
+    def _own_bytes(self) -> Bytes:
+        base = self._origin() or self
+        if base._wire is not None:
+            return take_or_null(base._wire, self._rows())
         if self.serde is None:
-            self.serde, self._wire = wanted, encoded
-        return encoded
+            raise TypeError("what a function made has bytes only in the serde that its reader names")
+        return self._encode(self.serde)
 
     def _encode(self, serde: Serde) -> Bytes:
         base = self._origin()
-        if base is not None and base._wire is not None and base.serde is not None and base.serde == serde:
-            return take_or_null(base._wire, self._rows())
+        known = None if base is None else base._bytes_in(serde)
+        if known is not None:
+            return take_or_null(known, self._rows())
         if base is not None and base._chained:
-            return take_or_null(base._encode(serde), self._rows())
+            return take_or_null(base.wire(serde), self._rows())
         if self._chained:
-            return pa.concat_arrays([part._encode(serde) for part in self._chained])
+            return pa.concat_arrays([part.wire(serde) for part in self._chained])
         if self.expressed():
             return serde.encode_series(self.series())
         return serde.encode_objects(self.objects())
+
+    def _bytes_in(self, serde: Serde) -> Bytes | None:
+        """The bytes in this serde, if they have been made."""
+        if self.serde is not None and self.serde == serde:
+            return self._wire
+        return self._encoded[1] if self._encoded is not None and self._encoded[0] == serde else None
 
     def objects(self) -> list[Any]:
         """Python objects, shared by all who ask. Raises `SerdeError`."""

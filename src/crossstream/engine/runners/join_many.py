@@ -163,7 +163,7 @@ class AnswerManyRunner(Runner):
         for name, table in zip(tables, self.step.right_stores, strict=True):
             store = self.task.stores(table)
             rows = store.before() if self.step.every else store.view
-            rights.append(Right(changes[name], store.lookup_in(rows)))
+            rights.append(Right(changes[name], store.lookup_in(rows), store.definition.value))
         bits, chunk, every = self.task.batch.bits, self.task.settings.chunk_rows, self.step.every
         for told in answer(interested.view, asks, rights, bits=bits, chunk=chunk, every=every):
             if told.rows:
