@@ -31,6 +31,10 @@ REFERRING: Inputs = [
 ]
 """A row that refers to one right row and to the other in turn."""
 
+ONE_OF_EACH: Inputs = [
+    {"side": side, "key": KEYS[n], "value": f"s{n}", "ts": 0} for n, side in enumerate(["left", STREAM])
+]
+
 
 @st.composite
 def inputs(draw: st.DrawFn) -> Inputs:
@@ -102,6 +106,52 @@ def test_so_do_those_of_a_join_with_a_global_table(
     left, right, _ = SOURCES
     tree = Tree("foreign key", (left, right), (by, 0, "hash", "hash"))
     check_order(tree, given_, way, WithGlobal(), looked_up)
+
+
+@law
+@given(trees, trees, inputs(), ways(), st.booleans())
+@example(SOURCES[0], SOURCES[1], ONE_OF_EACH, Way(every=100), True)
+def test_the_changes_of_a_table_meet_other_streams(
+    one: Tree, other: Tree, given_: Inputs, way: Way, versioned: bool
+) -> None:
+    """Merged with what another stream looks up they make a table: in any batches the same changes of it."""
+    if one.what == "table":
+        way = replace(way, places=(0,))
+    ends = way.ends(len(given_))
+    taken = as_taken({"inputs": given_}, way, (*SIDES, STREAM))["inputs"]
+    cut = run_merged(one, other, given_, way, versioned)
+    each = run_merged(one, other, taken, Way(way.partitions, bits=way.bits), versioned)
+    parts = zip([0, *ends], ends, strict=False)
+    assert_same_by_input(cut, [[output for single in each[a:b] for output in single] for a, b in parts])
+
+
+@dataclass
+class Versioned(Builder):
+    """The left table keeps versions."""
+
+    def _table(self, tree: Tree) -> Any:
+        kept = cs.Materialized(history_retention="1 hour") if tree.settings[0] == "left" else None
+        return self.builder.table(tree.settings[0], cs.Consumed(key=TEXT, value=TEXT), kept)
+
+
+def run_merged(one: Tree, other: Tree, given_: Inputs, way: Way, versioned: bool) -> list[list[Output]]:
+    """What each batch gives where the changes of one tree are merged with a stream that looks another one up."""
+    build = Versioned() if versioned else Builder()
+    changes, table = build.table_of(one).to_stream(), build.table(other)
+    stream = build.builder.stream(STREAM, cs.Consumed(key=TEXT, value=TEXT)).left_join(table, join_values)
+    nothing = build.builder.global_table("nothing", cs.Consumed(key=TEXT, value=TEXT))
+    kept = cs.Materialized(store="merged", key=TEXT, value=TEXT)
+    merged = changes.merge(stream).to_table(materialized=kept).to_stream()
+    followed = merged.left_join(nothing, join_values, key_selector=lambda value: None)
+    followed.to("results", cs.Produced(key=TEXT, value=TEXT))
+    found = []
+    with way.driver(build.builder.build()) as driver:
+        topics = {side: driver.create_input_topic(side, TEXT, TEXT) for side in (*SIDES, STREAM)}
+        results = driver.create_output_topic("results", TEXT, TEXT)
+        for _, ended in way.pipe(driver, topics, given_):
+            if ended:
+                found.append(read(results))
+    return found
 
 
 @dataclass

@@ -115,6 +115,64 @@ def test_late_versions_of_a_derived_table(stored, row, dropped):
     assert metrics["dropped-records-total"] == dropped
 
 
+# Streams made of tables
+
+
+def tables_and_lookups(builder, kind):
+    """A stream made of the table "rows", which has columns of its own for other readers, and one that knows of none."""
+    kept = HOUR if kind == "versions" else None
+    rows, others = builder.table("rows", CONSUMED, kept), builder.table("others", CONSUMED)
+    if kind == "foreign keys":
+        rows.join(others, both, foreign_key=lambda row: row).to_stream().to("joined", PRODUCED)
+    return rows.to_stream(), builder.stream("stream", CONSUMED).left_join(others, both)
+
+
+READERS = {
+    "to_table": lambda stream, rows: stream.to_table(materialized=cs.Materialized(value=TEXT)).to_stream(),
+    "a table": lambda stream, rows: stream.left_join(rows, lambda left, right: left, cs.Joined(value=TEXT)),
+    "a stream": lambda stream, rows: stream.left_join(
+        rows.to_stream(),
+        lambda left, right: left,
+        cs.JoinWindows.of(0, eager=True),
+        cs.StreamJoined(value=TEXT),
+    ),
+    "another merge": lambda stream, rows: stream.merge(rows.to_stream()).repartition(
+        cs.Repartitioned(key=TEXT, value=TEXT)
+    ),
+}
+
+
+@pytest.mark.parametrize("every", [1, 10])
+@pytest.mark.parametrize("first", ["rows", "stream"])
+@pytest.mark.parametrize("kind", ["versions", "foreign keys"])
+@pytest.mark.parametrize("reader", READERS)
+def test_a_stream_made_of_a_table_is_a_stream_like_others(reader, kind, first, every):
+    """It can be merged with any, in either order, and read by key."""
+    builder = cs.StreamsBuilder()
+    table, looked_up = tables_and_lookups(builder, kind)
+    merged = table.merge(looked_up) if first == "rows" else looked_up.merge(table)
+    READERS[reader](merged, builder.table("apart", CONSUMED)).to("out", PRODUCED)
+    records = [("rows", "a", "1", 5), ("stream", "b", "2", 5)]
+    assert sorted(run(builder, *records, every=every)[0]) == [("a", "1"), ("b", "2,∅")]
+
+
+@pytest.mark.parametrize("every", [1, 10])
+@pytest.mark.parametrize("joined", [False, True])
+def test_what_a_record_itself_overtakes_is_no_record(joined, every):
+    """One record puts three versions; the stream gets the last, whether or not a join wants every change."""
+    builder = cs.StreamsBuilder()
+    several = builder.stream("stream", CONSUMED).flat_map_values(
+        lambda value: [value, value + "!", value + "?"]
+    )
+    stored = cs.Materialized(store="versions", key=TEXT, value=TEXT, history_retention="1 hour")
+    stream = several.to_table(materialized=stored).to_stream()
+    if joined:
+        other = builder.global_table("other", CONSUMED)
+        stream = stream.left_join(other, lambda left, right: left, key_selector=lambda value: None)
+    stream.to("out", PRODUCED)
+    assert run(builder, ("stream", "k", "a", 5), every=every)[0] == [("k", "a?")]
+
+
 # The order of changes
 
 

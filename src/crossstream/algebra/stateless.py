@@ -21,6 +21,7 @@ from crossstream.algebra.change import Changes
 from crossstream.algebra.evaluate import Failure, evaluate, holds
 from crossstream.algebra.expressions import columns_in
 from crossstream.algebra.functions import Function
+from crossstream.algebra.table import BEHIND, OVERTAKEN
 from crossstream.algebra.values import Values
 from crossstream.errors import ProcessingError
 
@@ -74,6 +75,16 @@ def _row_holds(
     result = np.zeros(value.rows, bool)
     result[rows] = keep
     return result, [Failure(int(rows[f.row]), f.error) for f in failures]
+
+
+def records_of(changes: Changes) -> Changes:
+    """The changes of a table as the records of a stream, which have nothing that operators on tables tell each other.
+
+    A late version of a versioned table is a record like any other; one that its own input record overtakes is none.
+    """
+    mark = changes.extra.get(BEHIND)
+    told = changes if mark is None else changes.where(np.asarray(mark) != OVERTAKEN)
+    return replace(told, old=None, extra={}, lost=None)
 
 
 def map_values_stream(changes: Changes, mapper: Function) -> Result:

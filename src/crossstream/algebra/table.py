@@ -20,10 +20,10 @@ from crossstream.state.columns import Column, take
 from crossstream.state.view import Match, View
 
 BEHIND = "behind"
-"""Extra column of versioned tables: 1 for an update behind a newer version of its key.
+"""Extra column of versioned tables: 1 for an update behind a newer version of its key, or `OVERTAKEN`."""
 
-2 for one that its own input record overtakes: it is a version, but no change of the row.
-"""
+OVERTAKEN = 2
+"""In the column `BEHIND`, an update that its own input record overtakes: it is a version, but no change of the row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def upsert_versions(
     view.put(_version_rows(sorted_, h, begins, serde))
     marks = behind.astype(np.uint8)
     if every:
-        marks[_overtaken(sorted_, behind, begins)] = 2
+        marks[_overtaken(sorted_, behind, begins)] = OVERTAKEN
     keep = behind | _last_latest(behind, begins)
     marked = replace(sorted_, extra={**sorted_.extra, BEHIND: marks})
     return Upserts(marked.where(keep), h[keep], dropped, marked if every else None), newest

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from crossstream.algebra import stateless
 from crossstream.algebra.change import Changes
 from crossstream.algebra.evaluate import Failure
@@ -35,7 +33,7 @@ def apply(node: graph.Node, changes: Changes) -> tuple[Changes, list[Failure]]:
         case graph.Branch():
             return stateless.branch_of(changes, node.index), []
         case graph.ToStream():
-            stream = replace(changes, old=None)
+            stream = stateless.records_of(changes)
             return (stream, []) if node.mapper is None else stateless.select_key(stream, node.mapper)
         case _:
             return changes, []
