@@ -5,6 +5,7 @@ The small cases of `test_conformance` pin every record; here are thousands of ro
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,7 +14,8 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from tests.spark.marketplace import JSON, TEXT, Change, joined, marketplace, random_changes
+from tests.laws.engine import Way, as_taken
+from tests.spark.marketplace import JSON, TEXT, Change, joined, marketplace, offer, random_changes
 from tests.spark.world import ALONE, SPREAD, World
 
 pytestmark = pytest.mark.spark
@@ -45,6 +47,59 @@ def test_driver_and_spark_give_the_same_table(spark: Any, tmp_path: Path, partit
             assert dict(driver.get_key_value_store("offers").all()) == wanted
             assert world.table("offers", TEXT, JSON) == wanted
         assert app.progress.batch == BATCHES - 1
+
+
+@pytest.mark.parametrize("history", [None, "1 hour"])
+def test_versions_of_a_result_are_those_of_one_record_at_a_time(
+    spark: Any, world: World, history: str | None
+) -> None:
+    """``history``: of the tables that are joined."""
+    rng, topology = Random(1), versioned_marketplace(history)
+    world.create(products=1, merchants=1)
+    with (
+        cs.SparkStreams(topology, world.config(partitions=3), spark) as app,
+        cs.TopologyTestDriver(topology, partitions=3, commit_every=1) as driver,
+    ):
+        inputs = {name: driver.create_input_topic(name, TEXT, JSON) for name in ("products", "merchants")}
+        for _ in range(BATCHES):
+            batch = random_changes(rng, 200, 20, 4)
+            for topic, changes in batch.items():
+                world.append(topic, changes, TEXT, JSON)
+            app.process_available()
+            for topic, *record in one_by_one(batch):
+                inputs[topic].pipe_input(*record)
+            assert versions(app.store("offers")) == versions(driver.get_versioned_store("offers"))
+
+
+def versioned_marketplace(history: str | None) -> cs.Topology:
+    builder, hour = (
+        cs.StreamsBuilder(),
+        cs.Materialized(store="offers", value=JSON, history_retention="1 hour"),
+    )
+    products, merchants = (
+        builder.table(
+            name,
+            cs.Consumed(key=TEXT, value=JSON),
+            cs.Materialized(store=name, history_retention=history),
+        )
+        for name in ("products", "merchants")
+    )
+    products.join(merchants, offer, foreign_key=lambda product: product["merchant"], materialized=hour)
+    return builder.build()
+
+
+def versions(store: Any) -> Any:
+    """The rows with their timestamps, and the values that were valid at some times."""
+    valid = {time: [store.get(f"p{n}", as_of_time=time) for n in range(20)] for time in range(0, 10_000, 500)}
+    return store.to_arrow().to_pylist(), valid
+
+
+def one_by_one(batch: Mapping[str, list[Change]]) -> list[tuple[Any, ...]]:
+    """The changes in the order in which a batch takes them: topic, key, value, timestamp."""
+    names = ("side", "key", "value", "ts")
+    inputs = [dict(zip(names, (topic, *one), strict=True)) for topic in batch for one in batch[topic]]
+    taken = as_taken({"inputs": inputs}, Way(every=len(inputs)), list(batch))["inputs"]
+    return [tuple(one[name] for name in names) for one in taken]
 
 
 def test_records_of_a_partition_keep_their_order_through_a_big_batch(spark: Any, world: World) -> None:

@@ -1,4 +1,4 @@
-"""Where a table that streams look up is kept, and who hands on every change because of them."""
+"""Where a table that streams look up is kept, and who hands on every change because of them, or of versions."""
 
 from __future__ import annotations
 
@@ -138,6 +138,24 @@ def test_a_stream_made_of_a_table_has_every_change_if_it_is_joined():
     table, other = builder.table("table", JSON, named), builder.table("other", JSON)
     table.to_stream().map_values(lambda row: row, named=cs.Named("mapped")).join(other, joiner).foreach(print)
     assert steps_of(builder, MaterializeStep)["table"].every is not None
+
+
+def test_so_does_all_that_a_table_with_versions_is_made_of():
+    for history in (None, "1 hour"):
+        builder = cs.StreamsBuilder()
+        one, other, third = (builder.table(topic, JSON) for topic in ("one", "other", "third"))
+        referring = one.join(other, joiner, named=cs.Named("both")).left_join(
+            other, joiner, foreign_key=lambda row: row["to"], table_joined=cs.TableJoined(name="named")
+        )
+        kept = cs.Materialized(value=serdes.json(), history_retention=history)
+        referring.to_stream().map_values(lambda row: row).to_table(materialized=kept)
+        third.filter(lambda row: True).to_stream().foreach(print)
+        every = history is not None
+        tables = steps_of(builder, MaterializeStep)
+        assert (tables["one"].every is not None) == (tables["other"].every is not None) == every
+        assert tables["third"].every is None
+        assert steps_of(builder, TableJoinStep)["both"].every == every
+        assert steps_of(builder, ResolveStep)["named"].every == every
 
 
 def test_what_is_derived_from_versions_keeps_versions():

@@ -3,8 +3,9 @@
     law    the results are those of taking the records of the batch one by one: a left change sees the right row as it
            is when the change comes, a right change answers the rows that refer to it when it comes
 
-Tables need the net results of a batch only (`foreign_key.resolve`); a stream that looks them up needs these. What one
-input record does to both sides is one event, which the left row it moved answers. Source: semantics 2.2.7, 2.5.
+Tables need the net results of a batch only (`foreign_key.resolve`); those that keep versions, or that a stream looks
+up, need these. What one input record does to both sides is one event, which the left row it moved answers.
+Source: semantics 2.2.7, 2.5.
 """
 
 from __future__ import annotations

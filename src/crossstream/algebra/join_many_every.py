@@ -3,10 +3,10 @@
     law    the results are those of taking the records of the batch one by one: a left change sees the right rows as
            they are when it comes, a right change answers the rows that refer to it when it comes
 
-Tables need the net results of a batch only (`join_many.resolve_many`); a stream that looks them up needs these. A left
-row is the same from one of its changes to the next: that is a *span*. Within it, results come from the changes of the
-right rows that it refers to. All changes that one input record makes are one *event*, and give one result of a row.
-Source: decision 0019, semantics 2.5.
+Tables need the net results of a batch only (`join_many.resolve_many`); those that keep versions, or that a stream looks
+up, need these. A left row is the same from one of its changes to the next: that is a *span*. Within it, results come
+from the changes of the right rows that it refers to. All changes that one input record makes are one *event*, and give
+one result of a row. Source: decision 0019, semantics 2.5.
 """
 
 from __future__ import annotations

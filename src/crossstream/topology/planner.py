@@ -50,7 +50,7 @@ from crossstream.topology.placing.table_global import place_table_global_join
 from crossstream.topology.placing.tables import place_table, place_table_join
 from crossstream.topology.plan import KEY_VALUE, VERSIONED, Exchange, Flow, Partitioner, Plan, StoreDef
 from crossstream.topology.steps import MaterializeStep, OrderStep, Step
-from crossstream.topology.validate import history_of, inner_store
+from crossstream.topology.validate import history_of, inner_store, keeps_versions
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class Planner:
     wants_every: set[str] = field(default_factory=set)
     """The tables whose readers want every change, not the last of the batch."""
     makes_every: set[str] = field(default_factory=set)
-    """The tables that a stream looks up: what they are kept from must be every change."""
+    """The tables that a stream looks up, or that keep versions: what they are kept from must be every change."""
     wholes: dict[str, str] = field(default_factory=dict)
     """The store of each global table."""
     _before: Planner | None = None
@@ -104,7 +104,9 @@ class Planner:
             self.wants_old.update(node.parents)
 
     def _ask_every(self, node: Node) -> None:
-        """A join of streams gives the same whatever the batches are, so nothing above it may leave changes out."""
+        """Joins of streams give the same whatever the batches are, and versions are; so no change may be left out."""
+        if keeps_versions(node):
+            self.makes_every.add(node.name)
         if isinstance(node, StreamTableJoin):
             self.wants_every.add(node.parents[0])
             self.makes_every.add(node.parents[1])

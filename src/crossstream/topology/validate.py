@@ -95,6 +95,12 @@ def history_of(nodes: Mapping[str, Node], name: str) -> int | None:
     return None
 
 
+def keeps_versions(node: Node) -> bool:
+    """Whether ``node`` has a versioned store of its own."""
+    spec: StoreSpec | None = getattr(node, "store", None)
+    return spec is not None and spec.history_retention is not None
+
+
 def check_new_name(nodes: Mapping[str, Node], node: Node) -> None:
     """CS-120: no two operators of one name."""
     if node.name in nodes:
