@@ -11,7 +11,7 @@ import crossstream as cs
 from crossstream import serdes
 from tests.conformance.functions import user_extractor, user_joiner
 from tests.conformance.runner import METHODS, read
-from tests.oracle.cases import JOINERS, Case
+from tests.oracle.cases import JOINERS, Case, join
 from tests.oracle.compare import same
 from tests.oracle.oracle import Oracle
 
@@ -36,12 +36,36 @@ DERIVED: dict[str, dict[str, Any]] = {
     },
 }
 TURNS = {"to table": "table", "to stream": "stream"}
+WITH_VERSIONS: dict[str, dict[str, Any]] = {
+    "stream": {
+        "to table with versions": lambda stream, name: stream.to_table(materialized=versions(name)),
+    },
+    "table": {
+        "map with versions": lambda table, name: table.map_values(
+            lambda value: value + "'", materialized=versions(name)
+        ),
+        "filter with versions": lambda table, name: table.filter(
+            lambda value: "3" not in value, materialized=versions(name)
+        ),
+    },
+}
+"""Beside `DERIVED`: what has a versioned store of its own."""
+
+
+def versions(name: str) -> cs.Materialized:
+    return cs.Materialized(store=name, key=TEXT, value=TEXT, history_retention="1 hour")
 
 
 def compare(oracle: Oracle, case: Case) -> None:
     kafka, ours = oracle.run(case)["expected"], run(case)
     for input_, theirs, own in zip(case["inputs"], kafka, ours, strict=True):
         assert same(theirs, own), f"{input_}: Kafka gives {theirs}, we {own}\n{case['joins']}"
+
+
+def derive(joins: list[dict[str, Any]], kind: str, parent: str) -> str:
+    """Adds an operator of one parent to the joins of a case; its name."""
+    joins.append(join(f"n{len(joins)}", "derived", kind, parent, parent))
+    return str(joins[-1]["id"])
 
 
 def made(joins: list[dict[str, Any]], inputs: list[dict[str, Any]]) -> Case:
@@ -83,8 +107,9 @@ def topology(case: Case) -> cs.Topology:
     for one in case["joins"]:
         joiner = user_joiner(one.get("joiner", case["params"]["joiner"]), "callables")
         if one["operator"] == "derived":
-            shape = next(shape for shape, ways in DERIVED.items() if one["type"] in ways)
-            made_ = DERIVED[shape][one["type"]](node(one["left"], shape), f"{one['id']}-kept")
+            ways = {shape: DERIVED[shape] | WITH_VERSIONS[shape] for shape in DERIVED}
+            shape = next(shape for shape in ways if one["type"] in ways[shape])
+            made_ = ways[shape][one["type"]](node(one["left"], shape), f"{one['id']}-kept")
         elif one["operator"] == "stream-table":
             method = getattr(node(one["left"], "stream"), METHODS[one["type"]])
             made_ = method(node(one["right"], "table"), joiner, cs.Joined(key=TEXT, value=TEXT))

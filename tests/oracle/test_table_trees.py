@@ -22,7 +22,7 @@ from tests.oracle.cases import (
     join,
     records,
 )
-from tests.oracle.compositions import compare, made
+from tests.oracle.compositions import compare, derive, made
 from tests.oracle.oracle import Oracle
 
 pytestmark = pytest.mark.oracle
@@ -67,8 +67,3 @@ def mapped(rng: Random, joins: list[dict[str, Any]], table: str) -> str:
     while rng.random() < 0.45:
         table = derive(joins, rng.choice(["map", "map kept"]), table)
     return table
-
-
-def derive(joins: list[dict[str, Any]], kind: str, table: str) -> str:
-    joins.append(join(f"n{len(joins)}", "derived", kind, table, table))
-    return str(joins[-1]["id"])

@@ -39,6 +39,7 @@ import org.apache.kafka.streams.state.Stores;
 final class Joins {
     static final String OUTPUT = "output";
     static final String RESULT = "result";
+    private static final Duration VERSIONS = Duration.ofHours(1);
 
     private final Case request;
     private final boolean stored;
@@ -191,16 +192,21 @@ final class Joins {
         String parent = join.left();
         Materialized<Object, Object, KeyValueStore<Bytes, byte[]>> kept = Materialized.<Object, Object, KeyValueStore<Bytes, byte[]>>as(
             join.id() + "-kept").withKeySerde(key(parent)).withValueSerde(value(parent));
+        Materialized<Object, Object, KeyValueStore<Bytes, byte[]>> versions = Materialized.<Object, Object>as(
+            Stores.persistentVersionedKeyValueStore(join.id() + "-versions", VERSIONS)).withKeySerde(key(parent)).withValueSerde(value(parent));
         return switch (join.type()) {
             case "same" -> stream(parent).mapValues(value -> value);
             case "re-key" -> stream(parent).selectKey((key, value) -> key);
             case "repartition" -> stream(parent).repartition(Repartitioned.with(key(parent), value(parent)));
             case "to table" -> stream(parent).toTable(Materialized.with(key(parent), value(parent)));
+            case "to table with versions" -> stream(parent).toTable(versions);
             case "to stream" -> table(parent).toStream();
             case "map" -> table(parent).mapValues(value -> value + "'");
             case "map kept" -> table(parent).mapValues(value -> value + "'", kept);
+            case "map with versions" -> table(parent).mapValues(value -> value + "'", versions);
             case "filter" -> table(parent).filter((key, value) -> !value.toString().contains("3"));
             case "filter kept" -> table(parent).filter((key, value) -> !value.toString().contains("3"), kept);
+            case "filter with versions" -> table(parent).filter((key, value) -> !value.toString().contains("3"), versions);
             default -> throw noSuch(join);
         };
     }
