@@ -128,15 +128,17 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
-    """Loads a public name when it is first used."""
-    if name == "serdes":
-        return importlib.import_module("crossstream.serdes")
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(_HOME_OF[name]), name)
-    globals()[name] = found
-    return found
+if not TYPE_CHECKING:  # a type checker knows the names from above, and tells of one that is none
+
+    def __getattr__(name: str) -> Any:
+        """Loads a public name when it is first used."""
+        if name == "serdes":
+            return importlib.import_module("crossstream.serdes")
+        if name not in _HOME_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(importlib.import_module(_HOME_OF[name]), name)
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:

@@ -1,0 +1,109 @@
+"""The package tells type checkers that it has types (PEP 561), and has them for every public name."""
+
+from __future__ import annotations
+
+import importlib.resources
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+from typing import Any
+
+import crossstream as cs
+from crossstream import serdes
+
+TEXT, JSON = serdes.string(), serdes.json()
+builder = cs.StreamsBuilder()
+products = builder.table("products", cs.Consumed(key=TEXT, value=JSON))
+shops = builder.table("shops", cs.Consumed(key=TEXT, value=JSON))
+
+
+def offer(product: Any, shop: Any) -> dict[str, Any]:
+    return {"name": product["name"], "shop": shop["name"]}
+
+
+offers = products.join(shops, offer, foreign_key=lambda product: product["shop"])
+offers.to_stream().to("offers", cs.Produced(key=TEXT, value=JSON))
+with cs.TopologyTestDriver(builder.build()) as driver:
+    driver.create_input_topic("products", TEXT, JSON).pipe_input("p", {"name": "P"}, timestamp=1)
+    records: list[cs.TestRecord] = driver.create_output_topic("offers", TEXT, JSON).read_records()
+"""
+
+
+def run(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    there = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MYPYPATH")}
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=there, check=False)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the wheel and the source distribution."""
+    pytest.importorskip("hatchling")
+    folder = tmp_path_factory.mktemp("dist")
+    done = run([sys.executable, "-m", "hatchling", "build", "-d", str(folder)], ROOT)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def checked(built: Path) -> Path:
+    """An environment in which the wheel is installed, and nothing else; what mypy finds there it takes for others'."""
+    pytest.importorskip("mypy")
+    environment = built / "environment"
+    made = run([sys.executable, "-m", "venv", "--without-pip", str(environment)], built)
+    assert made.returncode == 0, made.stderr
+    (packages,) = environment.glob("lib/python*/site-packages")
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(packages)
+    return environment
+
+
+def mypy(environment: Path, program: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    (folder / "program.py").write_text(program)
+    python = environment / "bin" / "python"
+    cache = environment / "cache"
+    options = ["--strict", "--python-executable", str(python), "--cache-dir", str(cache)]
+    return run([sys.executable, "-m", "mypy", *options, "program.py"], folder)
+
+
+def test_the_marker_is_in_the_package() -> None:
+    assert importlib.resources.files("crossstream").joinpath("py.typed").is_file()
+
+
+def test_the_marker_is_in_what_is_published(built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    (source,) = built.glob("*.tar.gz")
+    with zipfile.ZipFile(wheel) as archive:
+        assert "crossstream/py.typed" in archive.namelist()
+    with tarfile.open(source) as archive:
+        assert any(name.endswith("/src/crossstream/py.typed") for name in archive.getnames())
+
+
+def test_a_program_of_a_user_is_checked(checked: Path, tmp_path: Path) -> None:
+    found = mypy(checked, PROGRAM, tmp_path)
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("cs.GlobalKTabel", "attr-defined"),
+        ("cs.importlib", "attr-defined"),
+        ("cs.Materialized(stor='x')", "call-arg"),
+        ("products.map_value(str)", "attr-defined"),
+        ("cs.Named(5)", "arg-type"),
+    ],
+)
+def test_a_slip_of_a_user_is_found(checked: Path, tmp_path: Path, line: str, code: str) -> None:
+    found = mypy(checked, PROGRAM + line + "\n", tmp_path)
+    assert f"[{code}]" in found.stdout, found.stdout + found.stderr
+    assert "Found 1 error" in found.stdout
