@@ -25,6 +25,7 @@ from crossstream.engine.task import Sent
 from crossstream.spark.errors import carried
 from crossstream.spark.exchange import brought, drop_batch, put_aside, shared_folder
 from crossstream.spark.frames import unpacked_row
+from crossstream.spark.session import check_running, is_stopped
 from crossstream.spark.worker import BATCH_PROPERTY, Job
 from crossstream.topology.plan import Plan
 
@@ -159,6 +160,13 @@ class SparkRounds:
         ``frame``: rows of the DataFrame sources that belong to the batch. Where a global table changes, its rounds
         are a job of their own; the others follow if there is anything for them to do.
         """
+        try:
+            return self._run_batch(batch, frame)
+        except Exception:
+            check_running(self.context)
+            raise
+
+    def _run_batch(self, batch: Batch, frame: DataFrame | None) -> tuple[Report, dict[str, list[bytes]]]:
         if not batch.shares:
             return self._run_alone(batch)
         before = self.job.plan.before
@@ -203,7 +211,7 @@ class SparkRounds:
 
     def close(self) -> None:
         """Frees the workers' memory; nothing is left to free once the session has been stopped."""
-        if self.context._jsc is not None:
+        if not is_stopped(self.context):
             self._broadcast.destroy()
 
 

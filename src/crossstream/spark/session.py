@@ -41,8 +41,13 @@ that compiler it needs less than half of the core time of a batch (decision 0009
 
 
 def has_session() -> bool:
-    """Whether there is a session already: `make_session` then gives that one, and it is not ours to stop."""
+    """Whether there is a session already: `make_session` then gives that one."""
     return SparkContext._active_spark_context is not None
+
+
+def is_stopped(context: SparkContext) -> bool:
+    """Whether it has been stopped, through any session of it."""
+    return context._jsc is None
 
 
 def make_session(application_id: str, settings: Mapping[str, Any]) -> SparkSession:
@@ -59,11 +64,14 @@ def make_session(application_id: str, settings: Mapping[str, Any]) -> SparkSessi
     }
     for name, value in merged.items():
         builder = builder.config(name, value)
+    is_new = not has_session()
     try:
         session = builder.getOrCreate()
         warm_up(session.sparkContext)
         return session
     except Exception as error:
+        if is_new and SparkContext._active_spark_context is not None:
+            SparkContext._active_spark_context.stop()
         raise ConfigError(
             f"Spark did not start: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
             code="CS-230",
@@ -91,12 +99,26 @@ def check_session(spark: object) -> None:
         raise ConfigError(
             f"PySpark {pyspark.__version__} is not supported", code="CS-231", next="install pyspark>=4.0,<5"
         )
-    if hasattr(spark, "_jsparkSession"):
-        return
+    if not hasattr(spark, "_jsparkSession"):
+        raise _no_session(spark)
+    check_running(spark.sparkContext)
+
+
+def _no_session(spark: object) -> ConfigError:
     kind, step = type(spark), "pass a classic session, or spark=None and let crossstream make one"
     what = f"a {kind.__name__} is no Spark session"
     if kind.__module__.startswith("pyspark.sql.connect"):
         what = "this is a Spark Connect session, which has no RDDs"
     elif isinstance(spark, str):
         step = f'the master is a setting: StreamsConfig(spark={{"spark.master": "{spark}"}})'
-    raise ConfigError(what, code="CS-232", where=here(), next=step)
+    return ConfigError(what, code="CS-232", where=here(), next=step)
+
+
+def check_running(context: SparkContext) -> None:
+    """Raises `ConfigError` CS-239 if the session has been stopped."""
+    if is_stopped(context):
+        raise ConfigError(
+            "the Spark session that the application uses has been stopped",
+            code="CS-239",
+            next="stop the application before the session; make a new SparkStreams to go on",
+        )

@@ -20,7 +20,8 @@ from crossstream.settings import fits_call, put_off
 from crossstream.spark.engine import Engine
 from crossstream.spark.errors import unpacked
 from crossstream.spark.progress import Progress
-from crossstream.spark.session import check_session, has_session, make_session
+from crossstream.spark.session import check_running, check_session
+from crossstream.spark.shared import SHARED
 from crossstream.state.root import StateRoot, root_of
 from crossstream.state.uris import is_uri
 from crossstream.topology.graph import Topology
@@ -52,7 +53,8 @@ def _fault(listener: object) -> str | None:
 class SparkStreams:
     """Runs a topology on Spark. A context manager.
 
-    ``spark``: a session to run in, used as it is after a check; None makes one with the right settings.
+    ``spark``: a session to run in, used as it is after a check; None makes one with the right settings, which
+    is stopped with the last application of the process that uses it.
     `start` runs batches in the background until `stop`; `process_available` takes the records there are at this
     moment, processes and commits them, and returns. Raises `ConfigError`, `StateError`, `SourceError`; errors of
     the running application are raised by `await_termination`, `process_available` and `stop`.
@@ -63,11 +65,12 @@ class SparkStreams:
         check_config("SparkStreams", config)
         if spark is not None:
             check_session(spark)
+            SHARED.leave(spark)
         self.topology = topology
         self.config = config
         self.plan = Plan.of(topology)
-        self._spark = spark
-        self._own_session = spark is None
+        self._given = spark
+        self._session: SparkSession | None = None
         self._state = state_of(config)
         self._engine: Engine | None = None
         self._thread: threading.Thread | None = None
@@ -191,17 +194,23 @@ class SparkStreams:
 
     def _open(self) -> Engine:
         if self._engine is None:
-            if self._spark is None:
-                self._own_session = not has_session()
-                self._spark = make_session(self.config.application_id, self.config.spark)
-            self._engine = Engine(self.topology, self.plan, self.config, self._state, self._spark, self._tell)
+            self._session = self._given or SHARED.use(self.config.application_id, self.config.spark)
             try:
-                self._engine.open()
+                self._engine = self._opened(self._session)
             except BaseException:
-                self._engine.close()
-                self._engine = None
+                self._let_go()
                 raise
         return self._engine
+
+    def _opened(self, session: SparkSession) -> Engine:
+        check_running(session.sparkContext)
+        engine = Engine(self.topology, self.plan, self.config, self._state, session, self._tell)
+        try:
+            engine.open()
+        except BaseException:
+            engine.close()
+            raise
+        return engine
 
     def _loop(self) -> None:
         engine = self._engine
@@ -258,9 +267,15 @@ class SparkStreams:
             raise error
 
     def _close(self) -> None:
-        if self._engine is not None:
-            self._engine.close()
+        try:
+            if self._engine is not None:
+                self._engine.close()
+        finally:
             self._engine = None
-        if self._own_session and self._spark is not None:
-            self._spark.stop()
-            self._spark = None
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Ends the use of the session; one that was passed in is left as it is."""
+        session, self._session = self._session, None
+        if session is not None and self._given is None:
+            SHARED.let_go(session)

@@ -1,0 +1,57 @@
+"""The session that crossstream makes: its applications share it, and the last one stops it.
+
+A process has one Spark context. So an application that is to make its own session gets the one that is there:
+another application's, which lives on until both have let it go, or the user's, which is the user's to stop.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from crossstream.spark.session import has_session, is_stopped, make_session
+
+
+class SharedSession:
+    """Counts the applications that use the session made here. May be called from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: SparkContext | None = None
+        self._users = 0
+
+    def use(self, application_id: str, settings: Mapping[str, Any]) -> SparkSession:
+        """The session of this process, made if there is none; to be given to `let_go` once."""
+        with self._lock:
+            is_new = not has_session()
+            session = make_session(application_id, settings)
+            if is_new:
+                self._made, self._users = session.sparkContext, 0
+            if session.sparkContext is self._made:
+                self._users += 1
+            return session
+
+    def let_go(self, session: SparkSession) -> None:
+        """Ends one use; stops the session after the last, if it was made here and still runs."""
+        with self._lock:
+            if session.sparkContext is not self._made:
+                return
+            self._users -= 1
+            if not self._users:
+                self._made = None
+                if not is_stopped(session.sparkContext):
+                    session.stop()
+
+    def leave(self, session: SparkSession) -> None:
+        """From now on the session is the user's, who has passed it to an application: it is not stopped."""
+        with self._lock:
+            if session.sparkContext is self._made:
+                self._made = None
+
+
+SHARED = SharedSession()
+"""The one of this process."""

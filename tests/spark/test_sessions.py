@@ -1,0 +1,190 @@
+"""Whose session it is: the one that crossstream makes ends with the last application that uses it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import crossstream as cs
+from crossstream.spark import session as spark_session
+from crossstream.spark.session import has_session, is_stopped
+from tests.spark.fixtures import SETTINGS, Sessions, importable_in_workers
+from tests.spark.world import TEXT, World
+
+pytestmark = pytest.mark.spark
+
+SPARK = {**SETTINGS, "spark.master": "local[1]"}
+
+
+@pytest.fixture(autouse=True)
+def alone(sessions: Sessions) -> None:
+    """No session runs when a test begins."""
+    sessions.stop()
+    importable_in_workers()
+    assert not has_session()
+
+
+@pytest.fixture
+def worlds(tmp_path: Path) -> list[World]:
+    """Three applications' folders, with a record in each."""
+    found = [World(tmp_path / name, name) for name in ("A", "B", "C")]
+    for world in found:
+        world.create(words=1, loud=1)
+        world.append("words", [("k", "a", 1)])
+    return found
+
+
+def application(world: World, spark: SparkSession | None = None, **settings: Any) -> cs.SparkStreams:
+    builder = cs.StreamsBuilder()
+    words = builder.stream("words", cs.Consumed(key=TEXT, value=TEXT))
+    words.map_values(str.upper).to("loud", cs.Produced(key=TEXT, value=TEXT))
+    return cs.SparkStreams(builder.build(), world.config(**{"spark": SPARK, **settings}), spark)
+
+
+def begin(app: cs.SparkStreams, *, started: bool) -> None:
+    if started:
+        app.start()
+    app.process_available()
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_the_session_lives_until_its_last_application_stops(worlds: list[World], started: bool) -> None:
+    first, second, _ = (application(world) for world in worlds)
+    begin(first, started=started)
+    begin(second, started=started)
+    first.stop()
+    worlds[1].append("words", [("k", "b", 2)])
+    second.process_available()
+    assert worlds[1].table("loud") == {"k": "B"}
+    worlds[0].append("words", [("k", "c", 3)])
+    begin(first, started=started)
+    second.stop()
+    second.stop()
+    worlds[0].append("words", [("k", "d", 4)])
+    first.process_available()
+    assert worlds[0].table("loud") == {"k": "D"}
+    first.stop()
+    assert not has_session()
+
+
+def test_applications_that_start_and_stop_at_one_time(worlds: list[World]) -> None:
+    errors: list[Exception] = []
+
+    def again_and_again(world: World) -> None:
+        try:
+            for number in range(3):
+                with application(world) as app:
+                    world.append("words", [("k", f"v{number}", number)])
+                    app.process_available()
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=again_and_again, args=[world]) for world in worlds]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert [world.table("loud") for world in worlds] == [{"k": "V2"}] * 3
+    assert not has_session()
+
+
+def test_a_start_that_fails_does_not_hold_the_session(worlds: list[World]) -> None:
+    running = application(worlds[0])
+    running.process_available()
+    refused = application(worlds[0])
+    for _ in range(2):
+        with pytest.raises(cs.StateError) as caught:
+            refused.start()
+        assert caught.value.code == "CS-720"
+    running.process_available()
+    running.stop()
+    assert not has_session()
+    refused.process_available()
+    refused.stop()
+    assert not has_session()
+
+
+def test_a_session_that_does_not_warm_up_is_not_left_behind(
+    worlds: list[World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(context: Any) -> None:
+        raise RuntimeError("no workers")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(spark_session, "warm_up", fail)
+        with pytest.raises(cs.ConfigError, match="no workers") as caught:
+            application(worlds[0]).start()
+        assert caught.value.code == "CS-230"
+        assert not has_session()
+    with application(worlds[0]) as app:
+        app.process_available()
+    assert not has_session()
+
+
+def theirs() -> SparkSession:
+    session: SparkSession = SparkSession.builder.config(map=SPARK).getOrCreate()
+    return session
+
+
+@pytest.mark.parametrize("passed", [False, True])
+def test_a_session_of_the_users_is_never_stopped(worlds: list[World], passed: bool) -> None:
+    session = theirs()
+    for world in worlds[:2]:
+        with application(world, session if passed else None) as app:
+            app.process_available()
+    assert session.range(3).count() == 3
+    session.stop()
+
+
+def test_a_session_that_is_passed_on_is_the_users(worlds: list[World]) -> None:
+    first = application(worlds[0])
+    first.process_available()
+    session = theirs()  # the one that was made for the first
+    second = application(worlds[1], session)
+    first.stop()
+    second.process_available()
+    second.stop()
+    assert session.range(3).count() == 3
+    session.stop()
+
+
+def test_a_user_who_stops_the_session_is_told(worlds: list[World]) -> None:
+    apps = [application(world) for world in worlds]
+    for app in apps[:2]:
+        app.process_available()
+    theirs().stop()
+    worlds[0].append("words", [("k", "b", 2)])
+    with pytest.raises(cs.ConfigError) as caught:
+        apps[0].process_available()
+    assert caught.value.code == "CS-239"
+    assert apps[0].status == "failed"
+    apps[2].process_available()  # in a session of its own
+    for app in apps[:2]:
+        app.stop()
+    worlds[2].append("words", [("k", "c", 3)])
+    apps[2].process_available()
+    with application(worlds[0]) as mended:
+        mended.process_available()
+    assert worlds[0].table("loud") == {"k": "B"}
+    apps[2].stop()
+    assert not has_session()
+
+
+@pytest.mark.parametrize("how", [cs.SparkStreams.start, cs.SparkStreams.process_available])
+def test_a_stopped_session_is_refused(worlds: list[World], how: Callable[[cs.SparkStreams], None]) -> None:
+    session = theirs()
+    app = application(worlds[0], session)
+    session.stop()
+    assert is_stopped(session.sparkContext)
+    with pytest.raises(cs.ConfigError) as caught:
+        how(app)
+    assert caught.value.code == "CS-239"
+    with pytest.raises(cs.ConfigError) as caught:
+        application(worlds[0], session)
+    assert caught.value.code == "CS-239"
