@@ -162,7 +162,7 @@ def test_a_user_who_stops_the_session_is_told(worlds: list[World]) -> None:
     worlds[0].append("words", [("k", "b", 2)])
     with pytest.raises(cs.ConfigError) as caught:
         apps[0].process_available()
-    assert caught.value.code == "CS-239"
+    assert caught.value.code == "CS-244"
     assert apps[0].status == "failed"
     apps[2].process_available()  # in a session of its own
     for app in apps[:2]:
@@ -184,7 +184,7 @@ def test_a_stopped_session_is_refused(worlds: list[World], how: Callable[[cs.Spa
     assert is_stopped(session.sparkContext)
     with pytest.raises(cs.ConfigError) as caught:
         how(app)
-    assert caught.value.code == "CS-239"
+    assert caught.value.code == "CS-244"
     with pytest.raises(cs.ConfigError) as caught:
         application(worlds[0], session)
-    assert caught.value.code == "CS-239"
+    assert caught.value.code == "CS-244"

@@ -41,6 +41,15 @@ REFRESH_SECONDS = 5.0
 """How often new topics and partitions are looked for."""
 
 
+class Halted(Exception):
+    """Ends the query of the DataFrame sources between two of its micro-batches."""
+
+
+def never() -> bool:
+    """Nobody asks to stop."""
+    return False
+
+
 class Engine:
     """The loop's body: plan a batch, log it, run it, publish, commit, retire."""
 
@@ -71,6 +80,8 @@ class Engine:
         self._batch_lock = threading.RLock()
         self._query: Any = None
         self._failure: Exception | None = None
+        self._is_halted: Callable[[], bool] = never
+        self._runner: int | None = None
         self._epoch = -1
         self._repeat: BatchEntry | None = None
         self._next = 0
@@ -187,10 +198,26 @@ class Engine:
         consumed = self.sources.consumed()
         return all(consumed.get(tp, 0) >= end for tp, end in ends.items())
 
-    def run_until(self, ends: dict[TopicPartition, int]) -> None:
-        self.feed(once=True)
-        while self._repeat is not None or self.sources.next_ranges(ends, None):
-            self._run(ends)
+    @property
+    def runs_here(self) -> bool:
+        """Whether a batch calls, by way of a function or listener of the user's."""
+        return self._runner == threading.get_ident()
+
+    def run_until(self, ends: dict[TopicPartition, int], is_halted: Callable[[], bool] = never) -> bool:
+        """Batches of what DataFrame sources have, and topics up to ``ends``; False: ``is_halted`` came first."""
+        outer, self._is_halted = self._is_halted, is_halted
+        try:
+            self.feed(once=True)
+            while (more := self._has_more(ends)) and not is_halted():
+                self._run(ends)
+            return not more
+        except Halted:
+            return False
+        finally:
+            self._is_halted = outer
+
+    def _has_more(self, ends: dict[TopicPartition, int]) -> bool:
+        return self._repeat is not None or bool(self.sources.next_ranges(ends, None))
 
     def run_next(self) -> bool:
         """One batch of the topics, if there is anything to read."""
@@ -220,6 +247,8 @@ class Engine:
         """A micro-batch of the DataFrame sources; those that were committed before a restart are skipped."""
         try:
             with self._batch_lock:
+                if self._is_halted():
+                    raise Halted("the application is stopped; the rows come again at its next start")
                 if epoch > self._epoch:
                     self._refresh()
                     self._catch_up()
@@ -254,6 +283,14 @@ class Engine:
             self._refreshed = time.monotonic()
 
     def _run(self, ends: Any, frame: Any = None, epoch: int = -1) -> bool:
+        """One batch, if there is anything to do."""
+        outer, self._runner = self._runner, threading.get_ident()
+        try:
+            return self._run_batch(ends, frame, epoch)
+        finally:
+            self._runner = outer
+
+    def _run_batch(self, ends: Any, frame: Any, epoch: int) -> bool:
         started = time.perf_counter()
         entry = self._repeat
         repeated = entry is not None

@@ -92,7 +92,7 @@ def warm_up(context: SparkContext) -> None:
     parcels.partitionBy(tasks, abs).mapPartitionsWithIndex(send_nothing).collect()
 
 
-def check_session(spark: object) -> None:
+def check_session(spark: Any) -> None:
     """Refuses a session that the engine cannot run in."""
     version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     if not (4, 0) <= version < (5, 0):
@@ -115,10 +115,10 @@ def _no_session(spark: object) -> ConfigError:
 
 
 def check_running(context: SparkContext) -> None:
-    """Raises `ConfigError` CS-239 if the session has been stopped."""
+    """Raises `ConfigError` CS-244 if the session has been stopped."""
     if is_stopped(context):
         raise ConfigError(
             "the Spark session that the application uses has been stopped",
-            code="CS-239",
+            code="CS-244",
             next="stop the application before the session; make a new SparkStreams to go on",
         )

@@ -74,6 +74,9 @@ class SparkStreams:
         self._state = state_of(config)
         self._engine: Engine | None = None
         self._thread: threading.Thread | None = None
+        self._calls = threading.RLock()
+        self._runner: int | None = None
+        self._closes_itself = False
         self._stop = threading.Event()
         self._over = threading.Event()
         self._error: Exception | None = None
@@ -124,44 +127,43 @@ class SparkStreams:
         """Starts the application; returns when it is running (state opened, topics found)."""
         if self._status in ("running", "stopping"):
             return
-        self._refuse_failed()
-        self._open()
-        self._stop.clear()
-        self._over.clear()
-        self._status = "running"
-        self._thread = threading.Thread(
-            target=self._loop, name=f"crossstream {self.config.application_id}", daemon=True
-        )
-        self._thread.start()
+        if self._is_inside():
+            raise _called_inside("start()")
+        with self._calls:
+            if self._status == "running":
+                return
+            self._refuse_failed()
+            engine = self._open()
+            self._over = threading.Event()
+            self._status = "running"
+            self._thread = threading.Thread(
+                target=self._loop,
+                args=(engine, self._stop, self._over),
+                name=f"crossstream {self.config.application_id}",
+                daemon=True,
+            )
+            self._thread.start()
 
     def process_available(self) -> None:
         """Processes and commits every record that is in the topics at this moment.
 
-        Raises what the application fails with; `ConfigError` CS-233 if it had failed before, CS-236 if it is
-        stopped meanwhile.
+        Several threads may call it: of an application that was not started one call follows the other, and
+        `start` waits for them. Raises what the application fails with; `ConfigError` CS-233 if it had failed before,
+        CS-236 if it is stopped meanwhile, CS-239 in a listener, or another function that a batch calls.
         """
-        self._raise_error()
-        self._refuse_failed()
-        engine = self._open()
-        if self._thread is None:
-            try:
-                engine.run_until(engine.end_offsets())
-            except Exception as error:
-                self._fail(error)
-                self._raise_error()
-            return
-        ends = engine.end_offsets_from_outside()
-        with self._turn:
-            engine.hurried += 1  # what is there is asked for: nothing waits for what may come
-            self._turn.wait_for(lambda: engine.reached(ends) or self._over.is_set())
-            engine.hurried -= 1
-        self._raise_error()
-        if not engine.reached(ends):
-            raise ConfigError(
-                "the application was stopped before it had processed every record",
-                code="CS-236",
-                next="call process_available() before stop(); what is left is processed by the next run",
-            )
+        if self._is_inside():
+            raise _called_inside("process_available()")
+        stop = self._stop
+        with self._calls:
+            self._raise_error()
+            self._refuse_failed()
+            if stop.is_set() or self._status == "stopping":
+                raise _stopped_early()
+            if self._status != "running":
+                self._process(stop)
+                return
+            engine, over = self._open(), self._over
+        self._await_processed(engine, over)
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Waits until the application has stopped (True) or ``timeout`` seconds have passed (False)."""
@@ -174,17 +176,26 @@ class SparkStreams:
         return True
 
     def stop(self) -> None:
-        """Stops after the running batch and releases everything; raises the error it failed with, if any."""
+        """Stops after the running batch and releases everything; raises the error it failed with, if any.
+
+        Called by a listener, or another function that a batch calls, it returns at once: the batch is finished first.
+        """
         if self._status == "running":
             self._status = "stopping"
-        self._stop.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
-            self._thread = None
-        self._close()
-        if self._status != "failed":
-            self._status = "stopped"
-        self._raise_error()
+        self._halt()
+        if self._is_inside():
+            self._closes_itself = True
+            return
+        with self._calls:
+            self._halt()  # also what was started while this waited for its turn
+            if self._thread is not None:
+                self._thread.join()
+                self._thread = None
+            self._close()
+            self._closes_itself = False
+            if self._status != "failed":
+                self._status = "stopped"
+            self._raise_error()
 
     def store(self, name: str) -> StoreReader:
         """A queryable store; it shows committed batches only. `StateError` CS-710 if there is no such store."""
@@ -212,42 +223,82 @@ class SparkStreams:
             raise
         return engine
 
-    def _loop(self) -> None:
+    def _halt(self) -> None:
+        """Ends what runs after its batch; what begins from now on has another event."""
+        stop, self._stop = self._stop, threading.Event()
+        stop.set()
+
+    def _is_inside(self) -> bool:
+        """Whether it is the thread that runs the batches that calls, and so cannot wait for their end."""
         engine = self._engine
-        assert engine is not None
+        return self._runner == threading.get_ident() or (engine is not None and engine.runs_here)
+
+    def _process(self, stop: threading.Event) -> None:
+        """Batches in this thread, until everything is processed."""
+        through = False
+        self._runner = threading.get_ident()
+        try:
+            engine = self._open()
+            through = self._run_through(engine, stop)
+        finally:
+            self._runner = None
+            if self._closes_itself:
+                self._end()
+        self._raise_error()
+        if not through:
+            raise _stopped_early()
+
+    def _run_through(self, engine: Engine, stop: threading.Event) -> bool:
+        try:
+            return engine.run_until(engine.end_offsets(), stop.is_set)
+        except Exception as error:
+            self._fail(error)
+            return False
+
+    def _await_processed(self, engine: Engine, over: threading.Event) -> None:
+        """Waits for the started application to have processed what there is."""
+        ends = engine.end_offsets_from_outside()
+        with self._turn:
+            engine.hurried += 1  # what is there is asked for: nothing waits for what may come
+            try:
+                self._turn.wait_for(lambda: engine.reached(ends) or over.is_set())
+            finally:
+                engine.hurried -= 1
+        self._raise_error()
+        if not engine.reached(ends):
+            raise _stopped_early()
+
+    def _loop(self, engine: Engine, stop: threading.Event, over: threading.Event) -> None:
+        self._runner = threading.get_ident()
         pause = (self.config.trigger_ms or 0) / 1000
         idle = IDLE_SECONDS
         try:
             engine.feed(once=False)
-            while not self._stop.is_set():
+            while not stop.is_set():
                 started = time.monotonic()
                 worked = engine.run_next()
                 idle = IDLE_SECONDS if worked else min(idle * 1.01, MOST_IDLE_SECONDS)
                 rest = pause - (time.monotonic() - started) if pause else (0.0 if worked else idle)
                 if rest > 0:
-                    self._stop.wait(rest)
+                    stop.wait(rest)
         except Exception as error:
             self._fail(error)
         finally:
-            self._over.set()
+            self._runner = None
+            over.set()
             with self._turn:
                 self._turn.notify_all()
-            engine.release()
+            if self._closes_itself:
+                self._end()
+            else:
+                engine.release()
 
     def _tell(self, progress: Progress) -> None:
         self._progress = progress
         with self._turn:
             self._turn.notify_all()
         for listener in self._listeners:
-            try:
-                listener(progress)
-            except Exception as error:
-                raise ProcessingError(
-                    f"a listener for progress raised {told(error)}",
-                    code="CS-591",
-                    where={"batch": progress.batch},
-                    next="mend the listener; the batch itself is committed",
-                ) from error
+            _call(listener, progress)
 
     def _refuse_failed(self) -> None:
         if self._status == "failed":
@@ -274,8 +325,46 @@ class SparkStreams:
             self._engine = None
             self._let_go()
 
+    def _end(self) -> None:
+        """Closes what was stopped by a function that its own batch called."""
+        self._closes_itself = False
+        try:
+            self._close()
+        except Exception as error:
+            self._fail(error)
+        if self._status != "failed":
+            self._status = "stopped"
+
     def _let_go(self) -> None:
         """Ends the use of the session; one that was passed in is left as it is."""
         session, self._session = self._session, None
         if session is not None and self._given is None:
             SHARED.let_go(session)
+
+
+def _call(listener: Callable[[Progress], None], progress: Progress) -> None:
+    try:
+        listener(progress)
+    except Exception as error:
+        raise ProcessingError(
+            f"a listener for progress raised {told(error)}",
+            code="CS-591",
+            where={"batch": progress.batch},
+            next="mend the listener; the batch itself is committed",
+        ) from error
+
+
+def _stopped_early() -> ConfigError:
+    return ConfigError(
+        "the application was stopped before it had processed every record",
+        code="CS-236",
+        next="call process_available() before stop(); what is left is processed by the next run",
+    )
+
+
+def _called_inside(what: str) -> ConfigError:
+    return ConfigError(
+        f"{what} was called by a function that a batch of the same application calls: it would wait for itself",
+        code="CS-239",
+        next="call it in another thread, or when process_available() has returned; stop() may be called",
+    )
