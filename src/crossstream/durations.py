@@ -14,6 +14,13 @@ Duration = timedelta | int | str
 Timestamp = datetime | int
 """Milliseconds since the epoch, or a `datetime` (one without a time zone is taken as UTC)."""
 
+LONGEST = 1 << 61
+"""The longest duration in ms, some 73 million years.
+
+What is added to a timestamp is at most two of them (how far ahead a partner may be, and the grace period), what
+is taken away at most three: with timestamps below 2^62 all of it has 64 bits.
+"""
+
 _WORDS = {
     1: ("ms", "millisecond", "milliseconds"),
     1_000: ("s", "sec", "second", "seconds"),
@@ -22,7 +29,7 @@ _WORDS = {
     86_400_000: ("d", "day", "days"),
 }
 _UNITS = {word: factor for factor, words in _WORDS.items() for word in words}
-_PART = re.compile(r"\s*(\d+)\s*([a-z]+)\s*")
+_PART = re.compile(r"\s*(\d{1,99})\s*([a-z]+)\s*")
 _SIGN = re.compile(r"\s*(-?)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -39,8 +46,8 @@ def to_milliseconds(
     """Whole milliseconds of ``duration``, which the message calls ``name``.
 
     Units of a string: ms, second, minute, hour, day, singular or plural, also s, min, h, d; parts add up,
-    and one leading ``-`` negates the whole. ``minimum`` is the smallest value allowed in ms (None: any).
-    Raises ``error`` (CS-110 `TopologyError`, CS-210 `ConfigError`) on anything else, a bool or a part of
+    and one leading ``-`` negates the whole. ``minimum`` is the smallest value allowed in ms (None: any), `LONGEST`
+    the largest. Raises ``error`` (CS-110 `TopologyError`, CS-210 `ConfigError`) on anything else, a bool or a part of
     a millisecond included.
 
     >>> to_milliseconds("1 hour 30 minutes")
@@ -51,6 +58,8 @@ def to_milliseconds(
         raise _refusal(error, f"{name} is not a duration: {duration!r}")
     if minimum is not None and milliseconds < minimum:
         raise _refusal(error, f"{name} must be at least {minimum} ms, not {milliseconds}")
+    if abs(milliseconds) > LONGEST:
+        raise _refusal(error, f"{name} is longer than {LONGEST} ms, some 73 million years: {milliseconds} ms")
     return milliseconds
 
 
@@ -73,9 +82,17 @@ def to_timestamp(timestamp: Timestamp, name: str = "timestamp") -> int:
     return timestamp
 
 
+def is_64_bits(*numbers: int) -> bool:
+    """Whether they are signed numbers of at most 64 bits.
+
+    >>> is_64_bits(2**63 - 1, -1), is_64_bits(2**63)
+    (True, False)
+    """
+    return all(number.bit_length() < 64 for number in numbers)
+
+
 def _is_number(value: object) -> bool:
-    """Whether it is one of 64 bits."""
-    return isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 64
+    return isinstance(value, int) and not isinstance(value, bool) and is_64_bits(value)
 
 
 def _count(duration: object) -> int | None:

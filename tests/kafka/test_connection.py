@@ -8,8 +8,10 @@ import sys
 
 import pytest
 
+from crossstream.durations import LONGEST
 from crossstream.errors import ConfigError
 from crossstream.kafka import KafkaConnection
+from crossstream.kafka.client import Complaints, open_producer
 from crossstream.kafka.connection import RESERVED
 
 
@@ -41,6 +43,12 @@ def test_settings_the_client_does_not_know_are_refused() -> None:
         with pytest.raises(ConfigError, match="does not accept its settings") as caught:
             KafkaConnection("a:1", {"security.protocol": "SSL", **setting}).log().topics()
         assert caught.value.code == "CS-261"
+
+
+@pytest.mark.parametrize("patience", [LONGEST / 1000, float("inf")])
+def test_patience_may_have_no_end(patience: float) -> None:
+    connection = KafkaConnection("127.0.0.1:1", patience_seconds=patience)
+    open_producer(connection, Complaints(), lambda error, message: None)  # the client takes it
 
 
 def test_importing_opens_and_imports_no_client() -> None:

@@ -98,6 +98,14 @@ def test_what_cannot_be_asked(capsys, state, argv, code):
     assert f"[{code}]" in outcome.err
 
 
+def test_a_file_is_no_state(capsys, tmp_path):
+    (tmp_path / "file").write_text("x")
+    for store in ([], ["offers"]):
+        outcome = call(capsys, "query", tmp_path / "file", *store)
+        assert outcome.code == 1
+        assert "[CS-713] there is no state here" in outcome.err
+
+
 def test_versions(capsys, tmp_path):
     saved_state(tmp_path, BATCHES, history_retention="1 hour")
     at = ["query", tmp_path, "things", "get", "apple", "--format", "json", "--as-of-time"]

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import crossstream as cs
+from crossstream.cli.state import _moment
 from crossstream.engine.log import Application, BatchEntry, BatchLog
 from crossstream.state.columns import from_record_batch, to_record_batch
 from crossstream.state.manifest import Manifest, read_manifest, write_manifest, write_run
@@ -441,3 +442,15 @@ def test_a_partition_that_there_is_not(capsys, one):
     versions = {**commit.versions, "left": {3: manifest.name}}
     log._write("commits/000000000000.json", msgspec.structs.replace(commit, versions=versions))
     assert any("there are 1 partitions only" in problem["problem"] for problem in found(capsys, folder))
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "shown"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
+        (1 << 61, str(1 << 61)),
+    ],
+)
+def test_stream_times_of_any_year_are_shown(milliseconds: int, shown: str) -> None:
+    assert _moment(milliseconds) == shown

@@ -117,6 +117,9 @@ def test_headers_of_one_name_stay_apart(topics):
         ('{"key": "a", "values": 1}', "no field values"),
         ('{"key": 7}', "string"),
         ('{"key": "a", "timestamp": "now"}', "timestamp is not a whole number"),
+        ('{"key": "a", "timestamp": 100000000000000000000}', "timestamp has more than 64 bits"),
+        ('{"key": "a", "partition": 100000000000000000000}', "partition has more than 32 bits"),
+        ('{"key": "a", "partition": 2147483648}', "partition has more than 32 bits"),
         ('{"key": "a", "headers": 1}', "headers"),
         ('{"key": "a", "headers": {"h": 1}}', "base64"),
     ],
@@ -128,6 +131,13 @@ def test_a_wrong_line_is_named_and_nothing_of_its_chunk_written(topics, line, wh
     assert "[CS-420] line 2 is not a record" in outcome.err
     assert what in outcome.err
     assert topics("read", "t").out == ""
+
+
+def test_a_folder_has_no_lines(topics):
+    topics("create", "t")
+    outcome = topics("write", "t", topics.folder)
+    assert outcome.code == 1
+    assert f"[CS-270] {topics.folder} cannot be read: Is a directory" in outcome.err
 
 
 def test_reading_from_the_end_some_records_or_one_partition(topics):

@@ -97,10 +97,14 @@ def _check(record: Any) -> None:
         raise ValueError(f"it has no field {', '.join(sorted(unknown))}; there are {', '.join(FIELDS)}")
     if "key" not in record and "value" not in record:
         raise ValueError("it has neither key nor value")
-    for name in ("timestamp", "partition"):
+    for name, bits in (("timestamp", 64), ("partition", 32)):
         number = record.get(name)
-        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 0):
+        if number is None:
+            continue
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
             raise ValueError(f"its {name} is not a whole number")
+        if number.bit_length() >= bits:
+            raise ValueError(f"its {name} has more than {bits} bits")
 
 
 def _headers(headers: Any) -> list[Header]:

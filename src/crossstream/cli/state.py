@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import datetime, timedelta
 from typing import Any
 
 from crossstream.cli.console import say, show_table
@@ -148,10 +148,17 @@ def _cell(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if name == "stream_time":
-        return (
-            datetime.fromtimestamp(value / 1000, timezone.utc).isoformat(timespec="milliseconds")[:-6] + "Z"
-        )
+        return _moment(value)
     return str(value)
+
+
+def _moment(milliseconds: int) -> str:
+    """A time for people; as it is, if it is none of the years that a `datetime` has."""
+    try:
+        moment = datetime(1970, 1, 1) + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return str(milliseconds)
+    return moment.isoformat(timespec="milliseconds") + "Z"
 
 
 def _batches(ids: Sequence[int]) -> str:

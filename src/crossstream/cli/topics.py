@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import sys
@@ -124,6 +125,8 @@ def _what_is_there(file: int) -> bytes:
 
 def _open(path: str) -> int:
     try:
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         return os.open(path, os.O_RDONLY)
     except OSError as error:
         raise ConfigError(

@@ -41,6 +41,9 @@ CONSUMER: Mapping[str, object] = {
     "enable.partition.eof": True,
 }
 
+LONGEST_MS = (1 << 31) - 1
+"""The longest time, 24 days, that the client takes in a setting."""
+
 COMMITTER: Mapping[str, object] = {
     # A commit that found no coordinator is kept for this long, also by a client that is being closed,
     # and a core with it. The client is in no session; the default is 45 s.
@@ -121,7 +124,7 @@ def open_consumer(connection: KafkaConnection, complaints: Complaints) -> Consum
 
 def open_producer(connection: KafkaConnection, complaints: Complaints, on_delivery: object) -> Producer:
     """An idempotent producer that gives up on a record after the connection's patience."""
-    patience_ms = max(100, round(connection.patience_seconds * 1000))
+    patience_ms = round(min(max(100, connection.patience_seconds * 1000), LONGEST_MS))
     own = {**PRODUCER, "message.timeout.ms": patience_ms, "on_delivery": on_delivery}
     return _open(Producer, connection, {**CLIENT, **BATCHING, **connection.settings, **own}, complaints)
 

@@ -80,8 +80,12 @@ class StoreReader:
         return list(zip(rows["ts"].tolist(), values, strict=True))
 
     def get_many(self, keys: Iterable[Any]) -> dict[Any, Any]:
-        """The values of several keys; keys without a row are left out."""
+        """The values of several keys; keys without a row are left out.
+
+        Raises `StateError` CS-717 for keys that no dict takes, such as dicts.
+        """
         wanted = list(keys)
+        self._check_hashable(wanted)
         return {k: v for k, v in zip(wanted, self._values(wanted, None), strict=True) if v is not None}
 
     def range(self, from_key: Any = None, to_key: Any = None) -> Iterator[tuple[Any, Any]]:
@@ -104,7 +108,11 @@ class StoreReader:
         return sum(version.rows for version in self.versions())
 
     def to_arrow(self) -> pa.Table:
-        """All rows as a table with the columns key, value and timestamp (ms)."""
+        """All rows as a table with the columns key, value and timestamp (ms).
+
+        Untyped values that no one type of Arrow holds (several kinds in one place, a number of more than 64 bits)
+        are their serialised bytes.
+        """
         columns = self._live()
         key = Values(self.key or pickled(), wire=columns["key"])
         value = Values(self.value or pickled(), wire=columns["value"])
@@ -129,6 +137,18 @@ class StoreReader:
         if data is None:
             raise StateError("a key cannot be None", code="CS-711", where={"store": self.name})
         return data
+
+    def _check_hashable(self, keys: list[Any]) -> None:
+        for key in keys:
+            try:
+                hash(key)
+            except TypeError:
+                raise StateError(
+                    f"a key of {self.name} is a {type(key).__name__}, which cannot be a key of the dict to be returned",
+                    code="CS-717",
+                    where={"store": self.name, "key": key},
+                    next="ask for one after the other: [store.get(key) for key in keys]",
+                ) from None
 
     def _unfit(self, what: str, step: str) -> StateError:
         return StateError(f"{self.name} {what}", code="CS-716", next=step)
@@ -208,6 +228,6 @@ def _arrow(values: Values) -> pa.Array:
     if serde is not None and serde.dtype is None:
         try:
             return pa.array(values.objects())
-        except (pa.ArrowInvalid, pa.ArrowTypeError):
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
             return values.wire()
     return values.series().to_arrow()

@@ -280,7 +280,7 @@ class SparkStreams:
                 idle = IDLE_SECONDS if worked else min(idle * 1.01, MOST_IDLE_SECONDS)
                 rest = pause - (time.monotonic() - started) if pause else (0.0 if worked else idle)
                 if rest > 0:
-                    stop.wait(rest)
+                    stop.wait(min(rest, threading.TIMEOUT_MAX))
         except Exception as error:
             self._fail(error)
         finally:

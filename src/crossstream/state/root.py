@@ -102,11 +102,14 @@ Place: TypeAlias = str | os.PathLike[str] | StateRoot
 def root_of(place: Place, *, cached: bool = True) -> StateRoot:
     """The root of the state in a folder, or at a URI; ``cached``: with copies on this machine, if it is remote.
 
-    Nothing is opened yet. Raises `StateError` CS-723 for a URI that no file system is known for.
+    Nothing is opened yet. Raises `StateError` CS-723 for a URI that no file system is known for, CS-724 for what
+    names no place at all.
     """
     if isinstance(place, RemoteRoot) and not cached:
         return RemoteRoot(place.address, cached=False)
     if not isinstance(place, str | os.PathLike):
+        if not hasattr(place, "storage"):
+            raise _unopened(repr(place), "it is neither a path nor a URI")
         return place
     scheme = scheme_of(place)
     if scheme is None:
@@ -115,6 +118,15 @@ def root_of(place: Place, *, cached: bool = True) -> StateRoot:
         raise unknown(str(place), "give it as text, for a path has lost a slash of it")
     return (
         LocalRoot(Path(local_path(str(place)))) if scheme == LOCAL else RemoteRoot(str(place), cached=cached)
+    )
+
+
+def _unopened(place: str, reason: str) -> StateError:
+    return StateError(
+        f"the place of the state cannot be opened: {reason}",
+        code="CS-724",
+        where={"folder": place},
+        next="name a folder to which you have the rights, as a path or URI",
     )
 
 
@@ -140,8 +152,11 @@ class LocalRoot:
         return False
 
     def lock(self, owner: str) -> Lock:
-        self.path.mkdir(parents=True, exist_ok=True)
-        handle = open(self.path / "lock", "a+")  # noqa: SIM115 - held until released
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            handle = open(self.path / "lock", "a+")  # noqa: SIM115 - held until released
+        except OSError as error:
+            raise _unopened(str(self), error.strerror or str(error)) from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -167,7 +182,10 @@ class LocalRoot:
         """What has been written is there."""
 
     def read(self, name: str) -> bytes:
-        return (self.path / name).read_bytes()
+        try:
+            return (self.path / name).read_bytes()
+        except NotADirectoryError as error:
+            raise FileNotFoundError(*error.args) from error
 
     def write(self, name: str, data: bytes, *, forced: bool = False) -> None:
         Folder(self.path).write(name, data, forced=forced)
