@@ -39,10 +39,15 @@ def check_topic(operator: str, topic: object) -> None:
         )
 
 
-def check_serdes(owner: str, /, *, optional: bool = True, **serdes: object) -> None:
-    """Refuses (CS-103) anything but a serde or, if they are ``optional``, None."""
+_BOTH_WAYS = ("serialize", "deserialize")
+
+
+def check_serdes(
+    owner: str, /, *, optional: bool = True, ways: Collection[str] = _BOTH_WAYS, **serdes: object
+) -> None:
+    """Refuses (CS-103) anything but a serde, at least for these ``ways``, or, if they are ``optional``, None."""
     for setting, serde in serdes.items():
-        if (serde is None and optional) or _is_serde(serde):
+        if (serde is None and optional) or _is_serde(serde, ways):
             continue
         called = callable(serde) and getattr(serde, "__module__", "").startswith("crossstream.serdes")
         name = getattr(serde, "__name__", "json")
@@ -246,10 +251,8 @@ def _no_key_needed(operator: str, role: str, given: object, values: tuple[str, .
     return error
 
 
-def _is_serde(value: object) -> bool:
-    return not isinstance(value, type) and all(
-        callable(getattr(value, method, None)) for method in ("serialize", "deserialize")
-    )
+def _is_serde(value: object, ways: Collection[str]) -> bool:
+    return not isinstance(value, type) and all(callable(getattr(value, way, None)) for way in ways)
 
 
 class _Required:

@@ -133,7 +133,8 @@ class TopologyTestDriver:
         `datetime`), and ``auto_advance`` later after each of them.
         """
         check_topic("create_input_topic", topic)
-        check_serdes("create_input_topic", optional=False, key_serde=key_serde, value_serde=value_serde)
+        serdes = {"key_serde": key_serde, "value_serde": value_serde}
+        check_serdes("create_input_topic", optional=False, ways=("serialize",), **serdes)
         if not self._readers(topic):
             raise ConfigError(
                 f"no source of the topology reads the topic {topic!r}",
@@ -152,7 +153,8 @@ class TopologyTestDriver:
     def create_output_topic(self, topic: str, key_serde: Serde, value_serde: Serde) -> TestOutputTopic:
         """A topic to read results from; it may be any topic, also one that nothing was written to."""
         check_topic("create_output_topic", topic)
-        check_serdes("create_output_topic", optional=False, key_serde=key_serde, value_serde=value_serde)
+        serdes = {"key_serde": key_serde, "value_serde": value_serde}
+        check_serdes("create_output_topic", optional=False, ways=("deserialize",), **serdes)
         return TestOutputTopic(self._output, topic, key_serde, value_serde)
 
     def commit(self) -> None:
