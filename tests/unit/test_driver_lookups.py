@@ -221,6 +221,20 @@ def test_changes_made_by_foreign_key_are_in_order_for_everyone(how, wish, partit
     assert [value for key, value in seen if key == "k"] == [value for value, _ in made]
 
 
+@pytest.mark.parametrize("every", [1, 10])
+def test_a_joiner_gets_the_same_of_a_record_that_waited_and_of_one_that_did_not(every):
+    """Kept as JSON while it waits, a pair is a list; so it is if it comes too late to wait."""
+    builder = cs.StreamsBuilder()
+    stream, other = builder.stream("stream", CONSUMED), builder.table("other", CONSUMED)
+    pairs = stream.left_join(other, lambda left, right: (left, left))
+    joined = cs.Joined(value=serdes.json(), grace=10)
+    pairs.left_join(builder.table("table", CONSUMED, HOUR), lambda left, right: repr(left), joined).to(
+        "out", PRODUCED
+    )
+    records = [("stream", "k", "waits", 100), ("stream", "k", "late", 50), ("stream", "k", "next", 200)]
+    assert run(builder, *records, every=every)[0] == [("k", "['late', 'late']"), ("k", "['waits', 'waits']")]
+
+
 # One record both ways
 
 

@@ -86,12 +86,11 @@ class StreamTableJoinRunner(Runner):
         store, bits = self.task.stores(name), self.task.batch.bits
         definition = store.definition
         store.heard(self.task.batch.silence)
-        stream = replace(stream, old=None, extra={}, lost=None)
+        stream = self.as_stored(replace(stream, old=None, extra={}, lost=None), definition.value)
         departure = depart(stream, self._buffer(store))
         store.stream_time, store.horizon = departure.clock, departure.horizon
         staying = stream.take(departure.staying)
         if staying.rows:
-            self.serialized(staying, "value", definition.value)
             store.view.put(
                 waiting_rows(staying, departure.staying, self.task.batch.id, definition.value, bits)
             )
