@@ -95,6 +95,15 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and is_64_bits(value)
 
 
+def is_duration(given: object) -> bool:
+    """Whether it is written as a duration.
+
+    >>> is_duration("10 seconds"), is_duration("views")
+    (True, False)
+    """
+    return _count(given) is not None
+
+
 def _count(duration: object) -> int | None:
     if isinstance(duration, timedelta):
         return duration // _MILLISECOND if duration % _MILLISECOND == timedelta(0) else None

@@ -108,3 +108,20 @@ def test_a_function_of_batches_that_raises(spark: Any, world: World) -> None:
     run(spark, world, source, write)
     assert seen == [0, 0]
     assert [(record.key, record.value) for record in world.read("out", TEXT, JSON)] == [("a", {"n": 1})]
+
+
+def test_serdes_that_a_function_of_batches_needs(spark: Any, world: World) -> None:
+    world.create(words=1)
+    world.append("words", [("k", "v", 5)])
+    builder = cs.StreamsBuilder()
+    words = builder.stream("words", cs.Consumed(key=TEXT, value=TEXT))
+    made = words.map_values(lambda word: {"word": word, "length": len(word)})
+    with pytest.raises(cs.TopologyError) as caught:
+        made.for_each_batch(lambda records, batch: None)
+    assert caught.value.next == "put repartition(Repartitioned(value=serdes.json())) before it"
+    given: list[Any] = []
+    moved = made.repartition(cs.Repartitioned(value=cs.serdes.json()))
+    moved.for_each_batch(lambda records, batch: given.extend(records.collect()))
+    with cs.SparkStreams(builder.build(), world.config(), spark) as app:
+        app.process_available()
+    assert [(row.key, row.value.word, row.value.length) for row in given] == [("k", "v", 1)]

@@ -45,7 +45,8 @@ class BranchedKStream:
     def branch(self, predicate: Predicate, name: str | None = None) -> BranchedKStream:
         """One more branch; ``name`` is its place in the result, else its number, from 1.
 
-        Raises CS-102 for a bad name, CS-108 for one that is taken, CS-109 after the end of the split.
+        Raises CS-102 for a bad name, CS-108 for one that another branch has, CS-120 for one that an operator has,
+        CS-109 after the end of the split.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
@@ -86,15 +87,18 @@ class BranchedKStream:
                 where=here(self._parent.name),
                 next="give each branch a name of its own",
             )
+        if self._prefix is not None:
+            self._draft.check_name(label)
         self._branches.append((label, predicate))
         return self
 
     def _finish(self) -> dict[str, KStream]:
         predicates = tuple(predicate for _, predicate in self._branches)
-        split = child(self._draft, Split, "split", self._parent, self._prefix, predicates=predicates)
         self._finished = True
         self._draft.open_splits.pop(self._begun)
-        return {label: self._branch(split, index, label) for index, (label, _) in enumerate(self._branches)}
+        with self._draft.all_or_nothing():
+            split = child(self._draft, Split, "split", self._parent, self._prefix, predicates=predicates)
+            return {label: self._branch(split, at, label) for at, (label, _) in enumerate(self._branches)}
 
     def _branch(self, split: Split, index: int, label: str) -> KStream:
         given = None if self._prefix is None else label
@@ -103,7 +107,7 @@ class BranchedKStream:
     def _check_open(self) -> None:
         if self._finished:
             raise TopologyError(
-                "the split is finished",
+                "the split is finished, or its end was refused",
                 code="CS-109",
                 where=here(self._parent.name),
                 next="begin another: stream.split()",

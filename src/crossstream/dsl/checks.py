@@ -11,6 +11,7 @@ import polars as pl
 from crossstream.algebra.functions import Function, keyed
 from crossstream.algebra.other_rows import other_rows
 from crossstream.algebra.uses import ALL, uses_of
+from crossstream.durations import is_duration
 from crossstream.errors import TopologyError
 from crossstream.settings import fits_call, put_off
 from crossstream.topology.location import here
@@ -108,21 +109,36 @@ def check_signature(
     _check_runs(f"{owner}({setting}=…)", function)
 
 
-def check_option(operator: str, setting: str, option: object, kind: type[T]) -> T | None:
-    """``option`` if it is None or a ``kind``; else CS-105, which tells the object to pass."""
+def check_option(
+    operator: str, setting: str, option: object, kind: type[T], **others: type[object]
+) -> T | None:
+    """``option`` if it is None or a ``kind``; else CS-105, which tells the object to pass.
+
+    ``others``: the kinds of the operator's other options, by setting, which may have been put in the place of this one.
+    """
     if option is None or isinstance(option, kind):
         return option
-    hint = (
-        f"{setting}={kind.__name__}({option!r})"
-        if isinstance(option, str)
-        else f"{setting}={kind.__name__}(…)"
+    meant = [name for name, other in others.items() if isinstance(option, other)]
+    step = (
+        f"name the argument: {meant[0]}=…" if meant else f"write {setting}={_written(option, kind.__name__)}"
     )
     raise TopologyError(
         f"{setting} of {operator} must be a {kind.__name__}, not {type(option).__name__}",
         code="CS-105",
         where=here(operator),
-        next=f"write {hint}",
+        next=step,
     )
+
+
+def _written(given: object, kind: str) -> str:
+    """How an option of a ``kind`` is made, of what was given in its place if that can be."""
+    if kind in ("Consumed", "Produced"):
+        return f"{kind}(key=serdes.string(), value=serdes.json())"
+    if kind == "JoinWindows":
+        return f"{kind}.of({repr(given) if is_duration(given) else repr('10 seconds')})"
+    keyword = {"Named": "", "Materialized": "store="}.get(kind, "name=")
+    name = repr(given) if name_fault(given) is None else '"…"'
+    return f"{kind}({keyword}{name})"
 
 
 def function_of(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -41,11 +43,25 @@ class Draft:
         node = kind(name=given or self.paths.name(parent, path), location=user_location(), **attributes)
         if isinstance(node, Source):
             check_new_source(self.nodes.values(), node)
-        check_new_name(self.nodes, node)
+        self.check_name(node.name)
         check_new_store(self.nodes, self.stores, node)
         self.paths.count(parent, path)
         self._put(node)
         return node
+
+    def check_name(self, name: str) -> None:
+        """CS-120 if an operator has the name."""
+        check_new_name(self.nodes, name)
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Several nodes at once: if one is refused, none is added."""
+        nodes, stores, paths = dict(self.nodes), dict(self.stores), self.paths.copy()
+        try:
+            yield
+        except BaseException:
+            self.nodes, self.stores, self.paths = nodes, stores, paths
+            raise
 
     def same_source(self, wanted: Source) -> Source | None:
         """The stream source of exactly these topics, if there is one: two streams share it.

@@ -23,10 +23,20 @@ OPERATORS: Mapping[JoinKind, str] = MappingProxyType(
 """The methods that make the kinds of joins."""
 
 
-def given_name(operator: str, named: Named | None) -> str | None:
-    """The name in ``named``; CS-105 if it is something else."""
-    option = check_option(operator, "named", named, Named)
+def given_name(operator: str, named: Named | None, **others: type[object]) -> str | None:
+    """The name in ``named``; CS-105 if it is something else. ``others``: as for `check_option`."""
+    option = check_option(operator, "named", named, Named, **others)
     return None if option is None else option.name
+
+
+def misplaced_name(operator: str, place: str) -> TopologyError:
+    """CS-105: a `Named` in the place of something else, as in Java's overloads."""
+    return TopologyError(
+        f"{place} of {operator} is a Named",
+        code="CS-105",
+        where=here(operator),
+        next='name the argument: named=Named("…")',
+    )
 
 
 def child(

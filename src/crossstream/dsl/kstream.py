@@ -8,7 +8,7 @@ from crossstream.algebra.functions import keyed
 from crossstream.dsl.branched import BranchedKStream
 from crossstream.dsl.checks import REQUIRED, check_option, check_signature, check_topic, function_of
 from crossstream.dsl.draft import Draft
-from crossstream.dsl.handle import check_same_builder, child, given_name
+from crossstream.dsl.handle import check_same_builder, child, given_name, misplaced_name
 from crossstream.dsl.joins import stream_join
 from crossstream.dsl.options import Materialized, Named, Produced, Repartitioned
 from crossstream.dsl.printing import PrintRecord
@@ -169,10 +169,10 @@ class KStream:
         <KStream orders.merge(returns)>
         """
         if not others:
-            raise _not_a_stream("nothing")
+            raise _not_a_stream(None)
         for other in others:
             if not isinstance(other, KStream):
-                raise _not_a_stream(type(other).__name__)
+                raise _not_a_stream(other)
             check_same_builder("merge", self._draft, other._draft)
         nodes = [self._node, *(other._node for other in others)]
         key, value = nodes[0].key, nodes[0].value
@@ -186,14 +186,18 @@ class KStream:
         """Begins a split: each record goes to the first branch whose predicate holds.
 
         The result, a dict of name to stream, comes from ``default_branch()`` or ``no_default_branch()``. Its
-        keys are the prefix ``named`` plus the branch's name, or its number; the default branch's is 0.
+        keys are the prefix ``named`` plus the branch's name, or its number; the default branch's is 0. Raises CS-120
+        if the name is taken.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
         >>> orders.split().branch(lambda order: order["price"] > 100, "dear").default_branch("cheap")
         {'dear': <KStream orders.split.dear>, 'cheap': <KStream orders.split.cheap>}
         """
-        return BranchedKStream(self._draft, self._node, given_name("split", named), KStream)
+        prefix = given_name("split", named)
+        if prefix is not None:
+            self._draft.check_name(prefix)
+        return BranchedKStream(self._draft, self._node, prefix, KStream)
 
     def peek(self, action: Action, named: Named | None = None) -> KStream:
         """Calls the action for each record, which goes on unchanged. A repeated batch calls it again.
@@ -263,7 +267,7 @@ class KStream:
         """
         from crossstream.dsl.ktable import KTable
 
-        name = given_name("to_table", named)
+        name = given_name("to_table", named, materialized=Materialized)
         option = check_option("to_table", "materialized", materialized, Materialized)
         asked = option or Materialized()
         node = self._node
@@ -381,7 +385,10 @@ class KStream:
         >>> orders.for_each_batch(lambda frame, batch_id: frame.write.mode("append").parquet("orders"))
         """
         check_signature("for_each_batch", "function", function, ("frame", "batch_id"), optional=False)
-        key, value = sink_serdes("for_each_batch", (self._node.key, self._node.value), (None, None))
+        given = (self._node.key, self._node.value)
+        key, value = sink_serdes(
+            "for_each_batch", given, (None, None), "put repartition(Repartitioned({})) before it"
+        )
         attributes = {"key": key, "value": value, "shape": "none", "function": function}
         self._child(FrameSink, "for_each_batch", named, **attributes)
 
@@ -390,9 +397,11 @@ class KStream:
         return KStream(self._draft, child(self._draft, kind, path, self._node, name, **attributes))
 
 
-def _not_a_stream(given: str) -> TopologyError:
+def _not_a_stream(given: object) -> TopologyError:
+    if isinstance(given, Named):
+        return misplaced_name("merge", "one of the streams")
     return TopologyError(
-        f"merge takes streams, not {given}",
+        f"merge takes streams, not {'nothing' if given is None else type(given).__name__}",
         code="CS-107",
         where=here("merge"),
         next="pass one KStream or several; a table becomes one by to_stream()",

@@ -9,7 +9,7 @@ from crossstream.dsl.checks import REQUIRED, check_option, function_of
 from crossstream.dsl.draft import Draft
 from crossstream.dsl.global_joins import table_global_join
 from crossstream.dsl.global_table import GlobalKTable
-from crossstream.dsl.handle import OPERATORS, child, given_name
+from crossstream.dsl.handle import OPERATORS, child, given_name, misplaced_name
 from crossstream.dsl.joins import (
     check_key_selector,
     check_keyed_by,
@@ -121,6 +121,8 @@ class KTable:
         <KStream orders.to_stream>
         """
         name = given_name("to_stream", named)
+        if isinstance(mapper, Named):
+            raise misplaced_name("to_stream", "the mapper")
         function = None if mapper is None else function_of("to_stream", "mapper", mapper)
         key = self._node.key if mapper is None else None
         made = child(
@@ -317,7 +319,7 @@ class KTable:
         materialized: Materialized | None,
         **attributes: Any,
     ) -> KTable:
-        name = given_name(path, named)
+        name = given_name(path, named, materialized=Materialized)
         option = check_option(path, "materialized", materialized, Materialized)
         asked = option or Materialized()
         node = self._node

@@ -90,7 +90,13 @@ class Produced:
         check_name("Produced", "name", self.name, optional=True)
 
 
-@keyword_settings(TopologyError, "CS-101")
+_NOT_YET = {
+    "retention": "leave it out: it is how long a store of windows keeps them, and there are none yet;"
+    " history_retention=…, which makes a table versioned, is something else"
+}
+
+
+@keyword_settings(TopologyError, "CS-101", hints=_NOT_YET)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Materialized:
     """Keep a table in a store; with ``store`` set it can be queried under that name.

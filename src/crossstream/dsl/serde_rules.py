@@ -90,9 +90,12 @@ def stored_value(
 
 
 def sink_serdes(
-    operator: str, inherited: tuple[Serde | None, Serde | None], given: tuple[Serde | None, Serde | None]
+    operator: str,
+    inherited: tuple[Serde | None, Serde | None],
+    given: tuple[Serde | None, Serde | None],
+    step: str = "pass Produced({})",
 ) -> tuple[Serde, Serde]:
-    """Serdes of a sink. Raises CS-142 where neither `Produced` nor the stream knows one."""
+    """Serdes of a sink. Raises CS-142, which says by which ``step`` to name them, where none is given or known."""
     key, value = (mine or _public(theirs) for mine, theirs in zip(given, inherited, strict=True))
     if key is not None and value is not None:
         return key, value
@@ -102,7 +105,7 @@ def sink_serdes(
         f"{operator} does not know the {' and '.join(missing)} serde: it may have changed on the way",
         code="CS-142",
         where=here(operator),
-        next=f"pass Produced({', '.join(examples[name] for name in missing)})",
+        next=step.format(", ".join(examples[name] for name in missing)),
     )
 
 

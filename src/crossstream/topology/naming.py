@@ -60,6 +60,10 @@ class Paths:
         """One more child of a kind, whatever its name."""
         self._siblings[parent, kind] += 1
 
+    def copy(self) -> Paths:
+        """The same, to go back to."""
+        return Paths(self._siblings.copy())
+
 
 def source_kind(topics: tuple[str, ...], pattern: re.Pattern[str] | None) -> str:
     """The path name of a source: its topics joined by ``+``, or its pattern.

@@ -28,6 +28,9 @@ from crossstream.topology.graph import (
 from crossstream.topology.location import here
 from crossstream.topology.names import unique
 
+_FLAGS = {"a": re.ASCII, "i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
+_LEADING_FLAGS = re.compile(r"^\s*(\(\?[aimsux]+\))+")
+
 
 def queryable_name(node: Node) -> str | None:
     """The name under which the rows of ``node`` can be queried; None if `Materialized` gave none."""
@@ -101,13 +104,13 @@ def keeps_versions(node: Node) -> bool:
     return spec is not None and spec.history_retention is not None
 
 
-def check_new_name(nodes: Mapping[str, Node], node: Node) -> None:
+def check_new_name(nodes: Mapping[str, Node], name: str) -> None:
     """CS-120: no two operators of one name."""
-    if node.name in nodes:
+    if name in nodes:
         raise TopologyError(
-            f"there is already an operator named {node.name!r}",
+            f"there is already an operator named {name!r}",
             code="CS-120",
-            where={**here(node.name), "first used at": nodes[node.name].location},
+            where={**here(name), "first used at": nodes[name].location},
             next="give one of them another name",
         )
 
@@ -186,12 +189,24 @@ def _check_patterns(source: Source, other: Source) -> None:
                     source,
                     other,
                     f"pattern {pattern.pattern!r} matches topic {topic!r}, which another source reads",
-                    f"make the pattern exclude {topic!r}, such as r'{_excluding(pattern, topic)}'",
+                    f"make the pattern exclude {topic!r}{_such_as(pattern, topic)}",
                 )
 
 
+def _such_as(pattern: re.Pattern[str], topic: str) -> str:
+    """How, if it can be told: not where a comment of the pattern or a quote would end it."""
+    written = _excluding(pattern, topic)
+    try:
+        excludes = "'" not in written and re.fullmatch(written, topic) is None
+    except re.error:
+        excludes = False
+    return f", such as r'{written}'" if excludes else ""
+
+
 def _excluding(pattern: re.Pattern[str], topic: str) -> str:
-    return f"(?!{re.escape(topic)}$){pattern.pattern}"
+    """The pattern, in a group with its flags, behind a look at what must not come."""
+    flags = "".join(letter for letter, flag in _FLAGS.items() if pattern.flags & flag)
+    return f"(?!{re.escape(topic)}$)(?{flags}:{_LEADING_FLAGS.sub('', pattern.pattern)})"
 
 
 def _share(source: Source, other: Source) -> str:

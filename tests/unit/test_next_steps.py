@@ -1,0 +1,223 @@
+"""The next step of an error, followed to the letter, cures what the error was about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import crossstream as cs
+from crossstream import serdes
+
+TEXT, JSON = serdes.string(), serdes.json()
+BOTH = cs.Consumed(key=TEXT, value=JSON)
+NAMES = {name: getattr(cs, name) for name in cs.__all__ if name != "__version__"} | {"serdes": serdes}
+
+
+def pair(left: Any, right: Any) -> list[Any]:
+    return [left, right]
+
+
+def error_of(code: str, act: Callable[[], Any], *words: str) -> cs.TopologyError:
+    with pytest.raises(cs.TopologyError) as caught:
+        act()
+    assert caught.value.code == code, caught.value
+    assert caught.value.next
+    assert all(word in str(caught.value) for word in words)
+    return caught.value
+
+
+class World:
+    """A builder with what the cases need."""
+
+    def __init__(self) -> None:
+        self.builder = cs.StreamsBuilder()
+        self.views, self.clicks = (self.builder.stream(topic, BOTH) for topic in ("views", "clicks"))
+        self.users, self.shops = (self.builder.table(topic, BOTH) for topic in ("users", "shops"))
+
+
+def argument(error: cs.TopologyError) -> dict[str, Any]:
+    """The keyword argument that the step says to write."""
+    assert error.next is not None
+    setting, _, value = error.next.removeprefix("write ").partition("=")
+    return {setting: eval(value, dict(NAMES))}
+
+
+# -- options in the place of their names ----------------------------------------------------------------
+
+OPTIONS: dict[str, Callable[..., Any]] = {
+    "windows": lambda w, **given: w.views.join(w.clicks, pair, **({"windows": "10 seconds"} | given)),
+    "windows, a number": lambda w, **given: w.views.join(w.clicks, pair, **({"windows": 10_000} | given)),
+    "windows, a word": lambda w, **given: w.views.join(w.clicks, pair, **({"windows": "short"} | given)),
+    "stream_joined": lambda w, **given: w.views.join(
+        w.clicks, pair, cs.JoinWindows.of("1 second"), **({"stream_joined": "seen"} | given)
+    ),
+    "joined": lambda w, **given: w.views.join(w.users, pair, **({"joined": "known"} | given)),
+    "materialized": lambda w, **given: w.users.filter(bool, **({"materialized": "kept"} | given)),
+    "table_joined": lambda w, **given: w.users.join(
+        w.shops, pair, foreign_key=lambda user: user["shop"], **({"table_joined": "promo"} | given)
+    ),
+    "repartitioned": lambda w, **given: w.views.repartition(**({"repartitioned": "by"} | given)),
+    "named": lambda w, **given: w.views.filter(bool, **({"named": "some"} | given)),
+    "produced": lambda w, **given: w.views.to("out", **({"produced": JSON} | given)),
+    "consumed": lambda w, **given: w.builder.stream("more", **({"consumed": JSON} | given)),
+}
+
+
+@pytest.mark.parametrize("call", OPTIONS.values(), ids=OPTIONS)
+def test_the_object_of_an_option_is_written_out(call: Callable[..., Any]) -> None:
+    world = World()
+    before = list(world.builder.build().nodes)
+    error = error_of("CS-105", lambda: call(world))
+    assert list(world.builder.build().nodes) == before
+    call(world, **argument(error))
+    world.builder.build()
+
+
+def test_a_name_that_cannot_be_one_is_not_proposed() -> None:
+    world = World()
+    error = error_of("CS-105", lambda: world.views.repartition("by customer"))
+    assert error.next == 'write repartitioned=Repartitioned(name="…")'
+
+
+@pytest.mark.parametrize(
+    ("java", "python"),
+    [
+        (
+            lambda w: w.users.filter(bool, cs.Materialized(store="x")),
+            lambda w, **given: w.users.filter(bool, **given),
+        ),
+        (
+            lambda w: w.users.map_values(str, cs.Materialized(store="x")),
+            lambda w, **given: w.users.map_values(str, **given),
+        ),
+        (
+            lambda w: w.views.to_table(cs.Materialized(store="x")),
+            lambda w, **given: w.views.to_table(**given),
+        ),
+        (lambda w: w.users.to_stream(cs.Named("x")), lambda w, **given: w.users.to_stream(**given)),
+        (
+            lambda w: w.views.merge(w.clicks, cs.Named("x")),
+            lambda w, **given: w.views.merge(w.clicks, **given),
+        ),
+    ],
+)
+def test_options_that_java_takes_in_other_places(
+    java: Callable[..., Any], python: Callable[..., Any]
+) -> None:
+    error = error_of("CS-105", lambda: java(World()), "name the argument")
+    setting = re.fullmatch(r"name the argument: (\w+)=.*", error.next)[1]
+    kind = {"materialized": cs.Materialized(store="x"), "named": cs.Named("x")}
+    world = World()
+    made = python(world, **{setting: kind[setting]})
+    assert "x" in (getattr(made, "queryable_store_name", None), next(reversed(world.builder.build().nodes)))
+
+
+def test_retention_is_not_history_retention() -> None:
+    error = error_of("CS-101", lambda: cs.Materialized(retention="1 hour"), "leave it out", "none yet")
+    assert "did you mean" not in error.next
+    error_of("CS-101", lambda: cs.Materialized(history_retentoin="1 hour"), "did you mean history_retention?")
+
+
+# -- serdes of what a batch is given ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        lambda w: w.views.map_values(str),
+        lambda w: w.views.select_key(str),
+        lambda w: w.views.map(lambda key, value: (key, value)),
+        lambda w: w.views.join(w.users, pair),
+        lambda w: w.views.join(w.clicks, pair, cs.JoinWindows.of("1 second")),
+        lambda w: w.users.join(w.shops, pair).to_stream(),
+    ],
+)
+def test_serdes_that_for_each_batch_does_not_know(lost: Callable[..., Any]) -> None:
+    stream = lost(World())
+    error = error_of("CS-142", lambda: stream.for_each_batch(lambda frame, batch: None))
+    step = re.fullmatch(r"put (repartition\(.*\)) before it", error.next)[1]
+    made = eval(f"stream.{step}", {"stream": stream, **NAMES})
+    made.for_each_batch(lambda frame, batch: None)
+
+
+# -- patterns --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matches"),
+    [
+        (re.compile("orders-.*|bills-.*"), ["orders-1", "bills-xy", "bills-X"]),
+        (re.compile("(?i)BILLS-.*"), ["bills-xy", "BILLS-1", "Bills-x"]),
+        (re.compile("BILLS-.*", re.IGNORECASE), ["bills-xy", "BILLS-1"]),
+        (re.compile("(?i)(?s)(bills|BILLS)-.*"), ["Bills-1"]),
+        (re.compile(r"(b)ills-(?:\1|x|xb)"), ["bills-b", "bills-xb"]),
+        (re.compile(" bills - .* ", re.VERBOSE), ["bills-1"]),
+    ],
+)
+def test_a_pattern_that_excludes_a_topic(pattern: re.Pattern[str], matches: list[str]) -> None:
+    builder = cs.StreamsBuilder()
+    builder.table("bills-x", BOTH)
+    error = error_of("CS-124", lambda: builder.stream(pattern, BOTH), "bills-x")
+    written = re.compile(re.search(r"such as r'(.*)'$", error.next)[1])
+    builder.stream(written, BOTH)
+    builder.build()
+    assert [topic for topic in [*matches, "bills-x", "offers"] if written.fullmatch(topic)] == matches
+
+
+def test_a_pattern_that_cannot_be_put_into_a_group() -> None:
+    builder = cs.StreamsBuilder()
+    builder.table("bills-x", BOTH)
+    pattern = re.compile("bills-.* # all", re.VERBOSE)
+    error = error_of("CS-124", lambda: builder.stream(pattern, BOTH))
+    assert error.next == "make the pattern exclude 'bills-x'"
+
+
+# -- splits ----------------------------------------------------------------------------------------------
+
+
+def test_a_split_of_a_name_that_is_taken_is_refused_at_once() -> None:
+    world = World()
+    before = list(world.builder.build().nodes)
+    error_of("CS-120", lambda: world.views.split(cs.Named("users")), "give one of them another name")
+    assert list(world.builder.build().nodes) == before
+    found = world.views.split(cs.Named("mine-")).branch(bool, "a").default_branch()
+    assert list(found) == ["mine-a", "mine-0"]
+    world.builder.build()
+
+
+def test_a_branch_of_a_name_that_is_taken_is_refused_and_the_split_goes_on() -> None:
+    world = World()
+    world.views.filter(bool, named=cs.Named("by-a"))
+    world.views.filter(bool, named=cs.Named("by-0"))
+    split = world.views.split(cs.Named("by-"))
+    error_of("CS-120", lambda: split.branch(bool, "a"))
+    error_of("CS-120", lambda: split.default_branch())
+    error_of("CS-108", lambda: split.branch(bool, "b").default_branch("b"))
+    assert list(split.default_branch("rest")) == ["by-b", "by-rest"]
+    assert list(world.builder.build().nodes)[-3:] == ["by-", "by-b", "by-rest"]
+
+
+@pytest.mark.parametrize("taken", ["by-", "by-a"])
+def test_a_split_whose_name_was_taken_meanwhile_leaves_nothing(taken: str) -> None:
+    world = World()
+    split = world.views.split(cs.Named("by-")).branch(bool, "a")
+    world.views.filter(bool, named=cs.Named(taken))
+    error_of("CS-120", lambda: split.default_branch())
+    error_of("CS-109", lambda: split.default_branch(), "begin another")
+    assert next(reversed(world.builder.build().nodes)) == taken
+    found = world.views.split(cs.Named("other-")).branch(bool, "a").no_default_branch()
+    assert list(found) == ["other-a"]
+    world.builder.build()
+
+
+def test_a_split_without_a_name_leaves_nothing_either() -> None:
+    world = World()
+    world.views.filter(bool, named=cs.Named("views.split.a"))
+    before = world.builder.build().nodes
+    error_of("CS-120", lambda: world.views.split().branch(bool, "a").no_default_branch())
+    assert world.builder.build().nodes == before
+    found = world.views.split().branch(bool, "b").no_default_branch()
+    assert repr(found) == "{'b': <KStream views.split.b>}"
