@@ -19,6 +19,7 @@ from crossstream.engine.parcels import Parcel
 from crossstream.engine.task import Sent
 from crossstream.spark import engine, rounds, worker
 from crossstream.spark.engine import Engine
+from crossstream.spark.streams import SparkStreams
 from crossstream.topology.plan import Plan
 
 CORES = 2
@@ -57,14 +58,27 @@ def delivered(sent: Iterable[Sent]) -> dict[int, list[Parcel]]:
     return inboxes
 
 
+SESSION: Any = SimpleNamespace(
+    sparkContext=SimpleNamespace(defaultParallelism=CORES), _jsparkSession="what a classic session has"
+)
+
+
+@contextmanager
+def streams(topology: cs.Topology, config: cs.StreamsConfig) -> Iterator[SparkStreams]:
+    """An application as its user has it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "SparkRounds", OneProcess)
+        with SparkStreams(topology, config, SESSION) as app:
+            yield app
+
+
 @contextmanager
 def application(topology: cs.Topology, config: cs.StreamsConfig) -> Iterator[Engine]:
     """The loop of an application, open; closed as a process that ends closes it."""
-    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=CORES))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "SparkRounds", OneProcess)
         made = Engine(
-            topology, Plan.of(topology), config, Path(config.state_path), session, lambda progress: None
+            topology, Plan.of(topology), config, Path(config.state_path), SESSION, lambda progress: None
         )
         try:
             made.open()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -183,6 +184,31 @@ def test_a_failed_batch_is_not_planned_anew(spark: Any, stocked: World) -> None:
         app.process_available()
     assert refused.value.code == "CS-233"
     app.stop()
+
+
+def test_an_interrupted_batch_is_repeated_by_the_next_call(spark: Any, world: World) -> None:
+    """Ctrl-C in a cell of a notebook, and the cell run again."""
+    world.create(orders=1, out=1)
+    calls: list[tuple[int, list[str]]] = []
+
+    def write(frame: Any, batch: int) -> None:
+        calls.append((batch, sorted(row.key for row in frame.collect())))
+        if len(calls) == 1:
+            signal.raise_signal(signal.SIGINT)
+
+    builder = cs.StreamsBuilder()
+    orders = builder.stream("orders", cs.Consumed(key=TEXT, value=TEXT))
+    orders.for_each_batch(write)
+    orders.to("out", cs.Produced(key=TEXT, value=TEXT))
+    world.append("orders", [("a", "1", 1)])
+    with cs.SparkStreams(builder.build(), world.config(), spark) as app:
+        with pytest.raises(KeyboardInterrupt):
+            app.process_available()
+        world.append("orders", [("b", "1", 2)])
+        app.process_available()
+        assert app.status == "created"
+    assert calls == [(0, ["a"]), (0, ["a"]), (1, ["b"])]
+    assert [record.key for record in world.read("out")] == ["a", "b"]
 
 
 def test_a_function_that_holds_a_lock_is_refused_before_anything_happens(spark: Any, stocked: World) -> None:

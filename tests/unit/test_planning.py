@@ -101,7 +101,7 @@ def test_records_of_one_time_are_shared_out_in_proportion() -> None:
     found.refresh()
     ranges = found.next_ranges(found.end_offsets(), 20)
     assert ranges == (SourceRange("a", "a", 0, 0, 15, 0), SourceRange("a", "a", 1, 0, 5, 1))
-    found.advance(ranges)
+    found.positions = found.after(ranges)
     assert found.lag(found.end_offsets()) == 20
 
 
@@ -126,7 +126,7 @@ def with_global(log: Log, positions: Positions | None = None) -> SourcePlanner:
 def read(sources: SourcePlanner, ends: Mapping[TopicPartition, int], most: int | None = None) -> list[Any]:
     """The ranges of the next batch, which is then done."""
     ranges = sources.next_ranges(ends, most)
-    sources.advance(ranges)
+    sources.positions = sources.after(ranges)
     return [(span.node, span.partition, span.start, span.end) for span in ranges]
 
 

@@ -137,10 +137,12 @@ class SourcePlanner:
                 if ends.get(tp, start) < start:
                     raise _rewound(node.name, tp, start, ends[tp])
 
-    def advance(self, ranges: tuple[SourceRange, ...]) -> None:
-        """Moves the positions past the ranges of a batch."""
+    def after(self, ranges: tuple[SourceRange, ...]) -> Positions:
+        """The positions past the ranges of a batch: those to go on from when it is committed."""
+        moved = {n: {t: dict(p) for t, p in topics.items()} for n, topics in self.positions.items()}
         for span in ranges:
-            self.positions.setdefault(span.node, {}).setdefault(span.topic, {})[span.partition] = span.end
+            moved.setdefault(span.node, {}).setdefault(span.topic, {})[span.partition] = span.end
+        return moved
 
     def lag(self, ends: Mapping[TopicPartition, int]) -> int:
         """Records between the positions and ``ends``."""

@@ -237,11 +237,18 @@ class Engine:
             return
         self._query = start_query(frame, str(self.state.here / "frames"), self._run_frame, once=once)
         if once:
-            try:
-                self._query.awaitTermination()
-            finally:
-                self._query = None
-                self._raise_failure()
+            self._await_query()
+
+    def _await_query(self) -> None:
+        """Returns when the query has ended; where the wait is interrupted it has not, and `close` stops it."""
+        try:
+            self._query.awaitTermination()
+        except Exception:
+            self._query = None
+            self._raise_failure()
+            raise
+        self._query = None
+        self._raise_failure()
 
     def _run_frame(self, frame: Any, epoch: int) -> None:
         """A micro-batch of the DataFrame sources; those that were committed before a restart are skipped."""
@@ -387,14 +394,13 @@ class Engine:
         self._publisher.publish(staged, since)
 
     def _commit(self, entry: BatchEntry, report: Report) -> None:
-        self.sources.advance(entry.ranges)
+        positions = self.sources.after(entry.ranges)
         versions = {store: dict(names) for store, names in self._versions.items()}
         for store, names in report.manifests.items():
             versions.setdefault(store, {}).update(names)
         epoch = max(self._epoch, entry.epoch)
-        self.log.write_commit(
-            Commit(entry.id, self.partitions, self.sources.positions, versions, time.time(), epoch)
-        )
+        self.log.write_commit(Commit(entry.id, self.partitions, positions, versions, time.time(), epoch))
+        self.sources.positions = positions
         self._versions = versions
         self._next = entry.id + 1
         self._epoch = epoch

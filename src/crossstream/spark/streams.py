@@ -147,6 +147,7 @@ class SparkStreams:
     def process_available(self) -> None:
         """Processes and commits every record that is in the topics at this moment.
 
+        Ctrl-C in it loses nothing: the next call goes on from the last commit, and repeats the batch that ran.
         Several threads may call it: of an application that was not started one call follows the other, and
         `start` waits for them. Raises what the application fails with; `ConfigError` CS-233 if it had failed before,
         CS-236 if it is stopped meanwhile, CS-239 in a listener, or another function that a batch calls.
@@ -205,7 +206,8 @@ class SparkStreams:
 
     def _open(self) -> Engine:
         if self._engine is None:
-            self._session = self._given or SHARED.use(self.config.application_id, self.config.spark)
+            if self._session is None:
+                self._session = self._given or SHARED.use(self.config.application_id, self.config.spark)
             try:
                 self._engine = self._opened(self._session)
             except BaseException:
@@ -254,6 +256,9 @@ class SparkStreams:
         except Exception as error:
             self._fail(error)
             return False
+        except BaseException:
+            self._close_engine()
+            raise
 
     def _await_processed(self, engine: Engine, over: threading.Event) -> None:
         """Waits for the started application to have processed what there is."""
@@ -319,11 +324,15 @@ class SparkStreams:
 
     def _close(self) -> None:
         try:
-            if self._engine is not None:
-                self._engine.close()
+            self._close_engine()
         finally:
-            self._engine = None
             self._let_go()
+
+    def _close_engine(self) -> None:
+        """Where a batch was interrupted only the state tells what is done: the next engine begins from there."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close()
 
     def _end(self) -> None:
         """Closes what was stopped by a function that its own batch called."""
