@@ -118,7 +118,15 @@ class BatchLog:
             self._lock.assure(within)
 
     def application(self) -> Application | None:
-        """Whose state this is; None for a new folder."""
+        """Whose state this is; None for a new folder. Raises `StateError` CS-702 if it is missing from another."""
+        found = self._application()
+        if found is None and (self.commits() or self.batches()):
+            found = self._application()  # it is written before them, perhaps by now
+            if found is None:
+                raise self._missing("application.json")
+        return found
+
+    def _application(self) -> Application | None:
         try:
             found = self._decode("application.json", Application)
         except FileNotFoundError:
@@ -167,9 +175,25 @@ class BatchLog:
             self._disk.wait()
         self.root.settled()
 
+    def begun(self, after: Commit) -> BatchEntry | None:
+        """The batch after the last commit, if it was begun.
+
+        Raises `StateError` CS-702 if a later one was: it had a commit before it, which is missing.
+        """
+        last = self.last_batch()
+        if last is None or last.id <= after.id:
+            return None
+        if last.id > after.id + 1:
+            raise self._missing(commit_file(last.id - 1))
+        return last
+
     def last_batch(self) -> BatchEntry | None:
-        ids = self._ids("batches")
+        ids = self.batches()
         return self.batch(ids[-1]) if ids else None
+
+    def batches(self) -> list[int]:
+        """Ids of the batches that were begun and are kept, ascending."""
+        return self._ids("batches")
 
     def batch(self, number: int) -> BatchEntry:
         found = self._decode(batch_file(number), BatchEntry)
@@ -181,13 +205,18 @@ class BatchLog:
         return self._ids("commits")
 
     def last_commit(self) -> Commit | None:
-        """The newest commit; None before the first."""
+        """The newest commit; None before the first. Raises `StateError` CS-702 if there were some, and none is left."""
         while ids := self.commits():
             try:
                 return self.commit(ids[-1])
             except FileNotFoundError:
                 continue  # retired between listing and reading: a newer one is there
-        return None
+        begun = self.batches()
+        if not begun or begun[-1] == 0:
+            return None
+        if not self.commits():
+            raise self._missing(commit_file(begun[-1] - 1))
+        return self.last_commit()  # the first ones were written meanwhile
 
     def newest(self) -> Commit:
         """The newest commit; before the first one, what it would follow on. The application must be known."""
@@ -217,6 +246,14 @@ class BatchLog:
         with self._refused():
             self.root.write(name, msgspec.json.encode(sealed), forced=self.durable)
         self.settle([name])
+
+    def _missing(self, name: str) -> StateError:
+        return StateError(
+            f"{name} is missing in the batch log",
+            code="CS-702",
+            where={"file": f"{self.root}/{name}"},
+            next="restore the state folder from a copy, or start the application on an empty one",
+        )
 
     @contextmanager
     def _refused(self) -> Iterator[None]:

@@ -85,10 +85,10 @@ def _check_placed(log: BatchLog, application: Application, placements: Mapping[s
 
 
 def _check_finished(log: BatchLog, before: Commit) -> None:
-    last = log.last_batch()
-    if last is not None and last.id > before.id:
+    begun = log.begun(before)
+    if begun is not None:
         raise StateError(
-            f"batch {last.id} was begun and not committed, and has to be repeated as it was",
+            f"batch {begun.id} was begun and not committed, and has to be repeated as it was",
             code="CS-731",
             where={"folder": str(log.root)},
             next="start the application with another number of partitions: it finishes the batch first",

@@ -118,8 +118,10 @@ class _Verification:
         self.found.problems.append(Problem(what, file, batches=batches, **place))
 
     def _commits(self, log: BatchLog) -> Iterator[Commit]:
+        begun = log.batches()  # listed first: all but the last had a commit by then
         ids = log.commits()
-        for gap in sorted(set(range(ids[0], ids[-1])) - set(ids)) if ids else ():
+        whole = range(ids[0] if ids else max(begun, default=0) - 1, max([*begun, *ids], default=0))
+        for gap in sorted(set(whole) - {*ids, -1}):
             self._tell("the commit is missing", _log_file("commits", gap), [Commit(gap, 0)])
         for id_ in ids:
             file = _log_file("commits", id_)

@@ -113,8 +113,7 @@ class Engine:
         self._versions = commit.versions
         self._next = commit.id + 1
         self._epoch = commit.epoch
-        last = self.log.last_batch()
-        self._repeat = last if last is not None and last.id == self._next else None
+        self._repeat = self.log.begun(commit)
         self.retirement = Retirement(self.state, self.log, self.config.retain_batches, self._staging)
         self.retirement.sweep(self._next)
         self._account.state = measure(self.state, self._versions)
