@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import crossstream as cs
+from crossstream.spark import engine
 from tests.spark.marketplace import JSON, TEXT
 from tests.spark.world import World
 
@@ -125,3 +126,29 @@ def test_serdes_that_a_function_of_batches_needs(spark: Any, world: World) -> No
     with cs.SparkStreams(builder.build(), world.config(), spark) as app:
         app.process_available()
     assert [(row.key, row.value.word, row.value.length) for row in given] == [("k", "v", 1)]
+
+
+def test_records_that_come_while_the_rows_are_read_wait_for_the_next_call(
+    spark: Any, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `process_available` takes of the topics is what they held when it was called, in batches with rows too."""
+    source = frame(spark, world, "key string, value struct<n: bigint>", [{"key": "row", "value": {"n": 1}}])
+    world.create(orders=1)
+    world.append("orders", [("first", {"n": 1}, 1)], TEXT, JSON)
+    builder = cs.StreamsBuilder()
+    out = cs.Produced(key=TEXT, value=JSON)
+    builder.stream_from(source, cs.Consumed(name="rows")).to("out", out)
+    builder.stream("orders", cs.Consumed(key=TEXT, value=JSON)).to("out", out)
+    found = engine.united
+
+    def later(*arguments: Any) -> Any:
+        world.append("orders", [("later", {"n": 1}, 2)], TEXT, JSON)
+        return found(*arguments)
+
+    with cs.SparkStreams(builder.build(), world.config(), spark) as app:
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "united", later)
+            app.process_available()
+        assert sorted(record.key for record in world.read("out", TEXT, JSON)) == ["first", "row"]
+        app.process_available()
+    assert sorted(record.key for record in world.read("out", TEXT, JSON)) == ["first", "later", "row"]

@@ -83,6 +83,7 @@ class Engine:
         self._is_halted: Callable[[], bool] = never
         self._runner: int | None = None
         self._epoch = -1
+        self._until: dict[TopicPartition, int] | None = None
         self._repeat: BatchEntry | None = None
         self._next = 0
         self._versions: dict[str, dict[int, str]] = {}
@@ -206,7 +207,7 @@ class Engine:
         """Batches of what DataFrame sources have, and topics up to ``ends``; False: ``is_halted`` came first."""
         outer, self._is_halted = self._is_halted, is_halted
         try:
-            self.feed(once=True)
+            self._feed_up_to(ends)
             while (more := self._has_more(ends)) and not is_halted():
                 self._run(ends)
             return not more
@@ -214,6 +215,13 @@ class Engine:
             return False
         finally:
             self._is_halted = outer
+
+    def _feed_up_to(self, ends: dict[TopicPartition, int]) -> None:
+        self._until = ends
+        try:
+            self.feed(once=True)
+        finally:
+            self._until = None
 
     def _has_more(self, ends: dict[TopicPartition, int]) -> bool:
         return self._repeat is not None or bool(self.sources.next_ranges(ends, None))
@@ -258,7 +266,8 @@ class Engine:
                 if epoch > self._epoch:
                     self._refresh()
                     self._catch_up()
-                    self._run(self.sources.end_offsets(), frame, epoch)
+                    ends = self.sources.end_offsets() if self._until is None else self._until
+                    self._run(ends, frame, epoch)
         except Exception as error:
             self._failure = error
             raise
