@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
@@ -37,6 +38,32 @@ def run(
     stream.to("out", cs.Produced(key=TEXT, value=JSON))
     with cs.SparkStreams(builder.build(), world.config(), spark) as app:
         app.process_available()
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Folders of rows, each a DataFrame source, and the topic "orders" beside them."""
+
+    spark: Any
+    world: World
+
+    def put(self, source: str, key: str) -> None:
+        folder = self.world.root / source
+        folder.mkdir(exist_ok=True)
+        (folder / f"{key}.json").write_text(json.dumps({"key": key, "value": {"n": 1}}))
+
+    def process(self, *sources: str, function: Callable[[Any], Any] = lambda value: value) -> None:
+        builder, out = cs.StreamsBuilder(), cs.Produced(key=TEXT, value=JSON)
+        for name in sources:
+            read = self.spark.readStream.schema("key string, value struct<n: bigint>")
+            stream = builder.stream_from(read.json(str(self.world.root / name)), cs.Consumed(name=name))
+            stream.map_values(function).to("out", out)
+        builder.stream("orders", cs.Consumed(key=TEXT, value=JSON)).to("out", out)
+        with cs.SparkStreams(builder.build(), self.world.config(), self.spark) as app:
+            app.process_available()
+
+    def out(self) -> list[str]:
+        return sorted(record.key for record in self.world.read("out", TEXT, JSON))
 
 
 @pytest.mark.parametrize(
@@ -152,3 +179,58 @@ def test_records_that_come_while_the_rows_are_read_wait_for_the_next_call(
         assert sorted(record.key for record in world.read("out", TEXT, JSON)) == ["first", "row"]
         app.process_available()
     assert sorted(record.key for record in world.read("out", TEXT, JSON)) == ["first", "later", "row"]
+
+
+class TestCheckpoint:
+    """The checkpoint of the sources is Spark's, and is part of the state."""
+
+    @pytest.fixture
+    def rows(self, spark: Any, world: World) -> Rows:
+        world.create(out=1, orders=1)
+        return Rows(spark, world)
+
+    def test_a_missing_one_is_an_error(self, rows: Rows) -> None:
+        for number in range(2):
+            rows.put("left", f"a{number}")
+            rows.process("left")
+        rows.put("left", "late")
+        kept = rows.world.root / "kept"
+        (rows.world.state_dir / "frames").rename(kept)
+        for _ in range(2):
+            with pytest.raises(cs.StateError) as caught:
+                rows.process("left")
+            assert caught.value.code == "CS-702"
+            assert caught.value.where["file"].endswith("frames/offsets/1")
+        kept.rename(rows.world.state_dir / "frames")
+        rows.process("left")
+        assert rows.out() == ["a0", "a1", "late"]
+
+    def test_sources_are_known_by_their_names(self, rows: Rows) -> None:
+        rows.put("left", "l0")
+        rows.put("right", "r0")
+        rows.process("left", "right")
+        rows.put("left", "l1")
+        rows.process("right", "left")
+        assert rows.out() == ["l0", "l1", "r0"]
+        rows.put("third", "t0")
+        for names, told in ((("left", "right", "third"), "third is new"), (("left",), "right is gone")):
+            with pytest.raises(cs.IncompatibleStateError) as caught:
+                rows.process(*names)
+            assert (caught.value.code, told in caught.value.what) == ("CS-751", True)
+        rows.world.append("orders", [("o", {"n": 1}, 1)], TEXT, JSON)
+        rows.process()
+        rows.put("right", "r1")
+        rows.process("left", "right")
+        assert rows.out() == ["l0", "l1", "o", "r0", "r1"]
+
+    def test_sources_that_are_gone_with_a_batch_begun(self, rows: Rows) -> None:
+        rows.put("left", "l0")
+        rows.world.append("orders", [("o", {"n": 1}, 1)], TEXT, JSON)
+        with pytest.raises(cs.ProcessingError):
+            rows.process("left", function=lambda value: 1 / 0)
+        with pytest.raises(cs.IncompatibleStateError, match="left") as caught:
+            rows.process()
+        assert caught.value.code == "CS-751"
+        rows.process("left")
+        rows.process()
+        assert rows.out() == ["l0", "o"]

@@ -42,6 +42,7 @@ class Application(msgspec.Struct, frozen=True):
     ``partitions``: of the state before the first commit; each commit has its own number. ``placed``: the stores
     whose rows are where a partitioner of the user puts them (KIP-775), and not where their hash does. ``derived``:
     stores that are made from others, where these have their rows, and made anew when the partitions change.
+    ``frames``: the DataFrame sources in the order in which Spark's checkpoint has them.
     """
 
     application_id: str
@@ -50,6 +51,7 @@ class Application(msgspec.Struct, frozen=True):
     readers: dict[str, dict[str, str]] = {}
     placed: tuple[str, ...] = ()
     derived: tuple[str, ...] = ()
+    frames: tuple[str, ...] = ()
     format: int = FORMAT
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
 from pyspark.sql import SparkSession
 
 from crossstream.config import StreamsConfig
@@ -25,6 +26,7 @@ from crossstream.engine.stores import file_names, measure
 from crossstream.errors import SourceError
 from crossstream.files import Staged
 from crossstream.query.files import describe_readers
+from crossstream.spark.checkpoint import Checkpoint
 from crossstream.spark.connections import check_topics, connection_of, publisher_of, staging_of, written_ends
 from crossstream.spark.errors import unpacked
 from crossstream.spark.frames import check_checkpoint, deliver, start_query, united
@@ -34,7 +36,7 @@ from crossstream.spark.shipping import packed
 from crossstream.spark.worker import Job
 from crossstream.state.root import Place, root_of
 from crossstream.topics import TopicPartition
-from crossstream.topology.graph import Topology
+from crossstream.topology.graph import FrameSource, Topology
 from crossstream.topology.plan import Plan
 
 REFRESH_SECONDS = 5.0
@@ -83,6 +85,7 @@ class Engine:
         self._is_halted: Callable[[], bool] = never
         self._runner: int | None = None
         self._epoch = -1
+        self._frames: tuple[str, ...] = ()
         self._until: dict[TopicPartition, int] | None = None
         self._repeat: BatchEntry | None = None
         self._next = 0
@@ -115,6 +118,7 @@ class Engine:
         self._next = commit.id + 1
         self._epoch = commit.epoch
         self._repeat = self.log.begun(commit)
+        self._order_frames(commit)
         self.retirement = Retirement(self.state, self.log, self.config.retain_batches, self._staging)
         self.retirement.sweep(self._next)
         self._account.state = measure(self.state, self._versions)
@@ -136,6 +140,7 @@ class Engine:
             describe_readers(self.plan),
             tuple(sorted(partitioners(self.plan))),
             self.plan.derived,
+            () if found is None else found.frames,
         )
         if found is not None:
             self._check(found, wanted)
@@ -152,6 +157,20 @@ class Engine:
             check_application(found, wanted, self.state)
         else:
             self.log.forget(0)
+
+    def _order_frames(self, commit: Commit) -> None:
+        """Checks the DataFrame sources against Spark's checkpoint, and notes the order it has them in."""
+        application = self.log.application()
+        assert application is not None
+        sources = [node.name for node in self.topology if isinstance(node, FrameSource)]
+        self._frames = Checkpoint(self._checkpoint, commit, self._repeat).order(sources, application.frames)
+        if self._frames != application.frames:
+            self.log.write_application(structs.replace(application, frames=self._frames))
+
+    @property
+    def _checkpoint(self) -> Path:
+        """The folder of Spark's checkpoint of the DataFrame sources."""
+        return self.state.here / "frames"
 
     def _rescale(self) -> None:
         """Between two batches: cuts the state into as many partitions as are asked for (decision 0011).
@@ -239,10 +258,10 @@ class Engine:
 
     def feed(self, *, once: bool) -> None:
         """Starts reading the DataFrame sources; ``once``: reads what there is now, and returns."""
-        frame = united(self.topology)
+        frame = united(self.topology, self._frames)
         if frame is None or self._query is not None:
             return
-        self._query = start_query(frame, str(self.state.here / "frames"), self._run_frame, once=once)
+        self._query = start_query(frame, str(self._checkpoint), self._run_frame, once=once)
         if once:
             self._await_query()
 

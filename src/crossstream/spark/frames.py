@@ -43,11 +43,12 @@ _RANK = 1_000_000
 """Ranks of the partitions of a DataFrame begin here, after those of topic partitions."""
 
 
-def united(topology: Topology) -> DataFrame | None:
-    """All DataFrame sources as one streaming DataFrame in wire form; None if there are none."""
+def united(topology: Topology, order: Sequence[str]) -> DataFrame | None:
+    """All DataFrame sources, in an order, as one streaming DataFrame in wire form; None if there are none."""
+    nodes = [topology[name] for name in order if name in topology.frames]
     frames = [
         topology.frames[node.name].mapInArrow(Encode(node.name, node.key, node.value), ROWS)
-        for node in topology
+        for node in nodes
         if isinstance(node, FrameSource)
     ]
     if not frames:

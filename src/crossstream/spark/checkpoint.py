@@ -1,0 +1,104 @@
+"""Spark's checkpoint of the DataFrame sources, and whether it fits the batch log.
+
+Spark writes ``offsets/E`` before epoch E runs, and ``commits/E`` after it, which is after our own commit. It tells
+sources apart by their order only, so the order they were first read in is noted in the log.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from crossstream.engine.log import BatchEntry, Commit
+from crossstream.errors import IncompatibleStateError, StateError
+
+_RESTORE = "restore the state folder from a copy, or start the application on an empty one"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a start finds: Spark's ``folder``, the last commit, and the batch that was begun after it."""
+
+    folder: Path
+    commit: Commit
+    begun: BatchEntry | None
+
+    def order(self, sources: Sequence[str], noted: Sequence[str]) -> tuple[str, ...]:
+        """The sources in the order in which Spark knows them; ``noted``: that of the last run, if there was one.
+
+        Raises `StateError`: CS-702 if files of the checkpoint are missing, or of the log that belong to it;
+        `IncompatibleStateError` CS-751 if the sources are others than its own.
+        """
+        if not sources:
+            self._check_none_begun(noted)
+            return tuple(noted)
+        is_same = not noted or set(sources) == set(noted)
+        self._check_commits()
+        if self._reached < 0 and not is_same:
+            shutil.rmtree(self.folder, ignore_errors=True)  # nothing of it was ever taken
+            return tuple(sources)
+        if not is_same:
+            raise self._changed(sources, noted)
+        self._check_offsets()
+        return tuple(noted or sources)
+
+    @property
+    def _reached(self) -> int:
+        """The newest epoch that a batch has taken."""
+        return max(self.commit.epoch, -1 if self.begun is None else self.begun.epoch)
+
+    def _check_none_begun(self, noted: Sequence[str]) -> None:
+        if self.begun is not None and self.begun.epoch >= 0:
+            raise IncompatibleStateError(
+                f"batch {self.begun.id} was begun with rows of DataFrame sources that the topology no longer has: "
+                + ", ".join(noted),
+                code="CS-751",
+                where={"folder": str(self.folder)},
+                next="start the application once with the sources it had, to finish the batch; then leave them out",
+            )
+
+    def _check_commits(self) -> None:
+        """An epoch that is done for Spark is not given again: its rows would be passed over."""
+        done = self._newest("commits")
+        if done > self.commit.epoch:
+            raise StateError(
+                f"Spark's checkpoint of the DataFrame sources is done with epoch {done}, and the batch log with "
+                f"{_told(self.commit.epoch)}: commits of the batch log are missing",
+                code="CS-702",
+                where={"folder": str(self.folder.parent / "commits"), "checkpoint": str(self.folder)},
+                next=_RESTORE,
+            )
+
+    def _check_offsets(self) -> None:
+        """Without them Spark would count epochs anew, and give other rows for those that are done."""
+        if self._newest("offsets") < self._reached:
+            raise StateError(
+                f"the checkpoint of the DataFrame sources, which Spark keeps, lacks epoch {self._reached}",
+                code="CS-702",
+                where={"file": str(self.folder / "offsets" / str(self._reached))},
+                next=_RESTORE,
+            )
+
+    def _changed(self, sources: Sequence[str], noted: Sequence[str]) -> IncompatibleStateError:
+        changes = [f"{name} is new" for name in sources if name not in noted]
+        changes += [f"{name} is gone" for name in noted if name not in sources]
+        return IncompatibleStateError(
+            "the DataFrame sources changed since the last run: " + "; ".join(changes),
+            code="CS-751",
+            where={"folder": str(self.folder)},
+            next="go back to the DataFrame sources of the last run, under their names, or leave all of them out; or "
+            "start with a new application_id or an empty state_dir",
+        )
+
+    def _newest(self, folder: str) -> int:
+        """The last epoch with a file in a folder of the checkpoint; -1 if there is none."""
+        place = self.folder / folder
+        names = os.listdir(place) if place.is_dir() else []
+        return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+
+def _told(epoch: int) -> str:
+    return "none" if epoch < 0 else f"epoch {epoch}"

@@ -1,0 +1,103 @@
+"""Spark's checkpoint of DataFrame sources beside the batch log: what fits, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import crossstream as cs
+from crossstream.engine.log import BatchEntry, Commit
+from crossstream.spark.checkpoint import Checkpoint
+
+
+def checkpoint(
+    folder: Path, offsets: int = -1, commits: int = -1, epoch: int = -1, begun: int | None = None
+) -> Checkpoint:
+    """Newest epochs: in Spark's two folders, of the last commit, and of a batch that was begun after it."""
+    for name, newest in (("offsets", offsets), ("commits", commits)):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for number in range(newest + 1):
+            (folder / name / str(number)).touch()
+            (folder / name / f".{number}.crc").touch()
+    commit = Commit(7, 1, epoch=epoch)
+    return Checkpoint(folder, commit, None if begun is None else BatchEntry(8, (), epoch=begun))
+
+
+@pytest.mark.parametrize(
+    ("offsets", "commits", "epoch", "begun"),
+    [
+        (-1, -1, -1, None),  # the first start
+        (0, -1, -1, None),  # Spark had planned an epoch
+        (0, -1, -1, 0),  # and its batch was begun
+        (0, -1, 0, None),  # and committed
+        (3, 3, 3, None),
+        (4, 3, 3, None),
+        (4, 3, 3, -1),
+        (4, 3, 3, 4),
+    ],
+)
+def test_what_fits(tmp_path: Path, offsets: int, commits: int, epoch: int, begun: int | None) -> None:
+    found = checkpoint(tmp_path / "frames", offsets, commits, epoch, begun)
+    assert found.order(["a", "b"], ["b", "a"]) == ("b", "a"), "Spark knows them by their order"
+    assert found.order(["a", "b"], []) == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("offsets", "commits", "epoch", "begun", "missing"),
+    [
+        (-1, -1, 3, None, "frames/offsets/3"),
+        (2, 2, 3, None, "frames/offsets/3"),
+        (3, 3, 3, 4, "frames/offsets/4"),
+        (-1, -1, -1, 0, "frames/offsets/0"),
+    ],
+)
+def test_a_checkpoint_that_lacks_epochs(
+    tmp_path: Path, offsets: int, commits: int, epoch: int, begun: int | None, missing: str
+) -> None:
+    with pytest.raises(cs.StateError) as caught:
+        checkpoint(tmp_path / "frames", offsets, commits, epoch, begun).order(["a"], ["a"])
+    assert caught.value.code == "CS-702"
+    assert caught.value.where == {"file": str(tmp_path / missing)}
+
+
+@pytest.mark.parametrize(("epoch", "begun"), [(2, None), (2, 3), (-1, None)])
+def test_a_log_that_lacks_commits(tmp_path: Path, epoch: int, begun: int | None) -> None:
+    with pytest.raises(cs.StateError) as caught:
+        checkpoint(tmp_path / "frames", 3, 3, epoch, begun).order(["a"], ["a"])
+    assert caught.value.code == "CS-702"
+    assert "commits of the batch log are missing" in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("sources", "told"),
+    [
+        (["b", "a", "c"], "c is new"),
+        (["a"], "b is gone"),
+        (["a", "c"], "c is new; b is gone"),
+    ],
+)
+def test_other_sources(tmp_path: Path, sources: list[str], told: str) -> None:
+    with pytest.raises(cs.IncompatibleStateError) as caught:
+        checkpoint(tmp_path / "frames", 3, 3, 3).order(sources, ["a", "b"])
+    assert caught.value.code == "CS-751"
+    assert caught.value.what == f"the DataFrame sources changed since the last run: {told}"
+
+
+def test_sources_may_change_before_any_row_was_taken(tmp_path: Path) -> None:
+    found = checkpoint(tmp_path / "frames", 0)
+    assert found.order(["c"], ["a", "b"]) == ("c",)
+    assert not (tmp_path / "frames").exists(), "it is of the sources before"
+
+
+def test_all_of_them_may_be_left_out(tmp_path: Path) -> None:
+    found = checkpoint(tmp_path / "frames", 3, 3, 3)
+    assert found.order([], ["a", "b"]) == ("a", "b"), "they may come back"
+
+
+def test_unless_a_batch_with_rows_of_theirs_was_begun(tmp_path: Path) -> None:
+    with pytest.raises(
+        cs.IncompatibleStateError, match="DataFrame sources that the topology no longer"
+    ) as caught:
+        checkpoint(tmp_path / "frames", 4, 3, 3, 4).order([], ["a", "b"])
+    assert caught.value.code == "CS-751"
