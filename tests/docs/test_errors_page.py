@@ -27,7 +27,7 @@ RANGES = {
     "SourceError": range(600, 650),
     "SinkError": range(650, 700),
     "StateError": range(700, 800),
-    "IncompatibleStateError": range(750, 751),
+    "IncompatibleStateError": range(750, 752),
 }
 
 
