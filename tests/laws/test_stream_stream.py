@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crossstream.durations import LONGEST
 from tests.laws.effort import law
 from tests.laws.engine import Way, ways
 from tests.laws.rescaling import rescaling
@@ -44,6 +45,25 @@ def test_no_cut_into_batches_changes_the_records(case: Case, way: Way, chunk: in
 def test_late_records_of_joins_that_wait_do_not_depend_on_batches(
     case: Case, way: Way, chunk: int | None
 ) -> None:
+    check_in_batches(case, way, chunk)
+
+
+def vast(case: Case) -> Case:
+    """The same with the longest windows, and timestamps as far apart: an eighth of the longest for a millisecond."""
+    window = {name: length * (LONGEST // 8) for name, length in case["params"]["window"].items()}
+    inputs = [{**item, "ts": min(item["ts"] * (LONGEST // 8), 2 * LONGEST - 1)} for item in case["inputs"]]
+    return {**case, "params": {**case["params"], "window": window}, "inputs": inputs}
+
+
+@law
+@given(any_case.map(vast), ways(by_record=True), small_chunks)
+def test_the_longest_windows_one_record_at_a_time(case: Case, way: Way, chunk: int | None) -> None:
+    check_by_record(case, way, chunk)
+
+
+@law
+@given(any_case.map(vast), ways(), small_chunks)
+def test_the_longest_windows_in_batches(case: Case, way: Way, chunk: int | None) -> None:
     check_in_batches(case, way, chunk)
 
 
