@@ -228,8 +228,9 @@ def test_what_a_function_of_batches_must_not_ask_for(spark: Any, ten: World) -> 
     app.stop()
 
 
-def test_a_listener_stops_what_reads_a_frame(spark: Any, world: World) -> None:
-    world.create(out=1)
+def frames(spark: Any, world: World, topics: tuple[str, ...] = ()) -> cs.Topology:
+    """Three micro-batches of a row each, and perhaps a topic, to ``out``."""
+    world.create(out=1, **dict.fromkeys(topics, 1))
     folder = world.root / "rows"
     folder.mkdir()
     for number in range(3):
@@ -237,15 +238,36 @@ def test_a_listener_stops_what_reads_a_frame(spark: Any, world: World) -> None:
     reader = spark.readStream.schema("key string, value string").option("maxFilesPerTrigger", 1)
     builder = cs.StreamsBuilder()
     stream = builder.stream_from(reader.json(str(folder)), cs.Consumed(name="rows", key=TEXT, value=TEXT))
+    for topic in topics:
+        stream = stream.merge(builder.stream(topic, cs.Consumed(key=TEXT, value=TEXT)))
     stream.to("out", cs.Produced(key=TEXT, value=TEXT))
-    app = cs.SparkStreams(builder.build(), world.config(), spark)
+    return builder.build()
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_a_listener_stops_what_reads_a_frame(spark: Any, world: World, started: bool) -> None:
+    app = cs.SparkStreams(frames(spark, world), world.config(), spark)
     numbers = batches(app)
     app.on_progress(lambda progress: app.stop() if progress.batch == 0 else None)
-    stopped_early(app.process_available)
+    if started:
+        app.start()
+        assert app.await_termination(60)
+    else:
+        stopped_early(app.process_available)
+        assert len(world.table("out")) == 1
     assert app.status == "stopped"
-    assert len(world.table("out")) == 1
     app.process_available()
     app.stop()
     assert world.table("out") == {f"k{number}": f"v{number}" for number in range(3)}
     assert len(world.read("out")) == 3
     assert numbers == [0, 1, 2]
+
+
+def test_a_topic_that_grows_while_frames_are_read(spark: Any, world: World) -> None:
+    app = cs.SparkStreams(frames(spark, world, ("words",)), world.config(), spark)
+    app.on_progress(lambda progress: world.append("words", [(f"w{progress.batch}", "v", 1)]))
+    app.process_available()
+    assert {f"k{number}" for number in range(3)} == world.table("out").keys()
+    app.process_available()
+    assert {"w0", "w1", "w2"} <= world.table("out").keys()
+    app.stop()
