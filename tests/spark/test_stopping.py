@@ -106,6 +106,28 @@ def test_a_listener_stops_a_started_application(spark: Any, ten: World) -> None:
     assert found(ten) == loud(10)
 
 
+def test_what_a_listener_stops_is_started_again_at_once(spark: Any, ten: World) -> None:
+    app = cs.SparkStreams(upper(), ten.config(max_records_per_batch=2), spark)
+    numbers = batches(app)
+    seen: list[str] = []
+
+    def stop_once(progress: Any) -> None:
+        if not seen:
+            app.stop()
+            seen.append(app.status)
+            time.sleep(0.2)
+
+    app.on_progress(stop_once)
+    app.start()
+    wait_for(lambda: bool(seen))
+    app.start()
+    assert (seen, app.status) == (["stopping"], "running")
+    app.process_available()
+    app.stop()
+    assert found(ten) == loud(10)
+    assert numbers == [0, 1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("started", [False, True])
 def test_a_function_of_batches_stops_the_application(spark: Any, ten: World, started: bool) -> None:
     builder = cs.StreamsBuilder()

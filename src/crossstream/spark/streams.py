@@ -124,14 +124,19 @@ class SparkStreams:
         self._listeners.append(listener)
 
     def start(self) -> None:
-        """Starts the application; returns when it is running (state opened, topics found)."""
-        if self._status in ("running", "stopping"):
-            return
+        """Starts the application; returns when it is running (state opened, topics found).
+
+        One that is just being stopped has ended before. Raises `ConfigError` CS-239 if a batch calls it.
+        """
         if self._is_inside():
+            if self._status == "running":
+                return
             raise _called_inside("start()")
         with self._calls:
             if self._status == "running":
                 return
+            if self._status == "stopping":
+                self._end_thread()
             self._refuse_failed()
             engine = self._open()
             self._over = threading.Event()
@@ -189,10 +194,7 @@ class SparkStreams:
             return
         with self._calls:
             self._halt()  # also what was started while this waited for its turn
-            if self._thread is not None:
-                self._thread.join()
-                self._thread = None
-            self._close()
+            self._end_thread()
             self._closes_itself = False
             if self._status != "failed":
                 self._status = "stopped"
@@ -224,6 +226,13 @@ class SparkStreams:
             engine.close()
             raise
         return engine
+
+    def _end_thread(self) -> None:
+        """Waits for the batches in the background to end, and closes what they ran in."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        self._close()
 
     def _halt(self) -> None:
         """Ends what runs after its batch; what begins from now on has another event."""
