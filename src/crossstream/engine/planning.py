@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from msgspec import structs
+
 from crossstream.engine.batch import SourceRange
 from crossstream.engine.cutting import Cutter, Span, Times, in_proportion
 from crossstream.errors import SourceError
@@ -76,6 +78,8 @@ class SourcePlanner:
             self._partitions[node.name] = [
                 TopicPartition(topic, partition) for topic in found for partition in range(topics[topic])
             ]
+        self._take_over()
+        for node in self._sources():
             self._begin(node)
         self.started = True
 
@@ -153,14 +157,32 @@ class SourcePlanner:
         )
 
     def consumed(self) -> dict[TopicPartition, int]:
-        """The lowest position of every topic partition, for the consumer group."""
-        found: dict[TopicPartition, int] = {}
-        for topics in self.positions.values():
-            for topic, partitions in topics.items():
-                for partition, offset in partitions.items():
-                    tp = TopicPartition(topic, partition)
-                    found[tp] = min(found.get(tp, offset), offset)
-        return found
+        """The position of every topic partition that is read, for the consumer group."""
+        return {
+            TopicPartition(topic, partition): offset
+            for topic, node in self._readers().items()
+            for partition, offset in self.positions.get(node, {}).get(topic, {}).items()
+        }
+
+    def renamed(self, ranges: tuple[SourceRange, ...]) -> tuple[SourceRange, ...]:
+        """Ranges of the last run, for the sources that read their topics now; those of other topics are left out."""
+        readers = self._readers()
+        return tuple(
+            structs.replace(span, node=readers[span.topic]) for span in ranges if span.topic in readers
+        )
+
+    def _readers(self) -> dict[str, str]:
+        """The source of every topic: there is one."""
+        return {tp.topic: node for node, partitions in self._partitions.items() for tp in partitions}
+
+    def _take_over(self) -> None:
+        """A source goes on where another one, such as itself under another name, has read a topic of its own."""
+        for topic, reader in self._readers().items():
+            others = [node for node, topics in self.positions.items() if node != reader and topic in topics]
+            for node in others:
+                left = self.positions[node].pop(topic)
+                self.positions.setdefault(reader, {}).setdefault(topic, left)
+        self.positions = {node: topics for node, topics in self.positions.items() if topics}
 
     def _sources(self) -> list[Source]:
         return [node for node in self.topology if isinstance(node, Source)]

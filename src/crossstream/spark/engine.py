@@ -192,6 +192,8 @@ class Engine:
         log = self.topics if self.topics is not None else NoTopics()
         self.sources = SourcePlanner(self.topology, log, positions, self.config.on_lost_records)
         self.sources.refresh()
+        if self._repeat is not None:
+            self._repeat = structs.replace(self._repeat, ranges=self.sources.renamed(self._repeat.ranges))
         self.sources.await_globals()
         self._refreshed = time.monotonic()
 
