@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -25,6 +24,7 @@ from crossstream.engine.batch import Silence, SourceRange
 from crossstream.errors import IncompatibleStateError, StateError
 from crossstream.state.lease import SAFE_SECONDS
 from crossstream.state.root import Lock, Place, StateRoot, root_of
+from crossstream.state.storage import disk_refuses
 
 FORMAT = 1
 
@@ -173,8 +173,10 @@ class BatchLog:
 
         Raises `StateError`: CS-706 and CS-707 if they refuse.
         """
-        with self._refused():
+        try:
             self._disk.wait()
+        except OSError as error:
+            raise disk_refuses(self.root, error) from error
         self.root.settled()
 
     def begun(self, after: Commit) -> BatchEntry | None:
@@ -245,8 +247,7 @@ class BatchLog:
     def _write(self, name: str, value: Any) -> None:
         content = msgspec.json.encode(value)
         sealed = Sealed(xxhash.xxh3_64_hexdigest(content), msgspec.Raw(content))
-        with self._refused():
-            self.root.write(name, msgspec.json.encode(sealed), forced=self.durable)
+        self.root.write(name, msgspec.json.encode(sealed), forced=self.durable)
         self.settle([name])
 
     def _missing(self, name: str) -> StateError:
@@ -257,27 +258,16 @@ class BatchLog:
             next="restore the state folder from a copy, or start the application on an empty one",
         )
 
-    @contextmanager
-    def _refused(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise StateError(
-                f"the disk refuses what a batch has written: {error}",
-                code="CS-706",
-                where={"folder": str(self.root)},
-                next="check the disk and its free space, then start the application again: it repeats the batch",
-            ) from error
-
     def _decode(self, name: str, kind: type[Any]) -> object:
-        data = self.root.read(name)
         try:
-            sealed = msgspec.json.decode(data, type=Sealed)
+            sealed = msgspec.json.decode(self.root.read(name), type=Sealed)
             content = bytes(sealed.content)
             if xxhash.xxh3_64_hexdigest(content) != sealed.checksum:
                 raise ValueError("its checksum does not match")
             return msgspec.json.decode(content, type=kind)
-        except (msgspec.MsgspecError, ValueError) as error:
+        except FileNotFoundError:
+            raise
+        except (msgspec.MsgspecError, ValueError, OSError) as error:
             raise StateError(
                 f"{name.rpartition('/')[2]} in the batch log cannot be read: {error}",
                 code="CS-701",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol, TypeAlias, TypeVar
@@ -50,7 +51,10 @@ class StateRoot(Protocol):
     def is_remote(self) -> bool: ...
 
     def lock(self, owner: str) -> Lock:
-        """Makes ``owner`` the only writer, for which the place is made. `StateError` CS-720 if there is another."""
+        """Makes ``owner`` the only writer, for which the place is made.
+
+        Raises `StateError`: CS-720 if there is another, CS-723 and CS-724 if the place cannot be opened.
+        """
 
     def storage(self, folder: str) -> Storage:
         """Immutable files in a folder."""
@@ -152,28 +156,39 @@ class LocalRoot:
         return False
 
     def lock(self, owner: str) -> Lock:
+        """Raises `StateError` CS-720 if there is another writer, CS-724 if the folder cannot be made or written."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            handle = open(self.path / "lock", "a+")  # noqa: SIM115 - held until released
+            with ExitStack() as opened:
+                handle = opened.enter_context(open(self.path / "lock", "a+b", buffering=0))
+                self._take(handle)
+                handle.truncate(0)
+                handle.write(f"{owner}\n".encode())
+                opened.pop_all()
         except OSError as error:
-            raise _unopened(str(self), error.strerror or str(error)) from error
+            why = "a file is there, and no folder" if self.path.is_file() else error.strerror
+            raise StateError(
+                f"the place of the state cannot be opened: {why}",
+                code="CS-724",
+                where={"folder": str(self.path)},
+                next="give a state_dir that can be made and written",
+            ) from error
+        return FileLock(handle)
+
+    def _take(self, handle: IO[bytes]) -> None:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             handle.seek(0)
-            other = handle.read().strip() or "another process"
-            handle.close()
             raise StateError(
                 "another application runs on this state folder",
                 code="CS-720",
-                where={"folder": str(self.path), "owner": other},
+                where={
+                    "folder": str(self.path),
+                    "owner": handle.read().decode(errors="replace").strip() or "another process",
+                },
                 next="stop it first, or give this application a state_dir of its own",
             ) from None
-        handle.seek(0)
-        handle.truncate()
-        handle.write(f"{owner}\n")
-        handle.flush()
-        return FileLock(handle)
 
     def storage(self, folder: str) -> Folder:
         return Folder(self.path / folder)
@@ -185,7 +200,7 @@ class LocalRoot:
         try:
             return (self.path / name).read_bytes()
         except NotADirectoryError as error:
-            raise FileNotFoundError(*error.args) from error
+            raise FileNotFoundError(name) from error
 
     def write(self, name: str, data: bytes, *, forced: bool = False) -> None:
         Folder(self.path).write(name, data, forced=forced)
@@ -225,7 +240,7 @@ class LocalRoot:
 class FileLock:
     """A lock of the system on an open file: it ends with the process, whatever happens to that."""
 
-    file: IO[str]
+    file: IO[bytes]
 
     def assure(self, within: float = 0.0) -> None:
         """Nobody can take it away."""

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from crossstream.errors import StateError
 from crossstream.state.gathered import Written, pieces_of, whole
 
 
@@ -40,8 +41,16 @@ class Folder:
     path: Path
 
     def write(self, name: str, data: Written, *, forced: bool = False) -> None:
-        """Puts a file in place; ``forced``: after a crash of the machine it is complete, or not there."""
-        target = self.path / name
+        """Puts a file in place; ``forced``: after a crash of the machine it is complete, or not there.
+
+        Raises `StateError` CS-706 if the disk refuses.
+        """
+        try:
+            self._put(self.path / name, data, forced)
+        except OSError as error:
+            raise disk_refuses(self.path, error) from error
+
+    def _put(self, target: Path, data: Written, forced: bool) -> None:
         beside = f"{target}.{os.getpid()}.tmp"
         try:
             handle = open(beside, "wb", buffering=0)  # noqa: SIM115 - closed below
@@ -68,6 +77,16 @@ class Folder:
 
     def delete(self, name: str) -> None:
         (self.path / name).unlink(missing_ok=True)
+
+
+def disk_refuses(folder: object, error: OSError) -> StateError:
+    """What a batch has written does not reach the disk."""
+    return StateError(
+        f"the disk refuses what a batch has written: {error}",
+        code="CS-706",
+        where={"folder": str(folder)},
+        next="check the disk and its free space, then start the application again: it repeats the batch",
+    )
 
 
 @dataclass(frozen=True, slots=True)
