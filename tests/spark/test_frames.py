@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -110,6 +111,38 @@ def test_a_row_without_its_timestamp_is_refused(spark: Any, world: World) -> Non
     assert caught.value.code == "CS-509"
     assert caught.value.where == {"operator": "rows", "column": "timestamp"}
     assert not world.read("out", TEXT, JSON)
+
+
+@pytest.mark.parametrize("header", [None, {"value": "aGk="}])
+def test_a_header_without_key_is_refused(spark: Any, world: World, header: Any) -> None:
+    rows = [{"key": "a", "value": {"n": 1}, "headers": [{"key": "trace", "value": "aGk="}, header]}]
+    schema = "key string, value struct<n: bigint>, headers array<struct<key: string, value: binary>>"
+    source = frame(spark, world, schema, rows)
+    with pytest.raises(cs.ProcessingError) as caught:
+        run(spark, world, source)
+    assert caught.value.code == "CS-510"
+    assert caught.value.where == {"operator": "rows", "column": "headers"}
+    assert not world.read("out", TEXT, JSON)
+
+
+def test_a_negative_timestamp_is_mended_in_the_dataframe(spark: Any, world: World) -> None:
+    rows = [{"key": "a", "value": {"n": 1}, "timestamp": -5}]
+    source = frame(spark, world, "key string, value struct<n: bigint>, timestamp bigint", rows)
+    with pytest.raises(cs.ProcessingError) as caught:
+        run(spark, world, source)
+    assert caught.value.code == "CS-507"
+    assert caught.value.next is not None
+    assert "timestamp_extractor" not in caught.value.next, "CS-153 refuses it"
+
+
+def test_a_function_of_batches_that_exits_is_named(spark: Any, world: World) -> None:
+    """It is called in a thread of Spark's: sys.exit() would end that and nothing else."""
+    source = frame(spark, world, "key string, value struct<n: bigint>", [{"key": "a", "value": {"n": 1}}])
+    with pytest.raises(cs.ProcessingError) as caught:
+        run(spark, world, source, lambda records, batch: sys.exit(3))
+    assert caught.value.code == "CS-593"
+    run(spark, world, source)
+    assert [record.key for record in world.read("out", TEXT, JSON)] == ["a"]
 
 
 def test_a_column_that_its_serde_does_not_take_is_named(spark: Any, world: World) -> None:

@@ -20,7 +20,7 @@ from crossstream.engine.batch import SourceRange
 from crossstream.engine.decoding import Decoder
 from crossstream.engine.runners.base import Task
 from crossstream.errors import ProcessingError
-from crossstream.topology.graph import Node
+from crossstream.topology.graph import FrameSource, Node
 from crossstream.topology.steps import ReadStep
 
 
@@ -81,7 +81,9 @@ class Reader:
                 f"a record has the negative timestamp {int(changes.ts[row])}",
                 code="CS-507",
                 where=self.task.failures.place(node, changes, row),
-                next="give a timestamp_extractor in Consumed; where it returns a negative number, records are dropped",
+                next="mend the column timestamp in the DataFrame, or filter such rows out"
+                if isinstance(node, FrameSource)
+                else "give a timestamp_extractor in Consumed; where it returns a negative number, records are dropped",
             )
         self.task.report.count_dropped(node.name, {"negative-timestamp": int(negative.sum())})
         return changes.where(~negative)

@@ -28,7 +28,7 @@ from crossstream.files import Staged
 from crossstream.query.files import describe_readers
 from crossstream.spark.checkpoint import Checkpoint
 from crossstream.spark.connections import check_topics, connection_of, publisher_of, staging_of, written_ends
-from crossstream.spark.errors import unpacked
+from crossstream.spark.errors import held, unpacked
 from crossstream.spark.frames import check_checkpoint, deliver, start_query, united
 from crossstream.spark.progress import Account, Progress
 from crossstream.spark.rounds import SparkRounds
@@ -292,6 +292,9 @@ class Engine:
         except Exception as error:
             self._failure = error
             raise
+        except BaseException as error:
+            self._failure = held(error)
+            raise self._failure from error
 
     def _catch_up(self) -> None:
         """What comes before rows of a DataFrame: a batch of topics to repeat, and all of the global tables."""

@@ -51,6 +51,17 @@ def _is_writable(error: BaseException) -> bool:
     return all(line == writable(line) for line in lines)
 
 
+def held(error: BaseException) -> Exception:
+    """What a thread other than the main one failed with, for others to raise: sys.exit() would end it in silence."""
+    if isinstance(error, Exception):
+        return error
+    return ProcessingError(
+        f"a function that the application calls in a thread of its own raised {told(error)}",
+        code="CS-593",
+        next="call stop() where the application was started; in a function or a listener raise an error instead",
+    )
+
+
 def unpacked(error: Exception) -> Exception:
     """What a worker raised; for anything else a `ProcessingError` CS-590 with the heart of Spark's message."""
     if isinstance(error, CrossStreamError):

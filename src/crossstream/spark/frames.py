@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -87,7 +88,7 @@ class Encode:
             self._wire(batch, "key", self.key).cast(pa.binary()),
             self._wire(batch, "value", self.value).cast(pa.binary()),
             self._milliseconds(batch),
-            _headers(batch),
+            self._headers(batch),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=_ARROW)
 
@@ -117,15 +118,22 @@ class Encode:
             return column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
         return column.cast(pa.int64())
 
-
-def _headers(batch: pa.RecordBatch) -> pa.Array:
-    if "headers" not in batch.schema.names:
-        return pa.nulls(batch.num_rows, pa.binary())
-    cells = batch.column("headers").to_pylist()
-    packed = [
-        None if cell is None else encode_headers((h["key"], h["value"]) for h in cell) for cell in cells
-    ]
-    return pa.array(packed, pa.binary())
+    def _headers(self, batch: pa.RecordBatch) -> pa.Array:
+        if "headers" not in batch.schema.names:
+            return pa.nulls(batch.num_rows, pa.binary())
+        column = batch.column("headers")
+        if pc.struct_field(column.flatten(), "key").null_count:
+            raise ProcessingError(
+                "a row of a DataFrame has a header without key",
+                code="CS-510",
+                where={"operator": self.name, "column": "headers"},
+                next="leave such headers out: F.filter('headers', lambda header: header['key'].isNotNull())",
+            )
+        cells = column.to_pylist()
+        packed = [
+            None if cell is None else encode_headers((h["key"], h["value"]) for h in cell) for cell in cells
+        ]
+        return pa.array(packed, pa.binary())
 
 
 @dataclass(frozen=True, slots=True)

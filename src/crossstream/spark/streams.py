@@ -18,7 +18,7 @@ from crossstream.query.files import open_store
 from crossstream.query.store import StoreReader
 from crossstream.settings import fits_call, put_off
 from crossstream.spark.engine import Engine
-from crossstream.spark.errors import unpacked
+from crossstream.spark.errors import held, unpacked
 from crossstream.spark.progress import Progress
 from crossstream.spark.session import check_running, check_session
 from crossstream.spark.shared import SHARED
@@ -295,8 +295,8 @@ class SparkStreams:
                 rest = pause - (time.monotonic() - started) if pause else (0.0 if worked else idle)
                 if rest > 0:
                     stop.wait(min(rest, threading.TIMEOUT_MAX))
-        except Exception as error:
-            self._fail(error)
+        except BaseException as error:
+            self._fail(held(error))
         finally:
             self._runner = None
             over.set()
