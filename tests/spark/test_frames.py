@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -53,11 +56,14 @@ class Rows:
         folder.mkdir(exist_ok=True)
         (folder / f"{key}.json").write_text(json.dumps({"key": key, "value": {"n": 1}}))
 
+    def frame(self, source: str) -> Any:
+        read = self.spark.readStream.schema("key string, value struct<n: bigint>")
+        return read.json(str(self.world.root / source))
+
     def process(self, *sources: str, function: Callable[[Any], Any] = lambda value: value) -> None:
         builder, out = cs.StreamsBuilder(), cs.Produced(key=TEXT, value=JSON)
         for name in sources:
-            read = self.spark.readStream.schema("key string, value struct<n: bigint>")
-            stream = builder.stream_from(read.json(str(self.world.root / name)), cs.Consumed(name=name))
+            stream = builder.stream_from(self.frame(name), cs.Consumed(name=name))
             stream.map_values(function).to("out", out)
         builder.stream("orders", cs.Consumed(key=TEXT, value=JSON)).to("out", out)
         with cs.SparkStreams(builder.build(), self.world.config(), self.spark) as app:
@@ -212,6 +218,36 @@ def test_records_that_come_while_the_rows_are_read_wait_for_the_next_call(
         assert sorted(record.key for record in world.read("out", TEXT, JSON)) == ["first", "row"]
         app.process_available()
     assert sorted(record.key for record in world.read("out", TEXT, JSON)) == ["first", "later", "row"]
+
+
+def test_an_interrupt_while_rows_are_read(spark: Any, world: World) -> None:
+    """The main thread waits meanwhile, and the batch is run by a thread of Spark's: that one is stopped."""
+    rows = Rows(spark, world)
+    world.create(out=1, orders=1)
+    rows.put("left", "l0")
+    world.append("orders", [("o", {"n": 1}, 1)], TEXT, JSON)
+    builder, out = cs.StreamsBuilder(), cs.Produced(key=TEXT, value=JSON)
+    left = builder.stream_from(rows.frame("left"), cs.Consumed(name="left"))
+    calls: list[tuple[int, list[str]]] = []
+
+    def write(records: Any, batch: int) -> None:
+        calls.append((batch, sorted(row.key for row in records.collect())))
+        if len(calls) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1)
+
+    left.for_each_batch(write)
+    left.to("out", out)
+    builder.stream("orders", cs.Consumed(key=TEXT, value=JSON)).to("out", out)
+    with cs.SparkStreams(builder.build(), world.config(), spark) as app:
+        with pytest.raises(KeyboardInterrupt):
+            app.process_available()
+        rows.put("left", "l1")
+        app.process_available()
+    taken = dict(calls)
+    assert sorted(key for keys in taken.values() for key in keys) == ["l0", "l1"]
+    assert all(keys == taken[batch] for batch, keys in calls), "the same number, the same records"
+    assert rows.out() == ["l0", "l1", "o"]
 
 
 class TestCheckpoint:
