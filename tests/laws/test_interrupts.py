@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -93,6 +94,31 @@ def test_every_line_of_a_batch() -> None:
             assert sorted(set(came)) == sorted(came), f"twice, after an interrupt before line {last}"
             assert world.table("results") == rows
     assert last > 100
+
+
+def test_whoever_waits_for_a_running_application_leaves_no_haste_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`max_task_idle` holds again afterwards."""
+    world = World(tmp_path)
+    world.create(rows=1, results=1)
+    with streams(copied(), world.config(partitions=1)) as app:
+        app.start()
+        running = app._engine
+        assert running is not None
+        with monkeypatch.context() as patch:
+            patch.setattr(running, "reached", interrupting)
+            with pytest.raises(KeyboardInterrupt):
+                app.process_available()
+        assert running.hurried == 0
+        assert app.status == "running"
+        world.append("rows", [("a", "0", 0)])
+        app.process_available()
+    assert world.table("results") == {"a": "0"}
+
+
+def interrupting(ends: Any) -> bool:
+    raise KeyboardInterrupt
 
 
 @cases(0.5)
