@@ -59,7 +59,8 @@ def delivered(sent: Iterable[Sent]) -> dict[int, list[Parcel]]:
 
 
 SESSION: Any = SimpleNamespace(
-    sparkContext=SimpleNamespace(defaultParallelism=CORES), _jsparkSession="what a classic session has"
+    sparkContext=SimpleNamespace(defaultParallelism=CORES, _jsc="runs"),
+    _jsparkSession="what a classic session has",
 )
 
 
