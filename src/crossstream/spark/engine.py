@@ -287,6 +287,7 @@ class Engine:
                 if epoch > self._epoch:
                     self._refresh()
                     self._catch_up()
+                while epoch > self._epoch:  # again where records were deleted under the batch
                     ends = self.sources.end_offsets() if self._until is None else self._until
                     self._run(ends, frame, epoch)
         except Exception as error:
