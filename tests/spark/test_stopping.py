@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -293,3 +295,41 @@ def test_a_topic_that_grows_while_frames_are_read(spark: Any, world: World) -> N
     app.process_available()
     assert {"w0", "w1", "w2"} <= world.table("out").keys()
     app.stop()
+
+
+@pytest.mark.parametrize("interval", ["60 seconds", None])
+def test_who_stops_keeps_the_state_until_the_rows_are_through(
+    spark: Any, world: World, interval: str | None
+) -> None:
+    """A batch of DataFrame rows runs beside the thread that is stopped; nobody else may have the state meanwhile."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def write(records: Any, batch: int) -> None:
+        begun.set()
+        go_on.wait(60)
+
+    folder = world.root / "slow"
+    folder.mkdir()
+    (folder / "a.json").write_text(json.dumps({"key": "a", "value": "x"}))
+    rows = spark.readStream.schema("key string, value string").json(str(folder))
+    builder = cs.StreamsBuilder()
+    read = builder.stream_from(rows, cs.Consumed(name="rows", key=TEXT, value=TEXT))
+    read.for_each_batch(write)
+    read.to("out", cs.Produced(key=TEXT, value=TEXT))
+    world.create(out=1)
+    settings = {} if interval is None else {"trigger": interval}
+    app = cs.SparkStreams(builder.build(), world.config(**settings), spark)
+    app.start()
+    assert begun.wait(60)
+    stopping = threading.Thread(target=app.stop)
+    stopping.start()
+    time.sleep(0.5)
+    other = cs.SparkStreams(builder.build(), world.config(), spark)
+    with pytest.raises(cs.StateError) as caught:
+        other.process_available()
+    assert caught.value.code == "CS-720"
+    assert stopping.is_alive()
+    go_on.set()
+    stopping.join(60)
+    assert (app.status, app.progress.batch) == ("stopped", 0)
+    assert world.table("out") == {"a": "x"}

@@ -52,6 +52,11 @@ def never() -> bool:
     return False
 
 
+def always() -> bool:
+    """Everything is over."""
+    return True
+
+
 class Engine:
     """The loop's body: plan a batch, log it, run it, publish, commit, retire."""
 
@@ -454,6 +459,11 @@ class Engine:
         self.progress = self._account.progress(entry.id, report, phases, seconds, lag)
         self._tell(self.progress)
 
+    def finish(self) -> None:
+        """Waits for the batch that runs, perhaps of DataFrame rows; no other begins."""
+        with self._batch_lock:
+            self._is_halted = always
+
     def release(self) -> None:
         """Lets another process take the state."""
         self.log.unlock()
@@ -463,6 +473,7 @@ class Engine:
             if self._query is not None:
                 self._query.stop()
                 self._query = None
+            self.finish()  # what the end of the query has interrupted
             if self._rounds is not None:
                 self._rounds.close()
                 self._rounds = None

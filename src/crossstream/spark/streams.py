@@ -299,6 +299,7 @@ class SparkStreams:
             self._fail(held(error))
         finally:
             self._runner = None
+            engine.finish()
             over.set()
             with self._turn:
                 self._turn.notify_all()
