@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from crossstream.errors import CrossStreamError
+from crossstream.errors import CrossStreamError, SinkError
 from crossstream.kafka import KafkaConnection
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
@@ -75,3 +75,24 @@ def test_refused_group_is_left_soon(log: KafkaLog, broker_info: BrokerInfo) -> N
     began = time.monotonic()
     refused.close()
     assert time.monotonic() - began < 15
+
+
+@pytest.mark.parametrize("password", ["wrong", "right"])
+@pytest.mark.parametrize("seconds", [0.0, 0.05, 1.0])
+def test_a_writer_is_refused_whenever_it_is_told(
+    log: KafkaLog, broker_info: BrokerInfo, password: str, seconds: float
+) -> None:
+    """The refusal comes with the topic, with the record, or before them with the producer's id."""
+    topic, writer = new_topic(log), guarded(broker_info, password).writer()
+
+    def slowly() -> None:
+        writer.open()
+        time.sleep(seconds)
+        writer.write(topic, records((b"k", b"v")))
+        time.sleep(seconds)
+        writer.flush()
+
+    with pytest.raises(SinkError) as caught:
+        slowly()
+    assert caught.value.code == "CS-653"
+    writer.close()

@@ -170,6 +170,12 @@ def _delivery(error: KafkaError) -> tuple[str, str]:
     return "CS-654", "look into the broker's log"
 
 
+def ended(error: KafkaError) -> SinkError:
+    """CS-651 to CS-654: the client cannot go on."""
+    code, next_step = _delivery(error)
+    return SinkError(f"the Kafka client cannot write any more: {error.str()}", code=code, next=next_step)
+
+
 def exists(topic: str) -> SinkError:
     """CS-656."""
     return SinkError(

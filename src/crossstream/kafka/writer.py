@@ -6,7 +6,9 @@ that may have been stored by the first, and is then there twice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import repeat
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -89,7 +91,7 @@ class KafkaWriter:
         if producer is None:
             return
         silence = Silence()
-        while left := producer.flush(WAIT_SECONDS):
+        while left := self._told(producer, partial(producer.flush, WAIT_SECONDS)):
             self._check(producer)
             if self._held is not None and silence.lasts(left) and is_cut_off(producer, self._connection):
                 producer = self._replace(producer, self._held)
@@ -148,7 +150,7 @@ class KafkaWriter:
                 self._produce(producer, topic, rows)
             else:
                 self._produce_with_headers(producer, topic, rows, headers.to_pylist())
-            producer.poll(0)
+            self._told(producer, partial(producer.poll, 0))
             self._check(producer)
 
     def _produce(self, producer: Producer, topic: str, rows: Rows) -> None:
@@ -189,15 +191,25 @@ class KafkaWriter:
         """Waits for room in the queue, for as long as it takes: records in it expire after the patience."""
         key, value, partition, timestamp = row
         while isinstance(problem, BufferError):
-            producer.poll(WAIT_SECONDS)
+            self._told(producer, partial(producer.poll, WAIT_SECONDS))
             self._check(producer)
             try:
                 producer.produce(topic, value, key, partition, None, None, timestamp, headers)
                 return
             except (BufferError, KafkaException) as again:
                 problem = again
+        if problem.args[0].code() == KafkaError._FATAL:
+            self._told(producer, partial(producer.poll, 0))
         self._abandon(producer)
         raise faults.undelivered(problem.args[0], topic, partition, key) from problem
+
+    def _told(self, producer: Producer, ask: Callable[[], int]) -> int:
+        """What the client answers. One that cannot go on (it may have no right to a producer id) raises that, once."""
+        try:
+            return ask()
+        except KafkaException as ended:
+            self._abandon(producer)
+            raise faults.ended(ended.args[0]) from ended
 
     def _undelivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
@@ -214,6 +226,8 @@ class KafkaWriter:
         if self._failures:
             error, message = self._failures[0]
             lost = len(self._failures)
+            if error.code() in faults.TIMED_OUT and self._complaints.denied is not None:
+                error = self._complaints.denied
             return faults.undelivered(error, message.topic(), message.partition(), message.key(), lost)
         if self._complaints.denied is not None:
             return faults.not_allowed(self._complaints.denied.str())
@@ -222,8 +236,9 @@ class KafkaWriter:
     def _abandon(self, producer: Producer) -> None:
         """Throws the queue away; the next write opens another producer."""
         self._producer = None
-        producer.purge()
-        producer.flush(1.0)
+        with suppress(KafkaException):
+            producer.purge()
+            producer.flush(1.0)
 
 
 def _rows(records: pa.RecordBatch, partitions: Sequence[int] | None) -> Rows:
