@@ -144,6 +144,11 @@ def run_merged(one: Tree, other: Tree, given_: Inputs, way: Way, versioned: bool
     merged = changes.merge(stream).to_table(materialized=kept).to_stream()
     followed = merged.left_join(nothing, join_values, key_selector=lambda value: None)
     followed.to("results", cs.Produced(key=TEXT, value=TEXT))
+    return of_each_batch(build, given_, way)
+
+
+def of_each_batch(build: Builder, given_: Inputs, way: Way) -> list[list[Output]]:
+    """What comes to ``results`` in each batch."""
     found = []
     with way.driver(build.builder.build()) as driver:
         topics = {side: driver.create_input_topic(side, TEXT, TEXT) for side in (*SIDES, STREAM)}
@@ -240,14 +245,7 @@ def run(
         stream = build.table(changes).to_stream()
     joined = (stream.join if kind == "inner" else stream.left_join)(table, join_values)
     joined.to("results", cs.Produced(key=TEXT, value=TEXT))
-    found = []
-    with way.driver(build.builder.build()) as driver:
-        topics = {side: driver.create_input_topic(side, TEXT, TEXT) for side in (*SIDES, STREAM)}
-        results = driver.create_output_topic("results", TEXT, TEXT)
-        for _, ended in way.pipe(driver, topics, given_):
-            if ended:
-                found.append(read(results))
-    return found
+    return of_each_batch(build, given_, way)
 
 
 def result(tree: Tree, taken: list[Any], number: int, kind: str) -> list[Output]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import crossstream as cs
 import crossstream.testing.topics
 from crossstream import serdes
+from tests.unit.refusing import check_refused
 
 TEXT = serdes.string()
 CONSUMED, PRODUCED = cs.Consumed(key=TEXT, value=TEXT), cs.Produced(key=TEXT, value=TEXT)
@@ -23,16 +25,7 @@ def relay() -> cs.Topology:
     return builder.build()
 
 
-def refused(code: str, act: Callable[[], object], *words: str) -> None:
-    """``act()`` raises an error of this code, with these words, that says where and what next."""
-    with pytest.raises(cs.ConfigError) as caught:
-        act()
-    error = caught.value
-    assert error.code == code, str(error)
-    assert str(error.where["line"]).startswith(__file__)
-    assert error.next
-    for word in words:
-        assert word in str(error)
+refused = partial(check_refused, cs.ConfigError, __file__)
 
 
 @pytest.mark.parametrize("setting", ["deserialization_errors", "processing_errors"])

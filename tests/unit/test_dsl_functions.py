@@ -12,6 +12,7 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from tests.unit.dsl_cases import JSON, stream, tables
+from tests.unit.refusing import check_refused
 
 WINDOWS = cs.JoinWindows.of(10)
 
@@ -141,16 +142,7 @@ GENERATORS = {
 }
 
 
-def refused(code: str, act: Callable[[], object], *words: str) -> None:
-    """``act()`` raises an error of this code, with these words, that says where and what next."""
-    with pytest.raises(cs.TopologyError) as caught:
-        act()
-    error = caught.value
-    assert error.code == code, str(error)
-    assert str(error.where["line"]).startswith(__file__)
-    assert error.next
-    for word in words:
-        assert word in str(error)
+refused = functools.partial(check_refused, cs.TopologyError, __file__)
 
 
 @pytest.mark.parametrize("function", ASYNCHRONOUS.values(), ids=ASYNCHRONOUS)

@@ -131,16 +131,20 @@ def _express(function: Function, key: Values, arguments: dict[str, Values]) -> O
     marks = marks_of(function, key, arguments) if key.rows > 1 else []
     if not marks:
         return _express_together(function, key, arguments)
-    groups = groups_of(marks)
-    return _merged(
-        groups,
-        [
-            _express_together(
-                function, key.take(rows), {n: values.take(rows) for n, values in arguments.items()}
-            )
-            for rows in groups
-        ],
-    )
+    return _express_apart(function, key, arguments, groups_of(marks))
+
+
+def _express_apart(
+    function: Function, key: Values, arguments: dict[str, Values], groups: Sequence[np.ndarray]
+) -> Outcome:
+    """On each of the groups of rows by itself."""
+    outcomes = [
+        _express_together(
+            function, key.take(rows), {name: values.take(rows) for name, values in arguments.items()}
+        )
+        for rows in groups
+    ]
+    return _merged(groups, outcomes)
 
 
 def _express_together(function: Function, key: Values, arguments: dict[str, Values]) -> Outcome:
@@ -154,16 +158,7 @@ def _express_together(function: Function, key: Values, arguments: dict[str, Valu
             return Outcome(Values(objects=[]))
         if rows == 1:
             return Outcome(Values(series=pl.Series([None])), [Failure(0, _as_exception(error))])
-    halves = [np.arange(rows // 2), np.arange(rows // 2, rows)]
-    return _merged(
-        halves,
-        [
-            _express_together(
-                function, key.take(half), {n: values.take(half) for n, values in arguments.items()}
-            )
-            for half in halves
-        ],
-    )
+    return _express_apart(function, key, arguments, [np.arange(rows // 2), np.arange(rows // 2, rows)])
 
 
 def _as_exception(error: BaseException) -> Exception:

@@ -14,6 +14,7 @@ from crossstream.cli.texts import from_bytes, from_plain, to_bytes, to_json, to_
 from crossstream.errors import SerdeError
 from crossstream.records import RECORDS, Header, decode_headers, encode_headers
 from crossstream.serdes import Serde
+from crossstream.settings import is_whole
 from crossstream.topics import TopicPartition
 
 FIELDS = ("key", "value", "timestamp", "partition", "offset", "headers")
@@ -101,7 +102,7 @@ def _check(record: Any) -> None:
         number = record.get(name)
         if number is None:
             continue
-        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        if not is_whole(number) or number < 0:
             raise ValueError(f"its {name} is not a whole number")
         if number.bit_length() >= bits:
             raise ValueError(f"its {name} has more than {bits} bits")

@@ -14,7 +14,7 @@ from crossstream.algebra.change import Changes
 from crossstream.algebra.values import Values, missing_in
 from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.serdes import Serde
-from crossstream.serdes.serde import Varied
+from crossstream.serdes.serde import is_varied
 from crossstream.topology.graph import Node
 from crossstream.topology.steps import ReadStep
 
@@ -42,7 +42,7 @@ class Decoder:
             serde = getattr(changes, part).serde
             if serde is None or not changes.rows:
                 continue
-            varied = part == "key" and isinstance(serde, Varied) and serde.varied
+            varied = part == "key" and is_varied(serde)
             by_column = not varied and self._as_series(serde, changes.rows)
             series = by_column if part == "key" else self.step.form == "series"
             try:

@@ -16,13 +16,9 @@ import polars as pl
 _FIRST, _LAST = date.min, date.max
 
 
-def is_dated(dtype: Any) -> bool:
-    """Whether there are dates or points in time in a column of this type."""
-    return _is_dated(dtype)
-
-
 @lru_cache(maxsize=512)
 def _is_dated(dtype: Any) -> bool:
+    """Whether there are dates or points in time in a column of this type."""
     if isinstance(dtype, pl.Struct):
         return any(_is_dated(field.dtype) for field in dtype.fields)
     if isinstance(dtype, pl.List | pl.Array):
@@ -33,7 +29,7 @@ def _is_dated(dtype: Any) -> bool:
 def beyond(values: pl.Series) -> np.ndarray | None:
     """Which rows have such a time somewhere; None: none has."""
     dtype = values.dtype
-    if not is_dated(dtype) or not len(values):
+    if not _is_dated(dtype) or not len(values):
         return None
     if isinstance(dtype, pl.Struct):
         return _any(beyond(part) for part in values.struct.unnest().get_columns())

@@ -14,25 +14,14 @@ from typing import Any, NamedTuple
 import msgspec
 import msgspec.inspect as mi
 
+from crossstream.serdes.json_types import any_class
+
 _CONTAINERS = (list, tuple, set, frozenset)
 
 
-def leaves_defaults(node: Any, seen: frozenset[type] = frozenset()) -> bool:
+def leaves_defaults(node: mi.Type) -> bool:
     """Whether a class in the type has defaults that objects do not have of their own."""
-    if isinstance(node, tuple):
-        return any(leaves_defaults(part, seen) for part in node)
-    if isinstance(node, mi.Field):
-        return leaves_defaults(node.type, seen)
-    if not isinstance(node, mi.Type):
-        return False
-    cls = getattr(node, "cls", None)
-    if cls is not None:
-        if cls in seen or isinstance(node, mi.EnumType):
-            return False
-        if _members(cls).defaults:
-            return True
-        seen |= {cls}
-    return any(leaves_defaults(getattr(node, name), seen) for name in node.__struct_fields__)
+    return any_class(node, lambda cls: bool(_members(cls).defaults))
 
 
 def complete(value: Any) -> None:

@@ -58,22 +58,27 @@ def read_record(node: mi.Type, within: tuple[type, ...] = ()) -> Layout | NoColu
     return Layout(node.cls.__name__, tuple(_field(one, inner) for one in node.fields), options)
 
 
-def derives_fields(node: Any, seen: frozenset[type] = frozenset()) -> bool:
+def derives_fields(node: Any) -> bool:
     """Whether a class in the type has a ``__post_init__``, so that objects of it are more than their text."""
+    return any_class(node, lambda cls: hasattr(cls, "__post_init__") or hasattr(cls, "__attrs_post_init__"))
+
+
+def any_class(node: Any, holds: Callable[[type], bool], seen: frozenset[type] = frozenset()) -> bool:
+    """Whether ``holds`` is true of a class in the type; enums are none."""
     if isinstance(node, tuple):
-        return any(derives_fields(part, seen) for part in node)
+        return any(any_class(part, holds, seen) for part in node)
     if isinstance(node, mi.Field):
-        return derives_fields(node.type, seen)
+        return any_class(node.type, holds, seen)
     if not isinstance(node, mi.Type):
         return False
     cls = getattr(node, "cls", None)
     if cls is not None:
         if cls in seen or isinstance(node, mi.EnumType):
             return False
-        if hasattr(cls, "__post_init__") or hasattr(cls, "__attrs_post_init__"):
+        if holds(cls):
             return True
         seen |= {cls}
-    return any(derives_fields(getattr(node, name), seen) for name in node.__struct_fields__)
+    return any(any_class(getattr(node, name), holds, seen) for name in node.__struct_fields__)
 
 
 def type_name(kind: Any) -> str:

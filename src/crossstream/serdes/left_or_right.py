@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.serde import Serde, Varied, Way, find_invalid
+from crossstream.serdes.serde import Serde, Way, find_invalid, is_varied
 
 LEFT, RIGHT = 0, 1
 _WANTED = "LeftOrRight(left=…) or LeftOrRight(right=…), exactly one of them set"
@@ -54,7 +54,7 @@ class LeftOrRightSerde:
 
     @property
     def varied(self) -> bool:
-        return any(isinstance(one, Varied) and one.varied for one in (self.left, self.right))
+        return is_varied(self.left) or is_varied(self.right)
 
     def serialize(self, value: Any) -> bytes | None:
         if value is None:

@@ -47,6 +47,11 @@ class Varied(Protocol):
         """Whether there are such values."""
 
 
+def is_varied(serde: object) -> bool:
+    """Whether a serde has values that may be written in several ways (`Varied`)."""
+    return isinstance(serde, Varied) and serde.varied
+
+
 @runtime_checkable
 class Inferring(Protocol):
     """What a serde has besides whose columns are of the types that the values happen to have."""

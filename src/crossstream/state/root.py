@@ -113,7 +113,8 @@ def root_of(place: Place, *, cached: bool = True) -> StateRoot:
         return RemoteRoot(place.address, cached=False)
     if not isinstance(place, str | os.PathLike):
         if not hasattr(place, "storage"):
-            raise _unopened(repr(place), "it is neither a path nor a URI")
+            step = "name a folder to which you have the rights, as a path or URI"
+            raise _unopened(repr(place), "it is neither a path nor a URI", step)
         return place
     scheme = scheme_of(place)
     if scheme is None:
@@ -125,12 +126,12 @@ def root_of(place: Place, *, cached: bool = True) -> StateRoot:
     )
 
 
-def _unopened(place: str, reason: str) -> StateError:
+def _unopened(place: str, reason: str | None, step: str) -> StateError:
     return StateError(
         f"the place of the state cannot be opened: {reason}",
         code="CS-724",
         where={"folder": place},
-        next="name a folder to which you have the rights, as a path or URI",
+        next=step,
     )
 
 
@@ -167,12 +168,7 @@ class LocalRoot:
                 opened.pop_all()
         except OSError as error:
             why = "a file is there, and no folder" if self.path.is_file() else error.strerror
-            raise StateError(
-                f"the place of the state cannot be opened: {why}",
-                code="CS-724",
-                where={"folder": str(self.path)},
-                next="give a state_dir that can be made and written",
-            ) from error
+            raise _unopened(str(self.path), why, "give a state_dir that can be made and written") from error
         return FileLock(handle)
 
     def _take(self, handle: IO[bytes]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 
 import pyarrow as pa
 
-from crossstream.durations import Duration, Timestamp, to_milliseconds, to_timestamp
+from crossstream.durations import Duration, Timestamp, is_64_bits, to_milliseconds, to_timestamp
 from crossstream.errors import ConfigError, SerdeError
 from crossstream.records import Header, decode_headers, encode_headers
 from crossstream.serdes import Serde
@@ -20,8 +20,6 @@ from crossstream.topology.location import here
 _TYPES = ROWS.types[:3]
 _LENGTHS = {2, 3, 4}
 """As many fields a record may be written with."""
-_MOST = (1 << 63) - 1
-"""As many milliseconds a timestamp may be from the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +104,7 @@ class TestInputTopic:
 
     def _times(self, given: list[Any]) -> list[int]:
         """Timestamps in ms; those that are None by the topic's clock, which goes on if all are timestamps."""
-        if {int}.issuperset(map(type, given)) and min(given) >= -_MOST and max(given) <= _MOST:
+        if {int}.issuperset(map(type, given)) and is_64_bits(min(given), max(given)):
             return given
         clock, found = self._clock, []
         for timestamp in given:
