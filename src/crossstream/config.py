@@ -96,7 +96,8 @@ class StreamsConfig:
     ``processing_guarantee``     ``"at_least_once"``
     ``deserialization_errors``   a record that cannot be decoded: ``"fail"``, ``"skip"`` or `DeadLetter`
     ``processing_errors``        a user's function that raises: likewise
-    ``on_lost_records``          records that retention deleted unread: ``"fail"``, or ``"skip"`` and count
+    ``on_lost_records``          records that retention deleted unread: ``"fail"``, or ``"skip"`` and count; topics
+                                 that were made anew: ``"fail"``, or ``"skip"`` to their beginning
     ``broker_patience``          duration to wait for an absent broker before failing
     ``idle_after``               duration without input after which stream time goes on with the clock, so that
                                  records that wait for a window to close, or for a table, come out; None: it

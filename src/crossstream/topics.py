@@ -45,6 +45,9 @@ class TopicLog(Protocol):
     def topics(self) -> Mapping[str, int]:
         """Every topic and its number of partitions (internal ones, ``__…``, left out)."""
 
+    def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
+        """What tells each topic from an earlier one of its name; those of which it is not known are left out."""
+
     def begin_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The first offset still held, for each partition."""
 

@@ -16,7 +16,7 @@ from crossstream.kafka import KafkaConnection, broker
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
 from tests.end_to_end.clients import consume_table, produce
-from tests.kafka.conftest import frozen, proxied, quick_java
+from tests.kafka.conftest import delete, frozen, proxied, quick_java
 from tests.kafka.proxy import FORGETFUL, Proxy
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -154,6 +154,35 @@ def test_records_deleted_before_they_were_read_are_an_error(
         app.process_available()
         assert app.progress.dropped == {"lost by retention": 10}
         assert {key for key, _ in app.store("rows").all()} == {f"k{n}" for n in [*range(10), *range(20, 30)]}
+
+
+def test_a_topic_made_anew(spark: Any, broker_info: BrokerInfo, log: KafkaLog, tmp_path: Path):
+    """It has as many records as before and more, so offsets do not tell it."""
+    servers = broker_info.bootstrap_servers
+    for topic in ("anew-in", "anew-out"):
+        log.create_topic(topic, 1)
+    produce(servers, "anew-in", rows(0, 10))
+    settings = {"application_id": "anew", "bootstrap_servers": servers, "state_dir": tmp_path / "state"}
+    with cs.SparkStreams(copying("anew-in", "anew-out"), cs.StreamsConfig(**settings), spark) as app:
+        app.start()
+        app.process_available()
+        delete(servers, "anew-in")
+        log.create_topic("anew-in", 1)
+        produce(servers, "anew-in", rows(100, 120))
+        with pytest.raises(cs.SourceError) as while_running:
+            app.await_termination(60)
+    with (
+        pytest.raises(cs.SourceError, match="made anew") as at_start,
+        cs.SparkStreams(copying("anew-in", "anew-out"), cs.StreamsConfig(**settings), spark) as app,
+    ):
+        app.process_available()
+    for error in (while_running, at_start):
+        assert (error.value.code, error.value.where["topic"]) == ("CS-603", "anew-in")
+    skipping = cs.StreamsConfig(**settings, on_lost_records="skip")
+    with cs.SparkStreams(copying("anew-in", "anew-out"), skipping, spark) as app:
+        app.process_available()
+        found = {key for key, _ in app.store("rows").all()}
+    assert found >= {f"k{n}" for n in [*range(10), *range(100, 120)]}
 
 
 def test_a_missing_topic_is_told_at_the_start(spark: Any, broker_info: BrokerInfo, tmp_path: Path):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from crossstream.errors import SourceError
 from crossstream.kafka import KafkaConnection, broker
@@ -136,6 +137,16 @@ def proxy(broker_info: BrokerInfo) -> Iterator[Proxy]:
     proxy = Proxy(*proxied(broker_info))
     yield proxy
     proxy.close()
+
+
+def delete(servers: str, topic: str) -> None:
+    """Deletes a topic, and returns when there is none of that name any more."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_topics([topic])[topic].result()
+    deadline = time.monotonic() + 20
+    while topic in admin.list_topics(timeout=5).topics:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def new_topic(log: KafkaLog, partitions: int = 1, **config: str) -> str:

@@ -13,7 +13,7 @@ from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.writer import KafkaWriter
 from crossstream.topics import Moment, TopicPartition
-from tests.kafka.conftest import frozen, new_topic, numbered, records
+from tests.kafka.conftest import delete, frozen, guarded, new_topic, numbered, records
 
 pytestmark = pytest.mark.kafka
 
@@ -32,6 +32,33 @@ def test_topics_and_their_partitions(log: KafkaLog) -> None:
     found = log.topics()
     assert found[topic] == 3
     assert not [name for name in found if name.startswith("__")]
+
+
+def test_a_topic_made_anew_has_another_id(log: KafkaLog, broker_info: BrokerInfo) -> None:
+    topic, other = new_topic(log), new_topic(log)
+    first = log.topic_ids([topic, other])
+    assert len({first[topic], first[other]}) == 2
+    assert log.topic_ids([topic, "no-such-topic"]) == {topic: first[topic]}
+    delete(broker_info.bootstrap_servers, topic)
+    log.create_topic(topic, 1)
+    again = log.topic_ids([topic, other])
+    assert again[topic] != first[topic]
+    assert again[other] == first[other]
+    assert log.topic_ids([]) == {}
+
+
+def test_ids_that_are_not_told(
+    log: KafkaLog, broker_info: BrokerInfo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For lack of rights, of an answer, and by brokers before Kafka 2.8: these give the same id to all topics."""
+    topic = new_topic(log)
+    alice = guarded(broker_info, "right").log()
+    assert alice.topic_ids([topic]) == {}
+    alice.close()
+    monkeypatch.setattr(log_module, "LOOK_SECONDS", 0.5)
+    assert KafkaConnection("127.0.0.1:1").log().topic_ids([topic]) == {}
+    monkeypatch.setattr(log_module, "NO_ID", log.topic_ids([topic])[topic])
+    assert log.topic_ids([topic]) == {}
 
 
 def test_offsets(log: KafkaLog, writer: KafkaWriter) -> None:

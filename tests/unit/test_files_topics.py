@@ -169,6 +169,17 @@ def test_offsets_by_time(
     }
 
 
+def test_a_topic_made_anew_has_another_id(topics: FileTopics) -> None:
+    log = topics.log()
+    assert log.topic_ids(["t"]) == {}
+    log.create_topic("t", 1)
+    first = log.topic_ids(["t", "u"])
+    assert first == topics.log().topic_ids(["t"])
+    shutil.rmtree(Path(topics.topics_dir) / "t")
+    log.create_topic("t", 1)
+    assert log.topic_ids(["t"])["t"] != first["t"]
+
+
 def test_topics_are_listed_without_internal_ones(topics: FileTopics) -> None:
     log = topics.log()
     assert log.topics() == {}

@@ -21,16 +21,20 @@ A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 
 @dataclass
 class Log:
-    """Topics as planning sees them: where their partitions begin and end."""
+    """Topics as planning sees them: where their partitions begin and end, and their ids, if they have any."""
 
     begins: dict[TopicPartition, int] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
+    ids: dict[str, str] = field(default_factory=dict)
 
     def topics(self) -> Mapping[str, int]:
         found: dict[str, int] = {}
         for tp in self.ends:
             found[tp.topic] = max(found.get(tp.topic, 0), tp.partition + 1)
         return found
+
+    def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
+        return {topic: self.ids[topic] for topic in topics if topic in self.ids}
 
     def begin_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         return {tp: self.begins.get(tp, 0) for tp in partitions}
@@ -84,6 +88,30 @@ def test_a_topic_that_was_made_anew() -> None:
     with pytest.raises(SourceError) as caught:
         found.next_ranges(found.end_offsets(), None)
     assert caught.value.code == "CS-603"
+
+
+def test_ids_are_taken_on_where_they_are_known() -> None:
+    """A broker that tells none, as one before Kafka 2.8, says nothing about the topic."""
+    log = Log({}, {A0: 9})
+    found = planner(log, started_at(5))
+    for told, known in ((None, {}), ("1", {"a": "1"}), (None, {"a": "1"}), ("1", {"a": "1"})):
+        log.ids = {} if told is None else {"a": told}
+        found.refresh()
+        assert found.topic_ids == known
+    log.ids = {"a": "2"}
+    with pytest.raises(SourceError, match="made anew") as caught:
+        found.refresh()
+    assert caught.value.code == "CS-603"
+    assert caught.value.where == {"operator": "a", "topic": "a"}
+
+
+def test_a_topic_that_is_replaced_is_read_from_its_beginning_in_all_partitions() -> None:
+    log = Log({A0: 2}, {A0: 9, A1: 9}, {"a": "1"})
+    found = planner(log, {"a": {"a": {0: 5, 1: 7, 2: 4}}}, "skip", offset_reset="latest")
+    found.topic_ids = {"a": "0", "b": "0"}
+    found.refresh()
+    assert found.positions == {"a": {"a": {0: 2, 1: 0}}}
+    assert (found.topic_ids, found.replaced, found.skipped) == ({"a": "1", "b": "0"}, {"a"}, 0)
 
 
 def test_a_first_start_begins_where_it_is_told_and_later_partitions_at_their_beginning() -> None:

@@ -142,7 +142,9 @@ def _run(commands: Commands) -> None:
         help="what to do with a record on which a function raises",
     )
     settings.add_argument(
-        "--on-lost-records", choices=("fail", "skip"), help="what to do when retention deleted unread records"
+        "--on-lost-records",
+        choices=("fail", "skip"),
+        help="what to do when unread records were deleted, by retention or with their topic",
     )
     settings.add_argument(
         "--broker-patience", metavar="DURATION", help="how long to wait for an absent broker"

@@ -75,7 +75,7 @@ class Commit(msgspec.Struct, frozen=True):
     """A batch that is done, or state that was cut into another number of ``partitions`` (decision 0011).
 
     ``positions``: next offset to read, by source node, topic and partition. ``versions``: the manifest of each
-    state partition, by store.
+    state partition, by store. ``topic_ids``: which topics the positions are in, as far as it is known.
     """
 
     id: int
@@ -84,6 +84,7 @@ class Commit(msgspec.Struct, frozen=True):
     versions: dict[str, dict[int, str]] = {}
     time: float = 0.0
     epoch: int = -1
+    topic_ids: dict[str, str] = {}
 
 
 class BatchLog:

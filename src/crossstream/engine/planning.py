@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -13,6 +14,8 @@ from crossstream.engine.cutting import Cutter, Span, Times, in_proportion
 from crossstream.errors import SourceError
 from crossstream.topics import TopicPartition
 from crossstream.topology.graph import Source, Topology
+
+logger = logging.getLogger("crossstream.sources")
 
 Positions = dict[str, dict[str, dict[int, int]]]
 """Next offset to read, by source node, topic and partition."""
@@ -26,6 +29,9 @@ class NoTopics:
     """The topics of an application that reads DataFrames only."""
 
     def topics(self) -> Mapping[str, int]:
+        return {}
+
+    def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
         return {}
 
     def begin_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
@@ -45,6 +51,8 @@ class Offsets(Times, Protocol):
 
     def topics(self) -> Mapping[str, int]: ...
 
+    def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]: ...
+
     def begin_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
 
     def end_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
@@ -54,13 +62,16 @@ class Offsets(Times, Protocol):
 class SourcePlanner:
     """Finds the partitions of every source, and cuts what is there into batches.
 
-    ``lost``: what to do with offsets that retention deleted before they were read.
+    ``lost``: what to do where records were deleted before they were read, by retention or with their topic.
+    ``topic_ids``: which topics the positions are in. ``replaced``: those that others have taken the place of.
     """
 
     topology: Topology
     log: Offsets
     positions: Positions
     lost: str = "fail"
+    topic_ids: dict[str, str] = field(default_factory=dict)
+    replaced: set[str] = field(default_factory=set)
     started: bool = False
     skipped: int = 0
     _awaited: dict[TopicPartition, int] = field(default_factory=dict)
@@ -71,7 +82,10 @@ class SourcePlanner:
         self._cutter = Cutter(self.log)
 
     def refresh(self) -> None:
-        """Looks for topics and partitions that are new; `SourceError` CS-602 if a topic is missing."""
+        """Looks for topics and partitions that are new.
+
+        Raises `SourceError`: CS-602 if a topic is missing, CS-603 if it is another one than that which was read.
+        """
         topics = self.log.topics()
         for node in self._sources():
             found = self._topics_of(node, topics)
@@ -79,6 +93,7 @@ class SourcePlanner:
                 TopicPartition(topic, partition) for topic in found for partition in range(topics[topic])
             ]
         self._take_over()
+        self._identify()
         for node in self._sources():
             self._begin(node)
         self.started = True
@@ -184,6 +199,24 @@ class SourcePlanner:
                 self.positions.setdefault(reader, {}).setdefault(topic, left)
         self.positions = {node: topics for node, topics in self.positions.items() if topics}
 
+    def _identify(self) -> None:
+        """Offsets do not tell a topic from one that was deleted: where that is longer, they are in its middle."""
+        readers = self._readers()
+        for topic, found in self.log.topic_ids(sorted(readers)).items():
+            if self.topic_ids.get(topic, found) != found:
+                self._replace(readers[topic], topic)
+            self.topic_ids[topic] = found
+
+    def _replace(self, node: str, topic: str) -> None:
+        """The topic was deleted and made anew: an error, or it is read from its beginning."""
+        if self.lost == "fail":
+            raise _made_anew(node, topic)
+        logger.warning("the topic %r was deleted and made anew: it is read from its beginning", topic)
+        begins = self.log.begin_offsets([tp for tp in self._partitions[node] if tp.topic == topic])
+        self.positions.setdefault(node, {})[topic] = {tp.partition: at for tp, at in begins.items()}
+        self.replaced.add(topic)
+        self.await_globals()  # up to where they end now, not where they ended
+
     def _sources(self) -> list[Source]:
         return [node for node in self.topology if isinstance(node, Source)]
 
@@ -239,9 +272,20 @@ class SourcePlanner:
         self.positions[node][tp.topic][tp.partition] = begin
 
 
+def _made_anew(node: str, topic: str) -> SourceError:
+    return SourceError(
+        "the topic was deleted and made anew since it was read: what has been read is of the one before",
+        code="CS-603",
+        where={"operator": node, "topic": topic},
+        next="start with a new application_id, or an empty state_dir; "
+        "on_lost_records='skip' keeps the state, and reads the topic from its beginning",
+    )
+
+
 def _rewound(node: str, tp: TopicPartition, start: int, end: int) -> SourceError:
     return SourceError(
-        f"the topic ends at offset {end}, but offsets up to {start - 1} have been read: it was deleted and made anew",
+        f"the topic ends at offset {end}, but offsets up to {start - 1} have been read: "
+        "it was truncated, or deleted and made anew",
         code="CS-603",
         where={"operator": node, "topic": tp.topic, "partition": tp.partition, "offset": start},
         next="start with a new application_id, or an empty state_dir",

@@ -73,6 +73,11 @@ class TopicFolders:
         found = self._find(topic)
         return None if found is None else found.description.partitions
 
+    def topic_id(self, topic: str) -> str | None:
+        """What tells the topic from an earlier one of its name; None if there is no such topic."""
+        found = self._find(topic)
+        return None if found is None else found.description.id
+
     def partition(self, owner: TopicPartition) -> PartitionLog:
         """What is known of a partition; raises `SourceError` if there is none."""
         found = self._find(owner.topic)

@@ -33,6 +33,11 @@ class FileTopicLog:
             name: count for name, count in counts.items() if count is not None and not name.startswith("__")
         }
 
+    def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
+        """The ids in the descriptions of the topics; those that are missing are left out."""
+        ids = {topic: self._folders.topic_id(topic) for topic in topics}
+        return {topic: found for topic, found in ids.items() if found is not None}
+
     def begin_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The first offset still held: above 0 only where leading segments were deleted by hand."""
         begins = {}

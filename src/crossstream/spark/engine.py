@@ -195,12 +195,19 @@ class Engine:
         positions = {n: {t: dict(p) for t, p in topics.items()} for n, topics in commit.positions.items()}
         check_topics(self.topology, self.connection)
         log = self.topics if self.topics is not None else NoTopics()
-        self.sources = SourcePlanner(self.topology, log, positions, self.config.on_lost_records)
+        ids = dict(commit.topic_ids)
+        self.sources = SourcePlanner(self.topology, log, positions, self.config.on_lost_records, ids)
         self.sources.refresh()
-        if self._repeat is not None:
-            self._repeat = structs.replace(self._repeat, ranges=self.sources.renamed(self._repeat.ranges))
+        self._repeat = self._repeatable()
         self.sources.await_globals()
         self._refreshed = time.monotonic()
+
+    def _repeatable(self) -> BatchEntry | None:
+        """The batch that was begun, for the sources of now; None if its records are gone, and it is planned anew."""
+        entry = self._repeat
+        if entry is None or not self.sources.replaced.isdisjoint(span.topic for span in entry.ranges):
+            return None
+        return structs.replace(entry, ranges=self.sources.renamed(entry.ranges))
 
     def end_offsets(self) -> dict[TopicPartition, int]:
         self._refresh(force=True)
@@ -437,7 +444,9 @@ class Engine:
         for store, names in report.manifests.items():
             versions.setdefault(store, {}).update(names)
         epoch = max(self._epoch, entry.epoch)
-        self.log.write_commit(Commit(entry.id, self.partitions, positions, versions, time.time(), epoch))
+        ids = self.sources.topic_ids
+        commit = Commit(entry.id, self.partitions, positions, versions, time.time(), epoch, ids)
+        self.log.write_commit(commit)
         self.sources.positions = positions
         self._versions = versions
         self._next = entry.id + 1
