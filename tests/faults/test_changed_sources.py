@@ -12,7 +12,8 @@ from crossstream import serdes
 from crossstream.engine.log import BatchLog
 from crossstream.spark.rounds import SparkRounds
 from crossstream.topics import TopicPartition
-from tests.faults.one_process import process, streams
+from tests.faults.crash_points import POINTS, Crash
+from tests.faults.one_process import application, process, streams
 from tests.spark.world import ALONE, SPREAD, World
 
 TEXT = serdes.string()
@@ -100,10 +101,24 @@ def test_a_batch_that_was_begun_under_the_name_before(world: World) -> None:
 
 
 def test_records_of_a_batch_that_was_begun_are_left_to_the_source_that_is_gone(world: World) -> None:
-    """They are not in the repeated batch, and so not read."""
+    """The batch is planned anew without them."""
     world.append("bills", [("b2", "v", 2)])
     begin(world, reading(("a", "orders"), ("b", "bills")), SparkRounds, "run")
     process(reading(("b", "bills")), world.config())
     assert out(world) == ["b1", "b2"]
     process(reading(("a", "orders"), ("b", "bills")), world.config())
     assert out(world) == ["b1", "b2", "o1"]
+
+
+def test_what_a_batch_had_published_for_a_source_that_is_gone_is_not_taken_for_anothers(world: World) -> None:
+    """Frames are told by the number of their task: another source's records must not get that of its own."""
+    both, bills = reading(("a", "orders"), ("b", "bills")), reading(("b", "bills"))
+    with pytest.MonkeyPatch.context() as patch, application(both, world.config()) as running:
+        POINTS["after the first frame is published"](patch)
+        with pytest.raises(Crash):
+            running.run_until(running.end_offsets())
+    [first] = set(out(world)) - {"b1"} or {"b1"}
+    process(bills, world.config())
+    assert set(out(world)) == {first, "b1"}
+    process(both, world.config())
+    assert set(out(world)) == {"b1", "o1"}

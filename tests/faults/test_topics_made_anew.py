@@ -131,6 +131,21 @@ def test_read_from_its_beginning_where_records_may_be_lost(
     assert keys(world)[-1] == "n4"
 
 
+def test_one_of_which_nothing_was_read(world: World) -> None:
+    """Also where a batch was begun with records of the one before."""
+    world.create(later=1)
+    process(copying(["orders", "later"]), world.config())
+    make_anew(world, "later")
+    world.append("later", [("l1", "s1", 3)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SparkRounds, "run", lambda *arguments: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            process(copying(["orders", "later"]), world.config())
+    make_anew(world, "later", "l2", "l3")
+    process(copying(["orders", "later"]), world.config())
+    assert keys(world) == ["o1", "o2", "l2", "l3"]
+
+
 def test_fewer_records_than_were_read_are_read_as_well(world: World) -> None:
     process(copying(), world.config())
     make_anew(world, "orders", "n1")

@@ -179,12 +179,15 @@ class SourcePlanner:
             for partition, offset in self.positions.get(node, {}).get(topic, {}).items()
         }
 
-    def renamed(self, ranges: tuple[SourceRange, ...]) -> tuple[SourceRange, ...]:
-        """Ranges of the last run, for the sources that read their topics now; those of other topics are left out."""
+    def renamed(self, ranges: tuple[SourceRange, ...]) -> tuple[SourceRange, ...] | None:
+        """Ranges of the last run, for the sources that read their topics now; None if they cannot be read again.
+
+        That is where a topic is another one now, or no source reads it: tasks would then have other ranges than they had.
+        """
         readers = self._readers()
-        return tuple(
-            structs.replace(span, node=readers[span.topic]) for span in ranges if span.topic in readers
-        )
+        if any(span.topic in self.replaced or span.topic not in readers for span in ranges):
+            return None
+        return tuple(structs.replace(span, node=readers[span.topic]) for span in ranges)
 
     def _readers(self) -> dict[str, str]:
         """The source of every topic: there is one."""
@@ -208,10 +211,11 @@ class SourcePlanner:
             self.topic_ids[topic] = found
 
     def _replace(self, node: str, topic: str) -> None:
-        """The topic was deleted and made anew: an error, or it is read from its beginning."""
-        if self.lost == "fail":
-            raise _made_anew(node, topic)
-        logger.warning("the topic %r was deleted and made anew: it is read from its beginning", topic)
+        """The topic was deleted and made anew: it is read from its beginning, or an error if it was read before."""
+        if any(self.positions.get(node, {}).get(topic, {}).values()):
+            if self.lost == "fail":
+                raise _made_anew(node, topic)
+            logger.warning("the topic %r was deleted and made anew: it is read from its beginning", topic)
         begins = self.log.begin_offsets([tp for tp in self._partitions[node] if tp.topic == topic])
         self.positions.setdefault(node, {})[topic] = {tp.partition: at for tp, at in begins.items()}
         self.replaced.add(topic)

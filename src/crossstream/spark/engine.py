@@ -204,10 +204,10 @@ class Engine:
 
     def _repeatable(self) -> BatchEntry | None:
         """The batch that was begun, for the sources of now; None if its records are gone, and it is planned anew."""
-        entry = self._repeat
-        if entry is None or not self.sources.replaced.isdisjoint(span.topic for span in entry.ranges):
+        if self._repeat is None:
             return None
-        return structs.replace(entry, ranges=self.sources.renamed(entry.ranges))
+        ranges = self.sources.renamed(self._repeat.ranges)
+        return None if ranges is None else structs.replace(self._repeat, ranges=ranges)
 
     def end_offsets(self) -> dict[TopicPartition, int]:
         self._refresh(force=True)
