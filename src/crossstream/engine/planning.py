@@ -182,7 +182,7 @@ class SourcePlanner:
     def renamed(self, ranges: tuple[SourceRange, ...]) -> tuple[SourceRange, ...] | None:
         """Ranges of the last run, for the sources that read their topics now; None if they cannot be read again.
 
-        That is where a topic is another one now, or no source reads it: tasks would then have other ranges than they had.
+        So it is where a topic is another one now, or no source reads it: tasks would have other ranges than before.
         """
         readers = self._readers()
         if any(span.topic in self.replaced or span.topic not in readers for span in ranges):
