@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 import crossstream as cs
 from crossstream.spark import session as spark_session
 from crossstream.spark.session import has_session, is_stopped
+from crossstream.spark.worker import BATCH_PROPERTY
 from tests.spark.fixtures import SETTINGS, Sessions, importable_in_workers
 from tests.spark.world import TEXT, World
 
@@ -139,6 +140,60 @@ def test_a_session_of_the_users_is_never_stopped(worlds: list[World], passed: bo
         with application(world, session if passed else None) as app:
             app.process_available()
     assert session.range(3).count() == 3
+    session.stop()
+
+
+TIME_ZONE = "spark.sql.session.timeZone"
+SET = {TIME_ZONE: "Asia/Tokyo", "spark.sql.codegen.wholeStage": "true"}
+
+
+@pytest.mark.parametrize("passed", [False, True])
+def test_a_session_of_the_users_keeps_its_settings(worlds: list[World], passed: bool) -> None:
+    session = theirs()
+    for name, value in SET.items():
+        session.conf.set(name, value)
+    before = session.conf.getAll
+    with application(worlds[0], session if passed else None) as app:
+        app.process_available()
+        assert session.conf.getAll == before
+    assert session.conf.getAll == before
+    session.stop()
+
+
+def test_settings_that_are_asked_for_hold_in_a_session_beside_the_users(worlds: list[World]) -> None:
+    session = theirs()
+    session.conf.set(TIME_ZONE, "Asia/Tokyo")
+    builder = cs.StreamsBuilder()
+    words = builder.stream("words", cs.Consumed(key=TEXT, value=TEXT))
+    zones: list[str | None] = []
+    words.for_each_batch(lambda records, batch: zones.append(records.sparkSession.conf.get(TIME_ZONE)))
+    topology = builder.build()
+    for number, asked in enumerate([{TIME_ZONE: "Europe/Berlin"}, {}]):
+        worlds[0].append("words", [("k", f"v{number}", number)])
+        with cs.SparkStreams(topology, worlds[0].config(spark={**SPARK, **asked})) as app:
+            app.process_available()
+    assert zones == ["Europe/Berlin", "Asia/Tokyo"]
+    assert session.conf.get(TIME_ZONE) == "Asia/Tokyo"
+    session.stop()
+
+
+def test_jobs_of_the_users_keep_their_group(worlds: list[World]) -> None:
+    """`process_available` runs its batches in the thread that calls it."""
+    session = theirs()
+    context = session.sparkContext
+    context.setJobGroup("mine", "my report", interruptOnCancel=True)
+    inside: list[tuple[str | None, ...]] = []
+    names = ["jobGroup.id", "job.description", "job.interruptOnCancel"]
+
+    def properties() -> tuple[str | None, ...]:
+        properties = [f"spark.{name}" for name in names] + [BATCH_PROPERTY]
+        return tuple(map(context.getLocalProperty, properties))
+
+    before = properties()
+    with application(worlds[0], session) as app:
+        app.on_progress(lambda progress: inside.append(properties()))
+        app.process_available()
+    assert [*inside, properties()] == [before, before] == [("mine", "my report", "true", None)] * 2
     session.stop()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -121,6 +122,27 @@ def same(pid: int) -> int:
     return pid
 
 
+_PROPERTIES = (
+    BATCH_PROPERTY,
+    "spark.jobGroup.id",
+    "spark.job.description",
+    "spark.job.interruptOnCancel",
+)
+"""What a batch sets of the properties that the jobs of a thread have."""
+
+
+@contextmanager
+def kept_properties(context: SparkContext) -> Iterator[None]:
+    """Afterwards the jobs of this thread, which may be the user's, have the properties they had before."""
+    before = {name: context.getLocalProperty(name) for name in _PROPERTIES}
+    try:
+        yield
+    finally:
+        if not is_stopped(context):
+            for name, value in before.items():
+                context.setLocalProperty(name, value)  # type: ignore[arg-type]  # None: there is none
+
+
 @dataclass(slots=True)
 class SparkRounds:
     """Runs batches of one application run. ``packed``: the job as bytes."""
@@ -201,13 +223,14 @@ class SparkRounds:
         self, parcels: RDD[Sent], batch: Batch, what: str = ""
     ) -> tuple[Report, dict[str, list[bytes]]]:
         """Runs a job that ends in these parcels."""
-        self.context.setLocalProperty(BATCH_PROPERTY, msgspec.json.encode(batch).decode())
         application = self.application_id
-        self.context.setJobGroup(f"crossstream {application}", f"{application}: batch {batch.id}{what}")
-        try:
-            return collected(list(brought(parcel for _, sent in parcels.collect() for parcel in sent)))
-        finally:
-            drop_batch(self._folder, batch.id)
+        with kept_properties(self.context):
+            self.context.setLocalProperty(BATCH_PROPERTY, msgspec.json.encode(batch).decode())
+            self.context.setJobGroup(f"crossstream {application}", f"{application}: batch {batch.id}{what}")
+            try:
+                return collected(list(brought(parcel for _, sent in parcels.collect() for parcel in sent)))
+            finally:
+                drop_batch(self._folder, batch.id)
 
     def close(self) -> None:
         """Frees the workers' memory; nothing is left to free once the session has been stopped."""

@@ -41,13 +41,29 @@ that compiler it needs less than half of the core time of a batch (decision 0009
 
 
 def has_session() -> bool:
-    """Whether there is a session already: `make_session` then gives that one."""
+    """Whether there is a session already."""
     return SparkContext._active_spark_context is not None
 
 
 def is_stopped(context: SparkContext) -> bool:
     """Whether it has been stopped, through any session of it."""
     return context._jsc is None
+
+
+def found_session(settings: Mapping[str, Any]) -> SparkSession:
+    """The session that there is, as it is; one beside it where ``settings`` ask for others than it has.
+
+    What else runs in it keeps its settings. Those that a running context cannot change any more are left out.
+    """
+    session = SparkSession.builder.getOrCreate()
+    check_session(session)
+    asked = {name: str(value) for name, value in settings.items() if session.conf.isModifiable(name)}
+    if all(session.conf.get(name, None) == value for name, value in asked.items()):
+        return session
+    beside = session.newSession()
+    for name, value in asked.items():
+        beside.conf.set(name, value)
+    return beside
 
 
 def make_session(application_id: str, settings: Mapping[str, Any]) -> SparkSession:
@@ -64,13 +80,12 @@ def make_session(application_id: str, settings: Mapping[str, Any]) -> SparkSessi
     }
     for name, value in merged.items():
         builder = builder.config(name, value)
-    is_new = not has_session()
     try:
         session = builder.getOrCreate()
         warm_up(session.sparkContext)
         return session
     except Exception as error:
-        if is_new and SparkContext._active_spark_context is not None:
+        if SparkContext._active_spark_context is not None:
             SparkContext._active_spark_context.stop()
         raise ConfigError(
             f"Spark did not start: {str(error).splitlines()[0] if str(error) else type(error).__name__}",

@@ -1,7 +1,8 @@
 """The session that crossstream makes: its applications share it, and the last one stops it.
 
 A process has one Spark context. So an application that is to make its own session gets the one that is there:
-another application's, which lives on until both have let it go, or the user's, which is the user's to stop.
+another application's, which lives on until both have let it go, or the user's, which is the user's to stop and
+keeps its settings.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from crossstream.spark.session import has_session, is_stopped, make_session
+from crossstream.spark.session import found_session, has_session, is_stopped, make_session
 
 
 class SharedSession:
@@ -25,11 +26,12 @@ class SharedSession:
         self._users = 0
 
     def use(self, application_id: str, settings: Mapping[str, Any]) -> SparkSession:
-        """The session of this process, made if there is none; to be given to `let_go` once."""
+        """A session on the context of this process, made if there is none; to be given to `let_go` once."""
         with self._lock:
-            is_new = not has_session()
-            session = make_session(application_id, settings)
-            if is_new:
+            if has_session():
+                session = found_session(settings)
+            else:
+                session = make_session(application_id, settings)
                 self._made, self._users = session.sparkContext, 0
             if session.sparkContext is self._made:
                 self._users += 1
