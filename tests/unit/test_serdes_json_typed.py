@@ -317,6 +317,25 @@ def test_types_without_column_form_are_for_callables() -> None:
         serde.encode_series(pl.Series([{"id": "a"}]))
 
 
+class Amount(msgspec.Struct):
+    id: str
+    amount: int | float | None
+
+
+@pytest.mark.parametrize("copies", [1, 50])
+def test_integers_beside_floats_stay_what_the_text_says(copies: int) -> None:
+    """A column would be of floats: 1 would be written as 1.0, and integers beyond 2**53 would lose digits."""
+    serde = serdes.json(Amount)
+    amounts = [b"1", b"1.0", b"9007199254740993", b"null"]
+    text = [b'{"id":"a","amount":%b}' % amount for amount in amounts] * copies
+    assert serde.dtype is None
+    assert serde.encode_objects(serde.decode_objects(plain(text))).to_pylist() == text
+    assert serde.decode_series(plain(text), ["id"]).to_list() == [{"id": "a"}] * len(text)
+    with pytest.raises(SerdeError, match="field amount of Amount is a union of int and float") as caught:
+        serde.decode_series(plain(text), ["amount"])
+    assert caught.value.code == "CS-404"
+
+
 @dataclasses.dataclass
 class Node:
     name: str

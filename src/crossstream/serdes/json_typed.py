@@ -131,8 +131,9 @@ class TypedJson:
     Columns: int → Int64, float → Float64, bool, str, datetime (with an offset in the text, unless declared
     `Meta(tz=False)`) → UTC microseconds, date, time, timedelta, bytes (base64), Decimal → Decimal(38, 18),
     UUID → String, Enum and Literal → String (or Int64), list, nested classes → Struct. A field of another
-    type (a dict, a union) is for callables only. A column refuses what it cannot hold, such as an int of 65
-    bits. NaN and infinity are written as null, so a field that may hold them should be ``float | None``.
+    type (a dict, a union, ``int | float`` too) is for callables only. A column refuses what it cannot hold,
+    such as an int of 65 bits. NaN and infinity are written as null, so a field that may hold them should be
+    ``float | None``.
 
     Values to write are instances of the type; a dict is taken where it fits.
     """

@@ -103,9 +103,8 @@ def _union(node: mi.UnionType, within: tuple[type, ...]) -> Read:
     parts = [part for part in node.types if not isinstance(part, mi.NoneType)]
     if len(parts) == 1:
         return read_type(parts[0], within)[0], nullable
-    floats = [part for part in parts if isinstance(part, mi.FloatType)]
-    if len(parts) == 2 and floats and any(isinstance(part, mi.IntType) for part in parts):
-        return _leaf(floats[0]), nullable
+    if set(map(type, parts)) == {mi.IntType, mi.FloatType}:
+        return NoColumn("a union of int and float, of which a column would make floats"), nullable
     return NoColumn("a union of several types"), nullable
 
 
