@@ -336,6 +336,64 @@ def test_integers_beside_floats_stay_what_the_text_says(copies: int) -> None:
     assert caught.value.code == "CS-404"
 
 
+class Departure(msgspec.Struct):
+    id: str
+    local: dt.time
+    at: Annotated[dt.time, msgspec.Meta(tz=True)]
+
+
+def test_times_of_day_with_an_offset_are_objects() -> None:
+    serde = serdes.json(Departure)
+    at = dt.time(12, 30, tzinfo=dt.timezone(dt.timedelta(hours=2)))
+    values = [Departure("a", dt.time(14, 30), at), None]
+    data = serde.encode_objects(values)
+    assert data[0].as_py() == b'{"id":"a","local":"14:30:00","at":"12:30:00+02:00"}'
+    assert serde.decode_objects(data) == values
+    assert serde.dtype is None
+    assert serde.decode_series(data, ["local"]).to_list() == [{"local": dt.time(14, 30)}, None]
+    assert serde.find_invalid(data) == []
+    with pytest.raises(SerdeError, match="field at of Departure is a time of day with an offset") as caught:
+        serde.decode_series(data)
+    assert caught.value.code == "CS-404"
+
+
+class Color(enum.Enum):
+    RED = "red"
+    OTHER = "other"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Color | None:
+        return cls.OTHER if str(value).islower() else None
+
+
+class Rights(enum.IntFlag):
+    READ = 1
+    WRITE = 2
+
+
+class Car(msgspec.Struct):
+    color: Color
+    colors: list[Color] = []
+    rights: Rights = Rights.READ
+
+
+@pytest.mark.parametrize("copies", [1, 50])
+def test_enums_that_take_other_values_than_their_members(copies: int) -> None:
+    serde = serdes.json(Car)
+    data = plain([b'{"color":"mauve","colors":["pink","red"],"rights":3}', b'{"color":"red"}', None] * copies)
+    rights = Rights.READ | Rights.WRITE
+    objects = [Car(Color.OTHER, [Color.OTHER, Color.RED], rights), Car(Color.RED), None]
+    assert serde.decode_objects(data) == objects * copies
+    series = serde.decode_series(data)
+    assert series.dtype == serde.dtype
+    assert series[0] == {"color": "other", "colors": ["other", "red"], "rights": 3}
+    assert serde.decode_objects(serde.encode_series(series)) == objects * copies
+    assert serde.decode_series(data, ["rights"])[0] == {"rights": 3}
+    bad = plain([b'{"color":"red"}', b'{"color":"MAUVE"}'] * copies)
+    for way in ("objects", "series"):
+        assert [row for row, _ in serde.find_invalid(bad, way=way)] == list(range(1, 2 * copies, 2))
+
+
 @dataclasses.dataclass
 class Node:
     name: str

@@ -7,6 +7,7 @@ an object that was decoded without the field would be written without it, and on
 from __future__ import annotations
 
 import dataclasses
+import enum
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -56,7 +57,7 @@ def _members(kind: type) -> _Members:
         return _Members(getattr(kind, "_fields", ()), {})
     if issubclass(kind, msgspec.Struct):
         return _Members(kind.__struct_fields__, {})
-    if not dataclasses.is_dataclass(kind):
+    if issubclass(kind, enum.Enum) or not dataclasses.is_dataclass(kind):
         return _Members((), {})
     fields = [field for field in dataclasses.fields(kind) if field.init]
     left = {

@@ -25,7 +25,7 @@ from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows, encod
 from crossstream.serdes.json_schemas import Narrow, narrowing, read_schema, schema_name, struct_dtype
 from crossstream.serdes.json_shapes import KEPT, Layout, NoColumn, Shape, StructOf, optional, rows_of
 from crossstream.serdes.json_text import json_text
-from crossstream.serdes.json_types import derives_fields, read_record, read_type, type_name
+from crossstream.serdes.json_types import derives_values, read_record, read_type, type_name
 from crossstream.serdes.json_untyped import UntypedJson
 from crossstream.serdes.serde import Serde, Way, find_invalid
 
@@ -82,7 +82,7 @@ def _reading(kind: Any) -> _Reading:
     layout = read_record(node)
     shape = layout.struct() if isinstance(layout, Layout) else read_type(node)[0]
     decoder = msgspec.json.Decoder(kind | None)
-    name, derives, incomplete = f"json[{type_name(kind)}]", derives_fields(node), leaves_defaults(node)
+    name, derives, incomplete = f"json[{type_name(kind)}]", derives_values(node), leaves_defaults(node)
     return _Reading(name, decoder, rows_of(kind), shape, layout, derives, incomplete)
 
 
@@ -131,9 +131,9 @@ class TypedJson:
     Columns: int → Int64, float → Float64, bool, str, datetime (with an offset in the text, unless declared
     `Meta(tz=False)`) → UTC microseconds, date, time, timedelta, bytes (base64), Decimal → Decimal(38, 18),
     UUID → String, Enum and Literal → String (or Int64), list, nested classes → Struct. A field of another
-    type (a dict, a union, ``int | float`` too) is for callables only. A column refuses what it cannot hold,
-    such as an int of 65 bits. NaN and infinity are written as null, so a field that may hold them should be
-    ``float | None``.
+    type (a dict, a union, ``int | float`` too, a time with an offset) is for callables only. A column refuses
+    what it cannot hold, such as an int of 65 bits. NaN and infinity are written as null, so a field that may
+    hold them should be ``float | None``.
 
     Values to write are instances of the type; a dict is taken where it fits.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import types
 import typing
 from collections.abc import Callable
@@ -32,7 +33,7 @@ def read_type(node: mi.Type, within: tuple[type, ...] = ()) -> Read:
     if isinstance(node, mi.LiteralType):
         return _literal(tuple(value for value in node.values if value is not None)), None in node.values
     if isinstance(node, mi.EnumType):
-        return _literal(tuple(member.value for member in node.cls)), False
+        return _enum(node.cls), False
     if isinstance(node, mi.ListType | mi.VarTupleType):
         return _list(node, within), False
     if isinstance(node, _RECORDS):
@@ -58,13 +59,24 @@ def read_record(node: mi.Type, within: tuple[type, ...] = ()) -> Layout | NoColu
     return Layout(node.cls.__name__, tuple(_field(one, inner) for one in node.fields), options)
 
 
-def derives_fields(node: Any) -> bool:
-    """Whether a class in the type has a ``__post_init__``, so that objects of it are more than their text."""
-    return any_class(node, lambda cls: hasattr(cls, "__post_init__") or hasattr(cls, "__attrs_post_init__"))
+def derives_values(node: Any) -> bool:
+    """Whether objects of the type are more than their text: a class has a ``__post_init__``, an Enum ``_missing_``."""
+    return any_class(node, _derives)
+
+
+def _derives(cls: type) -> bool:
+    if issubclass(cls, enum.Enum):
+        return _takes_others(cls)
+    return hasattr(cls, "__post_init__") or hasattr(cls, "__attrs_post_init__")
+
+
+def _takes_others(cls: type[enum.Enum]) -> bool:
+    """Whether the Enum has members for other values than those of its own: it has ``_missing_``, or is a Flag."""
+    return cls._missing_.__func__ is not enum.Enum._missing_.__func__  # type: ignore[attr-defined]
 
 
 def any_class(node: Any, holds: Callable[[type], bool], seen: frozenset[type] = frozenset()) -> bool:
-    """Whether ``holds`` is true of a class in the type; enums are none."""
+    """Whether ``holds`` is true of a class in the type."""
     if isinstance(node, tuple):
         return any(any_class(part, holds, seen) for part in node)
     if isinstance(node, mi.Field):
@@ -73,7 +85,7 @@ def any_class(node: Any, holds: Callable[[type], bool], seen: frozenset[type] = 
         return False
     cls = getattr(node, "cls", None)
     if cls is not None:
-        if cls in seen or isinstance(node, mi.EnumType):
+        if cls in seen:
             return False
         if holds(cls):
             return True
@@ -106,6 +118,13 @@ def _union(node: mi.UnionType, within: tuple[type, ...]) -> Read:
     if set(map(type, parts)) == {mi.IntType, mi.FloatType}:
         return NoColumn("a union of int and float, of which a column would make floats"), nullable
     return NoColumn("a union of several types"), nullable
+
+
+def _enum(cls: type[enum.Enum]) -> Leaf | NoColumn:
+    leaf = _literal(tuple(member.value for member in cls))
+    if isinstance(leaf, NoColumn) or not _takes_others(cls):
+        return leaf
+    return leaves.STRING if leaf.dtype == pl.String else leaves.integer(pl.Int64())
 
 
 def _literal(values: tuple[Any, ...]) -> Leaf | NoColumn:
@@ -171,7 +190,7 @@ def _limits(node: mi.Type, *names: str) -> dict[str, Any]:
     return {name: getattr(node, name) for name in names}
 
 
-_LEAVES: dict[type[mi.Type], Callable[[Any], Leaf]] = {
+_LEAVES: dict[type[mi.Type], Callable[[Any], Leaf | NoColumn]] = {
     mi.BoolType: lambda node: leaves.BOOLEAN,
     mi.IntType: lambda node: leaves.integer(pl.Int64(), **_limits(node, *_NUMBERS)),
     mi.FloatType: lambda node: Leaf(pl.Float64(), limited(float, **_limits(node, *_NUMBERS))),
@@ -179,7 +198,7 @@ _LEAVES: dict[type[mi.Type], Callable[[Any], Leaf]] = {
     mi.BytesType: lambda node: Leaf(pl.Binary(), limited(bytes, **_limits(node, *_LENGTHS))),
     mi.DateTimeType: lambda node: leaves.timestamp("us", None if node.tz is False else "UTC"),
     mi.DateType: lambda node: leaves.DATE,
-    mi.TimeType: lambda node: leaves.TIME,
+    mi.TimeType: lambda node: NoColumn("a time of day with an offset") if node.tz else leaves.TIME,
     mi.TimeDeltaType: lambda node: leaves.DURATION,
     mi.DecimalType: lambda node: leaves.decimal(*DECIMAL_DIGITS),
     mi.UUIDType: lambda node: leaves.UUID_TEXT,
