@@ -194,6 +194,29 @@ def test_serdes_that_a_function_of_batches_needs(spark: Any, world: World) -> No
     assert [(row.key, row.value.word, row.value.length) for row in given] == [("k", "v", 1)]
 
 
+def test_records_without_declared_type_that_are_one_column(spark: Any, world: World) -> None:
+    """A record that no column holds is under the policy; records of different types are nobody's fault."""
+    world.create(orders=2)
+    builder = cs.StreamsBuilder()
+    orders = builder.stream("orders", cs.Consumed(key=TEXT, value=JSON))
+    given: list[Any] = []
+    orders.for_each_batch(lambda records, batch: given.extend(records.collect()), cs.Named("frames"))
+    topology = builder.build()
+    settings = world.config(deserialization_errors="skip")
+    world.append("orders", [("a", {"n": 1}, 1), ("b", {"n": 2**70}, 2)], TEXT, JSON)
+    with cs.SparkStreams(topology, settings, spark) as app:
+        app.process_available()
+        assert app.progress.dropped == {"frames: undecodable": 1}
+    assert [(row.key, row.value.n) for row in given] == [("a", 1)]
+    world.append("orders", [("c", {"n": 3}, 3), ("d", {"n": "x"}, 4)], TEXT, JSON)
+    with pytest.raises(cs.SerdeError) as caught, cs.SparkStreams(topology, settings, spark) as app:
+        app.process_available()
+    error = caught.value
+    assert (error.code, error.where["operator"], error.where["field"]) == ("CS-406", "frames", "n")
+    assert "test_frames.py" in error.where["line"]
+    assert "serdes.json({" in str(error.next)
+
+
 def test_records_that_come_while_the_rows_are_read_wait_for_the_next_call(
     spark: Any, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -112,7 +112,7 @@ def null_text(serde: str, value: object) -> SerdeError:
 def mixed_types(serde: str, field: str, kinds: Iterable[str]) -> SerdeError:
     place, found = f"field {field}" if field else "the values", ", ".join(sorted(kinds))
     return SerdeError(
-        f"an expression reads values without declared type, but {place} are of several types: {found}",
+        f"values without declared type are to be one column, but {place} are of several types: {found}",
         code=MIXED,
         where={"serde": serde, "field": field or None},
         next="declare the type, for instance serdes.json({'price': pl.Float64}), so that misfits are told "

@@ -198,13 +198,14 @@ def start_query(
 def deliver(spark: SparkSession, topology: Topology, blobs: Mapping[str, list[bytes]], batch: int) -> None:
     """Calls every `FrameSink` with a DataFrame of its records: key, value, timestamp.
 
-    Raises `ProcessingError` CS-592 if a function does; the batch is not committed then.
+    Raises `ProcessingError` CS-592 if a function does, `SerdeError` CS-406 for records that are not of one type; the
+    batch is not committed then.
     """
     for node in topology:
         if isinstance(node, FrameSink) and node.function is not None:
             found = blobs.get(node.name)
             if found:
-                frame = _frame(spark, node, found)
+                frame = _frame(spark, node, found, batch)
                 try:
                     node.function(frame, batch)
                 except CrossStreamError:
@@ -217,20 +218,23 @@ def _raised_by(node: FrameSink, batch: int, error: Exception) -> ProcessingError
     return ProcessingError(
         f"the function of {node.name} raised {told(error)}",
         code="CS-592",
-        where={
-            "operator": node.name,
-            "line": None if node.location is None else str(node.location),
-            "batch": batch,
-        },
+        where=_place(node, batch),
         next="mend the function; the batch is not committed, and comes again at the next start",
     )
 
 
-def _frame(spark: SparkSession, node: FrameSink, blobs: list[bytes]) -> DataFrame:
+def _place(node: FrameSink, batch: int) -> dict[str, Any]:
+    line = None if node.location is None else str(node.location)
+    return {"operator": node.name, "line": line, "batch": batch}
+
+
+def _frame(spark: SparkSession, node: FrameSink, blobs: list[bytes], batch: int) -> DataFrame:
     changes = unpack(blobs, node.key, node.value)
-    table = pa.table(
-        {"key": _column(changes.key), "value": _column(changes.value), "ms": pa.array(changes.ts)}
-    )
+    try:
+        columns = {"key": _column(changes.key), "value": _column(changes.value)}
+    except SerdeError as error:  # each of the records fits into a column, and all of them do not into one
+        raise error.at(**_place(node, batch)) from None
+    table = pa.table({**columns, "ms": pa.array(changes.ts)})
     return spark.createDataFrame(table).withColumn("timestamp", F.timestamp_millis("ms")).drop("ms")
 
 

@@ -6,16 +6,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import index
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from crossstream.algebra.change import Changes
 from crossstream.algebra.evaluate import call_rows
+from crossstream.algebra.values import Values
 from crossstream.engine.parcels import pack
 from crossstream.engine.runners.base import Emitted, Runner
-from crossstream.errors import SinkError
+from crossstream.errors import SerdeError, SinkError
+from crossstream.serdes.refusals import MIXED, UNDECODABLE
 from crossstream.topology import graph
 
 _CHUNK = 16_384
@@ -121,15 +123,53 @@ def _partitions(node: graph.Sink, topic: str, key: Any, value: Any, count: int) 
 
 
 class FrameSinkRunner(Runner):
-    """Sends records to the driver, in wire form."""
+    """Sends records to the driver, in wire form: those that columns hold."""
 
     def by_key(self) -> bool:
         return True
 
     def accept(self, flow: str, changes: Changes) -> Emitted:
         node: graph.FrameSink = self.task.node(self.step.node)
-        if changes.rows:
-            bare = replace(changes, old=None, extra={})
+        bare = replace(changes, old=None, extra={})
+        for part in ("key", "value"):
+            bare = self._held(node, bare, part) if bare.rows else bare
+        if bare.rows:
             self.task.to_driver(node.name, bytes(pack(bare, node.value, node.key)))
-            self.task.report.count_out(node.name, changes.rows)
+            self.task.report.count_out(node.name, bare.rows)
         return iter(())
+
+    def _held(self, node: graph.FrameSink, changes: Changes, part: Literal["key", "value"]) -> Changes:
+        """In wire form, without the records whose key or value no column holds, not even one of its own."""
+        serde = getattr(node, part)
+        wired = Values(serde, wire=self.serialized(changes, part, serde))
+        changes = replace(changes, key=wired) if part == "key" else replace(changes, value=wired)
+        try:
+            reasons = _unheld(wired)
+        except SerdeError as error:
+            line = None if node.location is None else str(node.location)
+            raise error.at(operator=node.name, line=line, part=part) from None
+        return self.task.failures.undecodable(node, changes, reasons, part) if reasons else changes
+
+
+def _unheld(values: Values, first: int = 0) -> list[tuple[int, str]]:
+    """(row, reason) of the values that no column holds, not even one of their own; the first row is ``first``.
+
+    Raises `SerdeError` if that is not a matter of single rows.
+    """
+    try:
+        undeclared = values.undeclared()
+        if undeclared is None:
+            values.series()
+        else:
+            undeclared.check()
+    except SerdeError as error:
+        if error.code not in (UNDECODABLE, MIXED):
+            raise
+        if values.rows == 1:
+            return [(first, error.what)]
+        middle = values.rows // 2
+        return [
+            *_unheld(values.slice(0, middle), first),
+            *_unheld(values.slice(middle, values.rows), first + middle),
+        ]
+    return []
