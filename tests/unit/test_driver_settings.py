@@ -51,6 +51,20 @@ def test_partitions_and_records_of_a_batch_are_numbers_from_1(setting: str, numb
     refused("CS-240", lambda: driver(**{setting: number}), setting, repr(number))
 
 
+@pytest.mark.parametrize("bits", [0, 65, -1, "8", 8.0, None, True])
+def test_hashes_of_keys_have_1_to_64_bits(bits: Any) -> None:
+    refused("CS-240", lambda: driver(hash_bits=bits), "hash_bits", repr(bits), "from 1 to 64")
+
+
+@pytest.mark.parametrize("bits", [1, 64, np.int64(8)])
+def test_hashes_of_any_number_of_bits(bits: int) -> None:
+    builder = cs.StreamsBuilder()
+    builder.table("in", CONSUMED, cs.Materialized(store="rows"))
+    with cs.TopologyTestDriver(builder.build(), hash_bits=bits) as made:
+        made.create_input_topic("in", TEXT, TEXT).pipe_records([cs.TestRecord(k, k, 1) for k in "abcd"])
+        assert [made.get_key_value_store("rows").get(k) for k in "abcd"] == list("abcd")
+
+
 def test_numbers_may_be_those_of_numpy() -> None:
     with driver(partitions=np.int64(2), commit_every=np.int32(2)) as made:
         made.create_input_topic("in", TEXT, TEXT).pipe_input("k", "v", partition=np.int64(1))

@@ -36,17 +36,22 @@ from crossstream.topology.plan import Plan
 
 __all__ = ["TestRecord", "TopologyTestDriver"]
 
+_BITS = 64
+"""Of the hash of a key; fewer make different keys collide."""
+
 _NOT_IN_KAFKAS_TOTAL = ("null-key-repartition",)
 
 
-def _check_count(setting: str, number: object) -> None:
-    if not is_whole(number) or number < 1:
-        raise ConfigError(
-            f"TopologyTestDriver({setting}={number!r}) is no number from 1",
-            code="CS-240",
-            where=here(),
-            next=f"write {setting}=1, or a larger int",
-        )
+def _check_count(setting: str, number: object, most: int | None = None) -> None:
+    if is_whole(number) and 1 <= number <= (most or number):
+        return
+    end, step = ("", "1, or a larger int") if most is None else (f" to {most}", f"{most}, or a smaller int")
+    raise ConfigError(
+        f"TopologyTestDriver({setting}={number!r}) is no number from 1{end}",
+        code="CS-240",
+        where=here(),
+        next=f"write {setting}={step}",
+    )
 
 
 class TopologyTestDriver:
@@ -54,8 +59,9 @@ class TopologyTestDriver:
 
     ``partitions``: state partitions, and partitions of the topics. ``commit_every``: records per batch; 1 is
     record-at-a-time; with more, `commit` ends a batch early. ``deserialization_errors``,
-    ``processing_errors``, ``idle_after``: as in `StreamsConfig`. Raises `ConfigError`: CS-205 not one of the
-    choices, CS-208 no topology, CS-240 no number from 1.
+    ``processing_errors``, ``idle_after``: as in `StreamsConfig`. ``hash_bits``: of the hashes of keys; with few of
+    them different keys have the same hash. Raises `ConfigError`: CS-205 not one of the choices, CS-208 no topology,
+    CS-240 no number from 1, or no number of bits.
 
     >>> import crossstream as cs
     >>> from crossstream import serdes
@@ -80,11 +86,12 @@ class TopologyTestDriver:
         deserialization_errors: OnError = "fail",
         processing_errors: OnError = "fail",
         idle_after: Duration | None = None,
-        hash_bits: int = 64,
+        hash_bits: int = _BITS,
     ) -> None:
         check_topology("TopologyTestDriver", topology)
         _check_count("partitions", partitions)
         _check_count("commit_every", commit_every)
+        _check_count("hash_bits", hash_bits, _BITS)
         check_on_error("deserialization_errors", deserialization_errors)
         check_on_error("processing_errors", processing_errors)
         self.plan = Plan.of(topology)
