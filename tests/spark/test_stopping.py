@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -221,7 +222,7 @@ def test_an_application_is_started_while_it_processes(spark: Any, ten: World) ->
 
 
 @pytest.mark.parametrize("started", [False, True])
-@pytest.mark.parametrize("asked", ["process_available", "start"])
+@pytest.mark.parametrize("asked", ["process_available", "start", "await_termination"])
 def test_what_a_listener_must_not_ask_for(spark: Any, ten: World, asked: str, started: bool) -> None:
     app = cs.SparkStreams(upper(), ten.config(), spark)
     app.on_progress(lambda progress: getattr(app, asked)())
@@ -241,15 +242,28 @@ def test_what_a_listener_must_not_ask_for(spark: Any, ten: World, asked: str, st
     app.stop()
 
 
-def test_what_a_function_of_batches_must_not_ask_for(spark: Any, ten: World) -> None:
+@pytest.mark.parametrize("asked", ["process_available", "await_termination"])
+def test_what_a_function_of_batches_must_not_ask_for(spark: Any, ten: World, asked: str) -> None:
     builder = cs.StreamsBuilder()
     stream = builder.stream("words", cs.Consumed(key=TEXT, value=TEXT))
-    stream.for_each_batch(lambda records, batch: app.process_available())
+    stream.for_each_batch(lambda records, batch: getattr(app, asked)())
     app = cs.SparkStreams(builder.build(), ten.config(), spark)
-    with pytest.raises(cs.ConfigError, match=r"process_available\(\) was called by") as caught:
+    with pytest.raises(cs.ConfigError, match=asked + r"\(\) was called by") as caught:
         app.process_available()
     assert caught.value.code == "CS-239"
+    assert str(caught.value.where["line"]).startswith(__file__)
     app.stop()
+
+
+def test_a_batch_of_rows_must_not_wait_for_the_end(spark: Any, world: World) -> None:
+    """It runs in a thread of Spark's, not in the one that would end."""
+    app = cs.SparkStreams(frames(spark, world), world.config(), spark)
+    app.on_progress(lambda progress: app.await_termination(60) and None)
+    app.start()
+    with pytest.raises(cs.ProcessingError, match=r"CS-239.*await_termination\(\) was called by"):
+        app.await_termination(60)
+    with suppress(cs.CrossStreamError):
+        app.stop()
 
 
 def frames(spark: Any, world: World, topics: tuple[str, ...] = ()) -> cs.Topology:

@@ -172,7 +172,12 @@ class SparkStreams:
         self._await_processed(engine, over)
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Waits until the application has stopped (True) or ``timeout`` seconds have passed (False)."""
+        """Waits until the application has stopped (True) or ``timeout`` seconds have passed (False).
+
+        Raises what it failed with; `ConfigError` CS-239 in a listener, or another function that a batch calls.
+        """
+        if self._is_inside():
+            raise _called_inside("await_termination()")
         thread = self._thread
         if thread is not None:
             thread.join(timeout)
@@ -385,5 +390,6 @@ def _called_inside(what: str) -> ConfigError:
     return ConfigError(
         f"{what} was called by a function that a batch of the same application calls: it would wait for itself",
         code="CS-239",
+        where=here(),
         next="call it in another thread, or when process_available() has returned; stop() may be called",
     )
