@@ -111,6 +111,28 @@ def test_a_start_that_fails_does_not_hold_the_session(worlds: list[World]) -> No
     assert not has_session()
 
 
+@pytest.mark.parametrize("started", [False, True])
+def test_an_application_that_failed_does_not_hold_the_session(worlds: list[World], started: bool) -> None:
+    """Nobody needs to stop it: it does not run again."""
+    other = application(worlds[1])
+    other.process_available()
+    failing = application(worlds[0])
+    failing.on_progress(lambda progress: 1 / 0)
+    if started:
+        failing.start()
+    with pytest.raises(cs.ProcessingError) as caught:
+        (failing.await_termination if started else failing.process_available)()
+    assert caught.value.code == "CS-591"
+    assert failing.status == "failed"
+    other.process_available()
+    other.stop()
+    assert not has_session()
+    with application(worlds[0]) as again:
+        again.process_available()
+    failing.stop()
+    assert failing.status == "failed"
+
+
 def test_a_session_that_does_not_warm_up_is_not_left_behind(
     worlds: list[World], monkeypatch: pytest.MonkeyPatch
 ) -> None:

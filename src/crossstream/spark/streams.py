@@ -54,7 +54,7 @@ class SparkStreams:
     """Runs a topology on Spark. A context manager.
 
     ``spark``: a session to run in, used as it is after a check; None makes one with the right settings, which
-    is stopped with the last application of the process that uses it.
+    is stopped with the last application of the process that uses it, when that is stopped or has failed.
     `start` runs batches in the background until `stop`; `process_available` takes the records there are at this
     moment, processes and commits them, and returns. Raises `ConfigError`, `StateError`, `SourceError`; errors of
     the running application are raised by `await_termination`, `process_available` and `stop`.
@@ -258,7 +258,7 @@ class SparkStreams:
             through = self._run_through(engine, stop)
         finally:
             self._runner = None
-            if self._closes_itself:
+            if self._closes_itself or self._status == "failed":
                 self._end()
         self._raise_error()
         if not through:
@@ -308,7 +308,7 @@ class SparkStreams:
             over.set()
             with self._turn:
                 self._turn.notify_all()
-            if self._closes_itself:
+            if self._closes_itself or self._status == "failed":
                 self._end()
             else:
                 engine.release()
@@ -350,12 +350,13 @@ class SparkStreams:
             engine.close()
 
     def _end(self) -> None:
-        """Closes what was stopped by a function that its own batch called."""
+        """Closes what was stopped by a function that its own batch called, or has failed: nobody need stop that."""
         self._closes_itself = False
         try:
             self._close()
         except Exception as error:
-            self._fail(error)
+            if self._status != "failed":
+                self._fail(error)
         if self._status != "failed":
             self._status = "stopped"
 
