@@ -8,12 +8,12 @@ from crossstream.algebra.functions import keyed
 from crossstream.dsl.branched import BranchedKStream
 from crossstream.dsl.checks import REQUIRED, check_option, check_signature, check_topic, function_of
 from crossstream.dsl.draft import Draft
-from crossstream.dsl.handle import check_same_builder, child, given_name, misplaced_name
+from crossstream.dsl.handle import child, given_name
 from crossstream.dsl.joins import stream_join
+from crossstream.dsl.merging import merged
 from crossstream.dsl.options import Materialized, Named, Produced, Repartitioned
 from crossstream.dsl.printing import PrintRecord
-from crossstream.dsl.serde_rules import needed_key, same, sink_serdes, stored_value
-from crossstream.errors import TopologyError
+from crossstream.dsl.serde_rules import needed_key, sink_serdes, stored_value
 from crossstream.topology.graph import (
     Filter,
     FlatMap,
@@ -22,7 +22,6 @@ from crossstream.topology.graph import (
     JoinKind,
     Map,
     MapValues,
-    Merge,
     Node,
     Peek,
     Repartition,
@@ -30,7 +29,6 @@ from crossstream.topology.graph import (
     Sink,
     ToTable,
 )
-from crossstream.topology.location import here
 from crossstream.typing import (
     Action,
     BatchFunction,
@@ -168,19 +166,7 @@ class KStream:
         >>> builder.stream("orders", consumed).merge(builder.stream("returns", consumed))
         <KStream orders.merge(returns)>
         """
-        if not others:
-            raise _not_a_stream(None)
-        for other in others:
-            if not isinstance(other, KStream):
-                raise _not_a_stream(other)
-            check_same_builder("merge", self._draft, other._draft)
-        nodes = [self._node, *(other._node for other in others)]
-        key, value = nodes[0].key, nodes[0].value
-        for node in nodes[1:]:
-            key, value = same(key, node.key), same(value, node.value)
-        path = f"merge({','.join(node.name for node in nodes[1:])})"
-        parents = tuple(node.name for node in nodes)
-        return self._child(Merge, path, named, parents=parents, key=key, value=value)
+        return KStream(self._draft, merged(self, others, named))
 
     def split(self, named: Named | None = None) -> BranchedKStream:
         """Begins a split: each record goes to the first branch whose predicate holds.
@@ -395,14 +381,3 @@ class KStream:
     def _child(self, kind: type[Node], path: str, named: Named | None, **attributes: Any) -> KStream:
         name = given_name(path.partition("(")[0], named)
         return KStream(self._draft, child(self._draft, kind, path, self._node, name, **attributes))
-
-
-def _not_a_stream(given: object) -> TopologyError:
-    if isinstance(given, Named):
-        return misplaced_name("merge", "one of the streams")
-    return TopologyError(
-        f"merge takes streams, not {'nothing' if given is None else type(given).__name__}",
-        code="CS-107",
-        where=here("merge"),
-        next="pass one KStream or several; a table becomes one by to_stream()",
-    )
