@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crossstream.algebra.expressions import columns_for, columns_in, marks_of
+from crossstream.algebra.expressions import Read, columns_for, columns_in, marks_of, reads_of
 from crossstream.algebra.functions import Function
 from crossstream.algebra.undeclared import groups_of
 from crossstream.algebra.values import Values, chained
@@ -128,29 +128,24 @@ def serialized(keys: Values, serde: Serde | None, noun: str) -> tuple[pa.LargeBi
 
 def _express(function: Function, key: Values, arguments: dict[str, Values]) -> Outcome:
     """An expression on every row: together on those whose columns have the same types."""
-    marks = marks_of(function, key, arguments) if key.rows > 1 else []
+    reads = reads_of(function, key, arguments)
+    marks = marks_of(reads) if key.rows > 1 else []
     if not marks:
-        return _express_together(function, key, arguments)
-    return _express_apart(function, key, arguments, groups_of(marks))
+        return _express_together(function, reads, key.rows)
+    return _express_apart(function, reads, groups_of(marks))
 
 
-def _express_apart(
-    function: Function, key: Values, arguments: dict[str, Values], groups: Sequence[np.ndarray]
-) -> Outcome:
+def _express_apart(function: Function, reads: Sequence[Read], groups: Sequence[np.ndarray]) -> Outcome:
     """On each of the groups of rows by itself."""
     outcomes = [
-        _express_together(
-            function, key.take(rows), {name: values.take(rows) for name, values in arguments.items()}
-        )
-        for rows in groups
+        _express_together(function, [read.take(rows) for read in reads], len(rows)) for rows in groups
     ]
     return _merged(groups, outcomes)
 
 
-def _express_together(function: Function, key: Values, arguments: dict[str, Values]) -> Outcome:
-    rows = key.rows
+def _express_together(function: Function, reads: Sequence[Read], rows: int) -> Outcome:
     try:
-        return _in_the_calendar(columns_for(function, key, arguments).select())
+        return _in_the_calendar(columns_for(function, reads, rows).select())
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, SerdeError) as error:
         if isinstance(error, SerdeError) and error.code not in (UNDECODABLE, MIXED):
             raise
@@ -158,7 +153,7 @@ def _express_together(function: Function, key: Values, arguments: dict[str, Valu
             return Outcome(Values(objects=[]))
         if rows == 1:
             return Outcome(Values(series=pl.Series([None])), [Failure(0, _as_exception(error))])
-    return _express_apart(function, key, arguments, [np.arange(rows // 2), np.arange(rows // 2, rows)])
+    return _express_apart(function, reads, [np.arange(rows // 2), np.arange(rows // 2, rows)])
 
 
 def _as_exception(error: BaseException) -> Exception:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -24,18 +24,55 @@ _TRIED = (pl.Boolean(), pl.Int64(), pl.Float64(), pl.String(), pl.Datetime("us",
 _MOST_TRIED = 300
 
 
-def marks_of(function: Function, key: Values, arguments: dict[str, Values]) -> list[list[Hashable]]:
-    """As `Undeclared.kinds`, of all that the expression reads."""
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What an expression reads by a name, and how. ``spread``: by the names of its fields, too."""
+
+    name: str
+    values: Values
+    use: Use
+    spread: bool = False
+
+    def undeclared(self) -> Undeclared | None:
+        return self.values.undeclared(None if self.use.whole else frozenset(self.use.fields))
+
+    def take(self, rows: np.ndarray) -> Read:
+        return replace(self, values=self.values.take(rows))
+
+
+def reads_of(function: Function, key: Values, arguments: dict[str, Values]) -> list[Read]:
+    """All that the expression of the function reads of the arguments and the key."""
+    uses = uses_of(function)
+    sides = arguments if "left" in arguments else {}
+    others = {
+        name: values
+        for name, values in {**arguments, "key": key}.items()
+        if name in uses and name != WHOLE and name not in sides
+    }
+    reads = [Read(name, values, Use(whole=True)) for name, values in others.items()]
+    for name, values in sides.items():
+        use = use_of(function, name)
+        if use is not None:
+            reads.append(Read(name, values, use))
+    use = None if sides else _value_use(uses, others.keys())
+    return reads if use is None else [Read(WHOLE, arguments[WHOLE], use, spread=True), *reads]
+
+
+def _value_use(uses: dict[str, Use], others: Collection[str]) -> Use | None:
+    """How the value is used: as a whole, by its fields, or both; None: it is not."""
+    fields = {name: use for name, use in uses.items() if name not in (WHOLE, ALL, *others)}
+    whole = WHOLE in uses or ALL in uses
+    return Use(whole=whole, fields=fields) if whole or fields else None
+
+
+def marks_of(reads: Sequence[Read]) -> list[list[Hashable]]:
+    """As `Undeclared.kinds`, of all that is read."""
     marks: list[list[Hashable]] = []
-    for values, use in _read(function, key, arguments):
-        found = undeclared_of(values, use)
+    for read in reads:
+        found = read.undeclared()
         if found is not None:
-            marks.extend(found.kinds(use))
+            marks.extend(found.kinds(read.use))
     return marks
-
-
-def undeclared_of(values: Values, use: Use) -> Undeclared | None:
-    return values.undeclared(None if use.whole else frozenset(use.fields))
 
 
 def columns_in(values: Values) -> Iterator[tuple[np.ndarray, pl.Series]]:
@@ -48,29 +85,6 @@ def columns_in(values: Values) -> Iterator[tuple[np.ndarray, pl.Series]]:
     marks = undeclared.kinds(whole)
     for rows in groups_of(marks) if marks else [np.arange(values.rows)]:
         yield rows, undeclared.take(rows).series(whole)
-
-
-def _read(function: Function, key: Values, arguments: dict[str, Values]) -> Iterator[tuple[Values, Use]]:
-    """Each of the values that the expression reads, and how it does."""
-    uses = uses_of(function)
-    if "key" in uses:
-        yield key, Use(whole=True)
-    if "left" in arguments:
-        for side, values in arguments.items():
-            use = use_of(function, side)
-            if use is not None:
-                yield values, use
-    elif "value" in arguments:
-        use = _value_use(uses, frozenset({"key", *arguments}) - {WHOLE})
-        if use is not None:
-            yield arguments["value"], use
-
-
-def _value_use(uses: dict[str, Use], others: frozenset[str]) -> Use | None:
-    """How the value is used: as a whole, by its fields, or both; None: it is not."""
-    fields = {name: use for name, use in uses.items() if name not in (WHOLE, ALL, *others)}
-    whole = WHOLE in uses or ALL in uses
-    return Use(whole=whole, fields=fields) if whole or fields else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,54 +151,40 @@ def _filled(dtype: Any, types: list[pl.DataType]) -> Any:
     return types.pop(0) if dtype == pl.Null else dtype
 
 
-def columns_for(function: Function, key: Values, arguments: dict[str, Values]) -> Columns:
+def columns_for(function: Function, reads: Sequence[Read], rows: int) -> Columns:
     """The columns that the expression of the function reads. Raises `SerdeError`, CS-508."""
     assert function.expression is not None
-    columns: dict[str, pl.Series] = {}
-    open_: set[str] = set()
     uses = uses_of(function)
-    sides = arguments.keys() if "left" in arguments else set[str]()
-    for name, values in [("key", key), *arguments.items()]:
-        if name in uses and name != WHOLE and name not in sides:
-            columns[name], is_open = _column(values, Use(whole=True))
-            open_ |= {name} if is_open else set()
-    if "value" in arguments:
-        fields, is_open = _value_columns(arguments["value"], uses, frozenset(columns))
-        open_ |= fields.keys() - columns.keys() if is_open else set()
-        columns = {**fields, **columns}
-    for side in sides:
-        use = use_of(function, side)
-        if use is not None:
-            series, is_open = _column(arguments[side], use)
-            columns[side] = fitted(series, use, is_open or not arguments[side].declared())
-            open_ |= {side} if is_open else set()
+    columns: dict[str, pl.Series] = {}
+    open_: dict[str, bool] = {}
+    for read in reads:
+        found, is_open = _spread(read, uses) if read.spread else _column(read)
+        columns.update(found)
+        open_.update(dict.fromkeys(found, is_open))
     if not columns:
-        columns["key"] = pl.Series(np.zeros(key.rows, np.int8))
-    return Columns(function.expression, pl.DataFrame(columns), frozenset(open_), key.rows)
+        columns["key"] = pl.Series(np.zeros(rows, np.int8))
+    frame = pl.DataFrame(columns)
+    return Columns(function.expression, frame, frozenset(name for name in open_ if open_[name]), rows)
 
 
-def _column(values: Values, use: Use) -> tuple[pl.Series, bool]:
+def _column(read: Read) -> tuple[dict[str, pl.Series], bool]:
     """A column for the use, and whether its type is that of the values."""
-    undeclared = undeclared_of(values, use)
-    if undeclared is None:
-        return values.series(use.names), False
-    return undeclared.series(use), True
+    undeclared = read.undeclared()
+    series = read.values.series(read.use.names) if undeclared is None else undeclared.series(read.use)
+    is_open = undeclared is not None
+    return {read.name: fitted(series, read.use, is_open or not read.values.declared())}, is_open
 
 
-def _value_columns(
-    value: Values, uses: dict[str, Use], others: frozenset[str]
-) -> tuple[dict[str, pl.Series], bool]:
-    """A column for each field that is wanted, or "value" for a value as a whole."""
-    use = _value_use(uses, others)
-    if use is None:
-        return {}, False
+def _spread(read: Read, uses: dict[str, Use]) -> tuple[dict[str, pl.Series], bool]:
+    """A column for each field that is wanted, or "value" for a value as a whole; and as `_column`."""
+    value, use = read.values, read.use
     if ALL in uses and not value.declared():
         raise ProcessingError(
             "an expression takes all columns, and the values have no declared type that tells which there are",
             code="CS-508",
             next="name the columns, or declare the type: serdes.json(Order)",
         )
-    undeclared = undeclared_of(value, use)
+    undeclared = read.undeclared()
     series = value.series(None if use.whole else use.fields) if undeclared is None else undeclared.series(use)
     is_open = undeclared is not None
     if isinstance(series.dtype, pl.Struct) or (series.dtype == pl.Null and not use.whole):
