@@ -89,10 +89,17 @@ def given_(*records: tuple[str, str, str, int]) -> Inputs:
     return [dict(zip(("side", "key", "value", "ts"), record, strict=True)) for record in records]
 
 
+TOMBSTONES = given_(
+    *(("left", "a", value, ts) for value, ts in zip("yxyyyx", (20, 10, 5, 30, 40, 35), strict=True))
+)
+"""For a filter "has x": of no row at 20; after a row at 10 behind it, and then of that row; again of none."""
+
+
 @law
 @given(trees, inputs_of_trees(), histories, ways())
 @example(FILTER, given_(("left", "a", "x1", 10), ("left", "a", "x2", 20)), (1000,), BATCH)
 @example(FILTER, given_(("left", "a", "x1", 20), ("left", "a", "x2", 10)), RESULT_ONLY, BATCH)
+@example(FILTER, TOMBSTONES, RESULT_ONLY, BATCH)
 @example(
     BY_REFERENCE,
     given_(("left", "a", "b;x", 26), ("right", "b", "new", 30), ("right", "b", "late", 3)),

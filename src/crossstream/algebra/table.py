@@ -127,26 +127,54 @@ def upsert_versions(
     version of their key are kept as versions and marked `BEHIND`; of those that become the latest version
     one for each key, the last, is handed on.
     """
-    accepted, newest = accepted_versions(changes.ts, history, stream_time)
+    accepted, now = accepted_versions(changes.ts, history, stream_time)
     dropped = {"expired-version": int((~accepted).sum())}
     kept = changes.where(accepted)
     kept = replace(kept, value=as_stored(kept.value, serde))
     if not kept.rows:
-        return Upserts(kept, np.empty(0, np.uint64), dropped), newest
+        return Upserts(kept, np.empty(0, np.uint64), dropped), now
     hashes = kept.hashes(bits)
     order, begins = by_key(kept, hashes)
     sorted_ = kept.take(order)
     h = hashes[order]
     latest = latest_versions(view, h, sorted_.key.wire(), serde)
-    before = _running_maximum_before(sorted_.ts, begins, latest)
-    behind = sorted_.ts < before
+    newest = _newest_before(sorted_.ts, begins, latest)
+    behind = sorted_.ts < np.where(newest < 0, _floor(latest), sorted_.ts[newest])
     view.put(_version_rows(sorted_, h, begins, serde))
     marks = behind.astype(np.uint8)
     if every:
         marks[_overtaken(sorted_, behind, begins)] = OVERTAKEN
     keep = behind | _last_latest(behind, begins)
     marked = replace(sorted_, extra={**sorted_.extra, BEHIND: marks})
-    return Upserts(marked.where(keep), h[keep], dropped, marked if every else None), newest
+    return Upserts(marked.where(keep), h[keep], dropped, marked if every else None), now
+
+
+def without_repeats(
+    view: View, changes: Changes, *, bits: int, serde: Serde | None, history: int, stream_time: int
+) -> Changes:
+    """The records without tombstones of keys whose newest version is none, as if those had never come.
+
+    Whether there is one may depend on the tombstones before that are left out: so it is asked until nothing changes.
+    Each time the answer holds for one record more at least; two or three times is what it takes.
+    """
+    gone = changes.value.missing()
+    if not gone.any():
+        return changes
+    hashes = changes.hashes(bits)
+    order, begins = by_key(changes, hashes)
+    ts, deletes = changes.ts[order], gone[order]
+    latest = latest_versions(view, hashes[order], take(changes.key.wire(), order), serde)
+    was_there = latest.present & ~latest.values.missing()
+    taken = np.ones(changes.rows, bool)
+    while True:
+        put = taken.copy()
+        put[taken], _ = accepted_versions(changes.ts[taken], history, stream_time)
+        newest = _newest_before(ts, begins, latest, put[order])
+        now = np.empty(changes.rows, bool)
+        now[order] = ~deletes | np.where(newest < 0, was_there, ~deletes[newest])
+        if (now == taken).all():
+            return changes.where(taken)
+        taken = now
 
 
 def accepted_versions(ts: np.ndarray, history: int, stream_time: int) -> tuple[np.ndarray, int]:
@@ -191,18 +219,27 @@ def find_versions(
     return Match(pieces, piece, row), best_ts
 
 
-def _running_maximum_before(ts: np.ndarray, begins: np.ndarray, latest: Rows) -> np.ndarray:
-    """For rows grouped by key: the newest timestamp of the key before the row is put."""
-    floor = np.where(latest.present, latest.ts, np.iinfo(np.int64).min)
-    # Groups are told apart by their rank, so one running maximum serves all of them.
-    group = np.cumsum(begins) - 1
-    ranks = np.argsort(np.argsort(np.concatenate([ts, floor]), kind="stable"), kind="stable")
-    values = np.concatenate([ts, floor])
-    span = len(values) + 1
-    own, start = ranks[: len(ts)], ranks[len(ts) :]
-    previous = np.where(begins, start, np.maximum(np.roll(own, 1), start))
-    best = np.maximum.accumulate(previous + group * span) - group * span
-    return np.asarray(np.sort(values, kind="stable")[best])
+def _newest_before(
+    ts: np.ndarray, begins: np.ndarray, latest: Rows, put: np.ndarray | None = None
+) -> np.ndarray:
+    """For rows grouped by key: the newest row of the key before it is put; -1 if that is the ``latest`` in the store.
+
+    ``put``: the rows that are put at all. Of equal timestamps the later row is the newer one.
+    """
+    rows, group = len(ts), np.cumsum(begins) - 1
+    order = np.argsort(ts, kind="stable")
+    ranks = np.empty(rows, np.int64)
+    ranks[order] = np.arange(rows)
+    newer = ts >= _floor(latest)
+    own = np.where(newer if put is None else newer & put, ranks, -1)
+    previous = np.where(begins, -1, np.roll(own, 1))
+    # Groups are told apart by their number, so one running maximum serves all of them.
+    best = np.maximum.accumulate(previous + group * (rows + 1)) - group * (rows + 1)
+    return np.where(best < 0, -1, order[best])
+
+
+def _floor(latest: Rows) -> np.ndarray:
+    return np.where(latest.present, latest.ts, np.iinfo(np.int64).min)
 
 
 def _last_latest(behind: np.ndarray, begins: np.ndarray) -> np.ndarray:

@@ -80,7 +80,8 @@ def layout_of(kind: str) -> Layout | None:
 class StoreDef:
     """A store of the plan. ``public``: the user's name for it, None if it is not queryable.
 
-    ``derived``: made from other stores, and made anew from them when the number of partitions changes.
+    ``derived``: made from other stores, and made anew from them when the number of partitions changes. ``repeats``: a
+    tombstone of a row that is not there is kept as a version too.
     """
 
     name: str
@@ -91,6 +92,7 @@ class StoreDef:
     public: str | None = None
     history: int | None = None
     derived: bool = False
+    repeats: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,12 +96,22 @@ class Planner:
         return self._before
 
     def _ask_old(self, node: Node) -> None:
-        """A filter wants to know what its parent's row was; row-wise operators pass the wish on."""
-        if node.shape != "table":
+        """A filter wants to know what its parent's row was; row-wise operators pass the wish on.
+
+        Not that of a parent with versions: it passes tombstones of rows that were not there on too (semantics 2.2.6).
+        """
+        if node.shape != "table" or self.knows_old(node):
             return
-        asks = isinstance(node, Filter) or (isinstance(node, MapValues) and node.name in self.wants_old)
-        if asks and not self.versioned(node):
-            self.wants_old.update(node.parents)
+        if isinstance(node, Filter) or (isinstance(node, MapValues) and node.name in self.wants_old):
+            self.wants_old.update(name for name in node.parents if not self.versioned(self.topology[name]))
+
+    def knows_old(self, node: Node) -> bool:
+        """Whether a filter keeps versions of a table without any, so that its own newest one is the old row."""
+        return (
+            isinstance(node, Filter)
+            and keeps_versions(node)
+            and not self.versioned(self.topology[node.parents[0]])
+        )
 
     def _ask_every(self, node: Node) -> None:
         """Joins of streams give the same whatever the batches are, and versions are; so no change may be left out."""
@@ -153,6 +163,7 @@ class Planner:
                 value=value,
                 public=public,
                 history=history,
+                repeats=not self.knows_old(table),
             )
         )
         out = self.add(Flow(inner(name, "changes"), number, store.key, store.value, partitioner is None))

@@ -31,9 +31,13 @@ class ReadStep(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatelessStep(Step):
-    """filter, map, … on a stream; filter and map_values on a table. ``null_keys``: a re-keying lets them pass."""
+    """filter, map, … on a stream; filter and map_values on a table. ``null_keys``: a re-keying lets them pass.
+
+    ``old``: a filter leaves out what was no row before either, if it is told the values before.
+    """
 
     null_keys: bool = False
+    old: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

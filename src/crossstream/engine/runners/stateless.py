@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from crossstream.algebra.change import Changes
 from crossstream.engine import rowwise
 from crossstream.engine.runners.base import Emitted, Runner
@@ -23,6 +25,8 @@ class StatelessRunner(Runner):
         if isinstance(node, graph.Repartition):
             return super().accept(flow, self._with_key(changes))
         self.task.report.count_in(node.name, changes.rows)
+        if not self.step.old:
+            changes = replace(changes, old=None, lost=None)
         result, failures = rowwise.apply(node, changes)
         if failures:
             self.task.failures.failed(node, changes, failures)

@@ -46,6 +46,7 @@ class StreamTableJoinRunner(Runner):
             puts = no_changes(definition.key, definition.value)
         puts = puts.where(~puts.key.missing())
         if definition.history is not None:
+            puts = store.taken(puts, self.task.batch.bits)
             puts = puts.where(accepted_versions(puts.ts, definition.history, store.began)[0])
         return TableHistory(
             store.before(),

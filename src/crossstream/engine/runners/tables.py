@@ -57,6 +57,7 @@ class MaterializeRunner(Runner):
                 every=self.step.every is not None,
             )
         else:
+            plain = store.taken(plain, self.task.batch.bits)
             net, store.stream_time = upsert_versions(
                 store.view,
                 plain,

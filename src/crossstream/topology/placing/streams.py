@@ -66,7 +66,13 @@ def place_stateless(planner: Planner, node: Node) -> None:
     )
     planner.flow_of(node, node.name, parent.round, parent.routed and same_key)
     planner.steps.append(
-        StatelessStep(node=node.name, round=parent.round, inputs=(parent.name,), output=node.name)
+        StatelessStep(
+            node=node.name,
+            round=parent.round,
+            inputs=(parent.name,),
+            output=node.name,
+            old=not planner.knows_old(node),
+        )
     )
     if isinstance(node, Filter | MapValues) and node.shape == "table":
         planner.keep(node)
