@@ -23,7 +23,7 @@ NIGHTLY = 1500
 
 def test_ways_of_one_record(oracle: Oracle) -> None:
     for seed in range(CASES):
-        compare(oracle, one_source(Random(f"ways {seed}")))
+        compare(oracle, one_source(Random(f"ways {seed}")), drops=False)
 
 
 def test_tables_of_joins(oracle: Oracle) -> None:
@@ -37,11 +37,15 @@ def test_tables_of_joins(oracle: Oracle) -> None:
 def test_for_long(oracle: Oracle, make: str) -> None:
     for seed in range(CASES, NIGHTLY):
         rng = Random(f"{make} {seed}")
-        compare(oracle, one_source(rng) if make == "ways" else joined_table(rng))
+        case = one_source(rng) if make == "ways" else joined_table(rng)
+        compare(oracle, case, drops=make == "joins")
 
 
 def one_source(rng: Random) -> Case:
-    """Operators on one source, of which a stream joins a table at last."""
+    """Operators on one source, of which a stream joins a table at last.
+
+    Kafka drops more, where the tombstones that its filters repeat (2.2.5) come to be a stream.
+    """
     shapes = {"left": rng.choice(["stream", "table"])}
     joins: list[dict[str, Any]] = []
     while len(joins) < 6 and not (set(shapes.values()) == {"stream", "table"} and rng.random() < 0.3):

@@ -79,6 +79,35 @@ def test_null_keys_stop_at_a_repartitioning_without_a_left_join_below():
     assert metrics["dropped"] == {"moved: null-key-repartition": 1}
 
 
+def test_null_keys_stop_at_a_repartitioning_of_what_a_left_join_looks_up():
+    """No null key gets from there to the join, which has them of its other stream only."""
+    builder = cs.StreamsBuilder()
+    stream, other = builder.stream("stream", CONSUMED), builder.stream("table", CONSUMED)
+    moved = keyed_by_value(other).repartition(cs.Repartitioned(key=TEXT, value=TEXT, name="moved"))
+    stream.left_join(moved.to_table(), both).foreach(lambda key, value: None)
+    moved.to("out", PRODUCED)
+    out, metrics = run(builder, ("table", "x", "nobody", 1), ("table", "x", "a", 2))
+    assert out == [("a", "a")]
+    assert metrics["dropped"] == {"moved: null-key-repartition": 1}
+
+
+# One record, several ways
+
+
+@pytest.mark.parametrize("every", [1, 10])
+@pytest.mark.parametrize("first", ["record", "result"])
+def test_a_stream_merged_with_its_join_has_the_results_first(first, every):
+    """A record goes to the join before it goes to what merges it, which was built later; whichever is named first."""
+    builder = cs.StreamsBuilder()
+    stream, table = builder.stream("stream", CONSUMED), builder.table("table", CONSUMED)
+    joined = stream.left_join(table, both)
+    merged = stream.merge(joined) if first == "record" else joined.merge(stream)
+    merged.to("out", PRODUCED)
+    records = [("table", "a", "row", 0), ("stream", "a", "1", 1), ("stream", "a", "2", 2)]
+    out, _ = run(builder, *records, every=every)
+    assert out == [("a", "1,row"), ("a", "1"), ("a", "2,row"), ("a", "2")]
+
+
 # Versions
 
 

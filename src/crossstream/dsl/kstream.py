@@ -159,6 +159,9 @@ class KStream:
     def merge(self, *others: KStream, named: Named | None = None) -> KStream:
         """The records of several streams, interleaved. A serde is kept if all inputs share it.
 
+        What one record gives in several of them comes in the order in which they were built: so the results of a join
+        come before the record that is merged with them.
+
         Raises CS-107 for anything but streams, CS-130 for streams of another builder.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes

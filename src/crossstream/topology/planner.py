@@ -51,6 +51,7 @@ from crossstream.topology.placing.tables import place_table, place_table_join
 from crossstream.topology.plan import KEY_VALUE, VERSIONED, Exchange, Flow, Partitioner, Plan, StoreDef
 from crossstream.topology.steps import MaterializeStep, OrderStep, Step
 from crossstream.topology.validate import history_of, inner_store, keeps_versions
+from crossstream.topology.visits import handing
 
 
 @dataclass(slots=True)
@@ -194,7 +195,10 @@ class Planner:
         """Whether a left or outer join of streams is below, so that re-keying lets null keys pass (KIP-962)."""
         below, seen = [name], set[str]()
         while below:
-            for child in self.topology.children(below.pop()):
+            parent = below.pop()
+            for child in self.topology.children(parent):
+                if parent not in handing(child):
+                    continue
                 if is_stream_join(child) and getattr(child, "kind", "inner") != "inner":
                     return True
                 if child.name not in seen:

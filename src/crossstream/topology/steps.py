@@ -33,11 +33,13 @@ class ReadStep(Step):
 class StatelessStep(Step):
     """filter, map, … on a stream; filter and map_values on a table. ``null_keys``: a re-keying lets them pass.
 
-    ``old``: a filter leaves out what was no row before either, if it is told the values before.
+    ``old``: a filter leaves out what was no row before either, if it is told the values before. ``ordered``: a merge
+    gives its rows in order of arrival, those of one record in the order of its inputs.
     """
 
     null_keys: bool = False
     old: bool = True
+    ordered: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from crossstream.topology.describe import is_rekeying
 from crossstream.topology.graph import (
     ForeignKeyJoin,
     FrameSource,
+    Merge,
     Node,
     Source,
     StreamGlobalJoin,
@@ -40,6 +41,18 @@ def table_comes_first(topology: Topology, join: StreamTableJoin) -> bool:
     return True
 
 
+def by_visit(topology: Topology, merge: Merge) -> tuple[str, ...] | None:
+    """The merged streams in the order in which a record that feeds several of them comes by; None if none does."""
+    for source in topology:
+        if isinstance(source, Source | FrameSource):
+            first = _visits(topology, source, min)
+            fed = [name for name in dict.fromkeys(merge.parents) if name in first]
+            if len(fed) > 1:
+                fed.sort(key=lambda name: _way(topology, first, name, merge))
+                return (*fed, *(name for name in merge.parents if name not in first))
+    return None
+
+
 def right_comes_first(topology: Topology, join: StreamStreamJoin) -> bool:
     """Whether a record that feeds both sides of a join reaches the right one before the left one."""
     left, right = join.parents
@@ -55,7 +68,7 @@ def _visits(topology: Topology, source: Node, pick: Callable[[Iterable[Visit]], 
     """When a record of ``source`` reaches each node, first (``pick`` = min) or last (max) of all ways to it."""
     found: dict[str, Visit] = {source.name: (0, ())}
     for node in topology:
-        ways = [_way(topology, found, parent, node) for parent in _handing(node) if parent in found]
+        ways = [_way(topology, found, parent, node) for parent in handing(node) if parent in found]
         if ways:
             found[node.name] = pick(ways)
     return found
@@ -66,7 +79,7 @@ def _way(topology: Topology, found: dict[str, Visit], parent: str, node: Node) -
     return moves + _moves(topology, parent, node), (*places, _place(topology, parent, node))
 
 
-def _handing(node: Node) -> Iterable[str]:
+def handing(node: Node) -> Iterable[str]:
     """The parents that hand records to a node; a table that is only looked up hands none."""
     return node.parents[:1] if isinstance(node, StreamTableJoin | StreamGlobalJoin) else node.parents
 

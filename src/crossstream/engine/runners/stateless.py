@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from crossstream.algebra.change import Changes
+from crossstream.algebra.change import Changes, concat_changes
+from crossstream.algebra.order import by_arrival
 from crossstream.engine import rowwise
 from crossstream.engine.runners.base import Emitted, Runner
 from crossstream.topology import graph
@@ -25,6 +26,8 @@ class StatelessRunner(Runner):
         if isinstance(node, graph.Repartition):
             return super().accept(flow, self._with_key(changes))
         self.task.report.count_in(node.name, changes.rows)
+        if self.step.ordered:
+            return super().accept(flow, changes)
         if not self.step.old:
             changes = replace(changes, old=None, lost=None)
         result, failures = rowwise.apply(node, changes)
@@ -43,7 +46,7 @@ class StatelessRunner(Runner):
         return changes.where(there)
 
     def finish(self) -> Emitted:
-        for flow in list(self.held):
-            changes = self.arrived(flow)
-            if changes is not None and changes.rows:
-                yield self.out(), changes
+        parts = [part for flow in dict.fromkeys(self.step.inputs) for part in self.held.pop(flow, [])]
+        changes = by_arrival(concat_changes(parts)) if parts else None
+        if changes is not None and changes.rows:
+            yield self.out(), changes

@@ -19,6 +19,7 @@ from crossstream.topology.graph import (
     ToStream,
 )
 from crossstream.topology.steps import FrameSinkStep, SinkStep, StatelessStep
+from crossstream.topology.visits import by_visit
 
 if TYPE_CHECKING:
     from crossstream.topology.planner import Planner
@@ -42,14 +43,20 @@ def place_repartition(planner: Planner, node: Repartition) -> None:
 
 
 def place_merge(planner: Planner, node: Merge) -> None:
-    flows = [planner.flow(name) for name in node.parents]
+    """The streams one after the other in the order of visits, where one record can be in several of them."""
+    ordered = by_visit(planner.topology, node)
+    flows = [planner.flow(name) for name in ordered or node.parents]
     number = max(flow.round for flow in flows)
     inputs = tuple(
         flow.name if flow.round == number else planner.arrive(flow, number, node) for flow in flows
     )
     routed = all(flow.routed for flow in flows)
     planner.flow_of(node, node.name, number, routed)
-    planner.steps.append(StatelessStep(node=node.name, round=number, inputs=inputs, output=node.name))
+    planner.steps.append(
+        StatelessStep(
+            node=node.name, round=number, inputs=inputs, output=node.name, ordered=ordered is not None
+        )
+    )
 
 
 def place_stateless(planner: Planner, node: Node) -> None:

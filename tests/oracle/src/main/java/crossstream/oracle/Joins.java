@@ -187,27 +187,25 @@ final class Joins {
         };
     }
 
-    /** An operator of one parent, so that a case can say which ways a record takes, and in which order. */
+    /** An operator of one parent, or two streams merged: so a case can say which ways a record takes, and in which order. */
     private Object derived(Join join) {
         String parent = join.left();
-        Materialized<Object, Object, KeyValueStore<Bytes, byte[]>> kept = Materialized.<Object, Object, KeyValueStore<Bytes, byte[]>>as(
-            join.id() + "-kept").withKeySerde(key(parent)).withValueSerde(value(parent));
-        Materialized<Object, Object, KeyValueStore<Bytes, byte[]>> versions = Materialized.<Object, Object>as(
-            Stores.persistentVersionedKeyValueStore(join.id() + "-versions", VERSIONS)).withKeySerde(key(parent)).withValueSerde(value(parent));
-        return switch (join.type()) {
-            case "same" -> stream(parent).mapValues(value -> value);
-            case "re-key" -> stream(parent).selectKey((key, value) -> key);
+        String what = join.type().replaceAll(" (kept|with versions)$", "");
+        var kept = what.equals(join.type()) ? null : Materialized.<Object, Object, KeyValueStore<Bytes, byte[]>>as(join.id() + "-kept");
+        if (join.type().endsWith("versions")) {
+            kept = Materialized.as(Stores.persistentVersionedKeyValueStore(join.id() + "-versions", VERSIONS));
+        }
+        if (kept != null) {
+            kept = kept.withKeySerde(key(parent)).withValueSerde(value(parent));
+        }
+        return switch (what) {
             case "repartition" -> stream(parent).repartition(Repartitioned.with(key(parent), value(parent)));
-            case "to table" -> stream(parent).toTable(Materialized.with(key(parent), value(parent)));
-            case "to table with versions" -> stream(parent).toTable(versions);
+            case "merge" -> stream(parent).merge(stream(join.right()));
+            case "to table" -> stream(parent).toTable(kept == null ? Materialized.with(key(parent), value(parent)) : kept);
             case "to stream" -> table(parent).toStream();
-            case "map" -> table(parent).mapValues(value -> value + "'");
-            case "map kept" -> table(parent).mapValues(value -> value + "'", kept);
-            case "map with versions" -> table(parent).mapValues(value -> value + "'", versions);
-            case "filter" -> table(parent).filter((key, value) -> !value.toString().contains("3"));
-            case "filter kept" -> table(parent).filter((key, value) -> !value.toString().contains("3"), kept);
-            case "filter with versions" -> table(parent).filter((key, value) -> !value.toString().contains("3"), versions);
-            default -> throw noSuch(join);
+            case "to stream by value" -> table(parent).toStream((key, value) -> Derived.named(value));
+            case "map", "map some", "filter", "filter not" -> Derived.table(what, table(parent), kept);
+            default -> Derived.stream(what, stream(parent));
         };
     }
 

@@ -1,0 +1,132 @@
+"""Graphs of operators that make other keys, nulls, and another number of records: as Kafka's own driver.
+
+Three streams and a global table; every record with a header. Streams are filtered, mapped, re-keyed, merged, also with
+what is made of them, and joined with each other, with tables that are made of them, and with the global table.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.laws.strategies import with_headers
+from tests.oracle.cases import EXTRACTOR, JOINERS, JOINS, Case, References, join, records
+from tests.oracle.compositions import CHANGING, DERIVED, compare, derive, made
+from tests.oracle.oracle import Oracle
+
+pytestmark = pytest.mark.oracle
+
+CASES = 60
+NIGHTLY = 1500
+KEYS = ("a", "b")
+STREAMS = ("left", "right", "third")
+ON_STREAMS = sorted({*DERIVED["stream"], *CHANGING["stream"]} - {"to table"})
+SEVERAL = ("twice", "under both keys", "merge")
+"""What makes several records of one."""
+RE_KEYING = ("re-key", "key of value", "map both", "under both keys")
+
+
+class Named(References):
+    """Values that begin with a key, or with "-" for none."""
+
+    def name(self) -> str:
+        return self.rng.choice([*KEYS, *KEYS, "-"])
+
+
+def test_graphs(oracle: Oracle) -> None:
+    for seed in range(CASES):
+        compare(oracle, graph(Random(f"graph {seed}")))
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+def test_graphs_for_long(oracle: Oracle) -> None:
+    for seed in range(CASES, NIGHTLY):
+        compare(oracle, graph(Random(f"graph {seed}")))
+
+
+def graph(rng: Random) -> Case:
+    """Up to five operators, and the tables they look up; the last one's records are the result.
+
+    At most two repartition topics: which of three is read first is up to a heap. And no stream through two of them, for
+    Kafka makes one topic of both, and drops null keys there for both or neither.
+    """
+    joins: list[dict[str, Any]] = []
+    streams = list(STREAMS[: rng.choice([1, 2, 3])])
+    sources = {name: Named(rng, KEYS, name[0].upper()) for name in streams}
+    for _ in range(rng.randint(1, 5)):
+        streams.append(operator(rng, joins, streams))
+    moves = moved(joins)
+    if len(moves) > 2 or moves.total() > len(moves):
+        return graph(rng)
+    used = {name for one in joins for name in (one["left"], one["right"])}
+    if "global" in used:
+        sources["global"] = Named(rng, KEYS, "G")
+    sides = {name: rows for name, rows in sources.items() if name in used}
+    return made(joins, with_headers(records(rng, sides)))
+
+
+def operator(rng: Random, joins: list[dict[str, Any]], streams: list[str]) -> str:
+    """Adds one that Kafka and we take in the same order: what shares a source with another does so in one way."""
+    one, other = rng.choice(streams), rng.choice(streams)
+    what = rng.choice(["derived", "derived", "merge", "stream-stream", "stream-table", "stream-globaltable"])
+    if not in_one_way(joins, one, other) and (one != other or what == "stream-table"):
+        return operator(rng, joins, streams)
+    name = f"n{len(joins)}"
+    if what == "derived":
+        return derive(joins, rng.choice(ON_STREAMS), one)
+    if what == "merge":
+        if one == other:
+            return operator(rng, joins, streams)
+        joins.append(join(name, "derived", "merge", one, other))
+    elif what == "stream-stream":
+        window = {side: rng.choice([3, 10]) for side in ("before_ms", "after_ms")}
+        more = {"window": {**window, "grace_ms": rng.choice([0, 5, 20])}, "eager": rng.random() < 0.6}
+        kind = rng.choice(JOINS[what]) if more["eager"] else "inner"
+        joins.append(join(name, what, kind, one, other, joiner=JOINERS[0], **more))
+    elif what == "stream-table":
+        table = derive(joins, "to table", other)
+        name = f"n{len(joins)}"
+        joins.append(join(name, what, rng.choice(JOINS[what]), one, table, joiner=JOINERS[0]))
+    else:
+        joins.append(
+            join(name, what, rng.choice(JOINS[what]), one, "global", joiner=JOINERS[0], key_mapper=EXTRACTOR)
+        )
+    return name
+
+
+def in_one_way(joins: list[dict[str, Any]], one: str, other: str) -> bool:
+    """Whether each record that is in both streams has come to each in one way, and but once to where they part."""
+    ways, others = ways_to(joins, one), ways_to(joins, other)
+    shared = [name for name in ways if name in others]
+    several = {each["id"] for each in joins if each["type"] in SEVERAL or each["operator"] == "stream-stream"}
+    return all(ways[name] == others[name] == 1 and name not in several for name in shared)
+
+
+def ways_to(joins: list[dict[str, Any]], stream: str) -> Counter[str]:
+    """How many ways there are from each stream to one, itself included. What is looked up only is none of them."""
+    found = Counter({stream: 1})
+    for one in reversed(joins):
+        both = one["type"] == "merge" or one["operator"] == "stream-stream"
+        for parent in (one["left"], one["right"]) if both else (one["left"],):
+            found[parent] += found[one["id"]]
+    return +found
+
+
+def moved(joins: list[dict[str, Any]]) -> Counter[str]:
+    """How often each stream goes through a repartition topic."""
+    re_keyed: set[str] = set()
+    found: Counter[str] = Counter()
+    for one in joins:
+        ends = {one["left"], one["right"]} if one["operator"] == "stream-stream" else {one["left"]}
+        by_key = one["operator"] in ("stream-stream", "stream-table") or one["type"] == "to table"
+        if by_key:
+            found.update(ends & re_keyed)
+        elif one["type"] == "repartition":
+            found[one["id"]] += 1
+        elif one["type"] in RE_KEYING or re_keyed & {one["left"], one["right"]}:
+            re_keyed.add(one["id"])
+    return found
