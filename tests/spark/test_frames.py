@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 import crossstream as cs
+from crossstream.engine.log import BatchLog
 from crossstream.spark import engine
+from tests.faults.crash_points import POINTS
 from tests.spark.marketplace import JSON, TEXT
 from tests.spark.world import World
 
@@ -59,6 +61,10 @@ class Rows:
     def frame(self, source: str) -> Any:
         read = self.spark.readStream.schema("key string, value struct<n: bigint>")
         return read.json(str(self.world.root / source))
+
+    def read_in(self, partitions: int) -> None:
+        """Into how many partitions Spark splits four files, as it does by the number of cores."""
+        self.spark.conf.set("spark.sql.files.minPartitionNum", partitions)
 
     def process(self, *sources: str, function: Callable[[Any], Any] = lambda value: value) -> None:
         builder, out = cs.StreamsBuilder(), cs.Produced(key=TEXT, value=JSON)
@@ -271,6 +277,55 @@ def test_an_interrupt_while_rows_are_read(spark: Any, world: World) -> None:
     assert sorted(key for keys in taken.values() for key in keys) == ["l0", "l1"]
     assert all(keys == taken[batch] for batch, keys in calls), "the same number, the same records"
     assert rows.out() == ["l0", "l1", "o"]
+
+
+class TestOtherPartitions:
+    """Spark splits the rows of a batch by the number of cores, and a batch may be repeated on others."""
+
+    @pytest.fixture
+    def rows(self, spark: Any, world: World) -> Iterator[Rows]:
+        world.create(out=1, orders=1)
+        made = Rows(spark, world)
+        for number in range(4):
+            made.put("left", f"l{number}")
+        world.append("orders", [("o", {"n": 1}, 1)], TEXT, JSON)
+        yield made
+        spark.conf.unset("spark.sql.files.minPartitionNum")
+
+    @pytest.mark.parametrize("partitions", [(4, 1), (1, 4)])
+    @pytest.mark.parametrize(
+        "point",
+        [
+            "after it ran",
+            "before anything is published",
+            "after the second frame is published",
+            "before the commit",
+        ],
+    )
+    def test_each_row_is_published_once(self, rows: Rows, point: str, partitions: tuple[int, int]) -> None:
+        before, after = partitions
+        rows.read_in(before)
+        with pytest.MonkeyPatch.context() as patch:
+            POINTS[point](patch)
+            with pytest.raises(cs.CrossStreamError):
+                rows.process("left")
+        rows.read_in(after)
+        rows.put("left", "late")
+        rows.process("left")
+        assert rows.out() == ["l0", "l1", "l2", "l3", "late", "o"]
+        assert BatchLog(rows.world.state_dir).commits() == [0, 1]
+        assert not list(rows.world.state_dir.rglob("*.staged"))
+
+    def test_what_waits_to_be_published_is_of_another_application(self, rows: Rows) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            POINTS["before anything is published"](patch)
+            with pytest.raises(cs.CrossStreamError):
+                rows.process("left")
+        other = World(rows.world.root, "other")
+        with pytest.raises(cs.StateError) as caught:
+            Rows(rows.spark, other).process("left")
+        assert caught.value.code == "CS-721"
+        assert rows.out() == []
 
 
 class TestCheckpoint:

@@ -9,6 +9,9 @@ import msgspec
 
 from crossstream.state.manifest import PieceRef
 
+StagedFrame = tuple[str, str, int, int, bytes]
+"""Records that wait to be published: file, topic, partition, rows, tag."""
+
 
 class SourceRange(msgspec.Struct, frozen=True, array_like=True):
     """Records ``start <= offset < end`` of one topic partition, for one source node.
@@ -78,7 +81,7 @@ class Report:
     dropped: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     state: dict[str, tuple[int, int]] = field(default_factory=dict)
-    staged: list[tuple[str, str, int, int, bytes]] = field(default_factory=list)
+    staged: list[StagedFrame] = field(default_factory=list)
     histories: dict[str, dict[int, PieceRef]] = field(default_factory=dict)
 
     def count_in(self, operator: str, rows: int) -> None:

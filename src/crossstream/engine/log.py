@@ -1,10 +1,12 @@
 """The batch log: what was to be done, written ahead, and what has been done.
 
     application.json     whose state this is: application id, partitions, fingerprints of the stores
-    batches/N.json       the input ranges of batch N, written before it runs
+    batches/N.json       the input ranges of batch N, written before it runs; of one with rows of DataFrames
+                         also its results, written before they are published
     commits/N.json       after batch N: positions in the topics, and the manifest of every state partition
 
-A batch without a commit is run again with the same ranges from the same state, and gives the same bytes.
+A batch without a commit is run again with the same ranges from the same state, and gives the same bytes. Rows of
+DataFrames may come in other partitions then: once their results are being published, that is only brought to its end.
 Every file is written beside its place and renamed into it, and holds ``{"checksum": …, "content": …}``: the
 xxh3_64 of the bytes of its content, in hexadecimal.
 """
@@ -20,7 +22,7 @@ import msgspec
 import xxhash
 
 from crossstream.durability import Disk
-from crossstream.engine.batch import Silence, SourceRange
+from crossstream.engine.batch import Silence, SourceRange, StagedFrame
 from crossstream.errors import IncompatibleStateError, StateError
 from crossstream.state.lease import SAFE_SECONDS
 from crossstream.state.root import Lock, Place, StateRoot, root_of
@@ -55,22 +57,6 @@ class Application(msgspec.Struct, frozen=True):
     format: int = FORMAT
 
 
-class BatchEntry(msgspec.Struct, frozen=True):
-    """A batch that was about to run. ``sinks``: end offsets of file topics before it; ``epoch``: of its DataFrames.
-
-    ``silence``: what it knew of the clock, so that it decides alike when it is repeated. ``shares``: how many tasks
-    share its ranges, at most; 0: one task does all of it alone. What a task writes is told by its number.
-    """
-
-    id: int
-    ranges: tuple[SourceRange, ...]
-    time: float = 0.0
-    sinks: dict[str, list[int]] = {}
-    epoch: int = -1
-    silence: Silence | None = None
-    shares: int = 1
-
-
 class Commit(msgspec.Struct, frozen=True):
     """A batch that is done, or state that was cut into another number of ``partitions`` (decision 0011).
 
@@ -85,6 +71,31 @@ class Commit(msgspec.Struct, frozen=True):
     time: float = 0.0
     epoch: int = -1
     topic_ids: dict[str, str] = {}
+
+
+class Publication(msgspec.Struct, frozen=True):
+    """What a batch has become: the commit, and what is published before it; its files by their names alone."""
+
+    commit: Commit
+    staged: tuple[StagedFrame, ...]
+
+
+class BatchEntry(msgspec.Struct, frozen=True):
+    """A batch that was about to run. ``sinks``: end offsets of file topics before it; ``epoch``: of its DataFrames.
+
+    ``silence``: what it knew of the clock, so that it decides alike when it is repeated. ``shares``: how many tasks
+    share its ranges, at most; 0: one task does all of it alone. What a task writes is told by its number.
+    ``publication``: of a batch with rows of DataFrames, once its results are being published.
+    """
+
+    id: int
+    ranges: tuple[SourceRange, ...]
+    time: float = 0.0
+    sinks: dict[str, list[int]] = {}
+    epoch: int = -1
+    silence: Silence | None = None
+    shares: int = 1
+    publication: Publication | None = None
 
 
 class BatchLog:
@@ -150,6 +161,12 @@ class BatchLog:
     def write_batch(self, entry: BatchEntry) -> None:
         self.assure()
         self._write(batch_file(entry.id), entry)
+
+    def write_publication(self, entry: BatchEntry, publication: Publication) -> None:
+        """From here on the batch is not run again; returns when that, and what it rests on, is settled."""
+        self.settled()
+        self.write_batch(msgspec.structs.replace(entry, publication=publication))
+        self.settled()
 
     def repeat_batch(self, entry: BatchEntry) -> None:
         """Instead of `write_batch`, where the entry is there."""

@@ -235,5 +235,6 @@ def _unusable(one: Staged, why: str) -> SinkError:
         f"A staged file cannot be published: {why}.",
         code="CS-671",
         where={"topic": one.topic, "partition": one.partition, "file": one.path},
-        next="Run the batch again, so that it is staged anew.",
+        next="Start the application again: it repeats the batch. If it stops here at the start, the batch was being "
+        "published: restore the state folder from a copy.",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,16 @@ from msgspec import structs
 from pyspark.sql import SparkSession
 
 from crossstream.config import StreamsConfig
-from crossstream.engine.batch import Batch, Report
+from crossstream.engine.batch import Batch, Report, StagedFrame
 from crossstream.engine.idling import Idling
-from crossstream.engine.log import Application, BatchEntry, BatchLog, Commit, check_application
+from crossstream.engine.log import (
+    Application,
+    BatchEntry,
+    BatchLog,
+    Commit,
+    Publication,
+    check_application,
+)
 from crossstream.engine.placement import partitioners, placements
 from crossstream.engine.planning import NoTopics, SourcePlanner
 from crossstream.engine.policies import settings_of
@@ -116,6 +123,7 @@ class Engine:
         shipped = packed(job)
         check_checkpoint(self.topology, self.state)
         self.log.lock(self.config.application_id)
+        self._finish_publication()
         context = self.spark.sparkContext
         self._tasks = max(1, context.defaultParallelism)
         commit = self._claim(self._tasks)
@@ -131,6 +139,18 @@ class Engine:
         self._find_topics(commit)
         self._rounds = SparkRounds(context, job, shipped, self.config.application_id)
         self._listener.since = milliseconds()
+
+    def _finish_publication(self) -> None:
+        """Commits the batch whose results the last run of this application was publishing, if they are DataFrames'."""
+        found = self.log.application()
+        if found is None or found.application_id != self.config.application_id or self._publisher is None:
+            return
+        entry = self.log.begun(self.log.newest())
+        if entry is not None and entry.publication is not None:
+            self.log.repeat_batch(entry)
+            self.log.settled()
+            self._append(entry, entry.publication.staged)
+            self.log.write_commit(entry.publication.commit)
 
     def _claim(self, parallelism: int) -> Commit:
         """Notes whose state this is, if it may be; the commit to go on from."""
@@ -369,9 +389,10 @@ class Engine:
                 return True
             raise
         ran = time.perf_counter()
-        self._publish(entry, report)
+        commit = self._following(entry, report)
+        self._publish(entry, report, commit)
         published = time.perf_counter()
-        self._commit(entry, report)
+        self._commit(commit, report)
         committed = time.perf_counter()
         self._repeat = None
         self._rescale()
@@ -424,7 +445,7 @@ class Engine:
             return {}
         return written_ends(self.topology, self.config, self.topics)
 
-    def _publish(self, entry: BatchEntry, report: Report) -> None:
+    def _publish(self, entry: BatchEntry, report: Report, commit: Commit) -> None:
         """Makes the records that waited in staged files visible in their topics, each once, in their order.
 
         A frame must not outlive the entry of its batch, whose ranges it was made of.
@@ -434,26 +455,36 @@ class Engine:
         self.log.settle(file_names(report.written))
         if self._publisher is None or not report.staged:
             return
-        since = {TopicPartition(t, p): end for t, ends in entry.sinks.items() for p, end in enumerate(ends)}
-        staged = [Staged(*one) for one in report.staged]
-        self._publisher.publish(staged, since)
+        staged = tuple((Path(frame[0]).name, *frame[1:]) for frame in report.staged)
+        if entry.epoch >= 0:  # Spark may split its rows otherwise next time, and so the frames
+            self.log.write_publication(entry, Publication(commit, staged))
+        self._append(entry, staged)
 
-    def _commit(self, entry: BatchEntry, report: Report) -> None:
-        positions = self.sources.after(entry.ranges)
+    def _append(self, entry: BatchEntry, staged: Iterable[StagedFrame]) -> None:
+        """Appends the frames that are not in their topics yet; an earlier attempt's are after ``entry.sinks``."""
+        since = {TopicPartition(t, p): end for t, ends in entry.sinks.items() for p, end in enumerate(ends)}
+        frames = [Staged(str(self._staging / frame[0]), *frame[1:]) for frame in staged]
+        self._publisher.publish(frames, since)
+
+    def _following(self, entry: BatchEntry, report: Report) -> Commit:
+        """The commit of a batch that has run."""
         versions = {store: dict(names) for store, names in self._versions.items()}
         for store, names in report.manifests.items():
             versions.setdefault(store, {}).update(names)
+        positions = self.sources.after(entry.ranges)
         epoch = max(self._epoch, entry.epoch)
-        ids = self.sources.topic_ids
-        commit = Commit(entry.id, self.partitions, positions, versions, time.time(), epoch, ids)
+        ids = dict(self.sources.topic_ids)
+        return Commit(entry.id, self.partitions, positions, versions, time.time(), epoch, ids)
+
+    def _commit(self, commit: Commit, report: Report) -> None:
         self.log.write_commit(commit)
-        self.sources.positions = positions
-        self._versions = versions
-        self._next = entry.id + 1
-        self._epoch = epoch
+        self.sources.positions = commit.positions
+        self._versions = commit.versions
+        self._next = commit.id + 1
+        self._epoch = commit.epoch
         if self.topics is not None:
             self.topics.commit_offsets(self.config.application_id, self.sources.consumed())
-        self.retirement.add(entry.id, report.retired)
+        self.retirement.add(commit.id, report.retired)
         for path, *_ in report.staged:
             Path(path).unlink(missing_ok=True)
 
