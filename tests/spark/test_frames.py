@@ -104,6 +104,24 @@ def test_timestamps(spark: Any, world: World, kind: str, given: Any, millisecond
     assert row.timestamp.astimezone(timezone.utc) == datetime.fromtimestamp(milliseconds / 1000, timezone.utc)
 
 
+def test_rows_without_timestamps_get_the_same_when_their_batch_is_repeated(spark: Any, world: World) -> None:
+    source = frame(spark, world, "key string, value struct<n: bigint>", [{"key": "a", "value": {"n": 1}}])
+    taken: list[datetime] = []
+
+    def write(records: Any, batch: int) -> None:
+        taken.extend(row.timestamp for row in records.collect())
+        if len(taken) == 1:
+            raise OSError("no such table")
+
+    with pytest.raises(cs.ProcessingError):
+        run(spark, world, source, write)
+    run(spark, world, source, write)
+    assert len(taken) == 2
+    assert taken[0] == taken[1]
+    (record,) = world.read("out", TEXT, JSON)
+    assert record.ts == int(BatchLog(world.state_dir).batch(0).time * 1000)
+
+
 def test_headers(spark: Any, world: World) -> None:
     headers = "headers array<struct<key: string, value: binary>>"
     rows = [

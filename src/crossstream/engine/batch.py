@@ -44,6 +44,7 @@ class Batch(msgspec.Struct, frozen=True):
 
     ``recorded``: whether changes of global tables are kept for the rounds that follow; ``histories``: where they are.
     ``silence``: None where stream time stands still without input. ``shares``: as in its `BatchEntry`.
+    ``clock`` (ms): when it was planned, the timestamp of rows that have none.
     """
 
     id: int
@@ -56,6 +57,7 @@ class Batch(msgspec.Struct, frozen=True):
     histories: dict[str, dict[int, PieceRef]] = {}
     silence: Silence | None = None
     shares: int = 1
+    clock: int = 0
 
     def of_rank(self, rank: int) -> SourceRange | None:
         return next((span for span in self.ranges if span.rank == rank), None)

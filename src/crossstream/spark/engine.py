@@ -417,6 +417,7 @@ class Engine:
             repeated,
             silence=entry.silence,
             shares=entry.shares,
+            clock=int(entry.time * 1000),
         )
         report, frames = self._rounds.run(batch, frame)
         self._sizing.learn(sum(report.seconds.values()))

@@ -7,7 +7,6 @@ it as a batch of its own, together with what the topics hold. An epoch that was 
 from __future__ import annotations
 
 import pickle
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +29,7 @@ from crossstream.state.root import StateRoot
 from crossstream.topology.graph import FrameSink, FrameSource, Topology
 
 ROWS = "source string, key binary, value binary, timestamp bigint, headers binary"
-"""Columns that all DataFrame sources are brought to."""
+"""Columns that all DataFrame sources are brought to; the timestamp is null where a source has none."""
 _ARROW = pa.schema(
     [
         ("source", pa.string()),
@@ -105,7 +104,7 @@ class Encode:
 
     def _milliseconds(self, batch: pa.RecordBatch) -> pa.Array:
         if "timestamp" not in batch.schema.names:
-            return pa.array(np.full(batch.num_rows, time.time_ns() // 1_000_000, np.int64))
+            return pa.nulls(batch.num_rows, pa.int64())
         column = batch.column("timestamp")
         if column.null_count:
             raise ProcessingError(
@@ -138,10 +137,14 @@ class Encode:
 
 @dataclass(frozen=True, slots=True)
 class FrameInput:
-    """Rows of a DataFrame's partition as the engine reads them: one range for each source."""
+    """Rows of a DataFrame's partition as the engine reads them: one range for each source.
+
+    ``clock`` (ms): the timestamp of rows that have none, which a batch that is repeated gives them again.
+    """
 
     batches: Iterable[pa.RecordBatch]
     spans: Mapping[str, SourceRange]
+    clock: int
 
     def read(
         self, spans: Sequence[SourceRange], max_rows: int
@@ -158,7 +161,7 @@ class FrameInput:
                 columns = [
                     part.column("key").cast(binary),
                     part.column("value").cast(binary),
-                    part.column("timestamp"),
+                    part.column("timestamp").fill_null(self.clock),
                     pa.array(offsets[rows.to_numpy()]),
                     part.column("headers").cast(binary),
                 ]

@@ -238,7 +238,7 @@ def frame_round(held: Held, batch: Batch, rows: Iterable[pa.RecordBatch]) -> Ite
     sender = _FRAME_SENDERS + share
     held.begin(batch)
     output = held.output(batch, 0, sender)
-    source = FrameInput(rows, spans)
+    source = FrameInput(rows, spans, batch.clock)
     task = RoundTask(
         held.job.plan,
         batch,
