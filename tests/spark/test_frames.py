@@ -370,6 +370,22 @@ class TestCheckpoint:
         rows.process("left")
         assert rows.out() == ["a0", "a1", "late"]
 
+    @pytest.mark.parametrize("part", ["metadata", "offsets/0", "sources/0/0", "sources/0/1", "sources"])
+    def test_missing_parts_are_errors(self, rows: Rows, part: str) -> None:
+        for number in range(2):
+            rows.put("left", f"a{number}")
+            rows.process("left")
+        rows.put("left", "late")
+        place, kept = rows.world.state_dir / "frames" / part, rows.world.root / "kept"
+        place.rename(kept)
+        with pytest.raises(cs.StateError) as caught:
+            rows.process("left")
+        assert caught.value.code == "CS-702"
+        assert str(place) in caught.value.where["file"]
+        kept.rename(place)
+        rows.process("left")
+        assert rows.out() == ["a0", "a1", "late"]
+
     def test_sources_are_known_by_their_names(self, rows: Rows) -> None:
         rows.put("left", "l0")
         rows.put("right", "r0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ def checkpoint(
         for number in range(newest + 1):
             (folder / name / str(number)).touch()
             (folder / name / f".{number}.crc").touch()
+    (folder / "metadata").touch()
     commit = Commit(7, 1, epoch=epoch)
     return Checkpoint(folder, commit, None if begun is None else BatchEntry(8, (), epoch=begun))
 
@@ -59,6 +61,48 @@ def test_a_checkpoint_that_lacks_epochs(
         checkpoint(tmp_path / "frames", offsets, commits, epoch, begun).order(["a"], ["a"])
     assert caught.value.code == "CS-702"
     assert caught.value.where == {"file": str(tmp_path / missing)}
+
+
+LISTS = ["sources/1/0", "sources/1/1", "sources/1/2"]
+"""The files that the second source, a folder, has read in each epoch."""
+COMPACTED = ["sources/1/1.compact", "sources/1/2"]
+
+
+def listing(folder: Path, lists: list[str], epochs: int = 3) -> Checkpoint:
+    """A checkpoint of a topic of Kafka and a folder of files, all of its epochs committed."""
+    made = checkpoint(folder, epochs - 1, epochs - 1, epochs - 1)
+    for epoch in range(epochs):
+        lines = ["v1", '{"batchWatermarkMs":0}', '{"logOffset":{"0":7}}', json.dumps({"logOffset": epoch})]
+        (folder / "offsets" / str(epoch)).write_text("\n".join(lines))
+    (folder / "sources" / "1").mkdir(parents=True)
+    for name in lists:
+        (folder / name).touch()
+    return made
+
+
+@pytest.mark.parametrize("lists", [LISTS, COMPACTED, [*LISTS, "sources/1/3"], ["sources/1/3.compact"]])
+def test_lists_of_files_that_were_read(tmp_path: Path, lists: list[str]) -> None:
+    assert listing(tmp_path / "frames", lists).order(["a", "b"], ["a", "b"]) == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("lists", "gone", "missing"),
+    [
+        (LISTS, "metadata", "metadata"),
+        (LISTS, "offsets/1", "offsets/1"),
+        (LISTS, "sources/1/2", "sources/1/2"),
+        (LISTS, "sources/1/0", "sources/1/0"),
+        (COMPACTED, "sources/1/2", "sources/1/2"),
+        (COMPACTED, "sources/1/1.compact", "sources/1/0"),
+    ],
+)
+def test_a_checkpoint_that_lacks_parts(tmp_path: Path, lists: list[str], gone: str, missing: str) -> None:
+    found = listing(tmp_path / "frames", lists)
+    (tmp_path / "frames" / gone).unlink()
+    with pytest.raises(cs.StateError) as caught:
+        found.order(["a", "b"], ["a", "b"])
+    assert caught.value.code == "CS-702"
+    assert caught.value.where == {"file": str(tmp_path / "frames" / missing)}
 
 
 @pytest.mark.parametrize(("epoch", "begun"), [(2, None), (2, 3), (-1, None)])

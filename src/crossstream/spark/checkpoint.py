@@ -1,21 +1,30 @@
 """Spark's checkpoint of the DataFrame sources, and whether it fits the batch log.
 
 Spark writes ``offsets/E`` before epoch E runs, and ``commits/E`` after it, which is after our own commit. It tells
-sources apart by their order only, so the order they were first read in is noted in the log.
+sources apart by their order only, so the order they were first read in is noted in the log. ``sources/S`` lists the
+files that source S has read, where it reads a folder.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from crossstream.engine.log import BatchEntry, Commit
 from crossstream.errors import IncompatibleStateError, StateError
 
 _RESTORE = "restore the state folder from a copy, or start the application on an empty one"
+
+
+class _FileOffset(msgspec.Struct, rename={"list": "logOffset"}):
+    """Up to which of its lists of files a source has been read."""
+
+    list: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,7 @@ class Checkpoint:
         if not is_same:
             raise self._changed(sources, noted)
         self._check_offsets()
+        self._check_parts()
         return tuple(noted or sources)
 
     @property
@@ -75,12 +85,36 @@ class Checkpoint:
     def _check_offsets(self) -> None:
         """Without them Spark would count epochs anew, and give other rows for those that are done."""
         if self._newest("offsets") < self._reached:
-            raise StateError(
-                f"the checkpoint of the DataFrame sources, which Spark keeps, lacks epoch {self._reached}",
-                code="CS-702",
-                where={"file": str(self.folder / "offsets" / str(self._reached))},
-                next=_RESTORE,
-            )
+            raise self._lacks(f"offsets/{self._reached}")
+
+    def _check_parts(self) -> None:
+        """What Spark needs to go on: it would end with an error of its own that names no file, or another one."""
+        missing = [name for name in self._parts() if not (self.folder / name).exists()]
+        if missing:
+            raise self._lacks(missing[0])
+
+    def _parts(self) -> Iterator[str]:
+        newest = self._newest("offsets")
+        if newest >= 0:
+            yield "metadata"
+            yield from (f"offsets/{epoch}" for epoch in range(max(0, newest - 1), newest))
+            yield from self._lists(newest)
+
+    def _lists(self, epoch: int) -> Iterator[str]:
+        """Of each source that reads a folder: its lists of the files read, from the one on that holds all before."""
+        lines = (self.folder / "offsets" / str(epoch)).read_text().splitlines()
+        for source, line in enumerate(lines[2:]):  # the version and the settings come first
+            names = self._names(f"sources/{source}")
+            whole = max((int(name[:-8]) for name in names if name.endswith(".compact")), default=-1)
+            yield from (f"sources/{source}/{number}" for number in range(whole + 1, _list_of(line) + 1))
+
+    def _lacks(self, name: str) -> StateError:
+        return StateError(
+            f"the checkpoint of the DataFrame sources, which Spark keeps, lacks {name}",
+            code="CS-702",
+            where={"file": str(self.folder / name)},
+            next=_RESTORE,
+        )
 
     def _changed(self, sources: Sequence[str], noted: Sequence[str]) -> IncompatibleStateError:
         changes = [f"{name} is new" for name in sources if name not in noted]
@@ -95,9 +129,19 @@ class Checkpoint:
 
     def _newest(self, folder: str) -> int:
         """The last epoch with a file in a folder of the checkpoint; -1 if there is none."""
+        return max((int(name) for name in self._names(folder) if name.isdecimal()), default=-1)
+
+    def _names(self, folder: str) -> list[str]:
         place = self.folder / folder
-        names = os.listdir(place) if place.is_dir() else []
-        return max((int(name) for name in names if name.isdecimal()), default=-1)
+        return [name for name in os.listdir(place) if not name.startswith(".")] if place.is_dir() else []
+
+
+def _list_of(offset: str) -> int:
+    """The list of files that the offset of a source stands for; -1 of sources that have none."""
+    try:
+        return msgspec.json.decode(offset, type=_FileOffset).list
+    except msgspec.MsgspecError:
+        return -1
 
 
 def _told(epoch: int) -> str:
