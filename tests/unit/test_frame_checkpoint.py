@@ -128,6 +128,15 @@ def test_other_sources(tmp_path: Path, sources: list[str], told: str) -> None:
     assert caught.value.what == f"the DataFrame sources changed since the last run: {told}"
 
 
+@pytest.mark.parametrize("begun", [None, 4])
+def test_all_of_them_are_left_out_when_no_batch_is_begun(tmp_path: Path, begun: int | None) -> None:
+    with pytest.raises(cs.IncompatibleStateError) as caught:
+        checkpoint(tmp_path / "frames", 4, 3, 3, begun).order(["c"], ["a"])
+    assert caught.value.next is not None
+    assert ("leave all of them out" in caught.value.next) == (begun is None)
+    assert ("batch 8 was begun" in caught.value.next) == (begun is not None)
+
+
 def test_sources_may_change_before_any_row_was_taken(tmp_path: Path) -> None:
     found = checkpoint(tmp_path / "frames", 0)
     assert found.order(["c"], ["a", "b"]) == ("c",)

@@ -119,12 +119,18 @@ class Checkpoint:
     def _changed(self, sources: Sequence[str], noted: Sequence[str]) -> IncompatibleStateError:
         changes = [f"{name} is new" for name in sources if name not in noted]
         changes += [f"{name} is gone" for name in noted if name not in sources]
+        has_rows = self.begun is not None and self.begun.epoch >= 0
+        instead = (
+            f": batch {self.commit.id + 1} was begun with their rows"
+            if has_rows
+            else ", or leave all of them out"
+        )
         return IncompatibleStateError(
             "the DataFrame sources changed since the last run: " + "; ".join(changes),
             code="CS-751",
             where={"folder": str(self.folder)},
-            next="go back to the DataFrame sources of the last run, under their names, or leave all of them out; or "
-            "start with a new application_id or an empty state_dir",
+            next=f"go back to the DataFrame sources of the last run, under their names{instead}; or start with a new "
+            "application_id or an empty state_dir",
         )
 
     def _newest(self, folder: str) -> int:

@@ -188,9 +188,17 @@ class Engine:
         application = self.log.application()
         assert application is not None
         sources = [node.name for node in self.topology if isinstance(node, FrameSource)]
+        if set(sources) != set(application.frames):
+            self._forget_uncommitted(commit)
         self._frames = Checkpoint(self._checkpoint, commit, self._repeat).order(sources, application.frames)
         if self._frames != application.frames:
             self.log.write_application(structs.replace(application, frames=self._frames))
+
+    def _forget_uncommitted(self, commit: Commit) -> None:
+        """As long as nothing was committed, a first batch with rows of other sources is planned anew."""
+        if commit.id < 0 and self._repeat is not None and self._repeat.epoch >= 0:
+            self.log.forget(self._repeat.id)
+            self._repeat = None
 
     @property
     def _checkpoint(self) -> Path:
