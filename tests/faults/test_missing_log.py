@@ -13,6 +13,7 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.engine.log import BatchLog, batch_file, commit_file
 from crossstream.query.verification import verify_state
+from crossstream.state.root import LocalRoot
 from tests.faults.one_process import process
 from tests.spark.world import World
 
@@ -54,6 +55,17 @@ def no_commits(folder: Path) -> None:
     shutil.rmtree(folder / "commits")
 
 
+def no_log(folder: Path) -> None:
+    no_commits(folder)
+    shutil.rmtree(folder / "batches")
+
+
+def an_empty_log(folder: Path) -> None:
+    no_log(folder)
+    for name in ("commits", "batches"):
+        (folder / name).mkdir()
+
+
 def no_newer_commits(folder: Path) -> None:
     for number in range(1, BATCHES):
         (folder / commit_file(number)).unlink()
@@ -70,6 +82,8 @@ LAST_COMMIT = commit_file(BATCHES - 2)
         (no_application_before_the_first_commit, "application.json"),
         (no_commits, LAST_COMMIT),
         (no_newer_commits, LAST_COMMIT),
+        (no_log, "commits"),
+        (an_empty_log, "commits"),
     ],
 )
 def test_the_application_does_not_start(
@@ -92,7 +106,10 @@ def test_the_application_does_not_start(
     assert sorted(record.key for record in world.read("out")) == keys
 
 
-@pytest.mark.parametrize(("harm", "named"), [(no_application, "application.json"), (no_commits, LAST_COMMIT)])
+@pytest.mark.parametrize(
+    ("harm", "named"),
+    [(no_application, "application.json"), (no_commits, LAST_COMMIT), (no_log, "commits")],
+)
 def test_a_store_is_not_taken_for_an_empty_one(
     world: World, harm: Callable[[Path], None], named: str
 ) -> None:
@@ -104,7 +121,12 @@ def test_a_store_is_not_taken_for_an_empty_one(
 
 @pytest.mark.parametrize(
     ("harm", "named"),
-    [(no_application, "application.json"), (no_commits, LAST_COMMIT), (no_newer_commits, LAST_COMMIT)],
+    [
+        (no_application, "application.json"),
+        (no_commits, LAST_COMMIT),
+        (no_newer_commits, LAST_COMMIT),
+        (no_log, "commits"),
+    ],
 )
 def test_it_is_found_when_the_state_is_verified(
     world: World, harm: Callable[[Path], None], named: str
@@ -114,6 +136,39 @@ def test_it_is_found_when_the_state_is_verified(
     assert [(one.file, "missing" in one.what) for one in verify_state(world.state_dir).problems] == [
         (named, True)
     ]
+
+
+def test_an_application_that_has_read_nothing_yet_has_no_log(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.create(rows=1, out=1)
+    process(topology(), world.config())
+    assert not (world.state_dir / "commits").exists()
+    assert not verify_state(world.state_dir).problems
+    assert dict(cs.open_store(world.state_dir, "rows").all()) == {}
+    world.append("rows", [("a", "v", 1)])
+    process(topology(), world.config())
+    assert dict(cs.open_store(world.state_dir, "rows").all()) == {"a": "v"}
+
+
+def test_a_first_commit_that_is_written_while_the_log_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commits and batches were listed before, what is known of the application is read after it."""
+    world = World(tmp_path)
+    world.create(rows=1, out=1)
+    world.append("rows", [("a", "v", 1)])
+    process(topology(), world.config())
+    log, names = BatchLog(world.state_dir), LocalRoot.names
+    listed: list[str] = []
+
+    def early(root: LocalRoot, folder: str) -> list[str]:
+        listed.append(folder)
+        return [] if listed.count(folder) == 1 else names(root, folder)
+
+    monkeypatch.setattr(LocalRoot, "names", early)
+    commit = log.last_commit()
+    assert commit is not None
+    assert commit.id == 0
 
 
 def test_a_first_batch_that_was_begun_is_no_sign_of_a_missing_commit(

@@ -44,7 +44,8 @@ class Application(msgspec.Struct, frozen=True):
     ``partitions``: of the state before the first commit; each commit has its own number. ``placed``: the stores
     whose rows are where a partitioner of the user puts them (KIP-775), and not where their hash does. ``derived``:
     stores that are made from others, where these have their rows, and made anew when the partitions change.
-    ``frames``: the DataFrame sources in the order in which Spark's checkpoint has them.
+    ``frames``: the DataFrame sources in the order in which Spark's checkpoint has them. ``committed``: there is a
+    commit.
     """
 
     application_id: str
@@ -54,6 +55,7 @@ class Application(msgspec.Struct, frozen=True):
     placed: tuple[str, ...] = ()
     derived: tuple[str, ...] = ()
     frames: tuple[str, ...] = ()
+    committed: bool = False
     format: int = FORMAT
 
 
@@ -109,6 +111,7 @@ class BatchLog:
         self.durable = durable
         self._lock: Lock | None = None
         self._disk = Disk()
+        self._is_noted = False
 
     def lock(self, application_id: str) -> None:
         """Makes this process the only writer; `StateError` CS-720 if another one is."""
@@ -180,6 +183,15 @@ class BatchLog:
         self.settled()
         self.assure(0.0)
         self._write(commit_file(commit.id), commit)
+        if not self._is_noted:
+            self._note_commit()
+            self._is_noted = True
+
+    def _note_commit(self) -> None:
+        """After the first commit: a log without any has lost them from now on."""
+        found = self._application()
+        if found is not None and not found.committed:
+            self.write_application(msgspec.structs.replace(found, committed=True))
 
     def settle(self, names: Iterable[str]) -> None:
         """Begins to force files to the disk that what follows rests on, if the log is durable."""
@@ -234,11 +246,15 @@ class BatchLog:
             except FileNotFoundError:
                 continue  # retired between listing and reading: a newer one is there
         begun = self.batches()
-        if not begun or begun[-1] == 0:
+        if not (begun[-1] if begun else self._was_committed()):
             return None
         if not self.commits():
-            raise self._missing(commit_file(begun[-1] - 1))
+            raise self._missing(commit_file(begun[-1] - 1) if begun else "commits")
         return self.last_commit()  # the first ones were written meanwhile
+
+    def _was_committed(self) -> bool:
+        found = self._application()
+        return found is not None and found.committed
 
     def newest(self) -> Commit:
         """The newest commit; before the first one, what it would follow on. The application must be known."""

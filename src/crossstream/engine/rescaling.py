@@ -68,7 +68,7 @@ def rescale(log: BatchLog, partitions: int, placements: Mapping[str, Placement])
     log.settle(file_names(_files(made)))
     if batch >= 0:
         log.write_commit(commit)
-    log.write_application(structs.replace(application, partitions=partitions))
+    log.write_application(structs.replace(application, partitions=partitions, committed=batch >= 0))
     new = [version for versions in made.values() for version in versions.values()]
     return Rescaled(commit, _files(held), sum(one.rows for one in new), sum(one.size for one in new))
 

@@ -123,6 +123,8 @@ class _Verification:
         whole = range(ids[0] if ids else max(begun, default=0) - 1, max([*begun, *ids], default=0))
         for gap in sorted(set(whole) - {*ids, -1}):
             self._tell("the commit is missing", _log_file("commits", gap), [Commit(gap, 0)])
+        if self.application.committed and not (begun or ids):
+            self._tell("the commits are missing", "commits")
         for id_ in ids:
             file = _log_file("commits", id_)
             commit = self._read(file, partial(log.commit, id_), [Commit(id_, 0)])

@@ -166,6 +166,7 @@ class Engine:
             tuple(sorted(partitioners(self.plan))),
             self.plan.derived,
             () if found is None else found.frames,
+            found is not None and found.committed,
         )
         if found is not None:
             self._check(found, wanted)
