@@ -334,6 +334,22 @@ class TestOtherPartitions:
         assert BatchLog(rows.world.state_dir).commits() == [0, 1]
         assert not list(rows.world.state_dir.rglob("*.staged"))
 
+    def test_what_waits_to_be_published_is_gone(self, rows: Rows) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            POINTS["before anything is published"](patch)
+            with pytest.raises(cs.CrossStreamError):
+                rows.process("left")
+        kept = rows.world.root / "kept"
+        (rows.world.state_dir / "staged").rename(kept)
+        for _ in range(2):
+            with pytest.raises(cs.SinkError) as caught:
+                rows.process("left")
+            assert caught.value.code == "CS-671"
+        assert rows.out() == []
+        kept.rename(rows.world.state_dir / "staged")
+        rows.process("left")
+        assert rows.out() == ["l0", "l1", "l2", "l3", "o"]
+
     def test_what_waits_to_be_published_is_of_another_application(self, rows: Rows) -> None:
         with pytest.MonkeyPatch.context() as patch:
             POINTS["before anything is published"](patch)
