@@ -113,9 +113,20 @@ def derive(joins: list[dict[str, Any]], kind: str, parent: str) -> str:
     return str(joins[-1]["id"])
 
 
-def made(joins: list[dict[str, Any]], inputs: list[dict[str, Any]]) -> Case:
+def tells_old_rows(joins: list[dict[str, Any]], table: str) -> bool:
+    """Whether Kafka keeps a table, or what it is derived from: else its filters know nothing of old rows (2.2.5).
+
+    It keeps what has a name, and joins by key.
+    """
+    made_by = {one["id"]: one for one in joins}
+    while table in made_by and made_by[table]["type"] in ("map", "map some", "filter", "filter not"):
+        table = made_by[table]["left"]
+    return table in made_by and made_by[table]["operator"] != "table-table-fk"
+
+
+def made(joins: list[dict[str, Any]], inputs: list[dict[str, Any]], **params: Any) -> Case:
     last = joins[-1]
-    params = {"joiner": JOINERS[0]}
+    params = {"joiner": JOINERS[0], **params}
     return {
         "operator": last["operator"],
         "type": last["type"],
@@ -164,7 +175,8 @@ def topology(case: Case) -> cs.Topology:
             made_ = ways[shape][one["type"]](node(one["left"], shape), f"{one['id']}-kept")
         elif one["operator"] == "stream-table":
             method = getattr(node(one["left"], "stream"), METHODS[one["type"]])
-            made_ = method(node(one["right"], "table"), joiner, cs.Joined(key=TEXT, value=TEXT))
+            joined = cs.Joined(key=TEXT, value=TEXT, grace=case["params"].get("stream_grace_ms"))
+            made_ = method(node(one["right"], "table"), joiner, joined)
         elif one["operator"] == "stream-globaltable":
             method = getattr(node(one["left"], "stream"), METHODS[one["type"]])
             selector = user_selector(one["key_mapper"], "callables")

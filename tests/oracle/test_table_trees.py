@@ -1,6 +1,6 @@
-"""Two joins of tables, by key and by foreign key, with mapped tables before, between and after: as Kafka's own driver.
+"""Two joins of tables, by key and by foreign key, mapped and filtered before, between and after: as Kafka's own driver.
 
-Filters are not among them: where one lets no row through, Kafka may say once more that there is none (semantics 2.2.5).
+Filtered is what Kafka keeps: of other tables its filters may say once more that there is no row (semantics 2.2.5).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.oracle.cases import (
     join,
     records,
 )
-from tests.oracle.compositions import compare, derive, made
+from tests.oracle.compositions import compare, derive, made, tells_old_rows
 from tests.oracle.oracle import Oracle
 
 pytestmark = pytest.mark.oracle
@@ -44,7 +44,7 @@ def test_table_trees_for_long(oracle: Oracle) -> None:
 
 
 def table_tree(rng: Random) -> Case:
-    """(left ⋈ right) ⋈ third, any of them mapped, as a stream at last."""
+    """(left ⋈ right) ⋈ third, any of them mapped or filtered, as a stream at last."""
     joins: list[dict[str, Any]] = []
     sides: dict[str, Rows] = {"left": References(rng, KEYS, "L")}
     result = mapped(rng, joins, "left")
@@ -65,5 +65,8 @@ def table_tree(rng: Random) -> Case:
 
 def mapped(rng: Random, joins: list[dict[str, Any]], table: str) -> str:
     while rng.random() < 0.45:
-        table = derive(joins, rng.choice(["map", "map kept"]), table)
+        kinds = ["map", "map kept", "map some", "map some kept"]
+        if tells_old_rows(joins, table):
+            kinds += ["filter", "filter kept", "filter not", "filter not kept"]
+        table = derive(joins, rng.choice(kinds), table)
     return table
