@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from typing import Any
+
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from crossstream.errors import SinkError, SourceError
@@ -122,6 +126,63 @@ def test_missing_topics_and_partitions(log: KafkaLog, monkeypatch: pytest.Monkey
             log.end_offsets([place])
         assert caught.value.code == "CS-602"
         assert caught.value.where["topic"] == place.topic
+
+
+PASSING = [
+    "OFFSET_NOT_AVAILABLE",
+    "KAFKA_STORAGE_ERROR",
+    "THROTTLING_QUOTA_EXCEEDED",
+    "LISTENER_NOT_FOUND",
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+    "UNKNOWN_TOPIC_ID",
+]
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Errors that brokers answer to questions for offsets, one after the other; then the truth."""
+    left: list[int] = []
+    truth = AdminClient.list_offsets
+
+    def list_offsets(client: AdminClient, wanted: Mapping[Any, Any], **options: Any) -> Mapping[Any, Any]:
+        if not left:
+            return truth(client, wanted, **options)  # type: ignore[no-any-return, no-untyped-call]
+        failed: Future[Any] = Future()
+        failed.set_exception(KafkaException(KafkaError(left.pop(0))))
+        return dict.fromkeys(wanted, failed)
+
+    monkeypatch.setattr(AdminClient, "list_offsets", list_offsets)
+    yield left
+    assert left == []
+
+
+@pytest.mark.parametrize("name", PASSING)
+def test_what_a_new_leader_says_for_a_while_is_waited_for(
+    log: KafkaLog, answers: list[int], name: str
+) -> None:
+    """A leader that was just elected answers OFFSET_NOT_AVAILABLE until its high watermark is known (KIP-207)."""
+    place = TopicPartition(new_topic(log), 0)
+    answers.extend([getattr(KafkaError, name)] * 3)
+    assert log.end_offsets([place]) == {place: 0}
+
+
+def test_an_answer_that_will_not_pass_is_told_as_what_it_is(log: KafkaLog, answers: list[int]) -> None:
+    topic = new_topic(log)
+    answers.append(KafkaError.UNSUPPORTED_VERSION)
+    with pytest.raises(SourceError, match="API version") as caught:
+        log.end_offsets([TopicPartition(topic, 0)])
+    assert caught.value.code == "CS-628"
+    assert "no broker answered" not in str(caught.value)
+
+
+def test_a_partition_that_is_known_again_is_asked_for_again(
+    log: KafkaLog, answers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers may not know a topic for a moment: what is there when it is looked for is not missing."""
+    monkeypatch.setattr(log_module, "SETTLE_SECONDS", 0.0)
+    place = TopicPartition(new_topic(log), 0)
+    answers.extend([KafkaError.UNKNOWN_TOPIC_OR_PART] * 2)
+    assert log.end_offsets([place]) == {place: 0}
 
 
 def test_a_broker_that_comes_back_in_time_is_waited_for(log: KafkaLog, broker_info: BrokerInfo) -> None:

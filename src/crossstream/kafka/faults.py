@@ -9,6 +9,7 @@ CS-605 the broker refused us: authentication or authorisation
 CS-606 what the broker sent cannot be read
 CS-607 the broker answers, but the range does not advance
 CS-608 offsets cannot be committed to the consumer group
+CS-628 the broker does not tell the offsets of a partition
 CS-651 a record was not delivered within the patience
 CS-652 the topic or partition to write to does not exist
 CS-653 the broker refused our writes: authentication or authorisation
@@ -136,6 +137,15 @@ def uncommitted(group: str, reason: str) -> SourceError:
         where={"group": group},
         next="if other consumers use a group of this name, choose another application_id; "
         "otherwise check the rights (ACLs) to the group",
+    )
+
+
+def unanswerable(reason: str) -> SourceError:
+    """CS-628: a refusal that waiting does not cure."""
+    return SourceError(
+        f"the broker does not tell the offsets of the topics: {reason}",
+        code="CS-628",
+        next="look into the broker's log",
     )
 
 

@@ -54,16 +54,23 @@ PASSING = frozenset(
         KafkaError.NOT_COORDINATOR,
         KafkaError.NOT_CONTROLLER,
         KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.LISTENER_NOT_FOUND,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.THROTTLING_QUOTA_EXCEEDED,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Errors that a little patience may cure."""
+"""Errors that a little patience may cure: those that Java's clients retry, for the requests that are made here."""
 
 
 class KafkaLog:
     """Topics and offsets of a cluster; a `crossstream.topics.TopicLog`.
 
     Every call waits quietly while brokers are away, up to the connection's patience, and then raises
-    `SourceError`: CS-602 missing topic, CS-604 nobody answers, CS-605 access refused.
+    `SourceError`: CS-602 missing topic, CS-604 nobody answers, CS-605 access refused, CS-628 another refusal.
     """
 
     def __init__(self, connection: KafkaConnection) -> None:
@@ -182,12 +189,14 @@ class KafkaLog:
             try:
                 return self._patiently(ask)
             except KafkaException as failed:
-                may_come_back = failed.args[0].code() in faults.UNLED and monotonic() - began < patience
+                error = failed.args[0]
                 missing = self._missing(partitions)
                 if missing is not None:
                     raise missing from failed
-                if not may_come_back:
-                    raise faults.away(patience, failed.args[0].str()) from failed
+                if not _may_pass(error):
+                    raise faults.unanswerable(error.str()) from failed
+                if monotonic() - began >= patience:
+                    raise faults.away(patience, error.str()) from failed
 
     def _missing(self, partitions: Sequence[TopicPartition]) -> SourceError | None:
         """What is wrong with one of the partitions, for which a request failed."""
