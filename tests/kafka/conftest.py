@@ -220,3 +220,13 @@ def frozen(info: BrokerInfo, seconds: float | None = None) -> Iterator[None]:
         deadline = time.monotonic() + 30
         while not broker.answers(info.port) and time.monotonic() < deadline:
             time.sleep(0.05)
+
+
+@pytest.fixture(scope="session")
+def creating(tmp_path_factory: pytest.TempPathFactory, broker_info: BrokerInfo) -> Iterator[BrokerInfo]:
+    """A broker that makes the topics it is asked for, as brokers do unless they are told otherwise."""
+    directory: Path = tmp_path_factory.mktemp("creating")
+    with quick_java():
+        info = broker.start(broker.free_port(), directory, {"auto.create.topics.enable": "true"})
+    yield info
+    broker.stop(info.port)

@@ -26,10 +26,15 @@ Client = TypeVar("Client")
 logger = logging.getLogger("crossstream.kafka")
 logger.addHandler(logging.NullHandler())
 
+ASKING: Mapping[str, object] = {"allow.auto.create.topics": False}
+
 CLIENT: Mapping[str, object] = {
     "client.id": "crossstream",
     "reconnect.backoff.max.ms": 2000,
     "socket.keepalive.enable": True,
+    # Brokers make topics for clients that ask for them, with one partition each, unless the clients say no.
+    # It counts for all kinds of clients, though the documentation of this setting has it for consumers only.
+    **ASKING,
 }
 
 CONSUMER: Mapping[str, object] = {
@@ -39,6 +44,7 @@ CONSUMER: Mapping[str, object] = {
     "isolation.level": "read_committed",
     "auto.offset.reset": "error",
     "enable.partition.eof": True,
+    **ASKING,
 }
 
 LONGEST_MS = (1 << 31) - 1
@@ -152,7 +158,7 @@ def meet(client: Consumer | Producer, topic: str, connection: KafkaConnection) -
 
 def open_admin(connection: KafkaConnection, complaints: Complaints) -> AdminClient:
     """A client for topics and offsets."""
-    return _open(AdminClient, connection, {**CLIENT, **connection.settings}, complaints)
+    return _open(AdminClient, connection, {**CLIENT, **connection.settings, **ASKING}, complaints)
 
 
 def _open(
