@@ -106,10 +106,11 @@ def test_a_missing_topic_or_partition_is_an_error(
 
 
 @pytest.mark.parametrize("headers", [(), (("n", b"x"),)])
-def test_a_record_that_is_too_large_is_an_error(
-    log: KafkaLog, reader: KafkaReader, writer: KafkaWriter, headers: tuple[tuple[str, bytes], ...]
+def test_a_record_that_is_too_large_for_the_client_is_an_error(
+    log: KafkaLog, reader: KafkaReader, broker: KafkaConnection, headers: tuple[tuple[str, bytes], ...]
 ) -> None:
     topic = new_topic(log)
+    writer = KafkaConnection(broker.bootstrap_servers, {"message.max.bytes": 1_000_000}).writer()
     with pytest.raises(SinkError, match=r"message\.max\.bytes") as caught:
         write_and_flush(writer, topic, records((b"big", bytes(2_000_000), 1, headers)))
     assert caught.value.code == "CS-654"
@@ -117,6 +118,7 @@ def test_a_record_that_is_too_large_is_an_error(
     writer.write(topic, records((b"small", b"v")))
     writer.flush()
     assert len(read_all(reader, log, topic, 0)) == 1
+    writer.close()
 
 
 def test_a_broker_that_stays_away_is_an_error(

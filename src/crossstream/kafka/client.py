@@ -74,7 +74,13 @@ PRODUCER: Mapping[str, object] = {
     "delivery.report.only.error": True,
 }
 
+BATCH_BYTES = 1_000_000
+"""The size of a batch, where its topic does not want smaller ones."""
+
 BATCHING: Mapping[str, object] = {
+    # How large a record may be is the broker's to say; the client's default is less than the broker's. Requests above
+    # 100 MiB are not answered (socket.request.max.bytes).
+    "message.max.bytes": 100_000_000,
     # Flush does not linger. With less, large batches go out in many small requests: half of what the
     # broker spends on them.
     "linger.ms": 50,
@@ -128,11 +134,14 @@ def open_consumer(connection: KafkaConnection, complaints: Complaints) -> Consum
     return _open(Consumer, connection, settings, complaints)
 
 
-def open_producer(connection: KafkaConnection, complaints: Complaints, on_delivery: object) -> Producer:
+def open_producer(
+    connection: KafkaConnection, complaints: Complaints, on_delivery: object, batch_bytes: int = BATCH_BYTES
+) -> Producer:
     """An idempotent producer that gives up on a record after the connection's patience."""
     patience_ms = round(min(max(100, connection.patience_seconds * 1000), LONGEST_MS))
+    tuning = {**BATCHING, "batch.size": batch_bytes}
     own = {**PRODUCER, "message.timeout.ms": patience_ms, "on_delivery": on_delivery}
-    return _open(Producer, connection, {**CLIENT, **BATCHING, **connection.settings, **own}, complaints)
+    return _open(Producer, connection, {**CLIENT, **tuning, **connection.settings, **own}, complaints)
 
 
 def open_committer(

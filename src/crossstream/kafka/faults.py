@@ -29,6 +29,10 @@ from crossstream.topics import OffsetRange, TopicPartition
 
 SERVERS_HINT = "check that the brokers run and that bootstrap_servers reaches them from every worker"
 DENIED_HINT = "check the TLS and SASL settings of the Kafka connection and the rights (ACLs) of its user"
+TOO_LARGE_HINT = (
+    "raise max.message.bytes of the topic, and message.max.bytes where it is among the Kafka settings; "
+    "if the record is smaller than that, its batch is not: put a smaller batch.size into the Kafka settings"
+)
 MISSING = frozenset(
     {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 )
@@ -171,7 +175,7 @@ def _delivery(error: KafkaError) -> tuple[str, str]:
     if error.code() in TIMED_OUT:
         return "CS-651", SERVERS_HINT
     if error.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):
-        return "CS-654", "raise max.message.bytes of the topic and message.max.bytes in the Kafka settings"
+        return "CS-654", TOO_LARGE_HINT
     if error.code() == KafkaError.INVALID_TIMESTAMP:
         return (
             "CS-654",

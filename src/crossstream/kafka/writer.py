@@ -19,7 +19,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from crossstream.errors import SinkError
 from crossstream.kafka import faults
-from crossstream.kafka.client import Complaints, meet, open_producer
+from crossstream.kafka.batch_limits import BatchLimits
+from crossstream.kafka.client import BATCH_BYTES, Complaints, meet, open_producer
 from crossstream.kafka.cut_off import Silence, is_cut_off
 from crossstream.records import decode_headers
 
@@ -59,13 +60,18 @@ class KafkaWriter:
         self._held_bytes = 0
         self._flushed_at = 0.0
         self._failures: list[tuple[KafkaError, Message]] = []
+        self._limits = BatchLimits(connection)
+        self._batch_bytes = BATCH_BYTES
+        self._fitting: set[str] = set()  # topics that take the producer's batches, as far as they tell
 
     def open(self) -> Producer:
         """Opens the producer, if it is not: it connects in the background, and the first records need not wait."""
         if self._producer is None:
             self._failures = []
             self._complaints = Complaints()
-            self._producer = open_producer(self._connection, self._complaints, self._undelivered)
+            self._producer = open_producer(
+                self._connection, self._complaints, self._undelivered, self._batch_bytes
+            )
             self._forget()
             self._flushed_at = -IDLE_SECONDS
         return self._producer
@@ -78,6 +84,8 @@ class KafkaWriter:
         """
         if partitions is not None and len(partitions) != records.num_rows:
             raise ValueError(f"{len(partitions)} partitions were given for {records.num_rows} records")
+        if topic not in self._fitting:
+            self._fit(topic)
         producer = self._connected(topic)
         self._hold(topic, records, partitions)
         self._pass_on(producer, topic, records, partitions)
@@ -97,13 +105,27 @@ class KafkaWriter:
                 producer = self._replace(producer, self._held)
         self._check(producer)
         self._forget()
+        self._limits.close()
         self._flushed_at = monotonic()
 
     def close(self) -> None:
         """Closes the producer without waiting: what was not flushed may be lost."""
         self._failures = []
+        self._limits.close()
         if self._producer is not None:
             self._abandon(self._producer)
+
+    def _fit(self, topic: str) -> None:
+        """Before the first records of a topic: one that wants smaller batches gets another producer.
+
+        What was written is flushed before, so nothing is written twice. A batch size of the user's is kept.
+        """
+        limit = None if "batch.size" in self._connection.settings else self._limits.of(topic)
+        if limit is not None and limit < self._batch_bytes:
+            self.flush()
+            self.close()
+            self._batch_bytes = max(1, limit)
+        self._fitting.add(topic)
 
     def _connected(self, topic: str) -> Producer:
         """The producer; if it has been idle, it is asked for the topic first, so that it has a connection.
@@ -236,6 +258,7 @@ class KafkaWriter:
     def _abandon(self, producer: Producer) -> None:
         """Throws the queue away; the next write opens another producer."""
         self._producer = None
+        self._fitting = set()
         with suppress(KafkaException):
             producer.purge()
             producer.flush(1.0)
