@@ -93,6 +93,9 @@ class RecordWriter(Protocol):
         ``partitions``: one per record, or None for Kafka's default (murmur2 of the key; null keys anywhere).
         """
 
+    def partition_count(self, topic: str) -> int:
+        """How many partitions the topic has; raises `SinkError` if it cannot be written to."""
+
     def flush(self) -> None:
         """Returns when everything written is stored; raises `SinkError` if anything was not."""
 

@@ -327,3 +327,16 @@ def _chunked(batches: list[pa.RecordBatch]) -> list[list[dict[str, object]]]:
     chunks = chunking.Chunks()
     made = [chunk for one in batches for chunk in chunks.add(one)]
     return [chunk.to_pylist() for chunk in (*made, *chunks.rest())]
+
+
+def test_writers_know_how_many_partitions_a_topic_has(tmp_path: Path) -> None:
+    """As for writing: a topic that is missing is made, or an error."""
+    files = FileTopics(str(tmp_path), auto_create_partitions=None)
+    files.log().create_topic("three", 3)
+    making = FileTopics(str(tmp_path), auto_create_partitions=2)
+    for connection, name, count in ((files, "three", 3), (making, "three", 3), (making, "made", 2)):
+        assert connection.writer().partition_count(name) == count
+        assert connection.staging_writer(tmp_path / "staged", b"tag").partition_count(name) == count
+    with pytest.raises(SinkError) as caught:
+        files.writer().partition_count("missing")
+    assert caught.value.code == "CS-662"

@@ -73,6 +73,10 @@ class StagingWriter:
         """As `FileRecordWriter.write`."""
         self._spreader.write(topic, records, partitions)
 
+    def partition_count(self, topic: str) -> int:
+        """As `FileRecordWriter.partition_count`."""
+        return self._spreader.partition_count(topic)
+
     def flush(self) -> None:
         """Returns when everything written is staged. Raises `SinkError` if not."""
         self._spreader.flush()

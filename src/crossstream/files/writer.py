@@ -32,7 +32,7 @@ class Spreader:
 
     def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None) -> None:
         """Takes ``records``; see `RecordWriter.write`. After a failure, nothing collected is left."""
-        count = self._partition_count(topic)
+        count = self.partition_count(topic)
         stored = _stored(topic, records)
         if partitions is None:
             chosen = default_partitions(stored.column("key"), count)
@@ -47,14 +47,8 @@ class Spreader:
             self._chunks = {}
             raise
 
-    def flush(self) -> None:
-        """Hands on every chunk, full or not. After a failure nothing is left: it is to be written again."""
-        chunks, self._chunks = self._chunks, {}
-        for owner in sorted(chunks):
-            for chunk in chunks[owner].rest():
-                self._store(owner, chunk)
-
-    def _partition_count(self, topic: str) -> int:
+    def partition_count(self, topic: str) -> int:
+        """How many partitions the topic has, which is made if it is missing and may be made."""
         count = self._folders.partition_count(topic)
         if count is not None:
             return count
@@ -68,6 +62,13 @@ class Spreader:
             )
         self._folders.create(topic, self._auto_create_partitions, {})
         return self._folders.partition_count(topic) or self._auto_create_partitions
+
+    def flush(self) -> None:
+        """Hands on every chunk, full or not. After a failure nothing is left: it is to be written again."""
+        chunks, self._chunks = self._chunks, {}
+        for owner in sorted(chunks):
+            for chunk in chunks[owner].rest():
+                self._store(owner, chunk)
 
 
 class FileRecordWriter:
@@ -88,6 +89,10 @@ class FileRecordWriter:
         default. Raises `SinkError` for a topic or partition that does not exist, or a full disk.
         """
         self._spreader.write(topic, records, partitions)
+
+    def partition_count(self, topic: str) -> int:
+        """How many partitions the topic has; raises `SinkError` if it does not exist, as `write` does."""
+        return self._spreader.partition_count(topic)
 
     def flush(self) -> None:
         """Returns when everything written is stored. Raises `SinkError` if not: then write it again."""

@@ -184,6 +184,17 @@ def _delivery(error: KafkaError) -> tuple[str, str]:
     return "CS-654", "look into the broker's log"
 
 
+def uncounted(error: KafkaError, topic: str) -> SinkError:
+    """CS-651 to CS-654: without the number of partitions no partitioner can be asked."""
+    code, next_step = _delivery(error)
+    return SinkError(
+        f"the partitions of the topic cannot be counted: {error.str()}",
+        code=code,
+        where={"topic": topic},
+        next=next_step,
+    )
+
+
 def ended(error: KafkaError) -> SinkError:
     """CS-651 to CS-654: the client cannot go on."""
     code, next_step = _delivery(error)

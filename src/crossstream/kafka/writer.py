@@ -22,6 +22,7 @@ from crossstream.kafka import faults
 from crossstream.kafka.batch_limits import BatchLimits
 from crossstream.kafka.client import BATCH_BYTES, Complaints, meet, open_producer
 from crossstream.kafka.cut_off import Silence, is_cut_off
+from crossstream.kafka.partition_counts import PartitionCounts
 from crossstream.records import decode_headers
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class KafkaWriter:
         self._flushed_at = 0.0
         self._failures: list[tuple[KafkaError, Message]] = []
         self._limits = BatchLimits(connection)
+        self._counts = PartitionCounts(connection.patience_seconds)
         self._batch_bytes = BATCH_BYTES
         self._fitting: set[str] = set()  # topics that take the producer's batches, as far as they tell
 
@@ -89,6 +91,10 @@ class KafkaWriter:
         producer = self._connected(topic)
         self._hold(topic, records, partitions)
         self._pass_on(producer, topic, records, partitions)
+
+    def partition_count(self, topic: str) -> int:
+        """How many partitions the topic has; raises `SinkError` (CS-651 to CS-654) if that cannot be known."""
+        return self._counts.of(topic, self.open(), self._complaints)
 
     def flush(self) -> None:
         """Returns when everything written is stored; raises `SinkError` if anything was not.

@@ -58,7 +58,6 @@ class Held:
     stores: FolderStores
     reader: Any = None
     writer: Any = None
-    partition_counts: dict[str, int] = field(default_factory=dict)
     whole_stores: FolderStores | None = None
     whole_tables: Wholes | None = None
 
@@ -173,25 +172,22 @@ class WorkerOutput:
     used: bool = False
 
     def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
+        self.used = True
+        self._writer().write(topic, records, partitions)
+
+    def partition_count(self, topic: str) -> int:
+        return int(self._writer().partition_count(topic))
+
+    def _writer(self) -> Any:
         connection = self.held.job.connection
         assert connection is not None
-        self.used = True
         if hasattr(connection, "staging_writer"):
             if self.staging is None:
                 self.staging = self._staging(connection)
-            self.staging.write(topic, records, partitions)
-            return
+            return self.staging
         if self.held.writer is None:
             self.held.writer = connection.writer()
-        self.held.writer.write(topic, records, partitions)
-
-    def partition_count(self, topic: str) -> int:
-        if topic not in self.held.partition_counts:
-            assert self.held.job.connection is not None
-            log = self.held.job.connection.log()
-            self.held.partition_counts.update(log.topics())
-            log.close()
-        return self.held.partition_counts[topic]
+        return self.held.writer
 
     def _staging(self, connection: Any) -> Any:
         """Records for file topics wait in files until the driver publishes the batch."""
