@@ -7,11 +7,16 @@ value that is pickled to the workers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
+
+from crossstream.errors import SinkError
+
+_LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -110,6 +115,27 @@ class TopicConnection(Protocol):
     def reader(self) -> RangeReader: ...
 
     def writer(self) -> RecordWriter: ...
+
+
+def is_legal_name(topic: str) -> bool:
+    """Kafka's rule for the names of topics."""
+    return _LEGAL_NAME.fullmatch(topic) is not None and topic not in {".", ".."}
+
+
+def check_name(topic: str) -> None:
+    """Raises `SinkError` (CS-660) for what cannot be the name of a topic."""
+    if not is_legal_name(topic):
+        raise illegal_name(topic)
+
+
+def illegal_name(topic: str) -> SinkError:
+    """CS-660."""
+    return SinkError(
+        f"{topic!r} cannot be the name of a topic.",
+        code="CS-660",
+        where={"topic": topic},
+        next="Use 1 to 249 ASCII letters, digits, '.', '_' and '-', also in what a function gives.",
+    )
 
 
 def murmur2_partitions(keys: Iterable[bytes | None], count: int) -> list[int]:

@@ -105,6 +105,15 @@ def test_a_missing_topic_or_partition_is_an_error(
     writer.close()
 
 
+@pytest.mark.parametrize("name", ["no topic!", "", "..", "x" * 250, "ä"])
+def test_a_name_that_no_topic_can_have(writer: KafkaWriter, name: str) -> None:
+    """As a function may give it: no broker is asked."""
+    with pytest.raises(SinkError) as caught:
+        write_and_flush(writer, name, records((b"k", b"v")))
+    assert caught.value.code == "CS-660"
+    assert caught.value.where["topic"] == name
+
+
 @pytest.mark.parametrize("headers", [(), (("n", b"x"),)])
 def test_a_record_that_is_too_large_for_the_client_is_an_error(
     log: KafkaLog, reader: KafkaReader, broker: KafkaConnection, headers: tuple[tuple[str, bytes], ...]

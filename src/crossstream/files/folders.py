@@ -13,7 +13,6 @@ A topic is made elsewhere and renamed into place, so it is there as a whole or n
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
@@ -24,14 +23,13 @@ import msgspec
 from crossstream.durability import force
 from crossstream.errors import SinkError, SourceError
 from crossstream.files.segments import PartitionLog
-from crossstream.topics import TopicPartition
+from crossstream.topics import TopicPartition, illegal_name, is_legal_name
 
 FORMAT = 1
 GROUPS = ".groups"
 STAGED = ".staged"
 _NEW = ".new"
 _DESCRIPTION = "topic.json"
-_LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 class Description(msgspec.Struct, frozen=True):
@@ -154,19 +152,13 @@ class TopicFolders:
 
 
 def check_name(topic: str) -> None:
-    """Kafka's rule for the names of topics; raises `SinkError`."""
-    if _is_legal(topic):
-        return
-    raise SinkError(
-        f"{topic!r} cannot be the name of a topic.",
-        code="CS-660",
-        where={"topic": topic},
-        next="Use 1 to 249 ASCII letters, digits, '.', '_' and '-'.",
-    )
+    """Kafka's rule for the names of topics, and what the folder itself is for; raises `SinkError` (CS-660)."""
+    if not _is_legal(topic):
+        raise illegal_name(topic)
 
 
 def _is_legal(topic: str) -> bool:
-    return _LEGAL_NAME.fullmatch(topic) is not None and topic not in {".", "..", GROUPS, STAGED, _NEW}
+    return is_legal_name(topic) and topic not in {GROUPS, STAGED, _NEW}
 
 
 def _make(folder: Path, description: Description) -> None:

@@ -28,8 +28,7 @@ class PartitionCounts:
     def of(self, topic: str, producer: Producer, complaints: Complaints) -> int:
         """The number, at most `REFRESH_SECONDS` old while brokers answer.
 
-        Raises `SinkError`: CS-651 nobody answers and none is known, CS-652 no such topic, CS-653 access refused,
-        CS-654 no name of a topic.
+        Raises `SinkError`: CS-651 nobody answers and none is known, CS-652 no such topic, CS-653 access refused.
         """
         known, asked = self._known.get(topic, (None, 0.0))
         if known is None or monotonic() - asked >= REFRESH_SECONDS:
@@ -45,7 +44,7 @@ class PartitionCounts:
                 return told
             producer.poll(0)  # brings in complaints
             error, waited = complaints.denied or told, monotonic() - began
-            if is_denial(error) or error.code() == KafkaError.TOPIC_EXCEPTION:
+            if is_denial(error):
                 raise faults.uncounted(error, topic)
             if error.code() in faults.MISSING:
                 if waited >= min(SETTLE_SECONDS, self._patience):

@@ -24,6 +24,7 @@ from crossstream.kafka.client import BATCH_BYTES, Complaints, meet, open_produce
 from crossstream.kafka.cut_off import Silence, is_cut_off
 from crossstream.kafka.partition_counts import PartitionCounts
 from crossstream.records import decode_headers
+from crossstream.topics import check_name
 
 if TYPE_CHECKING:
     from crossstream.kafka.connection import KafkaConnection
@@ -82,7 +83,8 @@ class KafkaWriter:
         """Appends ``records`` (columns of `RECORDS`, ``offset`` not needed) in order, in the background.
 
         ``partitions``: one per record, or None for murmur2 of the key (null keys anywhere). Waits while
-        the producer's queue is full. Raises `SinkError` (CS-651 to CS-654) for this and earlier records.
+        the producer's queue is full. Raises `SinkError` (CS-651 to CS-654) for this and earlier records, and
+        CS-660 for what cannot be the name of a topic.
         """
         if partitions is not None and len(partitions) != records.num_rows:
             raise ValueError(f"{len(partitions)} partitions were given for {records.num_rows} records")
@@ -93,7 +95,8 @@ class KafkaWriter:
         self._pass_on(producer, topic, records, partitions)
 
     def partition_count(self, topic: str) -> int:
-        """How many partitions the topic has; raises `SinkError` (CS-651 to CS-654) if that cannot be known."""
+        """How many partitions the topic has; raises `SinkError` (CS-651 to CS-653, CS-660) if that cannot be known."""
+        check_name(topic)
         return self._counts.of(topic, self.open(), self._complaints)
 
     def flush(self) -> None:
@@ -126,6 +129,7 @@ class KafkaWriter:
 
         What was written is flushed before, so nothing is written twice. A batch size of the user's is kept.
         """
+        check_name(topic)
         limit = None if "batch.size" in self._connection.settings else self._limits.of(topic)
         if limit is not None and limit < self._batch_bytes:
             self.flush()
