@@ -67,6 +67,26 @@ def test_refused(
     assert time.monotonic() - began < 15
 
 
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
+@pytest.mark.parametrize(("act", "code"), [(read, "CS-604"), (write, "CS-651"), (ask, "CS-604")])
+def test_another_protocol_than_the_port_wants(
+    broker_info: BrokerInfo, act: Callable[[KafkaConnection, str], None], code: str, protocol: str
+) -> None:
+    """The broker hangs up and says nothing; it may as well be away, so it is waited for."""
+    port = guarded(broker_info, "right").bootstrap_servers
+    with pytest.raises(CrossStreamError) as caught:
+        act(KafkaConnection(port, {"security.protocol": protocol}, patience_seconds=2), "any")
+    assert caught.value.code == code
+    assert "security.protocol" in (caught.value.next or "")
+
+
+@pytest.mark.parametrize("act", [read, write, ask])
+def test_where_nobody_listens_no_protocol_is_suspected(act: Callable[[KafkaConnection, str], None]) -> None:
+    with pytest.raises(CrossStreamError) as caught:
+        act(KafkaConnection("127.0.0.1:1", patience_seconds=2), "any")
+    assert "security.protocol" not in (caught.value.next or "")
+
+
 def test_refused_group_is_left_soon(log: KafkaLog, broker_info: BrokerInfo) -> None:
     """A commit that is never answered does not hold up the end of the application."""
     topic, refused = new_topic(log), guarded(broker_info, "right").log()

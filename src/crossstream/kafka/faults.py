@@ -28,6 +28,11 @@ from crossstream.kafka.client import is_denial
 from crossstream.topics import OffsetRange, TopicPartition
 
 SERVERS_HINT = "check that the brokers run and that bootstrap_servers reaches them from every worker"
+PROTOCOL_HINT = (
+    f"{SERVERS_HINT}; if they hang up: that security.protocol in the Kafka settings is what their port wants"
+)
+HUNG_UP = ("brokers are down", "closed by peer")
+"""All that a client says where brokers hang up."""
 DENIED_HINT = "check the TLS and SASL settings of the Kafka connection and the rights (ACLs) of its user"
 TOO_LARGE_HINT = (
     "raise max.message.bytes of the topic, and message.max.bytes where it is among the Kafka settings; "
@@ -89,8 +94,14 @@ def away(patience_seconds: float, reason: str | None, topic: str | None = None) 
         f"no broker answered for {patience_seconds:g} s{told}",
         code="CS-604",
         where={"topic": topic},
-        next=SERVERS_HINT,
+        next=_servers_hint(reason),
     )
+
+
+def _servers_hint(reason: str | None) -> str:
+    """The client tells why it cannot connect; not that a broker hangs up, as on clients with another protocol."""
+    hung_up = reason is not None and any(sign in reason for sign in HUNG_UP)
+    return PROTOCOL_HINT if hung_up else SERVERS_HINT
 
 
 def leaderless(patience_seconds: float, topic: str, partition: int) -> SourceError:
@@ -154,11 +165,16 @@ def unanswerable(reason: str) -> SourceError:
 
 
 def undelivered(
-    error: KafkaError, topic: str | None, partition: int | None, key: object, lost: int = 1
+    error: KafkaError,
+    topic: str | None,
+    partition: int | None,
+    key: object,
+    lost: int = 1,
+    complaint: str | None = None,
 ) -> SinkError:
-    """CS-651 to CS-654: a record that was not stored, one of ``lost``."""
+    """CS-651 to CS-654: a record that was not stored, one of ``lost``; what the client complained of, if it did."""
     others = f" (the first of {lost:,} such records)" if lost > 1 else ""
-    code, next_step = _delivery(error)
+    code, next_step = _delivery(error, complaint)
     return SinkError(
         f"a record was not stored: {error.str()}{others}",
         code=code,
@@ -167,13 +183,13 @@ def undelivered(
     )
 
 
-def _delivery(error: KafkaError) -> tuple[str, str]:
+def _delivery(error: KafkaError, complaint: str | None = None) -> tuple[str, str]:
     if is_denial(error):
         return "CS-653", DENIED_HINT
     if error.code() in MISSING:
         return "CS-652", "create the topic, with as many partitions as are written to"
     if error.code() in TIMED_OUT:
-        return "CS-651", SERVERS_HINT
+        return "CS-651", _servers_hint(complaint or error.str())
     if error.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):
         return "CS-654", TOO_LARGE_HINT
     if error.code() == KafkaError.INVALID_TIMESTAMP:

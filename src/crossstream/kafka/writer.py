@@ -260,7 +260,8 @@ class KafkaWriter:
             lost = len(self._failures)
             if error.code() in faults.TIMED_OUT and self._complaints.denied is not None:
                 error = self._complaints.denied
-            return faults.undelivered(error, message.topic(), message.partition(), message.key(), lost)
+            place = message.topic(), message.partition(), message.key()
+            return faults.undelivered(error, *place, lost, self._complaints.last)
         if self._complaints.denied is not None:
             return faults.not_allowed(self._complaints.denied.str())
         return None
