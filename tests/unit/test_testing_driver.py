@@ -177,6 +177,22 @@ def test_a_pattern_reads_what_is_piped_and_what_is_written() -> None:
         assert driver.create_output_topic("all", TEXT, TEXT).read_values() == ["2", "6"]
 
 
+def test_a_topic_that_two_patterns_match_is_an_error() -> None:
+    """Whether records are piped into it or the topology writes them."""
+    builder = cs.StreamsBuilder()
+    builder.stream("src", CONSUMED).to(lambda key, value: f"evt-{value}", PRODUCED)
+    for pattern in (PATTERN, re.compile(".*-1")):
+        builder.stream(pattern, CONSUMED).to("all", PRODUCED)
+    with cs.TopologyTestDriver(builder.build()) as driver:
+        with pytest.raises(cs.TopologyError, match="'evt-1'") as caught:
+            driver.create_input_topic("evt-1", TEXT, TEXT)
+        assert caught.value.code == "CS-124"
+        topic = driver.create_input_topic("src", TEXT, TEXT)
+        topic.pipe_input("a", "2")
+        with pytest.raises(cs.TopologyError, match="CS-124"):
+            topic.pipe_input("a", "1")
+
+
 def test_a_batch_that_fails_takes_back_what_a_pattern_would_read() -> None:
     """Its second record fails when the first has been written to a topic that nobody knew before."""
     builder = cs.StreamsBuilder()

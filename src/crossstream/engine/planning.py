@@ -14,6 +14,7 @@ from crossstream.engine.cutting import Cutter, Span, Times, in_proportion
 from crossstream.errors import SourceError
 from crossstream.topics import TopicPartition
 from crossstream.topology.graph import Source, Topology
+from crossstream.topology.validate import check_matched_once
 
 logger = logging.getLogger("crossstream.sources")
 
@@ -84,7 +85,8 @@ class SourcePlanner:
     def refresh(self) -> None:
         """Looks for topics and partitions that are new.
 
-        Raises `SourceError`: CS-602 if a topic is missing, CS-603 if it is another one than that which was read.
+        Raises `SourceError`: CS-602 if a topic is missing, CS-603 if it is another one than that which was read;
+        `TopologyError` CS-124 if two patterns match one.
         """
         topics = self.log.topics()
         for node in self._sources():
@@ -92,6 +94,7 @@ class SourcePlanner:
             self._partitions[node.name] = [
                 TopicPartition(topic, partition) for topic in found for partition in range(topics[topic])
             ]
+        self._check_matched_once()
         self._take_over()
         self._identify()
         for node in self._sources():
@@ -192,6 +195,14 @@ class SourcePlanner:
     def _readers(self) -> dict[str, str]:
         """The source of every topic: there is one."""
         return {tp.topic: node for node, partitions in self._partitions.items() for tp in partitions}
+
+    def _check_matched_once(self) -> None:
+        sources: dict[str, dict[str, Source]] = {}
+        for node in self._sources():
+            for tp in self._partitions[node.name]:
+                sources.setdefault(tp.topic, {})[node.name] = node
+        for topic, readers in sources.items():
+            check_matched_once(topic, list(readers.values()))
 
     def _take_over(self) -> None:
         """A source goes on where another one, such as itself under another name, has read a topic of its own."""

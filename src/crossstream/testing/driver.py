@@ -33,6 +33,7 @@ from crossstream.testing.topics import TestInputTopic, TestOutputTopic, TestReco
 from crossstream.topology.graph import Source, Topology
 from crossstream.topology.location import here
 from crossstream.topology.plan import Plan
+from crossstream.topology.validate import check_matched_once
 
 __all__ = ["TestRecord", "TopologyTestDriver"]
 
@@ -134,7 +135,8 @@ class TopologyTestDriver:
         start_timestamp: Timestamp = 0,
         auto_advance: Duration = 0,
     ) -> TestInputTopic:
-        """A topic to pipe records into; `ConfigError` CS-241 if no source of the topology reads it.
+        """A topic to pipe records into; `ConfigError` CS-241 if no source of the topology reads it, and
+        `TopologyError` CS-124 if two patterns match it.
 
         Records without a timestamp get the topic's own clock: ``start_timestamp`` (ms since the epoch or a
         `datetime`), and ``auto_advance`` later after each of them.
@@ -229,12 +231,14 @@ class TopologyTestDriver:
 
     def _readers(self, topic: str) -> list[str]:
         if topic not in self._read_by:
-            self._read_by[topic] = [
-                node.name
+            readers = [
+                node
                 for node in self.plan.topology
                 if isinstance(node, Source)
                 and (topic in node.topics or (node.pattern is not None and node.pattern.fullmatch(topic)))
             ]
+            check_matched_once(topic, readers)
+            self._read_by[topic] = [node.name for node in readers]
         return self._read_by[topic]
 
     def _pipe(self, topic: str, records: pa.RecordBatch, partition: int | None) -> None:

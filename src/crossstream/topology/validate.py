@@ -7,7 +7,7 @@ Each check raises `TopologyError` in the user's line. Source: semantics 5.1
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from crossstream.errors import TopologyError
 from crossstream.topology.graph import (
@@ -152,6 +152,20 @@ def check_new_source(nodes: Iterable[Node], source: Source) -> None:
                 _share(source, other),
             )
         _check_patterns(source, other)
+
+
+def check_matched_once(topic: str, readers: Sequence[Source]) -> None:
+    """CS-124 of a topic that is there: no two patterns match it."""
+    if len(readers) < 2:
+        return
+    first, second = readers[:2]
+    assert second.pattern is not None
+    raise TopologyError(
+        f"topic {topic!r} is matched by two sources: {first.name} and {second.name}",
+        code="CS-124",
+        where={"operator": second.name, "line": second.location, "first read at": first.location},
+        next=f"make one pattern exclude {topic!r}{_such_as(second.pattern, topic)}",
+    )
 
 
 def check_partitions(nodes: Mapping[str, Node], operator: str, parents: Iterable[str]) -> None:
