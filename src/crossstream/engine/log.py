@@ -38,6 +38,24 @@ class Sealed(msgspec.Struct, frozen=True):
     content: msgspec.Raw
 
 
+class Starts(msgspec.Struct, frozen=True):
+    """Where sources that read what comes from their first start on have begun: it counts until a commit knows more.
+
+    ``sources``: their names, also of patterns that matched nothing. ``positions``: by topic and partition.
+    ``topic_ids``: which topics these are in, as far as it is known.
+    """
+
+    sources: tuple[str, ...] = ()
+    positions: dict[str, dict[int, int]] = {}
+    topic_ids: dict[str, str] = {}
+
+    def and_of(self, source: str, positions: dict[str, dict[int, int]], topic_ids: dict[str, str]) -> Starts:
+        """These, and those of another source; of ``topic_ids`` those of its topics."""
+        ids = {topic: topic_ids[topic] for topic in positions if topic in topic_ids}
+        sources = tuple(sorted({*self.sources, source}))
+        return Starts(sources, {**self.positions, **positions}, {**self.topic_ids, **ids})
+
+
 class Application(msgspec.Struct, frozen=True):
     """Whose state a folder holds, and what must stay the same for it to be usable.
 
@@ -45,7 +63,7 @@ class Application(msgspec.Struct, frozen=True):
     whose rows are where a partitioner of the user puts them (KIP-775), and not where their hash does. ``derived``:
     stores that are made from others, where these have their rows, and made anew when the partitions change.
     ``frames``: the DataFrame sources in the order in which Spark's checkpoint has them. ``committed``: there is a
-    commit.
+    commit. ``starts``: of sources with ``offset_reset="latest"``.
     """
 
     application_id: str
@@ -56,6 +74,7 @@ class Application(msgspec.Struct, frozen=True):
     derived: tuple[str, ...] = ()
     frames: tuple[str, ...] = ()
     committed: bool = False
+    starts: Starts = Starts()
     format: int = FORMAT
 
 

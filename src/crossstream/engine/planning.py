@@ -11,6 +11,7 @@ from msgspec import structs
 
 from crossstream.engine.batch import SourceRange
 from crossstream.engine.cutting import Cutter, Span, Times, in_proportion
+from crossstream.engine.log import Starts
 from crossstream.errors import SourceError
 from crossstream.topics import TopicPartition
 from crossstream.topology.graph import Source, Topology
@@ -65,6 +66,7 @@ class SourcePlanner:
 
     ``lost``: what to do where records were deleted before they were read, by retention or with their topic.
     ``topic_ids``: which topics the positions are in. ``replaced``: those that others have taken the place of.
+    ``starts``: where sources with ``offset_reset="latest"`` began, now or at a start before that.
     """
 
     topology: Topology
@@ -73,6 +75,7 @@ class SourcePlanner:
     lost: str = "fail"
     topic_ids: dict[str, str] = field(default_factory=dict)
     replaced: set[str] = field(default_factory=set)
+    starts: Starts = field(default_factory=Starts)
     started: bool = False
     skipped: int = 0
     _awaited: dict[TopicPartition, int] = field(default_factory=dict)
@@ -211,7 +214,8 @@ class SourcePlanner:
             for node in others:
                 left = self.positions[node].pop(topic)
                 self.positions.setdefault(reader, {}).setdefault(topic, left)
-        self.positions = {node: topics for node, topics in self.positions.items() if topics}
+                if not self.positions[node]:
+                    del self.positions[node]
 
     def _identify(self) -> None:
         """Offsets do not tell a topic from one that was deleted: where that is longer, they are in its middle."""
@@ -257,15 +261,26 @@ class SourcePlanner:
 
     def _begin(self, node: Source) -> None:
         """Gives new partitions a position: by ``offset_reset`` at the first start, later from their beginning."""
+        latest = node.offset_reset == "latest" and not self.started
+        first = node.name not in self.positions and node.name not in self.starts.sources
         known = self.positions.setdefault(node.name, {})
+        if latest:
+            self._begin_as_before(node.name)
+        at_end = latest and first and not known
         new = [tp for tp in self._partitions[node.name] if tp.partition not in known.get(tp.topic, {})]
-        first = not self.started and not known
-        latest = node.offset_reset == "latest" and first
-        offsets = (self.log.end_offsets if latest else self.log.begin_offsets)(new) if new else {}
+        offsets = (self.log.end_offsets if at_end else self.log.begin_offsets)(new) if new else {}
         for tp in new:
             known.setdefault(tp.topic, {})[tp.partition] = offsets[tp]
+        if at_end:
+            self.starts = self.starts.and_of(node.name, known, self.topic_ids)
         if not self.started:
             self._check_lost(node)
+
+    def _begin_as_before(self, node: str) -> None:
+        """Where a start before this one began with a topic of which nothing was committed since."""
+        known = self.positions[node]
+        for topic in {tp.topic for tp in self._partitions[node]} & self.starts.positions.keys():
+            known.setdefault(topic, dict(self.starts.positions[topic]))
 
     def _check_lost(self, node: Source) -> None:
         begins = self.log.begin_offsets(self._partitions[node.name])

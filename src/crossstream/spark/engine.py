@@ -20,6 +20,7 @@ from crossstream.engine.log import (
     BatchLog,
     Commit,
     Publication,
+    Starts,
     check_application,
 )
 from crossstream.engine.placement import partitioners, placements
@@ -167,6 +168,7 @@ class Engine:
             self.plan.derived,
             () if found is None else found.frames,
             found is not None and found.committed,
+            Starts() if found is None else found.starts,
         )
         if found is not None:
             self._check(found, wanted)
@@ -224,9 +226,17 @@ class Engine:
         positions = {n: {t: dict(p) for t, p in topics.items()} for n, topics in commit.positions.items()}
         check_topics(self.topology, self.connection)
         log = self.topics if self.topics is not None else NoTopics()
-        ids = dict(commit.topic_ids)
-        self.sources = SourcePlanner(self.topology, log, positions, self.config.on_lost_records, ids)
+        application = self.log.application()
+        assert application is not None
+        starts = application.starts
+        ids = {**starts.topic_ids, **commit.topic_ids}
+        self.sources = SourcePlanner(
+            self.topology, log, positions, self.config.on_lost_records, ids, starts=starts
+        )
         self.sources.refresh()
+        if self.sources.starts != starts:
+            self.log.write_application(structs.replace(application, starts=self.sources.starts))
+            self.log.settled()
         self._repeat = self._repeatable()
         self.sources.await_globals()
         self._refreshed = time.monotonic()
