@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,8 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.engine.log import BatchLog
 from crossstream.spark import engine
-from tests.faults.one_process import application, process
+from crossstream.spark.engine import Engine
+from tests.faults.one_process import OneProcess, application, process
 from tests.spark.world import World
 
 TEXT = serdes.string()
@@ -61,3 +64,90 @@ def test_one_that_comes_later_is_an_error_before_anything_is_repeated(world: Wor
     assert keys(world) == ["a", "b"]
     positions = BatchLog(world.state_dir).newest().positions
     assert sorted(topic for topics in positions.values() for topic in topics) == ["a1", "b1"]
+
+
+def delete(world: World, topic: str) -> None:
+    shutil.rmtree(world.topics_dir / topic)
+
+
+def drain(running: Engine) -> None:
+    while running.run_next():
+        pass
+
+
+@pytest.mark.parametrize("seconds", [0, 1000])
+def test_one_that_is_deleted_is_left_out(
+    world: World, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    """Whether or not a look for topics comes first. What was read of it is known on."""
+    monkeypatch.setattr(engine, "REFRESH_SECONDS", seconds)
+    world.create(a2=1)
+    with application(matching("a.*", "b.*"), world.config()) as running:
+        drain(running)
+        known = running.sources.topic_ids["a1"]
+        delete(world, "a1")
+        world.append("a2", [("c", "v", 2)])
+        drain(running)
+        assert keys(world) == ["a", "b", "c"]
+        assert running.sources.positions["pattern(a.*)"] == {"a1": {0: 1}, "a2": {0: 1}}
+        assert running.sources.topic_ids["a1"] == known
+    world.append("b1", [("d", "v", 2)])
+    process(matching("a.*", "b.*"), world.config())
+    world.create(a1=1)
+    with pytest.raises(cs.SourceError) as caught:
+        process(matching("a.*", "b.*"), world.config())
+    assert caught.value.code == "CS-603"
+
+
+def test_one_that_is_away_for_a_moment_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers learn of topics one after the other."""
+    with application(matching("a.*", "b.*"), world.config()) as running:
+        drain(running)
+        world.append("a1", [("c", "v", 2)])
+        away = world.topics_dir / "a1"
+        away.rename(world.root / "a1")
+        world.append("b1", [("d", "v", 2)])
+        drain(running)
+        (world.root / "a1").rename(away)
+        drain(running)
+    assert keys(world) == ["a", "b", "c", "d"]
+
+
+def test_one_that_is_deleted_under_a_batch(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batch is planned anew without it."""
+    run = OneProcess.run
+
+    def running(self: OneProcess, batch: Any, frame: Any) -> Any:
+        if (world.topics_dir / "a1").exists():
+            delete(world, "a1")
+            raise cs.SourceError("there is no such file topic", code="CS-610", where={"topic": "a1"})
+        return run(self, batch, frame)
+
+    monkeypatch.setattr(OneProcess, "run", running)
+    process(matching("a.*", "b.*"), world.config())
+    assert keys(world) == ["b"]
+    assert BatchLog(world.state_dir).commits() == [0]
+
+
+def test_whoever_waits_for_everything_does_not_wait_for_one_that_is_gone(world: World) -> None:
+    with application(matching("a.*", "b.*"), world.config()) as running:
+        drain(running)
+        world.append("a1", [("c", "v", 2)])
+        ends = running.end_offsets_from_outside()
+        assert not running.reached(ends)
+        delete(world, "a1")
+        drain(running)
+        assert running.reached(ends)
+
+
+@pytest.mark.parametrize("name", ["a1", ["b1", "a1"]])
+def test_one_that_is_named_is_missed(world: World, monkeypatch: pytest.MonkeyPatch, name: Any) -> None:
+    monkeypatch.setattr(engine, "REFRESH_SECONDS", 1000)
+    builder = cs.StreamsBuilder()
+    builder.stream(name, cs.Consumed(key=TEXT, value=TEXT)).to("out", cs.Produced(key=TEXT, value=TEXT))
+    with application(builder.build(), world.config()) as running:
+        drain(running)
+        delete(world, "a1")
+        with pytest.raises(cs.SourceError) as caught:
+            running.run_next()
+        assert caught.value.code == "CS-610"

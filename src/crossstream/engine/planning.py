@@ -27,6 +27,10 @@ BOOTSTRAP_RECORDS = 1_000_000
 """Records of a batch that fills global tables at the start, where nothing else limits it."""
 
 
+GONE = frozenset({"CS-602", "CS-610"})
+"""There is no such topic on Kafka, or no such file topic."""
+
+
 class NoTopics:
     """The topics of an application that reads DataFrames only."""
 
@@ -105,9 +109,29 @@ class SourcePlanner:
         self.started = True
 
     def end_offsets(self) -> Mapping[TopicPartition, int]:
-        """Where every topic partition ends now."""
-        wanted = sorted({tp for partitions in self._partitions.values() for tp in partitions})
-        return self.log.end_offsets(wanted) if wanted else {}
+        """Where every topic partition ends now; without topics of patterns that are gone."""
+        while True:
+            wanted = sorted({tp for partitions in self._partitions.values() for tp in partitions})
+            try:
+                return self.log.end_offsets(wanted) if wanted else {}
+            except SourceError as error:
+                if not self.leave_out(error):
+                    raise
+
+    def leave_out(self, error: SourceError) -> bool:
+        """Goes on without the topic that an error misses, until it is found again; False: a source names it.
+
+        Its position stays, and its id: it may only be away, and if it is made anew that is seen.
+        """
+        topic = error.where.get("topic")
+        matching = [node for node in self._sources() if node.pattern is not None]
+        for node in matching if error.code in GONE else ():
+            left = [tp for tp in self._partitions[node.name] if tp.topic != topic]
+            if len(left) < len(self._partitions[node.name]):
+                logger.warning("the topic %r is gone: %s goes on without it", topic, node.name)
+                self._partitions[node.name] = left
+                return True
+        return False
 
     def await_globals(self) -> None:
         """Notes where the topics of global tables end now: up to there they are read before anything else."""
@@ -184,6 +208,10 @@ class SourcePlanner:
             for topic, node in self._readers().items()
             for partition, offset in self.positions.get(node, {}).get(topic, {}).items()
         }
+
+    def gone(self) -> set[str]:
+        """The topics that were read and are not any more: no source does, or they are away."""
+        return {topic for topics in self.positions.values() for topic in topics} - self._readers().keys()
 
     def renamed(self, ranges: tuple[SourceRange, ...]) -> tuple[SourceRange, ...] | None:
         """Ranges of the last run, for the sources that read their topics now; None if they cannot be read again.

@@ -267,8 +267,8 @@ class Engine:
             log.close()
 
     def reached(self, ends: dict[TopicPartition, int]) -> bool:
-        consumed = self.sources.consumed()
-        return all(consumed.get(tp, 0) >= end for tp, end in ends.items())
+        consumed, gone = self.sources.consumed(), self.sources.gone()
+        return all(tp.topic in gone or consumed.get(tp, 0) >= end for tp, end in ends.items())
 
     @property
     def runs_here(self) -> bool:
@@ -404,7 +404,8 @@ class Engine:
         try:
             report = self._on_spark(entry, repeated, frame)
         except Exception as error:
-            if self._lost(unpacked(error), entry):
+            if self._is_out_of_date(entry, unpacked(error)):
+                self._repeat = None
                 return True
             raise
         ran = time.perf_counter()
@@ -443,9 +444,13 @@ class Engine:
         deliver(self.spark, self.topology, frames, entry.id)
         return report
 
-    def _lost(self, error: Exception, entry: BatchEntry) -> bool:
-        """After records were deleted under a running batch: the batch is planned anew, where that is allowed."""
-        if not isinstance(error, SourceError) or self.config.on_lost_records != "skip":
+    def _is_out_of_date(self, entry: BatchEntry, error: Exception) -> bool:
+        """Whether a batch that failed is to be planned anew: what it was to read is gone, and may be."""
+        return isinstance(error, SourceError) and (self.sources.leave_out(error) or self._lost(entry))
+
+    def _lost(self, entry: BatchEntry) -> bool:
+        """Whether records were deleted under a running batch, where that is allowed."""
+        if self.config.on_lost_records != "skip":
             return False
         begins = self.topics.begin_offsets(  # type: ignore[union-attr]
             [TopicPartition(span.topic, span.partition) for span in entry.ranges]
@@ -456,7 +461,6 @@ class Engine:
             if begins[tp] > span.start:
                 self.sources.lose(span.node, tp, span.start, begins[tp])
                 lost = True
-        self._repeat = None
         return lost
 
     def _sink_ends(self) -> dict[str, list[int]]:
