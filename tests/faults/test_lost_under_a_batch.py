@@ -11,11 +11,20 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.engine.log import BatchLog
 from crossstream.errors import SourceError
+from crossstream.files import FileTopics
+from crossstream.spark.engine import Engine
 from crossstream.topics import TopicPartition
-from tests.faults.one_process import OneProcess, application
-from tests.spark.world import World
+from tests.faults.one_process import OneProcess, application, process
+from tests.spark.world import World, record_batch
 
 TEXT = serdes.string()
+
+
+def copying() -> cs.Topology:
+    builder = cs.StreamsBuilder()
+    rows = builder.stream("rows", cs.Consumed(key=TEXT, value=TEXT))
+    rows.to("out", cs.Produced(key=TEXT, value=TEXT))
+    return builder.build()
 
 
 def test_the_rows_of_a_dataframe_beside_them_are_not_lost(
@@ -25,9 +34,6 @@ def test_the_rows_of_a_dataframe_beside_them_are_not_lost(
     world = World(tmp_path)
     world.create(rows=1, out=1)
     world.append("rows", [("gone", "v", 1), ("kept", "v", 2)])
-    builder = cs.StreamsBuilder()
-    rows = builder.stream("rows", cs.Consumed(key=TEXT, value=TEXT))
-    rows.to("out", cs.Produced(key=TEXT, value=TEXT))
     run, taken = OneProcess.run, []
 
     def running(self: OneProcess, batch: Any, frame: Any) -> Any:
@@ -36,7 +42,7 @@ def test_the_rows_of_a_dataframe_beside_them_are_not_lost(
             raise SourceError("records were deleted", code="CS-601")
         return run(self, batch, frame)
 
-    with application(builder.build(), world.config(on_lost_records="skip")) as app:
+    with application(copying(), world.config(on_lost_records="skip")) as app:
         monkeypatch.setattr(OneProcess, "run", running)
         monkeypatch.setattr(app.topics, "begin_offsets", lambda wanted: {TopicPartition("rows", 0): 1})
         app._run_frame("what Spark hands in", 0)
@@ -45,3 +51,49 @@ def test_the_rows_of_a_dataframe_beside_them_are_not_lost(
     commit = BatchLog(world.state_dir).last_commit()
     assert commit is not None
     assert (commit.id, commit.epoch) == (0, 0)
+
+
+def begun(root: Path, committed: int) -> World:
+    """Of five records some were committed, and a batch was begun with the others; each is a file of its own."""
+    world = World(root)
+    world.create(rows=1, out=1)
+    append(world, *range(committed))
+    process(copying(), world.config())
+    append(world, *range(committed, 5))
+    with application(copying(), world.config()) as app, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OneProcess, "run", lambda *arguments: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            app.run_next()
+    return world
+
+
+def append(world: World, *numbers: int) -> None:
+    for number in numbers:
+        writer = FileTopics(str(world.topics_dir), segment_bytes=1, durable=False).writer()
+        writer.write("rows", record_batch([(b"%d" % number, b"v", 1)]))
+        writer.close()
+
+
+def delete(world: World, *offsets: int) -> None:
+    for offset in offsets:
+        (world.topics_dir / "rows" / "0" / f"{offset:020d}.seg").unlink()
+
+
+def drain(app: Engine) -> int:
+    """Processes everything; how many records were counted as lost."""
+    lost = 0
+    while app.run_next():
+        lost += app.progress.dropped.get("lost by retention", 0)
+    return lost
+
+
+@pytest.mark.parametrize("later", [0, 1])
+@pytest.mark.parametrize("committed", [0, 1])
+def test_a_gap_is_counted_once(tmp_path: Path, committed: int, later: int) -> None:
+    """What the start has counted, and what is deleted after it, though the batch that was begun asks for both."""
+    world = begun(tmp_path, committed)
+    delete(world, 0, 1, 2)
+    with application(copying(), world.config(on_lost_records="skip")) as app:
+        delete(world, *range(3, 3 + later))
+        assert drain(app) == 3 - committed + later
+    assert [int(record.key) for record in world.read("out")] == [*range(committed), *range(3 + later, 5)]

@@ -83,6 +83,7 @@ class SourcePlanner:
     started: bool = False
     skipped: int = 0
     _awaited: dict[TopicPartition, int] = field(default_factory=dict)
+    _lost_up_to: dict[TopicPartition, int] = field(default_factory=dict)
     _partitions: dict[str, list[TopicPartition]] = field(default_factory=dict)
     _cutter: Cutter = field(init=False)
 
@@ -262,6 +263,7 @@ class SourcePlanner:
         begins = self.log.begin_offsets([tp for tp in self._partitions[node] if tp.topic == topic])
         self.positions.setdefault(node, {})[topic] = {tp.partition: at for tp, at in begins.items()}
         self.replaced.add(topic)
+        self._lost_up_to = {tp: end for tp, end in self._lost_up_to.items() if tp.topic != topic}
         self.await_globals()  # up to where they end now, not where they ended
 
     def _sources(self) -> list[Source]:
@@ -318,7 +320,7 @@ class SourcePlanner:
                 self.lose(node.name, tp, position, begin)
 
     def lose(self, node: str, tp: TopicPartition, position: int, begin: int) -> None:
-        """Records were deleted unread: an error, or a counted gap."""
+        """Records were deleted unread: an error, or a gap that is counted, once though a batch asks for it again."""
         if self.lost == "fail":
             raise SourceError(
                 f"records were deleted before they were read: offsets {position} to {begin - 1}",
@@ -326,7 +328,8 @@ class SourcePlanner:
                 where={"operator": node, "topic": tp.topic, "partition": tp.partition, "offset": position},
                 next="lengthen the topic's retention; on_lost_records='skip' goes on, and counts the gap",
             )
-        self.skipped += begin - position
+        self.skipped += begin - max(position, self._lost_up_to.get(tp, position))
+        self._lost_up_to[tp] = begin
         self.positions[node][tp.topic][tp.partition] = begin
 
 
