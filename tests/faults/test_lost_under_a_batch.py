@@ -12,8 +12,9 @@ from crossstream import serdes
 from crossstream.engine.log import BatchLog
 from crossstream.errors import SourceError
 from crossstream.files import FileTopics
+from crossstream.kafka.faults import deleted
 from crossstream.spark.engine import Engine
-from crossstream.topics import TopicPartition
+from crossstream.topics import OffsetRange, TopicPartition
 from tests.faults.one_process import OneProcess, application, process
 from tests.spark.world import World, record_batch
 
@@ -97,3 +98,13 @@ def test_a_gap_is_counted_once(tmp_path: Path, committed: int, later: int) -> No
         delete(world, *range(3, 3 + later))
         assert drain(app) == 3 - committed + later
     assert [int(record.key) for record in world.read("out")] == [*range(committed), *range(3 + later, 5)]
+
+
+def test_the_error_of_a_reader_says_how_to_go_on(tmp_path: Path) -> None:
+    world, wanted = begun(tmp_path, 0), OffsetRange("rows", 0, 0, 5)
+    delete(world, 0)
+    with pytest.raises(SourceError) as caught:
+        list(world.topics.reader().read(wanted, 10))
+    error = deleted(wanted, 0, 1)
+    assert (caught.value.code, error.code) == ("CS-612", "CS-601")
+    assert all("on_lost_records='skip'" in (one.next or "") for one in (caught.value, error))

@@ -111,7 +111,7 @@ def _not_held(span: OffsetRange, begin: int) -> SourceError:
         f"Offsets {span.start} to {span.end} are asked for, but the file topic begins at {begin}.",
         code="CS-612",
         where={"topic": span.topic, "partition": span.partition, "offset": span.start},
-        next="Its first segments were deleted. Restore them, or start with a new state_dir.",
+        next="Its first segments were deleted. Restore them; on_lost_records='skip' goes on, and counts the gap.",
     )
 
 

@@ -62,7 +62,7 @@ def deleted(span: OffsetRange, wanted: int, begin: int) -> SourceError:
         f"the partition begins at offset {begin} now",
         code="CS-601",
         where={"topic": span.topic, "partition": span.partition, "offset": wanted},
-        next="keep records longer (retention.ms, retention.bytes) or start again from what is left",
+        next="keep records longer (retention.ms, retention.bytes); on_lost_records='skip' goes on, and counts the gap",
     )
 
 
