@@ -82,6 +82,7 @@ class Writer:
                 describe_readers(self.plan),
                 tuple(partitioners(self.plan)),
                 self.plan.derived,
+                by_key2=self.plan.by_key2,
             )
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import cycle
 
 import crossstream as cs
-from crossstream.engine.placement import placements
+from crossstream.engine.placement import BySecondKey, placements
 from crossstream.engine.rescaling import cutter
 from crossstream.state.run import Run
 from crossstream.state.store import Piece, Version
@@ -25,7 +25,8 @@ def rescale_driver(driver: cs.TopologyTestDriver, partitions: int) -> None:
         if driver.plan.stores[store].derived:
             continue
         held.setdefault(store, {})[pid] = version
-    placed = placements(driver.plan, partitions)
+    by_key2 = dict.fromkeys(driver.plan.by_key2, BySecondKey(partitions))
+    placed = {**by_key2, **placements(driver.plan, partitions)}
     driver._stores.versions = {
         (store, pid): version
         for store, versions in held.items()

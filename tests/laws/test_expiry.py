@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crossstream.algebra.hashing import partition_of
 from crossstream.state.rescaling import Placement, Save
-from crossstream.state.run import sort_rows
+from crossstream.state.run import Run, sort_rows
 from crossstream.state.storage import Memory
 from crossstream.state.store import Piece, Version, advance, saver
 from crossstream.topology.plan import WINDOW
@@ -83,8 +82,8 @@ def test_no_row_goes_before_its_time() -> None:
 
 
 def by_first(partitions: int) -> Placement:
-    def places(keys: pa.LargeBinaryArray) -> np.ndarray:
-        return np.array([key[0] % partitions for key in keys.to_pylist()])
+    def places(run: Run) -> np.ndarray:
+        return np.array([key[0] % partitions for key in run["key"].to_pylist()])
 
     return places
 
@@ -104,7 +103,5 @@ def test_other_partitions_take_over_what_has_not_expired(
         for pid, version in held.items():
             for part in version.parts:
                 for piece in part.pieces:
-                    places = (
-                        by_first(after)(piece.run["key"]) if placed else partition_of(piece.run["h"], after)
-                    )
+                    places = by_first(after)(piece.run) if placed else partition_of(piece.run["h"], after)
                     assert (places == pid).all()

@@ -35,6 +35,8 @@ from tests.laws.effort import cases, law
 from tests.laws.engine import Way, rows_of, run_engine, ways
 from tests.laws.rescaling import cut, rescaling
 from tests.laws.strategies import Case, chain_cases, foreign_key_cases, table_cases
+from tests.laws.test_table_global import with_global
+from tests.laws.wide import wide_cases
 from tests.unit.state_rows import key_value_rows
 
 numbers = st.lists(st.integers(1, 9), min_size=1, max_size=4)
@@ -64,6 +66,12 @@ def test_joins_by_key(case: Case, way: Way, numbers: list[int]) -> None:
 @law
 @given(foreign_key_cases(), ways(), numbers)
 def test_joins_by_foreign_key(case: Case, way: Way, numbers: list[int]) -> None:
+    check(case, way, numbers)
+
+
+@law
+@given(wide_cases().map(with_global), ways(), numbers)
+def test_joins_with_a_global_table(case: Case, way: Way, numbers: list[int]) -> None:
     check(case, way, numbers)
 
 

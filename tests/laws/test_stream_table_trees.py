@@ -19,9 +19,8 @@ from tests.conformance.runner import read
 from tests.laws.effort import law
 from tests.laws.engine import Way, as_taken, ways
 from tests.laws.strategies import KEYS, VALUES, Inputs
-from tests.laws.trees import SOURCES, TEXT, Builder, Tree, extract, join_values, meaning, trees
+from tests.laws.trees import SIDES, SOURCES, TEXT, Builder, Tree, extract, join_values, meaning, trees
 from tests.reference import Output
-from tests.reference.chain import SIDES
 
 STREAM = "stream"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,10 +15,10 @@ from tests.conformance.compare import assert_same_table, by_key
 from tests.conformance.runner import read
 from tests.laws.effort import law
 from tests.laws.engine import Way, as_taken, ways
+from tests.laws.rescaling import rescaling
 from tests.laws.strategies import Inputs
-from tests.laws.trees import SOURCES, TEXT, Builder, Tree, inputs_of_trees, meaning, trees
+from tests.laws.trees import SIDES, SOURCES, TEXT, Builder, Tree, inputs_of_trees, many_inputs, meaning, trees
 from tests.reference import Output, fold
-from tests.reference.chain import SIDES
 
 MANY = Tree("many", (SOURCES[0],) * 3, ("left",))
 MANY_OF_MANY = Tree("many", (SOURCES[1], MANY, SOURCES[0]), ("left",))
@@ -38,6 +39,14 @@ def test_after_every_record(tree: Tree, inputs: Inputs, way: Way) -> None:
 @given(trees, inputs_of_trees(), ways())
 def test_after_every_batch(tree: Tree, inputs: Inputs, way: Way) -> None:
     check(tree, inputs, way)
+
+
+@law
+@given(trees, many_inputs(), ways(), st.lists(st.integers(1, 5), min_size=1, max_size=4))
+def test_with_other_numbers_of_partitions_between_batches(
+    tree: Tree, inputs: Inputs, way: Way, numbers: list[int]
+) -> None:
+    check(tree, inputs, way, between=rescaling(numbers))
 
 
 SERDES = [None, TEXT, serdes.json()]
@@ -69,10 +78,17 @@ def test_serdes_change_no_row(tree: Tree, inputs: Inputs, way: Way, kept: Any, c
     check(tree, inputs, way, Kept(kept=kept, copied=copied))
 
 
-def check(tree: Tree, inputs: Inputs, way: Way, build: Builder | None = None) -> None:
+def check(
+    tree: Tree,
+    inputs: Inputs,
+    way: Way,
+    build: Builder | None = None,
+    between: Callable[[cs.TopologyTestDriver], None] = lambda driver: None,
+) -> None:
+    """``between``: is called after each batch."""
     if tree.what == "table":  # its records go by as they are read, in no order between partitions
         way = replace(way, places=(0,))
-    taken = as_taken({"inputs": inputs}, way)["inputs"]
+    taken = as_taken({"inputs": inputs}, way, SIDES)["inputs"]
     emitted: list[Output] = []
     topology = (build or Builder()).topology(tree)
     with way.driver(topology) as driver:
@@ -84,6 +100,7 @@ def check(tree: Tree, inputs: Inputs, way: Way, build: Builder | None = None) ->
                 if tree.what != "table":
                     assert all(len(changes) == 1 for changes in by_key(batch).values()), batch
                 emitted += batch
+                between(driver)
                 rows = meaning(tree, taken[:count])
                 assert_same_table(emitted, rows)
         rows = meaning(tree, taken)

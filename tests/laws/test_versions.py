@@ -18,8 +18,7 @@ import crossstream as cs
 from tests.laws.effort import cases, law
 from tests.laws.engine import Way, as_taken, ways
 from tests.laws.strategies import KEYS, Inputs
-from tests.laws.trees import SOURCES, TEXT, Builder, Tree, extract, inputs_of_trees, join_values, trees
-from tests.reference.chain import SIDES
+from tests.laws.trees import SIDES, SOURCES, TEXT, Builder, Tree, extract, inputs_of_trees, join_values, trees
 
 LEFT, RIGHT, _ = SOURCES
 FILTER = Tree("filter", (LEFT,), ("has x",))
@@ -126,7 +125,7 @@ def test_right_and_outer_joins_by_foreign_key(
 
 def check(tree: Tree, inputs: Inputs, way: Way, build: Callable[[], Versioned]) -> None:
     found = run(tree, inputs, way, build())
-    taken = as_taken({"inputs": inputs}, way)["inputs"]
+    taken = as_taken({"inputs": inputs}, way, SIDES)["inputs"]
     each = run(tree, taken, Way(way.partitions, bits=way.bits), build())
     assert found == [each[end - 1] for end in way.ends(len(inputs))]
 

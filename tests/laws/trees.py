@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 import polars as pl
@@ -17,9 +18,13 @@ from hypothesis import strategies as st
 import crossstream as cs
 from crossstream import serdes
 from tests.laws.strategies import KEYS, VALUES, Inputs, records
+from tests.reference import chain
 
 Rows = dict[str, str]
 TEXT = serdes.string()
+GLOBAL = "global"
+"""The topic of the global table."""
+SIDES = (*chain.SIDES, GLOBAL)
 
 PREDICATES: dict[str, tuple[Callable[[str], bool], pl.Expr]] = {
     "has x": (lambda value: "x" in value, pl.col("value").str.contains("x", literal=True)),
@@ -102,7 +107,9 @@ SOURCES = [
 @st.composite
 def operators(draw: st.DrawFn, trees: st.SearchStrategy[Tree]) -> Tree:
     what = draw(
-        st.sampled_from(["filter", "filter_not", "map_values", "join", "foreign key", "through", "many"])
+        st.sampled_from(
+            ["filter", "filter_not", "map_values", "join", "foreign key", "global", "through", "many"]
+        )
     )
     stored, expressed = draw(st.booleans()), draw(st.booleans())
     first = draw(trees)
@@ -112,6 +119,9 @@ def operators(draw: st.DrawFn, trees: st.SearchStrategy[Tree]) -> Tree:
         return Tree(what, (first,), (draw(st.sampled_from(sorted(MAPPERS))),), stored, expressed)
     if what == "through":
         return Tree(what, (first,), (), stored)
+    if what == "global":
+        by = (draw(st.sampled_from(["inner", "left"])), draw(st.integers(0, 1)))
+        return Tree(what, (first,), by, stored, expressed)
     second = draw(trees)
     if what == "join":
         return Tree(
@@ -135,7 +145,23 @@ def inputs_of_trees(draw: st.DrawFn) -> Inputs:
         st.none() | st.sampled_from(KEYS) | st.sampled_from(KEYS),
         st.none() | st.builds("{};{};{}".format, part, part, st.sampled_from(VALUES)),
     )
-    return draw(records({"left": side, "right": side, "third": side}))
+    return draw(records(dict.fromkeys(SIDES, side)))
+
+
+@st.composite
+def many_inputs(draw: st.DrawFn) -> Inputs:
+    """Some dozens of records of a dozen keys; they come from a seed, for drawing each would take too long."""
+    rng = Random(draw(st.integers(0, 2**32)))
+    part = [*KEYS, "-"]
+    return [
+        {
+            "side": rng.choice(SIDES),
+            "key": rng.choice(KEYS) if rng.random() < 0.5 else f"k{rng.randrange(9)}",
+            "value": None if rng.random() < 0.2 else f"{rng.choice(part)};{rng.choice(part)};{number}",
+            "ts": number,
+        }
+        for number in range(draw(st.sampled_from([20, 60, 150])))
+    ]
 
 
 # What a tree means
@@ -151,6 +177,8 @@ def meaning(tree: Tree, inputs: Iterable[Mapping[str, Any]]) -> Rows:
             (re_key(i["key"], i["value"]), i["value"]) for i in inputs if i["side"] == tree.settings[0]
         )
     tables = [meaning(part, inputs) for part in tree.parts]
+    if tree.what == "global":
+        tables.append(folded((i["key"], i["value"]) for i in inputs if i["side"] == GLOBAL))
     return present(MEANINGS[tree.what](tree, *tables))
 
 
@@ -203,6 +231,7 @@ MEANINGS: dict[str, Callable[..., Mapping[str, str | None]]] = {
     "through": lambda tree, rows: rows,
     "join": joined,
     "foreign key": joined_by_reference,
+    "global": joined_by_reference,
     "many": joined_with_many,
 }
 
@@ -216,6 +245,8 @@ class Builder:
 
     builder: cs.StreamsBuilder = field(default_factory=cs.StreamsBuilder)
     made: dict[Tree, Any] = field(default_factory=dict)
+    shared: Any = None
+    """The global table."""
 
     def topology(self, tree: Tree) -> cs.Topology:
         self.table_of(tree).to_stream().to("results", cs.Produced(key=TEXT, value=TEXT))
@@ -225,6 +256,7 @@ class Builder:
         """The table, after all sources, which are there even if the tree does not read them."""
         for source in SOURCES:
             self.table(source)
+        self.shared = self.builder.global_table(GLOBAL, cs.Consumed(key=TEXT, value=TEXT))
         return self.table(tree)
 
     def table(self, tree: Tree) -> Any:
@@ -273,6 +305,16 @@ class Builder:
             JOINER if tree.expressed else join_values,
             foreign_key=extracted(index) if tree.expressed else extract(index),
             table_joined=cs.TableJoined(partitioner=PARTITIONERS[own], other_partitioner=PARTITIONERS[other]),
+            materialized=self._store(tree),
+        )
+
+    def _global(self, tree: Tree) -> Any:
+        left = self.table(tree.parts[0])
+        kind, index = tree.settings
+        return (left.join if kind == "inner" else left.left_join)(
+            self.shared,
+            JOINER if tree.expressed else join_values,
+            foreign_key=extracted(index) if tree.expressed else extract(index),
             materialized=self._store(tree),
         )
 

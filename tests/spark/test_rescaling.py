@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
@@ -24,6 +25,7 @@ from tests.spark.marketplace import (
     products,
     random_changes,
 )
+from tests.spark.orders import shop_of, told
 from tests.spark.world import World
 
 pytestmark = pytest.mark.spark
@@ -125,6 +127,66 @@ def test_by_the_command_line_between_two_runs(spark: Any, world: World) -> None:
     assert dict(cs.open_store(world.state_dir, "offers").all()) == joined(
         products(40, 5), merchants(5, shop="new")
     )
+
+
+def by_shop(kind: str, made: str) -> cs.Topology:
+    """orders ⋈ shops (global) → store "sold"; → topic "told", each with the note of its key."""
+    builder = cs.StreamsBuilder()
+    consumed = cs.Consumed(key=TEXT, value=JSON)
+    kept = cs.Materialized(store="orders", history_retention="1 day" if made == "versioned" else None)
+    if made == "placed by a partitioner":
+        moved = builder.stream("orders", consumed).repartition(cs.Repartitioned(partitioner=by_length))
+        table = moved.to_table(materialized=kept)
+    else:
+        table = builder.table("orders", consumed, kept)
+    shops = builder.global_table("shops", consumed)
+    join = table.join if kind == "inner" else table.left_join
+    sold = join(shops, told, foreign_key=shop_of, materialized=cs.Materialized(store="sold", value=JSON))
+    sold = sold.left_join(builder.table("notes", consumed), lambda row, note: {**row, "note": note})
+    sold.to_stream().to("told", cs.Produced(key=TEXT, value=JSON))
+    return builder.build()
+
+
+@pytest.mark.parametrize("made", ["plain", "versioned", "placed by a partitioner"])
+@pytest.mark.parametrize("kind", ["inner", "left"])
+def test_tables_joined_with_a_global_table(spark: Any, world: World, kind: str, made: str) -> None:
+    """Left rows answer to changes of either table where they are now, and only there; the command moves them, too."""
+    topology = by_shop(kind, made)
+    world.create(orders=2, shops=1, notes=1, told=1)
+    held: dict[str, dict[str, Any]] = {"orders": {}, "shops": {}, "notes": {}}
+
+    def change(topic: str, rows: Mapping[str, Any], ts: int) -> None:
+        world.append(topic, [(key, value, ts) for key, value in rows.items()], TEXT, JSON)
+        held[topic] = {k: v for k, v in {**held[topic], **rows}.items() if v is not None}
+
+    for turn, partitions in enumerate((3, 2, 5, None, 1, 4)):
+        with cs.SparkStreams(topology, world.config(partitions=partitions), spark) as app:
+            moved = {f"k{n}": {"item": turn, "shop": f"s{(n + turn) % 4}"} for n in range(turn, 24, 2)}
+            gone = dict.fromkeys([f"k{turn + 7}"])
+            for topic, rows in [
+                ("shops", {f"s{n}": {"city": f"{turn}.{n}"} for n in range(3)}),
+                ("orders", {**moved, **gone}),
+                ("notes", {f"k{n}": turn for n in range(0, 24, 5)}),
+                ("shops", {"s1": {"city": f"new {turn}"}, "s2": None}),
+            ]:
+                change(topic, rows, 10 * turn)
+                app.process_available()
+                found = {
+                    key: told(row, held["shops"].get(row["shop"])) for key, row in held["orders"].items()
+                }
+                rows_of_sold = {key: row for key, row in found.items() if kind == "left" or row["city"]}
+                assert dict(app.store("sold").all()) == rows_of_sold
+        assert world.table("told", TEXT, JSON) == {
+            key: {**row, "note": held["notes"].get(key)} for key, row in rows_of_sold.items()
+        }
+        if partitions is None:
+            assert main(["state", "rescale", str(world.state_dir), "--partitions", "2"]) == 0
+        assert verify_state(world.state_dir).problems == []
+    folder = StateFolder(world.state_dir)
+    (name,) = folder.application["by_key2"]
+    newest = folder.batches()[-1]
+    for place, row in folder.rows(name, newest):
+        assert place == (hash_of(row["key2"]) >> 32) * folder.partitions(newest) >> 32
 
 
 def test_stream_time_goes_with_the_keys(spark: Any, world: World) -> None:

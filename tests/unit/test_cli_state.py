@@ -230,6 +230,14 @@ class TestVerify:
         flip(state / "application.json")
         assert [p["file"] for p in found(capsys, state)] == ["application.json"]
 
+    def test_rows_in_the_partition_of_their_key_where_the_second_one_decides(self, capsys, state):
+        log = BatchLog(state)
+        application = log.application()
+        log.write_application(msgspec.structs.replace(application, by_key2=("join.subscriptions",)))
+        problems = found(capsys, state)
+        assert {p["store"] for p in problems} == {"join.subscriptions"}
+        assert all(p["problem"].endswith("rows belong to another partition") for p in problems)
+
     def test_files_of_no_batch_are_told_but_no_problem(self, capsys, state):
         stray = state / "stores" / "left" / "0" / f"{99:012d}-abc.manifest"
         stray.write_bytes(b"whatever")

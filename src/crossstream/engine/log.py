@@ -62,8 +62,9 @@ class Application(msgspec.Struct, frozen=True):
     ``partitions``: of the state before the first commit; each commit has its own number. ``placed``: the stores
     whose rows are where a partitioner of the user puts them (KIP-775), and not where their hash does. ``derived``:
     stores that are made from others, where these have their rows, and made anew when the partitions change.
-    ``frames``: the DataFrame sources in the order in which Spark's checkpoint has them. ``committed``: there is a
-    commit. ``starts``: of sources with ``offset_reset="latest"``.
+    ``by_key2``: those whose rows are in the state partition of their second key. ``frames``: the DataFrame sources in
+    the order in which Spark's checkpoint has them. ``committed``: there is a commit. ``starts``: of sources with
+    ``offset_reset="latest"``.
     """
 
     application_id: str
@@ -75,6 +76,7 @@ class Application(msgspec.Struct, frozen=True):
     frames: tuple[str, ...] = ()
     committed: bool = False
     starts: Starts = Starts()
+    by_key2: tuple[str, ...] = ()
     format: int = FORMAT
 
 

@@ -1,33 +1,47 @@
-"""Where the rows of a store are: by the hash of their key, or where a partitioner of the user puts them (KIP-775)."""
+"""Where the rows of a store are: by the hash of their key, or of their second one, or by a partitioner (KIP-775)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
+from crossstream.algebra.hashing import partition_of
 from crossstream.algebra.values import Values
 from crossstream.engine.parcels import chosen_partitions
 from crossstream.errors import CrossStreamError
+from crossstream.state.run import Run
 from crossstream.topology.plan import Partitioner, Plan, StoreDef
 from crossstream.topology.steps import MaterializeStep, ResolveStep, Step, SubscribeStep
 
 
 @dataclass(frozen=True, slots=True)
 class ByPartitioner:
-    """Places keys of a store, which are bytes, by a partitioner, which takes what the serde reads."""
+    """Places rows of a store by a partitioner, which takes what the serde reads of their keys."""
 
     store: StoreDef
     partitioner: Partitioner
     partitions: int
 
-    def __call__(self, keys: pa.LargeBinaryArray) -> np.ndarray:
-        """The partition of each key. Raises `SerdeError`, `ProcessingError` CS-505."""
+    def __call__(self, run: Run) -> np.ndarray:
+        """The partition of each row, asked for once for each key. Raises `SerdeError`, `ProcessingError` CS-505."""
+        encoded = run["key"].dictionary_encode()
+        keys = Values(self.store.key, wire=encoded.dictionary)
         try:
-            return chosen_partitions(self.partitioner, Values(self.store.key, wire=keys), self.partitions)
+            places = chosen_partitions(self.partitioner, keys, self.partitions)
         except CrossStreamError as error:
             raise error.at(store=self.store.name) from error.__cause__
+        return np.asarray(places[encoded.indices.to_numpy(zero_copy_only=False)])
+
+
+@dataclass(frozen=True, slots=True)
+class BySecondKey:
+    """Places rows by the hash of their second key, which is their ``s``."""
+
+    partitions: int
+
+    def __call__(self, run: Run) -> np.ndarray:
+        return partition_of(run["s"], self.partitions)
 
 
 def partitioners(plan: Plan) -> dict[str, Partitioner]:

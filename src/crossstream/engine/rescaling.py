@@ -18,6 +18,7 @@ from msgspec import structs
 
 from crossstream.algebra.hashing import partition_bounds
 from crossstream.engine.log import Application, BatchLog, Commit
+from crossstream.engine.placement import BySecondKey
 from crossstream.engine.stores import file_names, partition_folder
 from crossstream.errors import StateError
 from crossstream.state.manifest import read_manifest, read_run
@@ -49,7 +50,7 @@ class Rescaled:
 def rescale(log: BatchLog, partitions: int, placements: Mapping[str, Placement]) -> Rescaled:
     """Cuts the state of the last commit into ``partitions``; the caller holds the lock of the log.
 
-    ``placements``: where the rows of those stores go that are not placed by hash. Raises `StateError`: CS-730 if one
+    ``placements``: where the rows of those stores go that a partitioner places. Raises `StateError`: CS-730 if one
     of them is missing, CS-731 if a batch was begun and not committed; and as opening a damaged store does.
     """
     application, before = log.application(), log.newest()
@@ -58,8 +59,10 @@ def rescale(log: BatchLog, partitions: int, placements: Mapping[str, Placement])
     _check_finished(log, before)
     batch = before.id + 1 if before.id >= 0 else before.id
     held = {store: _open(log.root, before, store) for store in before.versions}
+    ways: dict[str, Placement] = dict.fromkeys(application.by_key2, BySecondKey(partitions))
+    ways.update(placements)
     made = {
-        store: _cut(log.root, store, versions, before.partitions, partitions, batch, placements.get(store))
+        store: _cut(log.root, store, versions, before.partitions, partitions, batch, ways.get(store))
         for store, versions in held.items()
         if store not in application.derived
     }

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from crossstream.algebra.hashing import hash_keys
+from crossstream.algebra.hashing import hash_keys, partition_of
 from crossstream.state.manifest import Manifest, PieceRef
 from crossstream.state.run import Layout, Run, newest
 from crossstream.topology.plan import layout_of
@@ -33,6 +33,15 @@ def piece_faults(run: Run, piece: PieceRef) -> Iterator[str]:
         yield f"the manifest takes rows up to {piece.stop}, and there are {run.rows}"
     elif (int(run["h"][piece.start]), int(run["h"][piece.stop - 1])) != (piece.low, piece.high):
         yield f"the manifest has other hashes for rows {piece.start} to {piece.stop}"
+
+
+def place_faults(run: Run, partition: int, partitions: int) -> Iterator[str]:
+    """Whether rows, of a store where the second key decides, are in the right one of so many partitions."""
+    if "s" not in run.columns:
+        return  # which is told as columns of another kind
+    elsewhere = int((partition_of(run["s"], partitions) != partition).sum())
+    if elsewhere:
+        yield f"{elsewhere} rows belong to another partition"
 
 
 def run_faults(run: Run, kind: str) -> Iterator[str]:

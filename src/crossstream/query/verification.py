@@ -21,7 +21,7 @@ from crossstream.engine.log import Application, BatchLog, Commit
 from crossstream.engine.stores import partition_folder
 from crossstream.errors import StateError
 from crossstream.query.files import application_of
-from crossstream.query.run_checks import manifest_faults, piece_faults, run_faults
+from crossstream.query.run_checks import manifest_faults, piece_faults, place_faults, run_faults
 from crossstream.state.manifest import Manifest, PieceRef, read_manifest, read_run
 from crossstream.state.remote import AWAY
 from crossstream.state.root import Place, StateRoot, root_of
@@ -34,7 +34,7 @@ PASSING = (".tmp", ".history")
 UNREACHED = ("CS-713", "CS-723", "CS-724", AWAY)
 """Codes of errors that say nothing of the files."""
 WHOLE = (0, 1 << 64)
-"""The hashes of a partition whose rows a partitioner placed, or that are where those are they are made from: any."""
+"""The hashes of a partition whose rows are not placed by the hash of their key: any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +190,9 @@ class _Verification:
             run = self._read(f"{path}/{file}", partial(read_run, storage, refs[0][0]), leading, **where)
             for what in () if run is None else self._run_faults(run, kind, [ref for ref, _ in refs]):
                 self._tell(what, f"{path}/{file}", leading, **where)
+            if run is not None and place.store in self.application.by_key2:
+                for what in place_faults(run, place.partition, leading[0].partitions):
+                    self._tell(what, f"{path}/{file}", leading, **where)
             self.found.size += refs[0][0].size
             self.found.rows += 0 if run is None else run.rows
 
@@ -202,7 +205,7 @@ class _Verification:
             yield f"it was written by batch {manifest.batch}, after a batch that leads to it"
         bounds = partition_bounds(partitions)
         own = (bounds[place.partition], bounds[place.partition + 1])
-        anywhere = (*self.application.placed, *self.application.derived)
+        anywhere = (*self.application.placed, *self.application.derived, *self.application.by_key2)
         yield from manifest_faults(manifest, *(WHOLE if place.store in anywhere else own))
 
     def _run_faults(self, run: Run, kind: str, refs: list[PieceRef]) -> Iterator[str]:

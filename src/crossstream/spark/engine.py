@@ -169,6 +169,7 @@ class Engine:
             () if found is None else found.frames,
             found is not None and found.committed,
             Starts() if found is None else found.starts,
+            self.plan.by_key2,
         )
         if found is not None:
             self._check(found, wanted)

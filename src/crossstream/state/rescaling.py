@@ -5,7 +5,7 @@
 
 A partition holds a range of key hashes, and runs are sorted by hash: its rows lie side by side in every old run. Slots
 keep their order; those of several old partitions, whose hashes are disjoint, are put together from the oldest on.
-Rows that a partitioner of the user placed have no such range: they are picked one by one, and sorted.
+Rows that are placed otherwise, such as by a partitioner of the user, are picked one by one, and sorted.
 
 Merges that were under way are forgotten: between two steps their inputs and their output are runs like any other.
 """
@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 
 from crossstream.state.columns import concat_all, take_all
 from crossstream.state.expiry import NO_HORIZON, unexpired
@@ -24,8 +23,8 @@ from crossstream.state.merging import Part
 from crossstream.state.run import Run, sort_rows
 from crossstream.state.store import PIECE_ROWS, Piece, Version
 
-Placement = Callable[[pa.LargeBinaryArray], np.ndarray]
-"""The partition of each of some different keys."""
+Placement = Callable[[Run], np.ndarray]
+"""The partition of each row of a run."""
 Places = Sequence[Sequence[np.ndarray]]
 """The new partition of every row of a version, by part and piece."""
 Save = Callable[[Run], Piece]
@@ -61,8 +60,8 @@ def placed(
 
 
 def places_of(source: Version, placement: Placement) -> list[list[np.ndarray]]:
-    """Where every row goes; ``placement`` is asked once for each key of a piece."""
-    return [[_places(piece.run, placement) for piece in part.pieces] for part in source.parts]
+    """Where every row goes."""
+    return [[placement(piece.run) for piece in part.pieces] for part in source.parts]
 
 
 def _assembled(
@@ -120,12 +119,6 @@ def _picked(part: Part[Piece], places: Sequence[np.ndarray], partition: int, hor
         if len(rows):
             found.append(Run(take_all(piece.run.columns, rows)))
     return found
-
-
-def _places(run: Run, placement: Placement) -> np.ndarray:
-    encoded = run["key"].dictionary_encode()
-    places = placement(encoded.dictionary)
-    return np.asarray(places[encoded.indices.to_numpy(zero_copy_only=False)])
 
 
 def _joined(runs: Iterable[Run]) -> Iterator[Run]:

@@ -80,8 +80,9 @@ def layout_of(kind: str) -> Layout | None:
 class StoreDef:
     """A store of the plan. ``public``: the user's name for it, None if it is not queryable.
 
-    ``derived``: made from other stores, and made anew from them when the number of partitions changes. ``repeats``: a
-    tombstone of a row that is not there is kept as a version too.
+    ``derived``: made from other stores, and made anew from them when the number of partitions changes. ``by_key2``: a
+    row is in the state partition of its second key. ``repeats``: a tombstone of a row that is not there is kept as a
+    version too.
     """
 
     name: str
@@ -93,6 +94,7 @@ class StoreDef:
     history: int | None = None
     derived: bool = False
     repeats: bool = True
+    by_key2: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +215,11 @@ class Plan:
     def derived(self) -> tuple[str, ...]:
         """The stores that are made from others."""
         return tuple(sorted(store.name for store in self.stores.values() if store.derived))
+
+    @property
+    def by_key2(self) -> tuple[str, ...]:
+        """The stores whose rows are in the state partition of their second key."""
+        return tuple(sorted(store.name for store in self.stores.values() if store.by_key2))
 
     def fingerprint(self) -> dict[str, str]:
         """For each store what must stay the same for its state to be usable: kind, serdes, history."""

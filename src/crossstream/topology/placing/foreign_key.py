@@ -67,7 +67,8 @@ def subscribe(
     """Remembers the foreign key of each left row, and who subscribed to each right one.
 
     ``flow``: the left changes with their foreign keys, which have ``arrived`` in the first of the ``rounds``; in the
-    second are the right rows, whose keys have the serde ``key``. If both are one, answers are where they are wanted.
+    second are the right rows, whose keys have the serde ``key``. If both are one, answers are where they are wanted,
+    and subscriptions are kept where the left rows are.
     """
     first, second = rounds
     references = planner.put(
@@ -86,6 +87,7 @@ def subscribe(
             round=second,
             key=key,
             value=flow.value,
+            by_key2=first == second,
         )
     )
     subscriptions = planner.add(Flow(inner(node.name, "subscriptions"), first, key, flow.value))
