@@ -75,6 +75,74 @@ def test_restarts_with_other_numbers(spark: Any, world: World, topology: str) ->
     assert (found.problems, found.leftovers) == ([], [])
 
 
+def placed_in(partition: int) -> cs.Topology:
+    """Every row is in that partition, whether it is told by its own key or by the foreign one."""
+
+    def place(key: str, partitions: int) -> int:
+        return partition
+
+    table_joined = cs.TableJoined(partitioner=place, other_partitioner=place, name="J")
+    return marketplace(table_joined=table_joined)
+
+
+def test_rows_follow_another_partitioner(spark: Any, world: World) -> None:
+    """With the number of partitions that was there; where it is the same partitioner nothing moves."""
+    rng = Random(5)
+    world.create(products=2, merchants=1, offers=2)
+    given: dict[str, list[Change]] = {"products": [], "merchants": []}
+    log = BatchLog(world.state_dir)
+    for partition, commits in ((0, 1), (1, 3), (1, 4), (0, 6)):
+        for topic, changes in random_changes(rng, 400, 60, 8).items():
+            given[topic] += changes
+            world.append(topic, changes, TEXT, JSON)
+        with cs.SparkStreams(placed_in(partition), world.config(partitions=2), spark) as app:
+            app.process_available()
+            wanted = joined(given["products"], given["merchants"])
+            assert dict(app.store("offers").all()) == wanted
+        assert world.table("offers", TEXT, JSON) == wanted
+        assert log.newest().id + 1 == commits
+        assert verify_state(world.state_dir).problems == []
+    folder = StateFolder(world.state_dir)
+    assert {place for place, _ in folder.rows("J.subscriptions", folder.batches()[-1])} == {0}
+    assert dict(cs.open_store(world.state_dir, "offers", as_of=4).all()) == dict(
+        cs.open_store(world.state_dir, "offers", as_of=3).all()
+    )
+
+
+def test_a_batch_that_was_begun_is_not_repeated_with_another_partitioner(
+    spark: Any, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.create(products=2, merchants=1, offers=2)
+    world.append("merchants", merchants(5), TEXT, JSON)
+    world.append("products", products(40, 5), TEXT, JSON)
+    with cs.SparkStreams(placed_in(0), world.config(partitions=2), spark) as app:
+        app.process_available()
+    world.append("products", products(10, 5, first=100), TEXT, JSON)
+
+    class Crash(BaseException):
+        pass
+
+    def crash(*_: Any) -> None:
+        raise Crash
+
+    app = cs.SparkStreams(placed_in(0), world.config(partitions=2), spark)
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "_commit", crash)
+        with pytest.raises(Crash):
+            app.process_available()
+    app.stop()
+    with pytest.raises(cs.IncompatibleStateError) as caught:
+        cs.SparkStreams(placed_in(1), world.config(partitions=2), spark).process_available()
+    assert caught.value.code == "CS-750"
+    assert "J.subscriptions" in caught.value.what
+    for partition in (0, 1):
+        with cs.SparkStreams(placed_in(partition), world.config(partitions=2), spark) as app:
+            app.process_available()
+    assert len(world.read("offers", TEXT, JSON)) == 50
+    wanted = joined(products(40, 5) + products(10, 5, first=100), merchants(5))
+    assert dict(cs.open_store(world.state_dir, "offers").all()) == wanted
+
+
 def test_a_batch_that_was_begun_is_finished_with_the_partitions_it_had(
     spark: Any, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

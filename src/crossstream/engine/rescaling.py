@@ -1,7 +1,8 @@
 """Another number of state partitions, between two batches.
 
 All stores of the last commit are cut anew, into files beside the old ones, and one commit, which reads no records,
-names them (decision 0011). Until it is there nothing has happened; older commits keep the partitions they had.
+names them (decision 0011). Until it is there nothing has happened; older commits keep the partitions they had. Where
+their number stays, and a partitioner is another one, only the stores that partitioners place are cut.
 """
 
 from __future__ import annotations
@@ -9,18 +10,20 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
 from msgspec import structs
 
 from crossstream.algebra.hashing import partition_bounds
 from crossstream.engine.log import Application, BatchLog, Commit
 from crossstream.engine.placement import BySecondKey
 from crossstream.engine.stores import file_names, partition_folder
-from crossstream.errors import StateError
+from crossstream.errors import IncompatibleStateError, StateError
+from crossstream.state.columns import take_all
 from crossstream.state.manifest import read_manifest, read_run
 from crossstream.state.rescaling import Placement, Save, placed, places_of, sliced
 from crossstream.state.root import StateRoot
@@ -29,6 +32,9 @@ from crossstream.state.storage import Storage
 from crossstream.state.store import Version, load_version, saver, store_version
 
 T = TypeVar("T")
+
+SAMPLED = 256
+"""Rows of a state partition, at least if there are so many, whose place a partitioner is asked for at the start."""
 
 Versions = dict[int, Version]
 """The versions of a store, by state partition; a partition that nothing is known of has none."""
@@ -50,15 +56,17 @@ class Rescaled:
 def rescale(log: BatchLog, partitions: int, placements: Mapping[str, Placement]) -> Rescaled:
     """Cuts the state of the last commit into ``partitions``; the caller holds the lock of the log.
 
-    ``placements``: where the rows of those stores go that a partitioner places. Raises `StateError`: CS-730 if one
-    of them is missing, CS-731 if a batch was begun and not committed; and as opening a damaged store does.
+    Into as many as there are: the stores that a partitioner places. ``placements``: where their rows go. Raises
+    `StateError`: CS-730 if one of them is missing, CS-731 if a batch was begun and not committed; and as opening a
+    damaged store does.
     """
     application, before = log.application(), log.newest()
     assert application is not None
     _check_placed(log, application, placements)
     _check_finished(log, before)
     batch = before.id + 1 if before.id >= 0 else before.id
-    held = {store: _open(log.root, before, store) for store in before.versions}
+    stays = {} if partitions != before.partitions else _without(before.versions, placements)
+    held = {store: _open(log.root, before, store) for store in _without(before.versions, stays)}
     ways: dict[str, Placement] = dict.fromkeys(application.by_key2, BySecondKey(partitions))
     ways.update(placements)
     made = {
@@ -67,13 +75,61 @@ def rescale(log: BatchLog, partitions: int, placements: Mapping[str, Placement])
         if store not in application.derived
     }
     names = {store: {pid: _name(one) for pid, one in versions.items()} for store, versions in made.items()}
-    commit = structs.replace(before, id=batch, partitions=partitions, versions=names, time=time.time())
+    versions = {**stays, **names}
+    commit = structs.replace(before, id=batch, partitions=partitions, versions=versions, time=time.time())
     log.settle(file_names(_files(made)))
     if batch >= 0:
         log.write_commit(commit)
     log.write_application(structs.replace(application, partitions=partitions, committed=batch >= 0))
     new = [version for versions in made.values() for version in versions.values()]
     return Rescaled(commit, _files(held), sum(one.rows for one in new), sum(one.size for one in new))
+
+
+def misplaced(log: BatchLog, placements: Mapping[str, Placement]) -> list[str]:
+    """The stores with rows that their partitioner puts elsewhere now: it is not the one that placed them.
+
+    ``placements``: in the partitions that there are. Some rows of each partition are looked at, of the newest files.
+    Raises what a partitioner does, and `StateError` CS-750 if a batch was begun, which would be repeated otherwise.
+    """
+    commit = log.newest()
+    moved = [
+        store
+        for store in sorted(placements.keys() & commit.versions.keys())
+        if any(
+            (placements[store](run) != pid).any()
+            for pid, name in commit.versions[store].items()
+            for run in _sample(log.root, store, pid, name)
+        )
+    ]
+    begun = log.begun(commit) if moved else None
+    if begun is not None:
+        raise IncompatibleStateError(
+            f"another partitioner places the rows of {', '.join(moved)}, and batch {begun.id} was begun and not "
+            "committed, and has to be repeated as it was",
+            code="CS-750",
+            where={"folder": str(log.root)},
+            next="start the application with the partitioner it had: it finishes the batch; then with the new one",
+        )
+    return moved
+
+
+def _sample(root: StateRoot, store: str, partition: int, name: str) -> Iterator[Run]:
+    """Rows of a state partition, from the newest piece on, so many that they are `SAMPLED`."""
+    folder, wanted = _folder(root, store, partition), SAMPLED
+    try:
+        for piece in (piece for slot in read_manifest(folder, name).slots for piece in slot.pieces):
+            if wanted <= 0:
+                return
+            run = read_run(folder, piece).slice(piece.start, piece.stop)
+            rows = np.linspace(0, run.rows - 1, min(run.rows, wanted), dtype=np.int64)
+            wanted -= len(rows)
+            yield Run(take_all(run.columns, rows))
+    except StateError as error:
+        raise error.at(store=store, partition=partition, folder=str(root)) from None
+
+
+def _without(versions: Mapping[str, T], stores: Collection[str]) -> dict[str, T]:
+    return {store: one for store, one in versions.items() if store not in stores}
 
 
 def _check_placed(log: BatchLog, application: Application, placements: Mapping[str, Placement]) -> None:

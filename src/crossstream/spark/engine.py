@@ -26,7 +26,7 @@ from crossstream.engine.log import (
 from crossstream.engine.placement import partitioners, placements
 from crossstream.engine.planning import NoTopics, SourcePlanner
 from crossstream.engine.policies import settings_of
-from crossstream.engine.rescaling import rescale
+from crossstream.engine.rescaling import misplaced, rescale
 from crossstream.engine.retirement import Retirement
 from crossstream.engine.silence import Listener, milliseconds, somebody_waits
 from crossstream.engine.sizing import Sizing, fans_of
@@ -136,7 +136,7 @@ class Engine:
         self.retirement = Retirement(self.state, self.log, self.config.retain_batches, self._staging)
         self.retirement.sweep(self._next)
         self._account.state = measure(self.state, self._versions)
-        self._rescale()
+        self._rescale(bool(misplaced(self.log, placements(self.plan, self.partitions))))
         self._find_topics(commit)
         self._rounds = SparkRounds(context, job, shipped, self.config.application_id)
         self._listener.since = milliseconds()
@@ -209,12 +209,12 @@ class Engine:
         """The folder of Spark's checkpoint of the DataFrame sources."""
         return self.state.here / "frames"
 
-    def _rescale(self) -> None:
+    def _rescale(self, anew: bool = False) -> None:
         """Between two batches: cuts the state into as many partitions as are asked for (decision 0011).
 
-        A batch that was begun is first repeated with the partitions it had.
+        A batch that was begun is first repeated with the partitions it had. ``anew``: into the same number, too.
         """
-        if self._repeat is not None or self.partitions == self._wanted:
+        if self._repeat is not None or not (anew or self.partitions != self._wanted):
             return
         done = rescale(self.log, self._wanted, placements(self.plan, self._wanted))
         self.partitions = self._wanted
