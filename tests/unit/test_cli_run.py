@@ -20,7 +20,8 @@ from crossstream.cli.figures import Figures, as_line
 from crossstream.cli.run import _run, _wait
 from crossstream.cli.sparklog import SparkOutput
 from crossstream.cli.views import JsonView, LiveView, render
-from tests.unit.cli_cases import ENVIRONMENT
+from crossstream.spark import SparkStreams
+from tests.unit.cli_cases import ENVIRONMENT, app_file, call
 
 
 def progress(batch: int = 0, rows: int = 10, **more: object) -> SimpleNamespace:
@@ -160,6 +161,68 @@ def test_processes_started_meanwhile_print_into_the_pipe(tmp_path, capfd):
     assert capfd.readouterr().out == "afterwards\n"
 
 
+MEANWHILE = """
+import subprocess, sys, time
+from pathlib import Path
+from crossstream.cli.console import say
+from crossstream.cli.sparklog import SparkOutput
+
+shown = []
+
+
+def show(line):
+    shown.append(line)
+    say(line)
+
+
+output = SparkOutput(show, Path(sys.argv[1]), everything=sys.argv[2] == "everything")
+with output.inherited():
+    subprocess.run(["echo", "26/11/21 08:18:10 ERROR Executor: it failed"], check=True)
+    say("said")
+    time.sleep(0.5)
+say("afterwards")
+output.close()
+print(len(shown))
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "how", "shown"),
+    [
+        ("spark.log", "everything", True),
+        ("file/spark.log", "sorted", True),
+        ("/dev/full", "sorted", True),
+        ("spark.log", "sorted", False),
+    ],
+    ids=["everything", "no place for the log", "a full disk", "sorted"],
+)
+def test_what_is_said_while_spark_starts_is_said_once(tmp_path, log, how, shown):
+    (tmp_path / "file").write_text("")
+    done = subprocess.run(
+        [sys.executable, "-c", MEANWHILE, str(tmp_path / log), how],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    failed = ["26/11/21 08:18:10 ERROR Executor: it failed"] if shown else []
+    assert sorted(done.stderr.splitlines()) == [*failed, "afterwards", "said"]
+    assert int(done.stdout) == len(failed)
+
+
+def test_the_stack_of_a_jvm_that_ends_is_not_shown(tmp_path):
+    lines: list[str] = []
+    output = SparkOutput(lines.append, tmp_path / "spark.log")
+    for line in (
+        'Exception in thread "main" org.apache.spark.SparkException: Master must either be yarn',
+        "\tat org.apache.spark.deploy.SparkSubmit.main(SparkSubmit.scala)",
+        "Exception in thread Thread-1 (work):",
+    ):
+        output.take(line)
+    output.close()
+    assert lines == ["Exception in thread Thread-1 (work):"]
+
+
 class StandIn:
     """As much of SparkStreams as `run` uses."""
 
@@ -224,6 +287,28 @@ def test_an_interrupt_that_spark_took_is_a_stop_too(tmp_path):
     app.start = interrupted  # type: ignore[method-assign]
     run_with(app, tmp_path)
     assert app.calls == ["stop"]
+
+
+@pytest.mark.parametrize(
+    ("option", "code", "what"),
+    [
+        ("--state-dir", "CS-724", "a file is there, and no folder"),
+        ("--topics-dir", "CS-266", "topics_dir is no folder: a file is there"),
+    ],
+)
+def test_a_place_that_is_no_folder_is_told_before_spark_starts(
+    tmp_path, capfd, monkeypatch, option, code, what
+):
+    monkeypatch.setattr(SparkStreams, "start", lambda app: pytest.fail("Spark starts"))
+    (tmp_path / "file").write_text("")
+    places = {"--topics-dir": tmp_path / "topics", "--state-dir": tmp_path / "state"}
+    options = places | {option: tmp_path / "file"}
+    given = [word for option in options.items() for word in option]
+    outcome = call(capfd, "run", app_file(tmp_path), "--once", *given)
+    assert outcome.code == 1
+    assert f"[{code}]" in outcome.err
+    assert what in outcome.err
+    assert str(tmp_path / "file") in outcome.err
 
 
 def test_waiting_ends_when_asked():

@@ -213,6 +213,12 @@ def test_the_connection_is_a_value(
         FileTopics("topics", segment_bytes=0)
 
 
+def test_a_file_is_no_folder_of_topics(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="CS-266"):
+        FileTopics(str(tmp_path / "file"))
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ü", "x" * 250, ".groups", ".new", "a\n"])
 def test_names_follow_kafkas_rule(topics: FileTopics, name: str) -> None:
     with pytest.raises(SinkError, match="CS-660"):

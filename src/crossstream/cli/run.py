@@ -15,6 +15,7 @@ from crossstream.config import StreamsConfig
 from crossstream.engine.log import BatchLog
 from crossstream.errors import CrossStreamError
 from crossstream.spark import SparkStreams
+from crossstream.spark.connections import connection_of
 from crossstream.state.root import root_of
 
 PATIENCE_SECONDS = 0.2
@@ -25,6 +26,7 @@ def main(arguments: Namespace) -> int:
     """Runs the topology of a file; 0 when it was stopped or, with ``--once``, is through."""
     loaded = load(arguments.file)
     config = settled(loaded, arguments)
+    _check_places(config)
     app = SparkStreams(loaded.topology, config)
     with own_stdout() as out:
         view = make_view(arguments.format, out)
@@ -38,6 +40,14 @@ def main(arguments: Namespace) -> int:
                 error.at(log=output.log)
             raise
     return 0
+
+
+def _check_places(config: StreamsConfig) -> None:
+    """Raises now, and not when Spark has started, what is wrong with the folders: CS-266, CS-720, CS-723, CS-724."""
+    connection_of(config)
+    log = BatchLog(config.state_path)
+    log.lock(config.application_id)
+    log.unlock()
 
 
 def _run(app: SparkStreams, config: StreamsConfig, view: View, output: SparkOutput, *, once: bool) -> None:

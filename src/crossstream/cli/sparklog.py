@@ -2,7 +2,8 @@
 
 The JVM inherits the standard output and error of this process, and what Python workers print comes out of the
 JVM's. While `SparkOutput.inherited`, both are a pipe; a thread reads it, shows what is not Spark's own and
-writes Spark's log lines to a file.
+writes Spark's log lines to a file. What this process itself prints meanwhile goes past the pipe: what is shown
+would come out of it again.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import IO
 
@@ -25,6 +26,7 @@ _GOES_ON = re.compile(
 _GREETINGS = re.compile(
     r"WARNING: (Using incubator|A |Please consider|Use --|All illegal|package sun|sun\.|An illegal|sun)"
     r"|Using Spark's default log4j|Setting default log level|To adjust logging level|Setting Spark log level"
+    r'|Exception in thread "'
     r"|Picked up (_JAVA_OPTIONS|JAVA_TOOL_OPTIONS)|NOTE: Picked up|SLF4J"
 )
 QUIET_SECONDS = 0.1
@@ -46,6 +48,7 @@ class SparkOutput:
         self._closed = False
         self._in_log = False
         self._last = 0.0
+        self._showing = threading.Lock()
 
     @property
     def log(self) -> Path | None:
@@ -59,18 +62,20 @@ class SparkOutput:
         threading.Thread(target=self._read, args=(reading,), name="spark output", daemon=True).start()
         sys.stdout.flush()
         sys.stderr.flush()
-        saved = [os.dup(1), os.dup(2)]
+        past = ExitStack()
+        out, err = past.enter_context(_copy_of(1)), past.enter_context(_copy_of(2))
+        past.enter_context(redirect_stdout(out))
+        past.enter_context(redirect_stderr(err))
         try:
             os.dup2(writing, 1)
             os.dup2(writing, 2)
             yield
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            for number, kept in enumerate(saved, 1):
-                os.dup2(kept, number)
-                os.close(kept)
+            os.dup2(out.fileno(), 1)
+            os.dup2(err.fileno(), 2)
             os.close(writing)
+            with self._showing:
+                past.close()
 
     def close(self, seconds: float = 1.0) -> None:
         """Waits until nothing has come for a moment, at most ``seconds``; ignores what comes later."""
@@ -81,7 +86,8 @@ class SparkOutput:
                 break
         self._closed = True
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # what a full disk has not taken has been shown
+                self._file.close()
 
     def take(self, line: str) -> None:
         """Sorts one line; a log line behind something printed without an end of its own counts as another."""
@@ -94,7 +100,8 @@ class SparkOutput:
         if self.is_logged(line):
             self._keep(line)
         if self._everything or not self._in_log:
-            self._show(line)
+            with self._showing:
+                self._show(line)
 
     def is_logged(self, line: str) -> bool:
         """Whether a line is Spark's own, or goes on with one that is."""
@@ -118,3 +125,8 @@ class SparkOutput:
         with os.fdopen(pipe, "r", encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 self.take(line.rstrip("\n"))
+
+
+def _copy_of(number: int) -> IO[str]:
+    """A stream to where standard output (1) or error (2) goes now, wherever that goes later."""
+    return os.fdopen(os.dup(number), "w", buffering=1, encoding="utf-8", errors="backslashreplace")

@@ -35,6 +35,13 @@ class FileTopics:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "topics_dir", os.path.abspath(self.topics_dir))
+        if os.path.exists(self.topics_dir) and not os.path.isdir(self.topics_dir):
+            raise ConfigError(
+                "topics_dir is no folder: a file is there",
+                code="CS-266",
+                where={"path": self.topics_dir},
+                next="Set it to a folder, or to one that can be made.",
+            )
         if self.auto_create_partitions is not None and self.auto_create_partitions < 1:
             raise ConfigError(
                 f"auto_create_partitions is {self.auto_create_partitions}.",
