@@ -128,6 +128,13 @@ def test_describe_prints(capsys, tmp_path, option, shown):
     assert shown in outcome.out
 
 
+@pytest.mark.parametrize("form", [[], ["--mermaid"], ["--dot"]], ids=" ".join)
+def test_partitions_are_of_the_plan_only(capsys, tmp_path, form):
+    outcome = call(capsys, "describe", app_file(tmp_path), *form, "--partitions", "7")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "[CS-281] --partitions goes with --plan only" in outcome.err
+
+
 def test_describe_starts_no_jvm(tmp_path):
     with start("describe", app_file(tmp_path), env={"JAVA_HOME": "/nowhere"} | ENVIRONMENT) as process:
         out, err = process.communicate()

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from crossstream.cli.arguments import make_parser
+from crossstream.cli.usage import WRONG_USAGE
 from crossstream.errors import CrossStreamError, told
 
 
@@ -49,7 +50,7 @@ def _failed(error: CrossStreamError, arguments: Any, cause: Exception | None = N
         raise cause or error
     sys.stdout.flush()
     show_error(error)
-    return 1
+    return 2 if error.code == WRONG_USAGE else 1
 
 
 def _unexpected(error: Exception) -> CrossStreamError:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from argparse import Namespace
 
 from crossstream.cli.loading import load
+from crossstream.cli.usage import refuse_without
 
 
 def main(arguments: Namespace) -> int:
     """Prints the topology of a file."""
+    if arguments.form != "plan":
+        refuse_without("--plan", "add --plan, or drop it", arguments, "partitions")
     topology = load(arguments.file).topology
     if arguments.form == "mermaid":
         text = topology.to_mermaid()

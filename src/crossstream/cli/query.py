@@ -12,8 +12,8 @@ from crossstream.cli.console import say, show_table
 from crossstream.cli.places import state_of
 from crossstream.cli.rows import as_text, show_rows
 from crossstream.cli.texts import parse_key, parse_time, to_json
+from crossstream.cli.usage import refuse_without, wrong_usage
 from crossstream.engine.log import BatchLog
-from crossstream.errors import ConfigError
 from crossstream.query.files import application_of, open_store, store_names
 from crossstream.query.store import StoreReader
 from crossstream.state.root import StateRoot
@@ -28,13 +28,12 @@ def main(arguments: Namespace) -> int:
     """Lists the stores, or prints rows of one."""
     folder = state_of(arguments.state_dir)
     if arguments.store is None:
-        return _list(folder, arguments.format)
+        return _list(folder, arguments)
     operation, operands = _operation(arguments.operation)
     store = open_store(folder, arguments.store, arguments.as_of)
     if operation == "get":
         return _get(store, operands[0], arguments)
-    if arguments.as_of_time is not None:
-        raise ConfigError("--as-of-time goes with get only", code="CS-281", next="name a key: get KEY")
+    refuse_without("get", "name a key: get KEY", arguments, "as_of_time")
     rows = itertools.islice(_rows(store, operation, operands), arguments.max)
     if show_rows(rows, arguments.format) == 0 and arguments.format == "table":
         say(f"no rows in {arguments.store}")
@@ -45,10 +44,9 @@ def _operation(words: list[str]) -> tuple[str, list[str]]:
     operation, *operands = words or ["all"]
     fewest, most = OPERANDS.get(operation, (0, -1))
     if not fewest <= len(operands) <= most:
-        raise ConfigError(
+        raise wrong_usage(
             f"{' '.join(words)!r} is not something to ask a store",
-            code="CS-281",
-            next="ask for: get KEY, range [FROM [TO]], prefix P, or all",
+            "ask for: get KEY, range [FROM [TO]], prefix P, or all",
         )
     return operation, operands
 
@@ -58,6 +56,9 @@ def _get(store: StoreReader, text: str, arguments: Namespace) -> int:
     key = parse_key(store.key, text)
     time = None if arguments.as_of_time is None else parse_time(arguments.as_of_time)
     if store.windowed:
+        refuse_without(
+            "versioned stores", "drop it: this store keeps records by time", arguments, "as_of_time"
+        )
         rows = [((key, timestamp), value) for timestamp, value in store.fetch(key)]
     else:
         value = store.get(key, time)
@@ -65,7 +66,7 @@ def _get(store: StoreReader, text: str, arguments: Namespace) -> int:
     if not rows:
         say(f"no row {text!r} in {store.name}")
         return 1
-    show_rows(rows, arguments.format)
+    show_rows(rows[: arguments.max], arguments.format)
     return 0
 
 
@@ -76,13 +77,18 @@ def _rows(store: StoreReader, operation: str, operands: list[str]) -> Iterable[t
     return store.range(*keys) if operation == "range" else store.all()
 
 
-def _list(folder: StateRoot, form: str) -> int:
+def _list(folder: StateRoot, arguments: Namespace) -> int:
     """Prints the stores: the serdes of key and value, and about how many rows they have."""
+    refuse_without(
+        "a store", "name a store of the state, or drop it", arguments, "max", "as_of", "as_of_time"
+    )
+    if arguments.format == "csv":
+        raise wrong_usage("--format csv goes with a store only", "use table or json")
     names = store_names(folder)
     application = application_of(folder)
     commit = BatchLog(folder).newest()
     stores = [open_store(folder, name) for name in names]
-    if form == "json":
+    if arguments.format == "json":
         for store in stores:
             print(to_json(_described(store)))
         return 0
