@@ -43,6 +43,25 @@ def test_no_java(tmp_path, monkeypatch):
     assert checks.java() == Check("Java", "problem", "not found", checks.java().fix)
 
 
+@pytest.mark.parametrize(
+    ("place", "found"),
+    [
+        ("http://me:secret@x", "http://x: there is no file system for this URI: Unrecognized"),
+        ("file://x/state", "file://x/state: there is no file system for this URI: a file URI names a folder"),
+        ("s3://", "s3://: there is no file system for this URI: it names no bucket or container"),
+        ("file", "file: a file is there, and no folder"),
+        ("file/state", "file: a file is there, and no folder"),
+    ],
+)
+def test_a_place_of_the_state_that_is_none_is_a_row(tmp_path, monkeypatch, place, found):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    first = next(checks.state(place))
+    assert (first.subject, first.result) == ("state folder", "problem")
+    assert first.found.replace(f"{tmp_path}/", "").startswith(found)
+    assert first.fix
+
+
 def test_required_packages_are_those_of_the_project():
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     listed = re.search(r"^dependencies = \[(.*?)^\]", text, re.DOTALL | re.MULTILINE)

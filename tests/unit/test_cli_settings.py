@@ -86,6 +86,28 @@ def test_a_wrong_option_is_refused_without_a_line_of_ours(tmp_path, config):
         made(tmp_path, "--topics-dir", "t", "--trigger", "soon", config=config)
     assert caught.value.code == "CS-210"
     assert "line" not in caught.value.where
+    assert caught.value.next == 'give milliseconds, or a text such as "10 seconds" or "1 hour 30 minutes"'
+
+
+def test_a_bare_number_is_milliseconds(tmp_path):
+    durations = ("--trigger", "0", "--idle-after", "1500", "--max-task-idle", "7", "--broker-patience", "9")
+    config = made(tmp_path, "--topics-dir", "t", *durations)
+    assert (config.trigger_ms, config.idle_after_ms) == (0, 1500)
+    assert (config.max_task_idle_ms, config.broker_patience_ms) == (7, 9)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (("--processing-errors", "ignore"), "'ignore' is none of: fail, skip, dead-letter:TOPIC"),
+        (("--topics-dir", ""), "an empty text names no folder"),
+        (("--state-dir", ""), "an empty text names no folder"),
+    ],
+)
+def test_what_an_option_takes_is_said_in_words_of_the_command_line(tmp_path, capsys, option, said):
+    with pytest.raises(SystemExit):
+        made(tmp_path, *option)
+    assert f"argument {option[0]}: {said}" in capsys.readouterr().err
 
 
 def test_every_setting_has_an_option():

@@ -53,6 +53,26 @@ def test_what_is_written_is_read(topics):
     assert [(line["partition"], line["offset"]) for line in lines] == [(0, 0), (0, 1), (0, 2)]
 
 
+@pytest.mark.parametrize("argv", [["list"], ["read", "t"], ["create", "t"], ["write", "t", "/dev/null"]])
+def test_a_place_that_is_no_folder_is_told(capsys, tmp_path, argv):
+    (tmp_path / "file").write_text("")
+    outcome = call(capsys, "topics", *argv, "--topics-dir", tmp_path / "file")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert f"[CS-266] topics_dir is no folder: a file is there\n  where: path {tmp_path}/file" in outcome.err
+    empty = call(capsys, "topics", *argv, "--topics-dir", "")
+    assert (empty.code, empty.out) == (2, "")
+    assert "argument --topics-dir: an empty text names no folder" in empty.err
+
+
+def test_a_patience_that_is_none_is_told_without_a_line_of_ours(capsys):
+    outcome = call(capsys, "topics", "list", "--bootstrap-servers", "x:1", "--broker-patience", "rubbish")
+    assert (outcome.code, outcome.err) == (
+        1,
+        "[CS-210] broker_patience is not a duration: 'rubbish'\n"
+        '  next:  give milliseconds, or a text such as "10 seconds" or "1 hour 30 minutes"\n',
+    )
+
+
 def test_what_is_read_can_be_written(topics):
     topics("create", "t", "u", "--partitions", "3")
     topics.write("t", *RECORDS)

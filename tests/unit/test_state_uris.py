@@ -52,6 +52,8 @@ def test_what_a_file_system_says_is_shown_without_secrets() -> None:
     [
         ("s4://bucket/state", "Unrecognized"),
         ("s3://bucket/state?no_such_option=1", "no_such_option"),
+        ("s3://", "no bucket or container"),
+        ("gs://", "no bucket or container"),
         ("file://other/state", "this machine"),
         (Path("s3://bucket/state"), "as text"),
     ],

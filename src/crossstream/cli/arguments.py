@@ -20,6 +20,9 @@ SERDES = (
 )
 """Serdes that can be named on the command line: those that need no type or schema."""
 
+DEAD_LETTER = "dead-letter:"
+"""What stands before the topic for records that cannot be processed."""
+
 RECORD = (
     'A record is a line {"key": …, "value": …, "timestamp": ms, "partition": n, "headers": {name: text}}; '
     "only one of key and value must be there."
@@ -108,16 +111,20 @@ def _run(commands: Commands) -> None:
     settings.add_argument("--application-id", metavar="ID", help="default: the name of the file")
     place = settings.add_mutually_exclusive_group()
     place.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="Kafka's brokers")
-    place.add_argument("--topics-dir", metavar="DIR", help="the folder of file topics")
-    settings.add_argument("--state-dir", metavar="DIR", help="folder or URI; default: ./crossstream-state/ID")
+    place.add_argument("--topics-dir", type=_folder, metavar="DIR", help="the folder of file topics")
+    settings.add_argument(
+        "--state-dir", type=_folder, metavar="DIR", help="folder or URI; default: ./crossstream-state/ID"
+    )
     settings.add_argument("--partitions", type=_positive, metavar="N", help="state partitions")
     settings.add_argument(
         "--idle-after",
+        type=_duration,
         metavar="DURATION",
         help="without input for so long, stream time goes on with the clock; default: it stands still",
     )
     settings.add_argument(
         "--max-task-idle",
+        type=_duration,
         metavar="DURATION",
         help="wait so long for topics of a join of streams that have nothing yet; default: 0",
     )
@@ -127,17 +134,22 @@ def _run(commands: Commands) -> None:
         help="whether what is committed survives a crash of the machine; default: it does",
     )
     settings.add_argument(
-        "--trigger", metavar="DURATION", help='time from one batch to the next, such as "2 seconds"'
+        "--trigger",
+        type=_duration,
+        metavar="DURATION",
+        help='time from one batch to the next: "2 seconds", or a number of milliseconds',
     )
     settings.add_argument("--max-records-per-batch", type=_positive, metavar="N")
     settings.add_argument("--single-task-rows", type=_not_negative, metavar="N")
     settings.add_argument(
         "--deserialization-errors",
+        type=_on_error,
         metavar="fail|skip|dead-letter:TOPIC",
         help="what to do with a record that cannot be decoded",
     )
     settings.add_argument(
         "--processing-errors",
+        type=_on_error,
         metavar="fail|skip|dead-letter:TOPIC",
         help="what to do with a record on which a function raises",
     )
@@ -147,7 +159,7 @@ def _run(commands: Commands) -> None:
         help="what to do when unread records were deleted, by retention or with their topic",
     )
     settings.add_argument(
-        "--broker-patience", metavar="DURATION", help="how long to wait for an absent broker"
+        "--broker-patience", type=_duration, metavar="DURATION", help="how long to wait for an absent broker"
     )
     settings.add_argument(
         "--retain-batches",
@@ -355,11 +367,15 @@ def _bench(commands: Commands) -> None:
 
 def _place(parser: ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--topics-dir", metavar="DIR", help="the folder of file topics")
+    where.add_argument("--topics-dir", type=_folder, metavar="DIR", help="the folder of file topics")
     where.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="Kafka's brokers")
     _assignments(parser, "--kafka", "a setting of Kafka's client; may be repeated")
     parser.add_argument(
-        "--broker-patience", default="10 seconds", metavar="DURATION", help="default: %(default)s"
+        "--broker-patience",
+        type=_duration,
+        default="10 seconds",
+        metavar="DURATION",
+        help="default: %(default)s",
     )
 
 
@@ -397,3 +413,20 @@ def _not_negative(text: str) -> int:
     if not text.isdecimal():
         raise ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
+
+
+def _folder(text: str) -> str:
+    if not text:
+        raise ArgumentTypeError("an empty text names no folder")
+    return text
+
+
+def _duration(text: str) -> str | int:
+    """A bare number is milliseconds; whether a text is a duration is for the setting to tell."""
+    return int(text) if text.isdecimal() else text
+
+
+def _on_error(text: str) -> str:
+    if text not in ("fail", "skip") and not text.startswith(DEAD_LETTER):
+        raise ArgumentTypeError(f"{text!r} is none of: fail, skip, {DEAD_LETTER}TOPIC")
+    return text

@@ -20,7 +20,8 @@ from typing import Literal
 
 from crossstream.errors import CrossStreamError
 from crossstream.state.remote import RemoteRoot
-from crossstream.state.uris import REMOTE, is_uri, local_path, scheme_of
+from crossstream.state.root import root_of
+from crossstream.state.uris import shown
 
 Result = Literal["ok", "note", "problem"]
 
@@ -186,10 +187,14 @@ def host_name() -> Check:
 def state(place: str) -> Iterator[Check]:
     """The folder of the state; or a URI, and the folder where this machine keeps copies of files behind it."""
     subject = "state folder"
-    if scheme_of(place) not in REMOTE:
-        yield folder(subject, Path(place) if not is_uri(place) else Path(local_path(place)))
+    try:
+        root = root_of(place)
+    except CrossStreamError as error:
+        yield Check(subject, "problem", f"{shown(place)}: {error.what}", error.next or "")
         return
-    root = RemoteRoot(place)
+    if not isinstance(root, RemoteRoot):
+        yield folder(subject, root.here)
+        return
     try:
         root.make()
         found = len(root.names("commits"))
@@ -205,13 +210,15 @@ def folder(subject: str, path: Path) -> Check:
     there = path.expanduser().absolute()
     while not there.exists():
         there = there.parent
-    shown = str(path) if there == path.expanduser().absolute() else f"{path} (will be made in {there})"
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+    named = str(path) if there == path.expanduser().absolute() else f"{path} (will be made in {there})"
+    if not there.is_dir():
+        return Check(subject, "problem", f"{there}: a file is there, and no folder", "choose another folder")
+    if not os.access(there, os.W_OK | os.X_OK):
         return Check(
-            subject, "problem", f"{shown}: not writable", f"give yourself the right to write in {there}"
+            subject, "problem", f"{named}: not writable", f"give yourself the right to write in {there}"
         )
     free = shutil.disk_usage(there).free
-    found = f"{shown}, {free / 2**30:,.1f} GiB free"
+    found = f"{named}, {free / 2**30:,.1f} GiB free"
     if free < FREE_BYTES:
         return Check(subject, "problem", found, "free at least 1 GiB there")
     return Check(subject, "ok", found)

@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 
+from crossstream.cli.usage import typed
 from crossstream.durations import to_milliseconds
 from crossstream.errors import ConfigError, SourceError
 from crossstream.state.root import StateRoot, root_of
@@ -19,7 +20,10 @@ def connection_of(arguments: Namespace) -> TopicConnection:
         return _files(arguments)
     from crossstream.kafka import KafkaConnection
 
-    patience = to_milliseconds(arguments.broker_patience, "broker_patience") / 1000
+    try:
+        patience = to_milliseconds(arguments.broker_patience, "broker_patience") / 1000
+    except ConfigError as error:
+        raise typed(error) from None
     return KafkaConnection(arguments.bootstrap_servers, dict(arguments.kafka), patience)
 
 

@@ -8,7 +8,9 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+from crossstream.cli.arguments import DEAD_LETTER
 from crossstream.cli.loading import Loaded
+from crossstream.cli.usage import typed
 from crossstream.config import DeadLetter, StreamsConfig
 from crossstream.errors import ConfigError
 from crossstream.topology.graph import Sink, Source
@@ -32,7 +34,6 @@ PLAIN = (
 """Options that are settings of the same name."""
 ON_ERROR = ("deserialization_errors", "processing_errors")
 CLIENTS = ("kafka", "spark")
-_DEAD_LETTER = "dead-letter:"
 
 
 def settled(loaded: Loaded, arguments: Namespace) -> StreamsConfig:
@@ -41,9 +42,7 @@ def settled(loaded: Loaded, arguments: Namespace) -> StreamsConfig:
         given = _given(arguments)
         config = _made(loaded, given) if loaded.config is None else _changed(loaded.config, given)
     except ConfigError as error:
-        if loaded.config is None or error.where.get("line"):
-            error.where.pop("line", None)  # that would be a line of whoever called this command
-        raise
+        raise typed(error) from None
     reads_topics = any(isinstance(node, Source | Sink) for node in loaded.topology)
     if reads_topics and config.servers is None and config.topics_path is None:
         raise ConfigError(
@@ -63,7 +62,7 @@ def _given(arguments: Namespace) -> dict[str, Any]:
 
 
 def _on_error(text: str) -> Any:
-    return DeadLetter(text.removeprefix(_DEAD_LETTER)) if text.startswith(_DEAD_LETTER) else text
+    return DeadLetter(text.removeprefix(DEAD_LETTER)) if text.startswith(DEAD_LETTER) else text
 
 
 def _made(loaded: Loaded, given: dict[str, Any]) -> StreamsConfig:

@@ -1,4 +1,4 @@
-"""Wrong usage that argparse does not tell: words and options that do not go together."""
+"""What is wrong with words and options: those that do not go together, which argparse does not tell, and values."""
 
 from __future__ import annotations
 
@@ -20,3 +20,11 @@ def refuse_without(needed: str, next: str, arguments: Namespace, *names: str) ->
     for name in names:
         if getattr(arguments, name) is not None:
             raise wrong_usage(f"--{name.replace('_', '-')} goes with {needed} only", next)
+
+
+def typed(error: ConfigError) -> ConfigError:
+    """The error of a setting that was typed as an option: no line of code is to blame, and no object can be given."""
+    error.where.pop("line", None)
+    if error.code == "CS-210":
+        error.next = 'give milliseconds, or a text such as "10 seconds" or "1 hour 30 minutes"'
+    return error

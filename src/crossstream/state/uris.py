@@ -105,7 +105,7 @@ class Uri:
     def connect(self) -> tuple[Any, str]:
         """The file system of pyarrow, and the path of the folder in it.
 
-        Raises `StateError`: CS-723 if pyarrow has none for the URI, CS-724 if it cannot be reached.
+        Raises `StateError`: CS-723 if pyarrow has none for the URI or it names no bucket, CS-724 if it is not reached.
         """
         from pyarrow import fs  # loads the SDKs of the stores; not needed for local folders
 
@@ -120,7 +120,10 @@ class Uri:
             raise unknown(str(self), self.hidden(error)) from None
         except OSError as error:
             raise refused(self, error) from None
-        return system, path.rstrip("/")
+        path = path.rstrip("/")
+        if not path and system.type_name != "hdfs":  # only there the root is a folder like others
+            raise unknown(str(self), "it names no bucket or container")
+        return system, path
 
     def _with_delayed_open(self) -> str:
         parts = urlsplit(self.whole)
