@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import crossstream as cs
+from crossstream.spark.session import make_session
 from tests.unit.dsl_cases import JSON
 
 CONFIG = cs.StreamsConfig(application_id="promo")
@@ -61,3 +62,32 @@ def test_whoever_listens_to_progress_is_a_function() -> None:
         assert caught.value.code == "CS-238"
         assert word in str(caught.value)
         assert caught.value.next
+
+
+@pytest.mark.parametrize(
+    ("said", "what"),
+    [
+        ("[JAVA_GATEWAY_EXITED] Java exited.\nmore", "[JAVA_GATEWAY_EXITED] Java exited."),
+        (
+            "An error occurred while calling None.JavaSparkContext.\n"
+            ": org.apache.spark.SparkException: Could not parse Master URL: 'foo'\n\tat org",
+            "org.apache.spark.SparkException: Could not parse Master URL: 'foo'",
+        ),
+        ("", "RuntimeError"),
+    ],
+)
+def test_spark_that_does_not_start_names_reason_and_master(
+    monkeypatch: pytest.MonkeyPatch, said: str, what: str
+) -> None:
+    def fail(builder: object) -> None:
+        raise RuntimeError(said)
+
+    monkeypatch.setattr("pyspark.sql.SparkSession.Builder.getOrCreate", fail)
+    with pytest.raises(cs.ConfigError) as caught:
+        make_session("app", {"spark.master": "foo"})
+    assert (caught.value.code, caught.value.what) == ("CS-230", f"Spark did not start: {what}")
+    assert caught.value.where == {"spark.master": "foo"}
+    assert str(caught.value.next).startswith("check spark.master, and run `crossstream doctor`")
+    with pytest.raises(cs.ConfigError) as caught:
+        make_session("app", {})
+    assert "spark.master" not in str(caught.value)

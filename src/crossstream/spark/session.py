@@ -88,10 +88,20 @@ def make_session(application_id: str, settings: Mapping[str, Any]) -> SparkSessi
         if SparkContext._active_spark_context is not None:
             SparkContext._active_spark_context.stop()
         raise ConfigError(
-            f"Spark did not start: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
+            f"Spark did not start: {_reason(error)}",
             code="CS-230",
-            next="run `crossstream doctor`: it checks Java, PySpark and the workers' Python",
+            where={"spark.master": settings.get("spark.master")},
+            next=f"{'check spark.master, and ' if 'spark.master' in settings else ''}"
+            "run `crossstream doctor`: it checks Java, PySpark and the workers' Python",
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    """The first line of what Python says, or Java where that was called."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    if lines[0].startswith("An error occurred while calling") and len(lines) > 1:
+        return lines[1].removeprefix(": ")
+    return lines[0]
 
 
 def warm_up(context: SparkContext) -> None:
