@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields
 from numbers import Integral
 from types import MappingProxyType
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, ParamSpec, TypeGuard, TypeVar
 
 from crossstream.errors import CrossStreamError
 from crossstream.topology.location import here
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _NO_HINTS: Mapping[str, str] = MappingProxyType({})
@@ -50,6 +51,48 @@ def keyword_settings(
         return cls
 
     return decorate
+
+
+def refuse_calls(
+    refusal: Callable[[Callable[..., Any], tuple[Any, ...], Mapping[str, Any], str], CrossStreamError],
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Makes a function raise an error of ours where Python would raise a bare `TypeError`: the arguments do not fit.
+
+    ``refusal``: makes the error of the function, the arguments by place and by name, and what Python says.
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def call(*args: P.args, **settings: P.kwargs) -> T:
+            try:
+                signature.bind(*args, **settings)
+            except TypeError as fault:
+                raise refusal(function, args, settings, str(fault)) from None
+            return function(*args, **settings)
+
+        return call
+
+    return decorate
+
+
+def settings_refusal(
+    error: type[CrossStreamError], code: str, owner: str, hints: Mapping[str, str] = _NO_HINTS
+) -> Callable[[Callable[..., Any], tuple[Any, ...], Mapping[str, Any], str], CrossStreamError]:
+    """For `refuse_calls` of a class method: the words of `keyword_settings`, ``owner`` being what the user called."""
+
+    def refusal(
+        function: Callable[..., Any], args: tuple[Any, ...], settings: Mapping[str, Any], fault: str
+    ) -> CrossStreamError:
+        known = list(inspect.signature(function).parameters.values())[1:]
+        names = [one.name for one in known]
+        required = [one.name for one in known[len(args) - 1 :] if one.default is one.empty]
+        what = _fault(owner, (), settings, names, required) or f"{owner} is not called like that: {fault}"
+        unknown = [name for name in settings if name not in names]
+        return error(what, code=code, where=here(), next=_advice(owner, unknown, names, hints))
+
+    return refusal
 
 
 def _fault(

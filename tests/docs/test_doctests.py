@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import inspect
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -19,13 +21,22 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+class Finder(doctest.DocTestFinder):
+    """Finds the examples of decorated functions too."""
+
+    def _from_module(self, module: ModuleType | None, object: object) -> bool:
+        return super()._from_module(module, inspect.unwrap(object) if inspect.isfunction(object) else object)  # type: ignore[misc]
+
+
 @pytest.mark.parametrize("name", [module_of(path) for path in WITH_EXAMPLES])
 def test_docstring_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     module = importlib.import_module(name)
-    outcome = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
-    assert outcome.attempted > 0
-    assert outcome.failed == 0
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    for examples in Finder().find(module):
+        runner.run(examples)
+    assert runner.tries > 0
+    assert runner.failures == 0
 
 
 NEED_SPARK = {"stream_from", "table_from"}

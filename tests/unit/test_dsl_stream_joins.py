@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import polars as pl
 import pytest
 
@@ -85,8 +87,19 @@ def test_windows():
     refused("CS-103", lambda: cs.JoinWindows.of(1, eager="yes"))
     refused("CS-101", lambda: cs.JoinWindows(before=1), "needs after")
     refused("CS-101", lambda: cs.JoinWindows.of(1, grce=2), "did you mean grace")
+    refused("CS-101", lambda: cs.JoinWindows.of(), "JoinWindows.of needs duration")
+    refused("CS-101", lambda: cs.JoinWindows.of(5, before=3), "'before'", "JoinWindows(before=…, after=…")
+    refused("CS-101", lambda: cs.JoinWindows.of(5, duration=3), "multiple values")
+    refused("CS-101", lambda: cs.JoinWindows.of(5, 0, False, 1), "too many")
     with pytest.raises(AttributeError):
         TEN.grace = 5
+
+
+def test_windows_to_either_side_have_the_signature_that_is_promised():
+    assert str(inspect.signature(cs.JoinWindows.of)).startswith(
+        "(duration: 'Duration', grace: 'Duration' = 0, eager: 'bool' = False)"
+    )
+    assert cs.JoinWindows.of(1, 2, True) == cs.JoinWindows(before=1, after=1, grace=2, eager=True)
 
 
 def test_what_is_missing_or_wrong():

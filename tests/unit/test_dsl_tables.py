@@ -177,6 +177,35 @@ def test_wrong_joins_by_key(method):
     refused("CS-143", lambda: act(right, joiner, materialized=cs.Materialized(key=serdes.int64())))
 
 
+@pytest.mark.parametrize("method", ["join", "left_join", "outer_join", "right_join"])
+def test_joins_that_are_not_called_like_that(method):
+    left, right = tables("left", "right")
+    act = getattr(left, method)
+    written = f"write {method}(other, joiner, [foreign_key=…]"
+    refused(
+        "CS-136",
+        lambda: act(right, fk, joiner),
+        "joiner comes first",
+        f"{method}(other, joiner, foreign_key=",
+    )
+    refused("CS-136", lambda: act(right, pl.col("other"), joiner), "joiner comes first")
+    refused("CS-136", lambda: act(right, joiner, cs.Named("x")), written)
+    refused("CS-136", lambda: act(right, joiner, windows=cs.JoinWindows.of(5)), "'windows'", written)
+    refused("CS-136", lambda: act(right, joiner, joined=cs.Joined()), "'joined'", written)
+    refused("CS-136", lambda: act(), "'other'", written)
+
+
+def test_options_of_another_join_of_tables():
+    left, right = tables("left", "right")
+    refused("CS-136", lambda: left.outer_join(right, joiner, key_selector=fk), "'key_selector'")
+    refused("CS-136", lambda: left.right_join(right, joiner, foreign_key=fk, named=cs.Named("x")), "'named'")
+    many = {"right": (right, fk)}
+    refused("CS-136", lambda: left.join_many(many, joiner, foreign_key=fk), "write join_many(others, joiner")
+    refused(
+        "CS-136", lambda: left.left_join_many(many, joiner, joiner), "write left_join_many(others, joiner"
+    )
+
+
 @pytest.mark.parametrize("method", ["join", "left_join"])
 def test_wrong_joins_by_foreign_key(method):
     left, right = tables("left", "right")

@@ -32,6 +32,11 @@ def offer(product: Any, shop: Any) -> dict[str, Any]:
 
 offers = products.join(shops, offer, foreign_key=lambda product: product["shop"])
 offers.to_stream().to("offers", cs.Produced(key=TEXT, value=JSON))
+changes, places = offers.to_stream(), builder.global_table("places", cs.Consumed(key=TEXT, value=JSON))
+changes.join(changes, offer, cs.JoinWindows.of("1 s", "1 s"), stream_joined=cs.StreamJoined())
+changes.left_join(shops, offer, cs.Joined()).left_join(shops, lambda left, right: [left, right])
+changes.join(places, offer, key_selector=lambda key, value: key, named=cs.Named("placed"))
+changes.outer_join(changes, offer, cs.JoinWindows.of("1 s"))
 with cs.TopologyTestDriver(builder.build()) as driver:
     driver.create_input_topic("products", TEXT, JSON).pipe_input("p", {"name": "P"}, timestamp=1)
     records: list[cs.TestRecord] = driver.create_output_topic("offers", TEXT, JSON).read_records()
@@ -101,6 +106,12 @@ def test_a_program_of_a_user_is_checked(checked: Path, tmp_path: Path) -> None:
         ("cs.Materialized(stor='x')", "call-arg"),
         ("products.map_value(str)", "attr-defined"),
         ("cs.Named(5)", "arg-type"),
+        ("cs.JoinWindows.of(5, grce=1)", "call-arg"),
+        ("products.join(shops, offer, windows=cs.JoinWindows.of(5))", "call-arg"),
+        ("changes.join(changes, offer)", "call-overload"),
+        ("changes.join(shops, offer, cs.JoinWindows.of(5))", "call-overload"),
+        ("changes.left_join(places, offer)", "call-overload"),
+        ("changes.outer_join(changes, offer, stream_joined=cs.StreamJoined())", "call-overload"),
     ],
 )
 def test_a_slip_of_a_user_is_found(checked: Path, tmp_path: Path, line: str, code: str) -> None:

@@ -11,6 +11,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+import polars as pl
+
+from crossstream.algebra.functions import keyed
 from crossstream.dsl.checks import check_option, function_of
 from crossstream.dsl.draft import Draft
 from crossstream.dsl.global_joins import stream_global_join
@@ -70,19 +73,33 @@ def stream_join(
     try:
         inspect.signature(join).bind(kind, left, other, *given, **settings)
     except TypeError as fault:
-        raise TopologyError(
-            f"{operator} with a {_NOUNS[node.shape]} is not called like that: {fault}",
-            code="CS-136",
-            where=here(operator),
-            next=f"write {operator}({_parameters(join)})",
-        ) from None
+        step = f"write {operator}({_parameters(join, 2)})"
+        raise _wrong_call(f"{operator} with a {_NOUNS[node.shape]}", operator, str(fault), step) from None
     return join(kind, left, other, *given, **settings)
 
 
-def _parameters(join: Callable[..., Node]) -> str:
-    """How the user writes what comes after the kind and the stream itself; what may be left out in brackets."""
+def table_join_refusal(
+    join: Callable[..., Any], given: tuple[Any, ...], settings: Mapping[str, Any], fault: str
+) -> TopologyError:
+    """CS-136: the method ``join`` of a table takes no such arguments. In Java the foreign key comes first."""
+    operator = join.__name__
+    functions = [one for one in given[2:] if callable(one) or isinstance(one, pl.Expr | keyed)]
+    step = f"write {operator}({_parameters(join, 1)})"
+    if len(functions) > 1 and "foreign_key" in inspect.signature(join).parameters:
+        step = f"the joiner comes first, the foreign key by name: {operator}(other, joiner, foreign_key=…)"
+    return _wrong_call(f"{operator} of a KTable", operator, fault, step)
+
+
+def _wrong_call(what: str, operator: str, fault: str, step: str) -> TopologyError:
+    return TopologyError(
+        f"{what} is not called like that: {fault}", code="CS-136", where=here(operator), next=step
+    )
+
+
+def _parameters(join: Callable[..., Any], first: int) -> str:
+    """How the user writes the parameters from the ``first`` on; what may be left out in brackets."""
     written = []
-    for one in list(inspect.signature(join).parameters.values())[2:]:
+    for one in list(inspect.signature(join).parameters.values())[first:]:
         text = f"{one.name}=…" if one.kind is one.KEYWORD_ONLY else one.name
         written.append(f"[{text}]" if one.default is None else text)
     return ", ".join(written)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from crossstream.algebra.functions import keyed
 from crossstream.dsl.branched import BranchedKStream
@@ -11,9 +11,10 @@ from crossstream.dsl.draft import Draft
 from crossstream.dsl.handle import child, given_name
 from crossstream.dsl.joins import stream_join
 from crossstream.dsl.merging import merged
-from crossstream.dsl.options import Materialized, Named, Produced, Repartitioned
+from crossstream.dsl.options import Joined, Materialized, Named, Produced, Repartitioned, StreamJoined
 from crossstream.dsl.printing import PrintRecord
 from crossstream.dsl.serde_rules import needed_key, sink_serdes, stored_value
+from crossstream.dsl.windows import JoinWindows
 from crossstream.topology.graph import (
     Filter,
     FlatMap,
@@ -268,6 +269,28 @@ class KStream:
         )
         return KTable(self._draft, made)
 
+    @overload
+    def join(
+        self,
+        other: KStream,
+        joiner: ValueJoiner,
+        windows: JoinWindows,
+        stream_joined: StreamJoined | None = None,
+    ) -> KStream: ...
+
+    @overload
+    def join(self, other: KTable, joiner: ValueJoiner, joined: Joined | None = None) -> KStream: ...
+
+    @overload
+    def join(
+        self,
+        other: GlobalKTable,
+        joiner: ValueJoiner,
+        *,
+        key_selector: KeySelector,
+        named: Named | None = None,
+    ) -> KStream: ...
+
     def join(
         self,
         other: KStream | KTable | GlobalKTable,
@@ -301,6 +324,28 @@ class KStream:
         """
         return self._join("inner", other, (joiner, *options), settings)
 
+    @overload
+    def left_join(
+        self,
+        other: KStream,
+        joiner: ValueJoiner,
+        windows: JoinWindows,
+        stream_joined: StreamJoined | None = None,
+    ) -> KStream: ...
+
+    @overload
+    def left_join(self, other: KTable, joiner: ValueJoiner, joined: Joined | None = None) -> KStream: ...
+
+    @overload
+    def left_join(
+        self,
+        other: GlobalKTable,
+        joiner: ValueJoiner,
+        *,
+        key_selector: KeySelector,
+        named: Named | None = None,
+    ) -> KStream: ...
+
     def left_join(
         self,
         other: KStream | KTable | GlobalKTable,
@@ -322,6 +367,14 @@ class KStream:
         <KStream orders.left_join(shops)>
         """
         return self._join("left", other, (joiner, *options), settings)
+
+    @overload
+    def outer_join(self, other: KStream, joiner: ValueJoiner, windows: JoinWindows) -> KStream: ...
+
+    @overload
+    def outer_join(
+        self, other: KStream, joiner: ValueJoiner, windows: JoinWindows, stream_joined: StreamJoined | None
+    ) -> KStream: ...
 
     def outer_join(
         self, other: KStream, joiner: ValueJoiner = REQUIRED, *options: Any, **settings: Any

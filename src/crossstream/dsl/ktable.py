@@ -17,11 +17,13 @@ from crossstream.dsl.joins import (
     foreign_key_join,
     join_many,
     primary_key_join,
+    table_join_refusal,
 )
 from crossstream.dsl.kstream import KStream
 from crossstream.dsl.options import Materialized, Named, TableJoined
 from crossstream.dsl.serde_rules import needed_key, stored_value
 from crossstream.serdes.left_or_right import LeftOrRight
+from crossstream.settings import refuse_calls
 from crossstream.topology.graph import Filter, JoinKind, MapValues, Node, ToStream
 from crossstream.topology.validate import queryable_name
 from crossstream.typing import (
@@ -130,6 +132,7 @@ class KTable:
         )
         return KStream(self._draft, made)
 
+    @refuse_calls(table_join_refusal)
     def join(
         self,
         other: KTable | GlobalKTable,
@@ -163,6 +166,7 @@ class KTable:
         options = (joiner, foreign_key, key_selector, table_joined, named, materialized)
         return self._join("inner", other, *options)
 
+    @refuse_calls(table_join_refusal)
     def left_join(
         self,
         other: KTable | GlobalKTable,
@@ -185,6 +189,7 @@ class KTable:
         options = (joiner, foreign_key, key_selector, table_joined, named, materialized)
         return self._join("left", other, *options)
 
+    @refuse_calls(table_join_refusal)
     def outer_join(
         self,
         other: KTable,
@@ -213,6 +218,7 @@ class KTable:
         check_keyed_by("outer_join", foreign_key, table_joined, keyed_by)
         return self._join("outer", other, joiner, foreign_key, None, table_joined, named, materialized)
 
+    @refuse_calls(table_join_refusal)
     def right_join(
         self,
         other: KTable,
@@ -242,6 +248,7 @@ class KTable:
         node = foreign_key_join("right", self, other, joiner, foreign_key, table_joined, None, materialized)
         return KTable(self._draft, node)
 
+    @refuse_calls(table_join_refusal)
     def join_many(
         self,
         others: Mapping[str, tuple[KTable, ForeignKeyExtractor]],
@@ -268,6 +275,7 @@ class KTable:
         """
         return KTable(self._draft, join_many("inner", self, others, joiner, named, materialized))
 
+    @refuse_calls(table_join_refusal)
     def left_join_many(
         self,
         others: Mapping[str, tuple[KTable, ForeignKeyExtractor]],

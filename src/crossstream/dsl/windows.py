@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
 
 from crossstream.dsl.checks import check_choice
 from crossstream.durations import Duration, to_milliseconds
 from crossstream.errors import TopologyError
-from crossstream.settings import keyword_settings
+from crossstream.settings import keyword_settings, refuse_calls, settings_refusal
 from crossstream.topology.location import here
+
+_BOUNDS = MappingProxyType(
+    dict.fromkeys(("before", "after"), "a window with bounds of its own is JoinWindows(before=…, after=…)")
+)
 
 
 @keyword_settings(TopologyError, "CS-101")
@@ -45,13 +49,14 @@ class JoinWindows:
             )
 
     @classmethod
-    def of(cls, duration: Duration, **settings: Any) -> JoinWindows:
-        """A window of ``duration`` to either side; ``grace`` and ``eager`` as settings.
+    @refuse_calls(settings_refusal(TopologyError, "CS-101", "JoinWindows.of", _BOUNDS))
+    def of(cls, duration: Duration, grace: Duration = 0, eager: bool = False) -> JoinWindows:
+        """A window of ``duration`` to either side.
 
         >>> JoinWindows.of("10 seconds", grace="1 minute")
         JoinWindows(before='10 seconds', after='10 seconds', grace='1 minute', eager=False)
         """
-        return cls(before=duration, after=duration, **settings)
+        return cls(before=duration, after=duration, grace=grace, eager=eager)
 
     def milliseconds(self) -> tuple[int, int, int]:
         """``before``, ``after`` and ``grace`` in milliseconds."""
