@@ -6,6 +6,7 @@ import re
 from datetime import datetime, timedelta, timezone
 
 from crossstream.errors import ConfigError, CrossStreamError, TopologyError
+from crossstream.settings import is_whole
 from crossstream.topology.location import here
 
 Duration = timedelta | int | str
@@ -72,14 +73,14 @@ def to_timestamp(timestamp: Timestamp, name: str = "timestamp") -> int:
     if isinstance(timestamp, datetime):
         aware = timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=timezone.utc)
         return (aware - _EPOCH) // _MILLISECOND
-    if not _is_number(timestamp):
+    if not is_whole(timestamp) or not is_64_bits(int(timestamp)):
         raise ConfigError(
             f"{name} is not a timestamp: {timestamp!r}",
             code="CS-211",
             where=here(),
             next="pass an int of milliseconds since the epoch, or a datetime",
         )
-    return timestamp
+    return int(timestamp)
 
 
 def is_64_bits(*numbers: int) -> bool:
@@ -89,10 +90,6 @@ def is_64_bits(*numbers: int) -> bool:
     (True, False)
     """
     return all(number.bit_length() < 64 for number in numbers)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and is_64_bits(value)
 
 
 def is_duration(given: object) -> bool:

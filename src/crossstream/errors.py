@@ -45,7 +45,7 @@ class CrossStreamError(Exception):
 
     def at(self, **where: Any) -> CrossStreamError:
         """The same error with more of its place filled in; what is already known is kept."""
-        self.where = {**where, **self.where}
+        self.where = {**where, **{name: value for name, value in self.where.items() if value is not None}}
         return self
 
     def __str__(self) -> str:
@@ -68,9 +68,9 @@ def _rebuild(
 
 
 def told(error: BaseException) -> str:
-    """Type and text of an error that is not ours: its text may raise, or hold what UTF-8 cannot."""
+    """Type and text of an error: its text may raise, or hold what UTF-8 cannot. Of one of ours, code and what."""
     try:
-        text = str(error)
+        text = f"[{error.code}] {error.what}" if isinstance(error, CrossStreamError) else str(error)
     except Exception as failed:
         text = f"(its own text raised {type(failed).__name__})"
     return writable(f"{type(error).__name__}: {text}")

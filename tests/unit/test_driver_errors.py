@@ -571,7 +571,7 @@ def test_what_is_no_timestamp_is_told(function: str, stamp: Any) -> None:
 
     with pytest.raises(CrossStreamError) as caught:
         run(build, [("in", "a", "1"), ("in", "b", "2")], commit_every=2)
-    assert (caught.value.code, caught.value.where["key"], caught.value.where["offset"]) == ("CS-211", "a", 0)
+    assert (caught.value.code, caught.value.where["key"], caught.value.where["offset"]) == ("CS-501", "a", 0)
     assert out(run(build, [("in", "a", "1")], processing_errors="skip")) == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
+import numpy as np
 import pytest
 
 from crossstream.durations import to_milliseconds, to_timestamp
@@ -66,6 +67,7 @@ def test_the_error_is_that_of_the_caller():
 def test_timestamps():
     assert to_timestamp(17) == 17
     assert to_timestamp(-17) == -17
+    assert type(to_timestamp(np.int64(17))) is int
     assert to_timestamp(datetime(1970, 1, 1, 0, 0, 1, 999)) == 1_000
     assert to_timestamp(datetime(1970, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))) == 0
 

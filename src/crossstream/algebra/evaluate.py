@@ -19,7 +19,7 @@ from crossstream.algebra.expressions import Read, columns_for, columns_in, marks
 from crossstream.algebra.functions import Function
 from crossstream.algebra.undeclared import groups_of
 from crossstream.algebra.values import Values, chained
-from crossstream.errors import ProcessingError, SerdeError
+from crossstream.errors import CrossStreamError, ProcessingError, SerdeError
 from crossstream.serdes import Serde
 from crossstream.serdes.calendar import beyond
 from crossstream.serdes.json_columns import null_series
@@ -32,6 +32,14 @@ class Failure:
 
     row: int
     error: Exception
+
+
+class Raised(Exception):
+    """Around an error of ours that a function of the user raised: it is no refusal of ours."""
+
+    def __init__(self, error: CrossStreamError) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +59,30 @@ def evaluate(function: Function, key: Values, **arguments: Values) -> Outcome:
     if function.with_key:
         columns.insert(0, key.objects())
     assert function.call is not None
-    results, failures = call_rows(function.call, columns)
+    results, failures = call_of_user(function.call, columns)
     return Outcome(Values(objects=results), failures)
+
+
+def call_of_user(
+    call: Callable[..., Any], columns: list[list[Any]], check: Callable[[Any], Any] | None = None
+) -> tuple[list[Any], list[Failure]]:
+    """A callable of the user on every row: as `call_rows`, and what it raises is its own, also an error of ours.
+
+    ``check``: makes the result of what it gave, or raises.
+    """
+    results, failures = call_rows(call, columns)
+    failures = [Failure(failure.row, raised(failure.error)) for failure in failures]
+    if check is None:
+        return results, failures
+    failed = {failure.row for failure in failures}
+    results, refused = call_rows(check, [results])
+    failures += [failure for failure in refused if failure.row not in failed]
+    return results, sorted(failures, key=lambda failure: failure.row)
+
+
+def raised(error: Exception) -> Exception:
+    """The error of a function of the user, which nobody takes for a refusal of ours."""
+    return Raised(error) if isinstance(error, CrossStreamError) else error
 
 
 def call_rows(call: Callable[..., Any], columns: list[list[Any]]) -> tuple[list[Any], list[Failure]]:

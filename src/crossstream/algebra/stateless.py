@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from crossstream.algebra.change import Changes
-from crossstream.algebra.evaluate import Failure, evaluate, holds
+from crossstream.algebra.evaluate import Failure, evaluate, holds, raised
 from crossstream.algebra.expressions import columns_in
 from crossstream.algebra.functions import Function
 from crossstream.algebra.table import BEHIND, OVERTAKEN
@@ -209,7 +209,7 @@ def _flattened(objects: list[Any], failures: list[Failure]) -> tuple[np.ndarray,
                 flat.extend(_items(items))
             except Exception as error:
                 del flat[start:]
-                failures = [*failures, Failure(row, error)]
+                failures = [*failures, Failure(row, raised(error))]
         counts.append(len(flat) - start)
     return np.repeat(np.arange(len(objects)), counts), flat, failures
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from crossstream.algebra.change import Changes
-from crossstream.algebra.evaluate import Failure
+from crossstream.algebra.evaluate import Failure, Raised
 from crossstream.algebra.order import place_of
 from crossstream.algebra.values import Values
 from crossstream.engine.batch import Batch, Report
@@ -69,7 +69,7 @@ class Failures:
             raise self.error(node, changes, failures[0])
         self.report.count_dropped(node.name, {"failed": len(failures)})
         if self.processing.action == "dead-letter":
-            reasons = [(f.row, told(f.error)) for f in failures]
+            reasons = [(f.row, told(_of_user(f.error))) for f in failures]
             self._bury(self.processing, node, changes, reasons)
 
     def error(self, node: Node, changes: Changes, failure: Failure) -> CrossStreamError:
@@ -77,13 +77,14 @@ class Failures:
         place = self.place(node, changes, failure.row)
         if isinstance(failure.error, CrossStreamError):
             return failure.error.at(**place)
+        cause = _of_user(failure.error)
         error = ProcessingError(
-            f"a function of {node.name} raised {told(failure.error)}",
+            f"a function of {node.name} raised {told(cause)}",
             code="CS-501",
             where=place,
             next="mend the function, or let the record go: processing_errors='skip' or cs.DeadLetter(topic)",
         )
-        error.__cause__ = failure.error
+        error.__cause__ = cause
         return error
 
     def unserializable(
@@ -140,6 +141,11 @@ class Failures:
         place = self.place(node, changes, row)
         told = {"reason": why} | {name: place[name] for name in ("operator", "topic", "partition", "offset")}
         return [(f"crossstream.{name}", str(value).encode()) for name, value in told.items()]
+
+
+def _of_user(error: Exception) -> Exception:
+    """What the function itself raised."""
+    return error.error if isinstance(error, Raised) else error
 
 
 def _readable(changes: Changes) -> Changes:

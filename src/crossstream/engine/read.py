@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.algebra.change import Changes
-from crossstream.algebra.evaluate import Failure, Outcome, call_rows, evaluate
+from crossstream.algebra.evaluate import Failure, Outcome, call_of_user, call_rows, evaluate
 from crossstream.algebra.expressions import columns_in
 from crossstream.algebra.functions import Function
 from crossstream.algebra.order import minor_of, running_maximum
@@ -19,7 +19,8 @@ from crossstream.durations import to_timestamp
 from crossstream.engine.batch import SourceRange
 from crossstream.engine.decoding import Decoder
 from crossstream.engine.runners.base import Task
-from crossstream.errors import ProcessingError
+from crossstream.errors import ConfigError, ProcessingError
+from crossstream.serdes.refusals import show
 from crossstream.topology.graph import FrameSource, Node
 from crossstream.topology.steps import ReadStep
 
@@ -113,14 +114,17 @@ def extract(function: Any, changes: Changes) -> tuple[np.ndarray, list[Failure]]
         outcome = evaluate(Function.of(function), changes.key, value=changes.value, timestamp=stamps)
         return _stamps(outcome)
     columns = [changes.key.objects(), changes.value.objects(), changes.ts.tolist()]
-    found, failures = call_rows(lambda k, v, t: to_timestamp(function(k, v, t)), columns)
+    found, failures = call_of_user(function, columns, _timestamp)
     return np.array([0 if stamp is None else stamp for stamp in found], np.int64), failures
 
 
 def _timestamp(given: Any) -> int:
-    if given is None:
-        raise TypeError("no timestamp")
-    return to_timestamp(given)
+    try:
+        return to_timestamp(given)
+    except ConfigError:
+        raise TypeError(
+            f"expected a timestamp, in ms since the epoch or as a datetime, got {show(given)}"
+        ) from None
 
 
 def _stamps(outcome: Outcome) -> tuple[np.ndarray, list[Failure]]:

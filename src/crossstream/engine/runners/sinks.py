@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from crossstream.algebra.change import Changes
-from crossstream.algebra.evaluate import call_rows
+from crossstream.algebra.evaluate import call_of_user
 from crossstream.algebra.values import Values
 from crossstream.engine.parcels import pack
 from crossstream.engine.runners.base import Emitted, Runner
@@ -60,13 +60,7 @@ class SinkRunner(Runner):
         topic_of = node.topic_of
         assert topic_of is not None
 
-        def name_of(key: Any, value: Any) -> str:
-            name = topic_of(key, value)
-            if not isinstance(name, str):
-                raise TypeError(f"expected the name of a topic, got {type(name).__name__}")
-            return name
-
-        names, failures = call_rows(name_of, [changes.key.objects(), changes.value.objects()])
+        names, failures = call_of_user(topic_of, [changes.key.objects(), changes.value.objects()], _topic)
         if failures:
             self.task.failures.failed(node, changes, failures)
         rows: dict[str, list[int]] = {}
@@ -80,9 +74,11 @@ class SinkRunner(Runner):
             self._send(node, topic, records, None)
             return
         count = self.task.output.partition_count(topic)
-        answers, failures = call_rows(
-            lambda key, value: _partitions(node, topic, key, value, count),
+        partitioner = node.partitioner
+        answers, failures = call_of_user(
+            lambda key, value: partitioner(topic, key, value, count),
             [changes.key.objects(), changes.value.objects()],
+            lambda answer: _partitions(node, topic, answer, count),
         )
         if failures:
             self.task.failures.failed(node, changes, failures)
@@ -105,10 +101,14 @@ class SinkRunner(Runner):
         self.task.report.count_out(node.name, records.num_rows)
 
 
-def _partitions(node: graph.Sink, topic: str, key: Any, value: Any, count: int) -> tuple[int, ...] | None:
-    """Where a record goes by the user's partitioner; None: where Kafka's default puts it."""
-    assert node.partitioner is not None
-    answer = node.partitioner(topic, key, value, count)
+def _topic(name: Any) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"expected the name of a topic, got {type(name).__name__}")
+    return name
+
+
+def _partitions(node: graph.Sink, topic: str, answer: Any, count: int) -> tuple[int, ...] | None:
+    """Where a record goes by what the user's partitioner gave; None: where Kafka's default puts it."""
     if answer is None:
         return None
     chosen = tuple(map(index, answer if isinstance(answer, Iterable) else [answer]))
