@@ -220,3 +220,15 @@ def test_dead_letters_are_read_by_a_pattern_that_matches_them() -> None:
     with cs.TopologyTestDriver(builder.build(), processing_errors=cs.DeadLetter("evt-bad")) as driver:
         driver.create_input_topic("src", TEXT, TEXT).pipe_input("a", "0")
         assert driver.create_output_topic("all", TEXT, TEXT).read_key_values() == [("a", "0")]
+
+
+@pytest.mark.parametrize("name", ["a b", "", "x" * 250])
+def test_a_topic_that_a_record_names_has_a_name_that_topics_have(name: str) -> None:
+    """As on Spark, see ``tests/spark/test_sink_topics.py``."""
+    builder = cs.StreamsBuilder()
+    builder.stream("src", CONSUMED).to(lambda key, value: name, PRODUCED)
+    with cs.TopologyTestDriver(builder.build()) as driver:
+        with pytest.raises(cs.SinkError) as caught:
+            driver.create_input_topic("src", TEXT, TEXT).pipe_input("a", "1")
+        assert (caught.value.code, caught.value.where["operator"]) == ("CS-660", "src.to")
+        assert driver.produced_topic_names() == set()

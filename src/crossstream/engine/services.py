@@ -18,6 +18,9 @@ class Output(Protocol):
     def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
         """Appends records (key, value, timestamp, headers) in order."""
 
+    def must_exist(self, topic: str) -> None:
+        """Raises `SinkError` where writing would make the topic, or its name is none: a record named it."""
+
     def partition_count(self, topic: str) -> int:
         """How many partitions the topic has."""
 

@@ -73,6 +73,10 @@ class StagingWriter:
         """As `FileRecordWriter.write`."""
         self._spreader.write(topic, records, partitions)
 
+    def must_exist(self, topic: str) -> None:
+        """Raises `SinkError` if there is no such topic."""
+        self._spreader.must_exist(topic)
+
     def partition_count(self, topic: str) -> int:
         """As `FileRecordWriter.partition_count`."""
         return self._spreader.partition_count(topic)

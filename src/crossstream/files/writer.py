@@ -54,11 +54,8 @@ class Spreader:
             return count
         check_name(topic)
         if self._auto_create_partitions is None:
-            raise SinkError(
-                "There is no such file topic, and topics are not made by writing to them.",
-                code="CS-662",
-                where={"topic": topic, "folder": str(self._folders.root)},
-                next="Create the topic first, or set auto_create_partitions.",
+            raise self._missing(
+                topic, "topics are not made by writing to them", ", or set auto_create_partitions"
             )
         self._folders.create(topic, self._auto_create_partitions, {})
         return self._folders.partition_count(topic) or self._auto_create_partitions
@@ -69,6 +66,20 @@ class Spreader:
         for owner in sorted(chunks):
             for chunk in chunks[owner].rest():
                 self._store(owner, chunk)
+
+    def must_exist(self, topic: str) -> None:
+        """Raises `SinkError` if there is no such topic: a name that a record gave makes none."""
+        if self._folders.partition_count(topic) is None:
+            check_name(topic)
+            raise self._missing(topic, "a topic that a record names is not made")
+
+    def _missing(self, topic: str, why: str, also: str = "") -> SinkError:
+        return SinkError(
+            f"There is no such file topic, and {why}.",
+            code="CS-662",
+            where={"topic": topic, "folder": str(self._folders.root)},
+            next=f"Create the topic first{also}.",
+        )
 
 
 class FileRecordWriter:

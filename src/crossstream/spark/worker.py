@@ -178,22 +178,27 @@ class WorkerOutput:
     def partition_count(self, topic: str) -> int:
         return int(self._writer().partition_count(topic))
 
+    def must_exist(self, topic: str) -> None:
+        staging = self._staging()
+        if staging is not None:  # Kafka's producer tells by itself
+            staging.must_exist(topic)
+
     def _writer(self) -> Any:
-        connection = self.held.job.connection
+        staging, connection = self._staging(), self.held.job.connection
+        if staging is not None:
+            return staging
         assert connection is not None
-        if hasattr(connection, "staging_writer"):
-            if self.staging is None:
-                self.staging = self._staging(connection)
-            return self.staging
         if self.held.writer is None:
             self.held.writer = connection.writer()
         return self.held.writer
 
-    def _staging(self, connection: Any) -> Any:
-        """Records for file topics wait in files until the driver publishes the batch."""
-        job = self.held.job
-        tag = f"{job.application_id}/{self.batch.id}/{self.number}/{self.sender}".encode()
-        return connection.staging_writer(Path(job.staging), tag)
+    def _staging(self) -> Any:
+        """What writes to file topics: records wait in files until the driver publishes the batch. None: Kafka."""
+        job, connection = self.held.job, self.held.job.connection
+        if self.staging is None and connection is not None and hasattr(connection, "staging_writer"):
+            tag = f"{job.application_id}/{self.batch.id}/{self.number}/{self.sender}".encode()
+            self.staging = connection.staging_writer(Path(job.staging), tag)
+        return self.staging
 
     def finish(self) -> None:
         """Of a task that does all rounds alone, the end waits for Kafka and a remote store, not each part."""

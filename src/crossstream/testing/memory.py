@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from crossstream.engine.batch import SourceRange
+from crossstream.files.folders import check_name
 from crossstream.partitioning import default_partitions, split_by_partition
 from crossstream.records import RECORDS, concat
 from crossstream.topics import murmur2_partitions
@@ -105,6 +106,10 @@ class MemoryOutput:
         read = self.fed_back(topic)
         if read is not None:
             read.append(records, partitions)
+
+    def must_exist(self, topic: str) -> None:
+        """Every topic is there that may be."""
+        check_name(topic)
 
     def partition_count(self, topic: str) -> int:
         return self.partitions

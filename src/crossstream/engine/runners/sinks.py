@@ -67,6 +67,8 @@ class SinkRunner(Runner):
         for row, name in enumerate(names):
             if name is not None:
                 rows.setdefault(name, []).append(row)
+        for name in rows:
+            self.task.output.must_exist(name)
         return [(name, np.array(found)) for name, found in rows.items()]
 
     def _write(self, node: graph.Sink, topic: str, records: pa.RecordBatch, changes: Changes) -> None:
