@@ -7,8 +7,9 @@ delivers them changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache, partial
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.algebra.change import Changes, concat_changes
+from crossstream.algebra.evaluate import call_rows
 from crossstream.algebra.hashing import partition_of
 from crossstream.algebra.values import Values
 from crossstream.errors import ProcessingError, told
@@ -29,6 +31,9 @@ Parcel = tuple[int, int, int, int, Any]
 
 Within a process, few rows go from round to round as `Changes`.
 """
+
+Place = Callable[[int], dict[str, Any]]
+"""Operator, line, topic, partition, offset and key of a row, as far as they are known."""
 
 HANDED = 512
 """Rows up to which changes are handed on within a process as they are; more are packed, to be taken in slices.
@@ -113,18 +118,24 @@ def _changes(columns: dict[str, Any], key: Serde | None, value: Serde | None) ->
 
 
 def route(
-    changes: Changes, exchange: Exchange, partitions: int, bits: int, sender: int, near: bool = False
+    changes: Changes,
+    exchange: Exchange,
+    partitions: int,
+    bits: int,
+    sender: int,
+    place: Callable[[Changes, int], dict[str, Any]],
+    near: bool = False,
 ) -> Iterator[tuple[int, bytes | Gathered | Changes]]:
     """(state partition, blob) for every partition that gets rows. ``sender``: the one they come from.
 
-    ``near``: whoever gets them is in this process.
+    ``place``: where a row is from. ``near``: whoever gets them is in this process.
     """
     if not changes.rows:
         return
     key, value, partitioner = exchange.key, exchange.value, exchange.partitioner
     changes = _in_wire_form(changes, key, value, exchange.columns)
     send = _as_they_are if near and changes.rows <= HANDED else pack
-    if partitions == 1 or exchange.stays:
+    if exchange.stays or (partitions == 1 and partitioner is None):
         yield 0 if partitions == 1 else sender, send(changes, value, key)
         return
     if exchange.place is not None:
@@ -132,7 +143,7 @@ def route(
     elif partitioner is None:
         pids = partition_of(changes.hashes(bits), partitions)
     else:
-        pids = chosen_partitions(partitioner, changes.key, partitions)
+        pids = chosen_partitions(partitioner, changes.key, partitions, partial(place, changes))
     order = np.argsort(pids.astype(np.uint16 if partitions <= 65535 else np.int64), kind="stable")
     bounds = np.searchsorted(pids[order], np.arange(partitions + 1))
     for pid in range(partitions):
@@ -175,26 +186,37 @@ def _as_they_are(changes: Changes, value: Serde | None, key: Serde | None) -> Ch
     return changes
 
 
-def chosen_partitions(partitioner: Partitioner, key: Values, partitions: int) -> np.ndarray:
-    """Where a partitioner of the user (KIP-775) puts each key; null keys: partition 0. `ProcessingError` CS-505."""
+def chosen_partitions(partitioner: Partitioner, key: Values, partitions: int, place: Place) -> np.ndarray:
+    """Where a partitioner of the user (KIP-775) puts each key; null keys: partition 0.
+
+    ``place``: where a row is from, for the error. Raises `ProcessingError` CS-505.
+    """
     keys = key.objects()
-    try:
-        pids = [0 if k is None else partitioner(k, partitions) for k in keys]
-    except Exception as error:
+    given, failures = call_rows(lambda k: 0 if k is None else partitioner(k, partitions), [keys])
+    for failure in failures:
         raise ProcessingError(
-            f"a partitioner raised {told(error)}",
+            f"a partitioner raised {told(failure.error)}",
             code="CS-505",
+            where=place(failure.row),
             next="a partitioner takes (key, number of partitions) and returns an int",
-        ) from error
-    answers: list[Any] = pids
-    for k, pid in zip(keys, answers, strict=True):
-        if not isinstance(pid, int) or not 0 <= pid < partitions:
-            raise ProcessingError(
-                f"a partitioner gave {pid!r} for the key {k!r}; there are {partitions} partitions",
-                code="CS-505",
-                next="return exactly one int from 0 to the number of partitions less one (KIP-775)",
-            )
+        ) from failure.error
+    pids, failures = call_rows(lambda pid: _existing(pid, partitions), [given])
+    for failure in failures:
+        row = failure.row
+        raise ProcessingError(
+            f"a partitioner gave {given[row]!r} for the key {keys[row]!r}; there are {partitions} partitions",
+            code="CS-505",
+            where=place(row),
+            next="return exactly one int from 0 to the number of partitions less one (KIP-775)",
+        )
     return np.array(pids, np.int64)
+
+
+def _existing(pid: Any, partitions: int) -> int:
+    found = index(pid)
+    if not 0 <= found < partitions:
+        raise ValueError(found)
+    return found
 
 
 def in_order(parcels: Iterable[Parcel]) -> dict[int, list[Any]]:

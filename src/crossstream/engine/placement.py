@@ -28,7 +28,9 @@ class ByPartitioner:
         encoded = run["key"].dictionary_encode()
         keys = Values(self.store.key, wire=encoded.dictionary)
         try:
-            places = chosen_partitions(self.partitioner, keys, self.partitions)
+            places = chosen_partitions(
+                self.partitioner, keys, self.partitions, lambda row: {"key": keys.objects()[row]}
+            )
         except CrossStreamError as error:
             raise error.at(store=self.store.name) from error.__cause__
         return np.asarray(places[encoded.indices.to_numpy(zero_copy_only=False)])

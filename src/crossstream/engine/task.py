@@ -196,10 +196,11 @@ class RoundTask:
     def _routed(
         self, changes: Changes, exchange: Exchange
     ) -> Iterator[tuple[int, bytes | Gathered | Changes]]:
+        assert self._failures is not None
+        place = partial(self._failures.place, self.plan.topology[exchange.node])
+        batch = self.batch
         try:
-            yield from route(
-                changes, exchange, self.batch.partitions, self.batch.bits, self.sender, self.near
-            )
+            yield from route(changes, exchange, batch.partitions, batch.bits, self.sender, place, self.near)
         except SerdeError as error:
             raise self._unserializable(changes, exchange, error) from error
         except CrossStreamError as error:
