@@ -11,7 +11,7 @@ from numbers import Integral
 from types import MappingProxyType
 from typing import Any, ParamSpec, TypeGuard, TypeVar
 
-from crossstream.errors import CrossStreamError
+from crossstream.errors import CrossStreamError, TopologyError
 from crossstream.topology.location import here
 
 P = ParamSpec("P")
@@ -121,6 +121,17 @@ def _advice(owner: str, unknown: Iterable[str], names: list[str], hints: Mapping
 def is_whole(value: object) -> TypeGuard[int]:
     """Whether it is a whole number, also one of numpy's; True and False are none."""
     return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def check_partitions(owner: str, partitions: object) -> None:
+    """Refuses (CS-103) what is neither None nor a positive int."""
+    if partitions is not None and (not is_whole(partitions) or partitions < 1):
+        raise TopologyError(
+            f"{owner}(partitions={partitions!r}) is not a number of partitions",
+            code="CS-103",
+            where=here(),
+            next="give a positive int, or leave it out",
+        )
 
 
 def put_off(function: Callable[..., Any]) -> str | None:

@@ -112,6 +112,13 @@ def test_long_paths_stay_usable_as_folder_names():
     assert name != node_of(orders.filter(lambda v: v)).name
 
 
+@pytest.mark.parametrize("partitions", ["x", 0, True, 1.5])
+def test_a_plan_is_for_a_number_of_partitions(partitions):
+    builder = cs.StreamsBuilder()
+    stream(builder=builder)
+    refused("CS-103", lambda: builder.build().plan(partitions=partitions), f"plan(partitions={partitions!r})")
+
+
 def test_sources():
     builder = cs.StreamsBuilder()
     assert node_of(builder.stream(["b", "a"], JSON)).topics == ("b", "a")
@@ -119,6 +126,10 @@ def test_sources():
     by_pattern = node_of(builder.stream(re.compile("logs-.*"), JSON))
     assert by_pattern.pattern.pattern == "logs-.*"
     assert by_pattern.name == "pattern(logs-.*)"
+    refused(
+        "CS-103", lambda: builder.stream(re.compile(b"logs-.*"), JSON), "of text", "re.compile('logs-.*')"
+    )
+    refused("CS-102", lambda: builder.stream([["a"]], JSON), "must be a str")
     latest = cs.Consumed(key=serdes.string(), value=serdes.json(), offset_reset="latest")
     assert node_of(builder.stream("c", latest)).offset_reset == "latest"
 

@@ -239,7 +239,9 @@ def test_joins_by_foreign_key_with_rows_of_both_tables_must_say_how_they_are_key
     left, right = tables("left", "right")
     act = getattr(left, method)
     refused("CS-132", lambda: act(right, joiner, foreign_key=fk), "left_join", "keyed_by=cs.LeftOrRight")
-    refused("CS-132", lambda: act(right, joiner, foreign_key=fk, keyed_by=tuple))
+    refused(
+        "CS-132", lambda: act(right, joiner, foreign_key=fk, keyed_by=tuple), f"] {method} by foreign key"
+    )
     keyed = {"keyed_by": cs.LeftOrRight}
     refused("CS-106", lambda: act(right, joiner, foreign_key="other", **keyed), "foreign_key")
     refused("CS-131", lambda: act(right.to_stream(), joiner, foreign_key=fk, **keyed))

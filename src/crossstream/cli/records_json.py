@@ -103,7 +103,7 @@ def _check(record: Any) -> None:
         if number is None:
             continue
         if not is_whole(number) or number < 0:
-            raise ValueError(f"its {name} is not a whole number")
+            raise ValueError(f"its {name} is not a whole number from 0")
         if number.bit_length() >= bits:
             raise ValueError(f"its {name} has more than {bits} bits")
 

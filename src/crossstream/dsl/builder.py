@@ -190,18 +190,21 @@ def _check_global(topic: str, consumed: Consumed, stored: Materialized | None) -
 
 
 def _topics(topics: object) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
-    if isinstance(topics, re.Pattern):
+    if isinstance(topics, re.Pattern) and isinstance(topics.pattern, str):
         return (), topics
     names: list[Any] = []
+    pattern = '"orders", ["orders", "returns"] or re.compile("orders-.*")'
+    if isinstance(topics, re.Pattern):
+        pattern = f"re.compile({topics.pattern.decode(errors='replace')!r})"
     if isinstance(topics, Sequence) and not isinstance(topics, bytes):
         names = [topics] if isinstance(topics, str) else list(topics)
-    if not names or len(set(names)) < len(names):
-        raise TopologyError(
-            f"{topics!r} is not a topic, a list of different topics or a pattern",
-            code="CS-103",
-            where=here("stream"),
-            next='pass "orders", ["orders", "returns"] or re.compile("orders-.*")',
-        )
     for name in names:
         check_topic("stream", name)
+    if not names or len(set(names)) < len(names):
+        raise TopologyError(
+            f"{topics!r} is not a topic, a list of different topics or a pattern of text",
+            code="CS-103",
+            where=here("stream"),
+            next=f"pass {pattern}",
+        )
     return tuple(names), None

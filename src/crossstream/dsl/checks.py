@@ -73,19 +73,6 @@ def check_choice(owner: str, setting: str, value: object, choices: tuple[object,
         )
 
 
-def check_partitions(owner: str, partitions: object) -> None:
-    """Refuses (CS-103) what is neither None nor a positive int."""
-    if partitions is None:
-        return
-    if isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1:
-        raise TopologyError(
-            f"{owner}(partitions={partitions!r}) is not a number of partitions",
-            code="CS-103",
-            where=here(),
-            next="give a positive int, or leave it out",
-        )
-
-
 def check_signature(
     owner: str, setting: str, function: object, parameters: tuple[str, ...], *, optional: bool = True
 ) -> None:

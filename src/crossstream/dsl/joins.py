@@ -183,7 +183,7 @@ def check_keyed_by(operator: str, foreign_key: object, table_joined: object, key
         )
     if (foreign_key is not None or table_joined is not None) and keyed_by is not LeftOrRight:
         raise TopologyError(
-            f"an {operator} by foreign key also has rows that are not keyed like the left table: those of the"
+            f"{operator} by foreign key also has rows that are not keyed like the left table: those of the"
             " other table that no left row refers to",
             code="CS-132",
             where=here(operator),

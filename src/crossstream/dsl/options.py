@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from crossstream.dsl.checks import check_choice, check_name, check_partitions, check_serdes, check_signature
+from crossstream.dsl.checks import check_choice, check_name, check_serdes, check_signature
 from crossstream.durations import Duration, to_milliseconds
 from crossstream.errors import TopologyError
 from crossstream.serdes import Serde
-from crossstream.settings import keyword_settings
+from crossstream.settings import check_partitions, keyword_settings
 from crossstream.topology.graph import StoreSpec
 from crossstream.topology.location import here
 from crossstream.typing import KeyPartitioner, Partitioner, TimestampExtractor

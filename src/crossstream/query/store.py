@@ -17,6 +17,7 @@ from crossstream.algebra.table import latest_versions, lookup, version_at
 from crossstream.algebra.values import Values
 from crossstream.durations import to_timestamp
 from crossstream.errors import StateError
+from crossstream.query.key_dicts import check_dict_keys
 from crossstream.query.records import all_records, records_of
 from crossstream.serdes import Serde
 from crossstream.serdes.internal import pickled
@@ -56,7 +57,7 @@ class StoreReader:
 
         ``as_of_time`` (ms since the epoch, or datetime): of a versioned store, the value valid at that time.
         """
-        return self._values([key], as_of_time)[0]
+        return self._values([self._bytes(key)], as_of_time)[0]
 
     def fetch(
         self,
@@ -82,11 +83,13 @@ class StoreReader:
     def get_many(self, keys: Iterable[Any]) -> dict[Any, Any]:
         """The values of several keys; keys without a row are left out.
 
-        Raises `StateError` CS-717 for keys that no dict takes, such as dicts.
+        Raises `StateError` CS-717 for keys that no dict takes, such as dicts, or takes for one, such as 1 and True.
         """
         wanted = list(keys)
-        self._check_hashable(wanted)
-        return {k: v for k, v in zip(wanted, self._values(wanted, None), strict=True) if v is not None}
+        wire = list(map(self._bytes, wanted))
+        step = "ask for one after the other: [store.get(key) for key in keys]"
+        check_dict_keys(wanted, wire, step, store=self.name)
+        return {k: v for k, v in zip(wanted, self._values(wire, None), strict=True) if v is not None}
 
     def range(self, from_key: Any = None, to_key: Any = None) -> Iterator[tuple[Any, Any]]:
         """Rows with ``from_key <= key <= to_key`` in byte order of the serialised key; None: no bound."""
@@ -138,22 +141,10 @@ class StoreReader:
             raise StateError("a key cannot be None", code="CS-711", where={"store": self.name})
         return data
 
-    def _check_hashable(self, keys: list[Any]) -> None:
-        for key in keys:
-            try:
-                hash(key)
-            except TypeError:
-                raise StateError(
-                    f"a key of {self.name} is a {type(key).__name__}, which cannot be a key of the dict to be returned",
-                    code="CS-717",
-                    where={"store": self.name, "key": key},
-                    next="ask for one after the other: [store.get(key) for key in keys]",
-                ) from None
-
     def _unfit(self, what: str, step: str) -> StateError:
         return StateError(f"{self.name} {what}", code="CS-716", next=step)
 
-    def _values(self, keys: list[Any], as_of_time: int | datetime | None) -> list[Any]:
+    def _values(self, keys: list[bytes], as_of_time: int | datetime | None) -> list[Any]:
         if self.windowed:
             raise self._unfit("keeps records by time, any number for each key", "ask for them by fetch(key)")
         if as_of_time is not None and self.history is None:
@@ -163,7 +154,7 @@ class StoreReader:
                 next="materialise the table with history_retention to ask for past values",
             )
         versions = self.versions()
-        wire = pa.array([self._bytes(key) for key in keys], pa.large_binary())
+        wire = pa.array(keys, pa.large_binary())
         hashes = hash_keys(wire, self.bits)
         order = np.argsort(hashes, kind="stable")
         pids = partition_of(hashes, len(versions)) if self.hashed else None

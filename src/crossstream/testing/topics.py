@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, TypeGuard
@@ -10,7 +10,8 @@ from typing import Any, TypeGuard
 import pyarrow as pa
 
 from crossstream.durations import Duration, Timestamp, is_64_bits, to_milliseconds, to_timestamp
-from crossstream.errors import ConfigError, SerdeError
+from crossstream.errors import ConfigError, SerdeError, writable
+from crossstream.query.key_dicts import check_dict_keys
 from crossstream.records import Header, decode_headers, encode_headers
 from crossstream.serdes import Serde
 from crossstream.settings import is_whole
@@ -24,18 +25,36 @@ _LENGTHS = {2, 3, 4}
 
 @dataclass(frozen=True, slots=True)
 class TestRecord:
-    """A record of a test topic; two are equal if key, value, timestamp (ms) and headers are.
+    """A record of a test topic; two are equal if key, value, timestamp and headers are.
 
-    >>> TestRecord("k", "v", 5) == TestRecord("k", "v", 5)
-    True
+    A timestamp is kept in ms since the epoch, headers as tuples. Raises `ConfigError` CS-211 for what is no timestamp.
+
+    >>> from datetime import datetime
+    >>> TestRecord("k", "v", datetime(1970, 1, 1, 0, 0, 1), [("a", b"b")])
+    TestRecord(key='k', value='v', timestamp=1000, headers=(('a', b'b'),))
     """
 
     __test__ = False
 
     key: Any
     value: Any
-    timestamp: int | None = None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp: Timestamp | None = None
+    headers: Sequence[Header] = ()
+
+    def __post_init__(self) -> None:
+        if self.timestamp is not None and type(self.timestamp) is not int:
+            object.__setattr__(self, "timestamp", to_timestamp(self.timestamp))
+        if self.headers != ():
+            object.__setattr__(self, "headers", _as_tuples(self.headers))
+
+
+def _as_tuples(headers: Any) -> Any:
+    """Pairs as tuples; what are none stays as it is: piping tells of it."""
+    if headers is None:
+        return ()
+    if isinstance(headers, Mapping | str | bytes) or not isinstance(headers, Iterable):
+        return headers
+    return tuple(tuple(pair) if isinstance(pair, list) else pair for pair in headers)
 
 
 class TestInputTopic:
@@ -173,7 +192,9 @@ def _cell(headers: Any) -> bytes | None:
 def _is_header(pair: Any) -> TypeGuard[Header]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         return False
-    return isinstance(pair[0], str) and isinstance(pair[1], bytes | bytearray | memoryview | None)
+    name, value = pair
+    is_text = isinstance(name, str) and writable(name) == name
+    return is_text and isinstance(value, bytes | bytearray | memoryview | None)
 
 
 def _no_record(what: str, step: str) -> ConfigError:
@@ -213,22 +234,22 @@ class TestOutputTopic:
         return self.queue_size == 0
 
     def read_record(self) -> TestRecord:
-        """The next record; `IndexError` if there is none."""
+        """The next record; `IndexError` if there is none. Raises what `read_records` does."""
         if self.is_empty:
             raise IndexError(f"no more records in {self._topic}")
         while (first := self._unread()[0]).num_rows == self._next:
             self._read, self._next = self._read + 1, 0
+        (record,) = self._decoded(first.slice(self._next, 1))
         self._next += 1
-        return self._decoded(first.slice(self._next - 1, 1))[0]
+        return record
 
     def read_records(self) -> list[TestRecord]:
-        """All records not read yet."""
-        unread, first = self._unread(), self._next
-        self._read, self._next = self._read + len(unread), 0
-        found = []
-        for records in unread:
-            found += self._decoded(records.slice(first))
-            first = 0
+        """All records not read yet.
+
+        Raises `SerdeError` CS-402 for bytes that the serdes cannot read: no record counts as read then.
+        """
+        found = self._rest()
+        self._skip()
         return found
 
     def read_values(self) -> list[Any]:
@@ -240,8 +261,28 @@ class TestOutputTopic:
         return [(record.key, record.value) for record in self.read_records()]
 
     def read_key_values_to_map(self) -> dict[Any, Any]:
-        """The last value of each key among the records not read yet; deleted keys map to None."""
-        return dict(self.read_key_values())
+        """The last value of each key among the records not read yet; deleted keys map to None.
+
+        Raises `StateError` CS-717 for keys that no dict takes, such as dicts, or takes for one, such as 1 and True:
+        no record counts as read then.
+        """
+        found = self._rest()
+        keys = [record.key for record in found]
+        step = "take pairs, which may have any keys: read_key_values()"
+        check_dict_keys(keys, list(map(repr, keys)), step, topic=self._topic)
+        self._skip()
+        return {record.key: record.value for record in found}
+
+    def _rest(self) -> list[TestRecord]:
+        """All records not read yet, which stay so."""
+        found, first = [], self._next
+        for records in self._unread():
+            found += self._decoded(records.slice(first))
+            first = 0
+        return found
+
+    def _skip(self) -> None:
+        self._read, self._next = self._read + len(self._unread()), 0
 
     def _unread(self) -> list[pa.RecordBatch]:
         """What was written since; of the first one, ``_next`` records have been read."""
@@ -250,9 +291,15 @@ class TestOutputTopic:
     def _decoded(self, records: pa.RecordBatch) -> list[TestRecord]:
         keys, values, timestamps, headers = records.columns
         columns = (
-            self._key.decode_objects(keys),
-            self._value.decode_objects(values),
+            self._objects("key", self._key, keys),
+            self._objects("value", self._value, values),
             timestamps.to_pylist(),
             repeat(()) if headers.null_count == len(headers) else map(decode_headers, headers.to_pylist()),
         )
         return list(map(TestRecord, *columns))
+
+    def _objects(self, part: str, serde: Serde, cells: pa.LargeBinaryArray) -> list[Any]:
+        try:
+            return serde.decode_objects(cells)
+        except SerdeError as error:
+            raise error.at(topic=self._topic, part=part) from error.__cause__

@@ -323,9 +323,14 @@ class Topology:
         return to_dict(self)
 
     def plan(self, partitions: int | None = None) -> str:
-        """The rounds, stores and re-keyings an engine will run, as text; ``partitions``: state partitions."""
+        """The rounds, stores and re-keyings an engine will run, as text; ``partitions``: state partitions.
+
+        Raises `TopologyError` CS-103 for what is no number of them.
+        """
+        from crossstream.settings import check_partitions
         from crossstream.topology.plan import Plan
 
+        check_partitions("plan", partitions)
         return Plan.of(self).text(partitions)
 
     def _repr_html_(self) -> str:
