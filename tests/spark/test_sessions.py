@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -265,3 +267,44 @@ def test_a_stopped_session_is_refused(worlds: list[World], how: Callable[[cs.Spa
     with pytest.raises(cs.ConfigError) as caught:
         application(worlds[0], session)
     assert caught.value.code == "CS-244"
+
+
+FAILING = """
+import sys
+import crossstream as cs
+from crossstream import serdes
+
+TEXT = serdes.string()
+
+
+def unlucky(value):
+    return 1 // 0
+
+
+builder = cs.StreamsBuilder()
+words = builder.stream("words", cs.Consumed(key=TEXT, value=TEXT))
+words.map_values(unlucky).to("loud", cs.Produced(key=TEXT, value=TEXT))
+more = dict(setting.split("=") for setting in sys.argv[2:])
+config = cs.StreamsConfig(
+    application_id="A",
+    topics_dir=sys.argv[1] + "/topics",
+    state_dir=sys.argv[1] + "/state",
+    spark={"spark.master": "local[1]", "spark.ui.enabled": "false", **more},
+)
+with cs.SparkStreams(builder.build(), config) as app:
+    try:
+        app.process_available()
+    except cs.ProcessingError as error:
+        print(error.code, "in unlucky" in str(error.__cause__))
+"""
+
+
+@pytest.mark.parametrize("settings", [[], ["spark.log.level=ERROR"]])
+def test_what_the_error_tells_spark_does_not_log_too(worlds: list[World], settings: list[str]) -> None:
+    """In a session of crossstream's own, unless it was told how much is to be logged."""
+    command = [sys.executable, "-c", FAILING, str(worlds[0].root), *settings]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=200)
+    assert done.stdout.strip() == "CS-501 True"
+    assert ("ERROR Executor" in done.stderr) == bool(settings)
+    assert ("ERROR TaskSetManager" in done.stderr) == bool(settings)
+    assert ("Traceback" in done.stderr) == bool(settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from argparse import Namespace
+from dataclasses import replace
 
 from crossstream.cli.console import own_stdout, say, shortest
 from crossstream.cli.interrupts import Interrupts
@@ -25,7 +26,7 @@ PATIENCE_SECONDS = 0.2
 def main(arguments: Namespace) -> int:
     """Runs the topology of a file; 0 when it was stopped or, with ``--once``, is through."""
     loaded = load(arguments.file)
-    config = settled(loaded, arguments)
+    config = _logged(settled(loaded, arguments))
     _check_places(config)
     app = SparkStreams(loaded.topology, config)
     with own_stdout() as out:
@@ -67,6 +68,11 @@ def _run(app: SparkStreams, config: StreamsConfig, view: View, output: SparkOutp
             finally:
                 output.close()
                 view.close()
+
+
+def _logged(config: StreamsConfig) -> StreamsConfig:
+    """With a log of all that Spark reports: here it goes to a file, which errors refer to."""
+    return replace(config, spark={"spark.log.level": "ERROR", **config.spark})
 
 
 def _say_ended() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import pyspark
@@ -38,6 +39,10 @@ DEFAULTS: Mapping[str, str] = {
 The JVM moves blobs and schedules; it runs no code of ours that the optimising compiler could pay back. Without
 that compiler it needs less than half of the core time of a batch (decision 0009).
 """
+
+
+_TOLD_BY_ERRORS = ("org.apache.spark.executor.Executor", "org.apache.spark.scheduler.TaskSetManager")
+"""Loggers of what a failed task raised, in some eighty lines: the error of the batch has it all, as its cause."""
 
 
 def has_session() -> bool:
@@ -82,6 +87,8 @@ def make_session(application_id: str, settings: Mapping[str, Any]) -> SparkSessi
         builder = builder.config(name, value)
     try:
         session = builder.getOrCreate()
+        if "spark.log.level" not in settings:
+            quiet(session.sparkContext)
         warm_up(session.sparkContext)
         return session
     except Exception as error:
@@ -102,6 +109,15 @@ def _reason(error: Exception) -> str:
     if lines[0].startswith("An error occurred while calling") and len(lines) > 1:
         return lines[1].removeprefix(": ")
     return lines[0]
+
+
+def quiet(context: SparkContext) -> None:
+    """Spark's driver does not log what errors tell."""
+    assert context._jvm is not None
+    logging = context._jvm.org.apache.logging.log4j
+    with suppress(TypeError):  # another library logs: there is no such class
+        for name in _TOLD_BY_ERRORS:
+            logging.core.config.Configurator.setLevel(name, logging.Level.OFF)
 
 
 def warm_up(context: SparkContext) -> None:
