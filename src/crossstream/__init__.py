@@ -125,6 +125,8 @@ _HOMES = {
     "crossstream.testing": ("TestRecord", "TopologyTestDriver"),
     "crossstream.topology.graph": ("Topology",),
 }
+_NOT_YET = ("Grouped", "SessionWindows", "SlidingWindows", "Suppressed", "TimeWindows", "UnlimitedWindows")
+"""Names of Kafka Streams that come with aggregations."""
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 
@@ -134,6 +136,8 @@ if not TYPE_CHECKING:  # a type checker knows the names from above, and tells of
         """Loads a public name when it is first used."""
         if name == "serdes":
             return importlib.import_module("crossstream.serdes")
+        if name in _NOT_YET:
+            raise AttributeError(f"module {__name__!r} has no {name} yet: see Status in README.md")
         if name not in _HOME_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         found = getattr(importlib.import_module(_HOME_OF[name]), name)

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 import crossstream as cs
+from crossstream import serdes
 
 
 def test_names_are_sorted_and_unique():
@@ -35,6 +36,29 @@ def test_nothing_else_is_listed():
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'GlobalKTabel'"):
         cs.GlobalKTabel  # noqa: B018
+
+
+NOT_YET = {
+    "crossstream": [
+        "Grouped", "SessionWindows", "SlidingWindows", "Suppressed", "TimeWindows", "UnlimitedWindows",
+    ],
+    "crossstream.serdes": ["avro", "confluent_avro", "debezium_json", "windowed"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("module", "name"), [(home, name) for home in NOT_YET for name in NOT_YET[home]])
+def test_what_is_not_there_yet_says_so(module, name):
+    home = importlib.import_module(module)
+    with pytest.raises(
+        AttributeError, match=rf"^module '{module}' has no {name} yet: see Status in README.md$"
+    ):
+        getattr(home, name)
+    assert not hasattr(home, name)
+
+
+def test_an_unknown_serde_is_an_attribute_error():
+    with pytest.raises(AttributeError, match=r"^module 'crossstream.serdes' has no attribute 'jsn'$"):
+        serdes.jsn  # noqa: B018
 
 
 def test_importing_loads_neither_pyspark_nor_a_kafka_client():

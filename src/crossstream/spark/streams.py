@@ -58,6 +58,13 @@ class SparkStreams:
     `start` runs batches in the background until `stop`; `process_available` takes the records there are at this
     moment, processes and commits them, and returns. Raises `ConfigError`, `StateError`, `SourceError`; errors of
     the running application are raised by `await_termination`, `process_available` and `stop`.
+
+    >>> from crossstream import Consumed, StreamsBuilder, StreamsConfig, serdes
+    >>> builder = StreamsBuilder()
+    >>> builder.stream("in", Consumed(key=serdes.string(), value=serdes.json())).to("out")
+    >>> with SparkStreams(builder.build(), StreamsConfig(application_id="relay", topics_dir="topics")) as app:
+    ...     app.status  # running after app.start(), which makes a session
+    'created'
     """
 
     def __init__(self, topology: Topology, config: StreamsConfig, spark: SparkSession | None = None) -> None:

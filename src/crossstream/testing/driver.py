@@ -140,6 +140,15 @@ class TopologyTestDriver:
 
         Records without a timestamp get the topic's own clock: ``start_timestamp`` (ms since the epoch or a
         `datetime`), and ``auto_advance`` later after each of them.
+
+        >>> from crossstream import Consumed, Materialized, StreamsBuilder, serdes
+        >>> text, builder = serdes.string(), StreamsBuilder()
+        >>> names = builder.table("names", Consumed(key=text, value=text), Materialized(store="names"))
+        >>> names.to_stream().to("out")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     driver.create_input_topic("names", text, text, 1000, "1 second").pipe_input("k", "ada")
+        ...     driver.create_output_topic("out", text, text).read_record().timestamp
+        1000
         """
         check_topic("create_input_topic", topic)
         serdes = {"key_serde": key_serde, "value_serde": value_serde}
@@ -160,14 +169,35 @@ class TopologyTestDriver:
         return TestInputTopic(pipe, key_serde, value_serde, start, advance, self._partitions)
 
     def create_output_topic(self, topic: str, key_serde: Serde, value_serde: Serde) -> TestOutputTopic:
-        """A topic to read results from; it may be any topic, also one that nothing was written to."""
+        """A topic to read results from; it may be any topic, also one that nothing was written to.
+
+        >>> from crossstream import Consumed, Materialized, StreamsBuilder, serdes
+        >>> text, builder = serdes.string(), StreamsBuilder()
+        >>> names = builder.table("names", Consumed(key=text, value=text), Materialized(store="names"))
+        >>> names.to_stream().to("out")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     driver.create_input_topic("names", text, text).pipe_input("k", "ada")
+        ...     driver.create_output_topic("out", text, text).read_key_values()
+        [('k', 'ada')]
+        """
         check_topic("create_output_topic", topic)
         serdes = {"key_serde": key_serde, "value_serde": value_serde}
         check_serdes("create_output_topic", optional=False, ways=("deserialize",), **serdes)
         return TestOutputTopic(self._output, topic, key_serde, value_serde)
 
     def commit(self) -> None:
-        """Ends the batch in hand. A batch that failed is run again, with the records that failed it."""
+        """Ends the batch in hand. A batch that failed is run again, with the records that failed it.
+
+        >>> from crossstream import Consumed, Materialized, StreamsBuilder, serdes
+        >>> text, builder = serdes.string(), StreamsBuilder()
+        >>> names = builder.table("names", Consumed(key=text, value=text), Materialized(store="names"))
+        >>> names.to_stream().to("out")
+        >>> with TopologyTestDriver(builder.build(), commit_every=100) as driver:
+        ...     driver.create_input_topic("names", text, text).pipe_input("k", "ada")
+        ...     driver.commit()
+        ...     driver.metrics()["batches"]
+        1
+        """
         while self._pending:
             self._run_batch()
 
@@ -183,7 +213,17 @@ class TopologyTestDriver:
             self._run_batch()
 
     def get_key_value_store(self, name: str) -> StoreReader:
-        """The store of this name; `StateError` CS-710 if the topology has none."""
+        """The store of this name; `StateError` CS-710 if the topology has none.
+
+        >>> from crossstream import Consumed, Materialized, StreamsBuilder, serdes
+        >>> text, builder = serdes.string(), StreamsBuilder()
+        >>> names = builder.table("names", Consumed(key=text, value=text), Materialized(store="names"))
+        >>> names.to_stream().to("out")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     driver.create_input_topic("names", text, text).pipe_input("k", "ada")
+        ...     driver.get_key_value_store("names").get("k")
+        'ada'
+        """
         return self._store(name, "key-value")
 
     def get_versioned_store(self, name: str) -> StoreReader:
@@ -198,6 +238,15 @@ class TopologyTestDriver:
         """Totals since the start: rows in and out by operator, dropped rows by operator and reason.
 
         ``dropped-records-total`` is the sum that Kafka's metric of this name gives (semantics 3.10).
+
+        >>> from crossstream import Consumed, Materialized, StreamsBuilder, serdes
+        >>> text, builder = serdes.string(), StreamsBuilder()
+        >>> names = builder.table("names", Consumed(key=text, value=text), Materialized(store="names"))
+        >>> names.to_stream().to("out")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     driver.create_input_topic("names", text, text).pipe_input(None, "ada")
+        ...     driver.metrics()["dropped"]
+        {'names: null-key': 1}
         """
         dropped = dict(self._totals.dropped)
         total = sum(rows for key, rows in dropped.items() if not key.endswith(_NOT_IN_KAFKAS_TOTAL))

@@ -295,29 +295,69 @@ class Topology:
         return self.nodes[name]
 
     def children(self, name: str) -> list[Node]:
-        """The nodes that read ``name``, in the order they were built."""
+        """The nodes that read ``name``, in the order they were built.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in", Consumed(key=serdes.string(), value=serdes.json())).to("out")
+        >>> [node.name for node in builder.build().children("in")]
+        ['in.to(out)']
+        """
         return [node for node in self if name in node.parents]
 
     def describe(self) -> str:
-        """The topology as text, in the layout of Kafka's ``TopologyDescription``. Source: semantics 3.11."""
+        """The topology as text, in the layout of Kafka's ``TopologyDescription``. Source: semantics 3.11.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in", Consumed(key=serdes.string(), value=serdes.json())).to("out")
+        >>> print(builder.build().describe().strip())
+        Topologies:
+           Sub-topology: 0
+            Source: in (topics: [in])
+              --> in.to(out)
+            Sink: in.to(out) (topic: out)
+              <-- in
+        """
         from crossstream.topology.describe import to_text
 
         return to_text(self)
 
     def to_mermaid(self) -> str:
-        """The topology as a Mermaid flowchart."""
+        """The topology as a Mermaid flowchart.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in", Consumed(key=serdes.string(), value=serdes.json())).to("out")
+        >>> builder.build().to_mermaid().splitlines()[:3]
+        ['flowchart TD', '  t0[/"in"/]', '  t1[/"out"/]']
+        """
         from crossstream.topology.drawing import to_mermaid
 
         return to_mermaid(self)
 
     def to_dot(self) -> str:
-        """The topology as a Graphviz digraph."""
+        """The topology as a Graphviz digraph.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in", Consumed(key=serdes.string(), value=serdes.json())).to("out")
+        >>> builder.build().to_dot().splitlines()[0]
+        'digraph topology {'
+        """
         from crossstream.topology.drawing import to_dot
 
         return to_dot(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """The topology as plain data for JSON: nodes in the order they were built, and sub-topologies."""
+        """The topology as plain data for JSON: nodes in the order they were built, and sub-topologies.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in", Consumed(key=serdes.string(), value=serdes.json())).to("out")
+        >>> [node["name"] for node in builder.build().to_dict()["nodes"]]
+        ['in', 'in.to(out)']
+        """
         from crossstream.topology.describe import to_dict
 
         return to_dict(self)
@@ -326,6 +366,14 @@ class Topology:
         """The rounds, stores and re-keyings an engine will run, as text; ``partitions``: state partitions.
 
         Raises `TopologyError` CS-103 for what is no number of them.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in", Consumed(key=serdes.string(), value=serdes.json())).to("out")
+        >>> print(builder.build().plan(partitions=2).strip())
+        Round 0: one task for each share of the source partitions
+          read in
+          sink in.to(out) <- in
         """
         from crossstream.settings import check_partitions
         from crossstream.topology.plan import Plan
