@@ -1,4 +1,7 @@
-"""What a join of streams keeps is what its window holds, however long it runs; letting go of the rest costs nothing."""
+"""State is what somebody may still ask for, however long an application runs; letting go of the rest costs nothing.
+
+What a join of streams keeps is what its window holds; what a versioned table keeps is what its history holds.
+"""
 
 from __future__ import annotations
 
@@ -112,3 +115,26 @@ def test_no_batch_waits_for_what_expires(tmp_path: Path) -> None:
     runs = [Life("left_join", tmp_path / str(run)).seconds for run in range(3)]
     quickest = np.min(runs, axis=0)[2 * RETENTION // 1000 :]
     assert quickest.max() < 2 * median(quickest)
+
+
+@pytest.mark.parametrize("every", [10, 1000])
+def test_a_versioned_table_keeps_its_history_and_no_more(every: int) -> None:
+    """Five keys that change once a second for hours, with the versions of a second; others are deleted."""
+    builder = cs.StreamsBuilder()
+    kept = cs.Materialized(store="table", history_retention="1 second")
+    builder.table("rows", cs.Consumed(key=TEXT, value=TEXT), kept)
+    with cs.TopologyTestDriver(builder.build(), commit_every=every) as driver:
+        rows, store, held = driver.create_input_topic("rows", TEXT, TEXT), None, []
+        for second in range(10_000):
+            rows.pipe_input(f"k{second % 5}", f"v{second}", 1000 * second)
+            if second % 100 == 0:
+                rows.pipe_input(f"gone {second}", "v", 1000 * second)
+                rows.pipe_input(f"gone {second}", None, 1000 * second)
+            if second % every == every - 1:
+                store = driver.get_versioned_store("table")
+                held.append(store.approximate_count())
+        driver.commit()
+        assert max(held) <= 8 * (every + every // 50 + 2) + 64
+        assert dict(store.all()) == {f"k{n}": f"v{9995 + n}" for n in range(5)}
+        assert store.get("k3", as_of_time=9_998_000) == "v9998"
+        assert store.get("k4", as_of_time=9_998_000) == "v9994"

@@ -57,7 +57,8 @@ def grow(
 ) -> Version:
     """The version after a batch, saved; the same object if nothing changed. ``early``: see `advance`."""
     save = stores.saver(store, partition, batch)
-    after = advance(version, fresh, stream_time, batch, save, early, horizon, clock)
+    history = store.history if store.layout.versioned else None
+    after = advance(version, fresh, stream_time, batch, save, early, horizon, clock, history)
     return version if after is version else stores.save(store, partition, after)
 
 

@@ -53,6 +53,9 @@ class Stored(Protocol):
 
 P = TypeVar("P", bound=Stored)
 
+Keep: TypeAlias = "Callable[[Run, Sequence[Part[P]], int], Run]"
+"""Gives those rows of a step of a merge that are to stay; it also gets all parts before the step, and the job."""
+
 
 @dataclass(frozen=True, slots=True)
 class Part(Generic[P]):
@@ -127,7 +130,7 @@ def advance_job(
     job: int,
     rows: int,
     save: Callable[[Run], P],
-    keep: Callable[[Run], Run] | None = None,
+    keep: Keep[P] | None = None,
 ) -> list[Part[P]]:
     """One step of a merge: about ``rows`` input rows, the lowest, move to its output, if ``keep`` keeps them."""
     inputs = [part for part in parts if part.job == job and not part.output]
@@ -135,7 +138,7 @@ def advance_job(
     heads, rests = zip(*(_split(part, cut) for part in inputs), strict=True)
     last = max(i for i, part in enumerate(parts) if part.job == job)
     merged = merge([piece.run for head in heads for piece in head], drop_gone=last == len(parts) - 1)
-    merged = merged if keep is None else keep(merged)
+    merged = merged if keep is None or not merged.rows else keep(merged, parts, job)
     written = (save(merged),) if merged.rows else ()
     left = iter(rests)
     done = not any(rests)

@@ -44,6 +44,11 @@ class Layout:
         """Whether rows get too old to matter: records by time, which nothing replaces."""
         return self.numbered
 
+    @property
+    def versioned(self) -> bool:
+        """Whether a key has a row for each time at which its value changed."""
+        return self.sort == "int64" and not self.numbered
+
     @classmethod
     def found_in(cls, kind: str, columns: Columns) -> Layout:
         """The layout of a store of this kind, read off columns of it."""

@@ -12,7 +12,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from crossstream.errors import StateError
-from crossstream.state.expiry import NO_HORIZON, largest_run, unexpired, without_expired, worn_run
+from crossstream.state.expiry import (
+    NO_HORIZON,
+    largest_run,
+    remembered,
+    unexpired,
+    without_expired,
+    worn_run,
+)
 from crossstream.state.manifest import (
     Manifest,
     PieceRef,
@@ -24,7 +31,7 @@ from crossstream.state.manifest import (
     write_manifest,
     write_run,
 )
-from crossstream.state.merging import Part, advance_job, alone, next_job
+from crossstream.state.merging import Keep, Part, advance_job, alone, next_job
 from crossstream.state.run import Layout, Run
 from crossstream.state.storage import Storage
 from crossstream.state.view import View
@@ -108,11 +115,13 @@ def advance(
     early: Sequence[Piece] = (),
     horizon: int = NO_HORIZON,
     clock: int = 0,
+    history: int | None = None,
 ) -> Version:
     """The version after ``batch``: its fresh rows added, merging work done in proportion.
 
     ``save`` stores a run and returns it as a piece. ``early``: rows of the batch that come before those of
-    ``fresh`` and are stored already. Returns ``version`` itself if nothing changed.
+    ``fresh`` and are stored already. ``history``: of a versioned store, how far (ms) before stream time somebody may
+    ask for it; None: any time. Returns ``version`` itself if nothing changed.
     """
     pieces = tuple(early) if fresh is None or not fresh.rows else (*early, save(fresh))
     times = (version.stream_time, version.horizon, version.clock)
@@ -130,15 +139,23 @@ def advance(
         parts = job
     if expires and (place := worn_run(parts, horizon)) is not None:
         parts = alone(parts, place)
-    parts, credit = _work(parts, credit, save, partial(unexpired, horizon=horizon) if expires else None)
+    since = NO_HORIZON if history is None else stream_time - history
+    parts, credit = _work(parts, credit, save, _keep(horizon, since))
     return Version(version.layout, tuple(parts), batch, stream_time, credit, None, horizon, clock)
+
+
+def _keep(horizon: int, since: int) -> Keep[Piece] | None:
+    """What merges leave out; None: nothing."""
+    if horizon > NO_HORIZON:
+        return lambda run, parts, job: unexpired(run, horizon)
+    return partial(remembered, since=since) if since > NO_HORIZON else None
 
 
 def _work(
     parts: list[Part[Piece]],
     credit: int,
     save: Callable[[Run], Piece],
-    keep: Callable[[Run], Run] | None,
+    keep: Keep[Piece] | None,
 ) -> tuple[list[Part[Piece]], int]:
     for job in sorted({part.job for part in parts if part.job}):
         while any(part.job == job for part in parts):
