@@ -8,11 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import crossstream as cs
+from crossstream import serdes
+from crossstream.engine import slices
 from crossstream.engine.log import BatchLog, Commit
 from crossstream.engine.retirement import Retirement
 from crossstream.engine.stores import FolderStores, grow
+from crossstream.query.verification import verify_state
 from crossstream.state.run import Run
 from crossstream.topology.plan import KEY_VALUE, StoreDef
+from tests.docs.state_folder import Writer
 
 STORE = StoreDef(name="a/b", layout=KEY_VALUE, round=1, key=None, value=None)
 
@@ -48,3 +53,44 @@ def test_kept_batches_stay_readable_through_restarts(tmp_path: Path, restart_aft
             assert version.view().live()["value"].to_pylist() == [b"%d" % id_]
     files = sum(1 for _ in (tmp_path / "stores").rglob("*.arrow"))
     assert files < 40
+
+
+TEXT = serdes.string()
+RETAIN = 3
+
+
+def kept(history: str | None = None) -> cs.Topology:
+    builder = cs.StreamsBuilder()
+    builder.table(
+        "rows", cs.Consumed(key=TEXT, value=TEXT), cs.Materialized(store="kept", history_retention=history)
+    )
+    return builder.build()
+
+
+@pytest.mark.parametrize("history", [None, "1 second"])
+def test_no_file_is_left_behind(tmp_path: Path, history: str | None):
+    """Also not of rows that were merged away in the batch that brought them."""
+    assert left_behind(tmp_path, history) == [[]] * 60
+
+
+def test_files_of_slices_that_were_merged_away_go_when_their_batch_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(slices, "WHOLE_BYTES", 1)
+    monkeypatch.setattr(slices, "SLICE_BYTES", 1)
+    found = left_behind(tmp_path, None)
+    assert any(found)
+    for batch, names in enumerate(found):
+        assert all(int(name.rpartition("/")[2][:12]) > batch - RETAIN for name in names)
+
+
+def left_behind(root: Path, history: str | None) -> list[list[str]]:
+    """After each of some small batches, the files that no batch leads to."""
+    writer, found = Writer(root, kept(history), retain=RETAIN), []
+    for batch in range(60):
+        writer.run({"rows": [(b"%d" % (n % 150), b"v", 1000 * n) for n in range(5 * batch, 5 * batch + 5)]})
+        state = verify_state(root)
+        assert state.problems == []
+        found.append(state.leftovers)
+    writer.close()
+    return found

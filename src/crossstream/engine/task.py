@@ -260,15 +260,17 @@ class RoundTask:
                 opened.store.clock,
             )
             if after is not opened.before:
-                self._saved(name, opened.before, after)
+                self._saved(name, opened, after)
             self.report.state[f"{name}/{self.sender}"] = (after.rows, after.size)
 
-    def _saved(self, name: str, version: Version, after: Version) -> None:
+    def _saved(self, name: str, opened: _Opened, after: Version) -> None:
+        version = opened.before
         if after.name is not None:
             self.report.manifests.setdefault(name, {})[self.sender] = after.name
             written = sorted(after.files() - version.files())
             self.report.written[f"{name}/{self.sender}"] = [*written, after.name]
-            retired = list(version.files() - after.files())
+            early = {piece.ref.file for piece in opened.early if piece.ref is not None}
+            retired = sorted((version.files() | early) - after.files())
             if version.name is not None:
                 retired.append(version.name)
             self.report.retired.setdefault(f"{name}/{self.sender}", []).extend(retired)

@@ -45,10 +45,11 @@ MAPPED_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A run, or rows of one, and where it is stored (None: in memory only)."""
+    """A run, or rows of one, and where it is stored (None: in memory only). ``fresh``: it is still to be stored."""
 
     run: Run
     ref: PieceRef | None = None
+    fresh: bool = False
 
     @property
     def rows(self) -> int:
@@ -68,7 +69,7 @@ class Piece:
         if (start, stop) == (0, self.run.rows):
             return self
         ref = None if self.ref is None else piece_ref(self.ref, self.run, start, stop)
-        return Piece(self.run.slice(start, stop), ref)
+        return Piece(self.run.slice(start, stop), ref, self.fresh)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +120,12 @@ def advance(
 ) -> Version:
     """The version after ``batch``: its fresh rows added, merging work done in proportion.
 
-    ``save`` stores a run and returns it as a piece. ``early``: rows of the batch that come before those of
-    ``fresh`` and are stored already. ``history``: of a versioned store, how far (ms) before stream time somebody may
-    ask for it; None: any time. Returns ``version`` itself if nothing changed.
+    Fresh rows that are merged at once are not stored beside what they are merged into. ``save`` stores a run and
+    returns it as a piece. ``early``: rows of the batch that come before those of ``fresh`` and are stored already.
+    ``history``: of a versioned store, how far (ms) before stream time somebody may ask for it; None: any time. Returns
+    ``version`` itself if nothing changed.
     """
-    pieces = tuple(early) if fresh is None or not fresh.rows else (*early, save(fresh))
+    pieces = tuple(early) if fresh is None or not fresh.rows else (*early, Piece(fresh, fresh=True))
     times = (version.stream_time, version.horizon, version.clock)
     if not pieces and (stream_time, horizon, clock) == times:
         return version
@@ -141,6 +143,7 @@ def advance(
         parts = alone(parts, place)
     since = NO_HORIZON if history is None else stream_time - history
     parts, credit = _work(parts, credit, save, _keep(horizon, since))
+    parts = [_stored_now(part, save) for part in parts]
     return Version(version.layout, tuple(parts), batch, stream_time, credit, None, horizon, clock)
 
 
@@ -166,6 +169,13 @@ def _work(
             parts = advance_job(parts, job, step, save, keep)
             credit -= step
     return parts, min(credit, 4 * PIECE_ROWS) if not any(part.job for part in parts) else credit
+
+
+def _stored_now(part: Part[Piece], save: Callable[[Run], Piece]) -> Part[Piece]:
+    """The part with its fresh piece stored, which is its last one."""
+    if not part.pieces or not part.pieces[-1].fresh:
+        return part
+    return replace(part, pieces=(*part.pieces[:-1], save(part.pieces[-1].run)))
 
 
 def store_version(version: Version, storage: Storage, name: str) -> Version:
