@@ -36,8 +36,9 @@ def open_store(state_dir: Place, name: str, as_of: int | None = None) -> StoreRe
     there is no file system for it. Source: semantics 3.7.
     """
     root = root_of(state_dir)
-    store = _definition(application_of(root), name, root)
-    committed = _Committed(BatchLog(root), store, as_of)
+    application = application_of(root)
+    store = _definition(application, name, root)
+    committed = _Committed(BatchLog(root), store, application.stores[store.name], as_of)
     committed()
     return StoreReader(
         name, store.key, store.value, committed, store.history, windowed=store.layout.kind == WINDOW.kind
@@ -65,6 +66,13 @@ def store_names(state_dir: Place) -> list[str]:
 
 
 def _definition(application: Application, name: str, root: StateRoot) -> StoreDef:
+    _check_there(application, name, root)
+    definition: Any = pickle.loads(base64.b64decode(application.readers[name]["store"]))
+    assert isinstance(definition, StoreDef)
+    return definition
+
+
+def _check_there(application: Application, name: str, root: StateRoot) -> None:
     if name not in application.readers:
         raise StateError(
             f"there is no store named {name!r}",
@@ -72,20 +80,21 @@ def _definition(application: Application, name: str, root: StateRoot) -> StoreDe
             where={"folder": str(root)},
             next=f"its queryable stores are: {', '.join(sorted(application.readers)) or 'none'}",
         )
-    definition: Any = pickle.loads(base64.b64decode(application.readers[name]["store"]))
-    assert isinstance(definition, StoreDef)
-    return definition
 
 
 class _Committed:
-    """Gives the versions of a store after the newest commit, or after one that was asked for."""
+    """Gives the versions of a store after the newest commit, or after one that was asked for.
 
-    def __init__(self, log: BatchLog, store: StoreDef, as_of: int | None) -> None:
+    ``fingerprint``: what was to be the same of the store for its state to be usable, when it was opened.
+    """
+
+    def __init__(self, log: BatchLog, store: StoreDef, fingerprint: str, as_of: int | None) -> None:
         self._log = log
         self._store = store
+        self._fingerprint = fingerprint
         self._as_of = as_of
         self._stores = FolderStores(log.root)
-        self._newest: int | None = None
+        self._names: tuple[int, dict[int, str]] | None = None
         self._versions: Sequence[Version] = ()
 
     def __call__(self) -> Sequence[Version]:
@@ -101,25 +110,44 @@ class _Committed:
 
     def _read(self) -> Sequence[Version]:
         commit = self._commit()
-        if commit.id != self._newest:
-            names = commit.versions.get(self._store.name, {})
+        names = commit.versions.get(self._store.name, {})
+        # Manifests have names that are never used again; batches of state that begins anew have their old numbers.
+        if (commit.partitions, names) != self._names:
+            self._check_same()
             self._versions = [
                 self._stores.open(self._store, pid, names.get(pid)) for pid in range(commit.partitions)
             ]
-            self._newest = commit.id
+            self._names = (commit.partitions, names)
         return self._versions
 
     def _commit(self) -> Commit:
-        if self._as_of is None:
-            return self._log.newest()
-        if self._as_of not in self._log.commits():
-            kept = self._log.commits()
+        if self._as_of is not None:
+            self._check_kept(self._as_of)
+            return self._log.commit(self._as_of)
+        newest = self._log.last_commit()
+        return Commit(-1, application_of(self._log.root).partitions) if newest is None else newest
+
+    def _check_kept(self, batch: int) -> None:
+        kept = self._log.commits()
+        if batch not in kept:
             raise StateError(
-                f"batch {self._as_of} is not kept",
+                f"batch {batch} is not kept",
                 code="CS-714",
                 where={"folder": str(self._log.root)},
                 next=f"kept are batches {kept[0]} to {kept[-1]}"
                 if kept
                 else "no batch has been committed yet",
             )
-        return self._log.commit(self._as_of)
+
+    def _check_same(self) -> None:
+        """The state may have been removed, and another application have begun in its place."""
+        root, name = self._log.root, self._store.public or ""
+        application = application_of(root)
+        _check_there(application, name, root)
+        if application.stores.get(self._store.name) != self._fingerprint:
+            raise StateError(
+                f"the store {name!r} is not what it was when it was opened",
+                code="CS-718",
+                where={"folder": str(root)},
+                next="open it again",
+            )

@@ -1,0 +1,79 @@
+"""A reader beside an application: whatever becomes of the state, it answers from what is there, or says why not."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import crossstream as cs
+from crossstream import serdes
+from tests.docs.state_folder import Writer
+
+TEXT = serdes.string()
+RETAIN = 2
+
+
+def application(root: Path, value: serdes.Serde = TEXT, partitions: int = 1, store: str = "rows") -> Writer:
+    builder = cs.StreamsBuilder()
+    builder.table("rows", cs.Consumed(key=TEXT, value=value), cs.Materialized(store=store))
+    return Writer(root, builder.build(), partitions=partitions, retain=RETAIN)
+
+
+def filled(root: Path, batches: int, tag: str = "v", **settings: Any) -> Writer:
+    writer = application(root, **settings)
+    for batch in range(batches):
+        writer.run({"rows": [(b"k", f"{tag}{batch}".encode(), batch)]})
+    return writer
+
+
+def anew(root: Path, batches: int, tag: str, **settings: Any) -> None:
+    """The state is removed, and the application begins at the beginning."""
+    shutil.rmtree(root)
+    filled(root, batches, tag, **settings).close()
+
+
+class TestStateThatBeginsAnew:
+    @pytest.mark.parametrize("batches", [1, 3, 5])
+    @pytest.mark.parametrize("partitions", [1, 3])
+    def test_is_what_an_open_reader_sees(self, tmp_path: Path, batches: int, partitions: int) -> None:
+        filled(tmp_path, 3).close()
+        live, stays = cs.open_store(tmp_path, "rows"), cs.open_store(tmp_path, "rows", as_of=2)
+        assert (live.get("k"), stays.get("k")) == ("v2", "v2")
+        anew(tmp_path, batches, "new", partitions=partitions)
+        assert live.get("k") == f"new{batches - 1}"
+        if batches > 2:
+            assert stays.get("k") == "new2"
+
+    def test_has_no_rows_before_its_first_batch(self, tmp_path: Path) -> None:
+        filled(tmp_path, 3).close()
+        live = cs.open_store(tmp_path, "rows")
+        anew(tmp_path, 0, "new", partitions=3)
+        assert live.get("k") is None
+
+    def test_is_read_with_its_own_serdes_or_not_at_all(self, tmp_path: Path) -> None:
+        filled(tmp_path, 3).close()
+        live = cs.open_store(tmp_path, "rows")
+        anew(tmp_path, 3, "", value=serdes.json())
+        with pytest.raises(cs.StateError, match="is not what it was when it was opened") as caught:
+            live.get("k")
+        assert caught.value.code == "CS-718"
+        assert cs.open_store(tmp_path, "rows").get("k") == 2
+
+    def test_may_lack_the_store(self, tmp_path: Path) -> None:
+        filled(tmp_path, 3).close()
+        live = cs.open_store(tmp_path, "rows")
+        anew(tmp_path, 3, "", store="others")
+        with pytest.raises(cs.StateError) as caught:
+            live.get("k")
+        assert caught.value.code == "CS-710"
+
+    def test_may_be_gone_for_good(self, tmp_path: Path) -> None:
+        filled(tmp_path, 3).close()
+        live = cs.open_store(tmp_path, "rows")
+        shutil.rmtree(tmp_path)
+        with pytest.raises(cs.StateError) as caught:
+            live.get("k")
+        assert caught.value.code == "CS-713"
