@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.engine.log import BatchLog
+from crossstream.engine.stores import FolderStores
 from tests.docs.state_folder import Writer
 
 TEXT = serdes.string()
@@ -77,3 +80,44 @@ class TestStateThatBeginsAnew:
         with pytest.raises(cs.StateError) as caught:
             live.get("k")
         assert caught.value.code == "CS-713"
+
+
+class TestABatchThatIsRetiredWhileItIsRead:
+    @pytest.fixture
+    def writer(self, tmp_path: Path) -> Iterator[Writer]:
+        made = filled(tmp_path, 3)
+        yield made
+        made.close()
+
+    @pytest.mark.parametrize("place", [(BatchLog, "commit"), (FolderStores, "open")])
+    def test_is_not_kept(
+        self, tmp_path: Path, writer: Writer, place: tuple[Any, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        kind, name = place
+        monkeypatch.setattr(kind, name, after(lambda: go_on(writer), getattr(kind, name)))
+        with pytest.raises(cs.StateError, match="batch 1 is not kept") as caught:
+            cs.open_store(tmp_path, "rows", as_of=1)
+        assert caught.value.code == "CS-714"
+
+    def test_damage_is_told_as_damage(self, tmp_path: Path, writer: Writer) -> None:
+        for run in (tmp_path / "stores/rows/0").glob("*.arrow"):
+            run.unlink()
+        with pytest.raises(cs.StateError) as caught:
+            cs.open_store(tmp_path, "rows", as_of=1)
+        assert caught.value.code == "CS-702"
+
+
+def after(act: Callable[[], None], work: Callable[..., Any]) -> Callable[..., Any]:
+    """``work``, with something that happens right before its first call."""
+    acts = iter([act])
+
+    def done(*given: Any) -> Any:
+        next(acts, lambda: None)()
+        return work(*given)
+
+    return done
+
+
+def go_on(writer: Writer) -> None:
+    for batch in range(3, 20):
+        writer.run({"rows": [(b"k", b"later", batch)]})

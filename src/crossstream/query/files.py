@@ -103,8 +103,11 @@ class _Committed:
                 return self._read()
             except (StateError, FileNotFoundError) as error:
                 # The batch may have been retired while it was being read: a newer one is there.
-                away = isinstance(error, StateError) and error.code == AWAY
-                if away or self._as_of is not None or attempt == 4:
+                if isinstance(error, StateError) and error.code == AWAY:
+                    raise
+                if self._as_of is not None:
+                    self._check_kept(self._as_of)
+                if self._as_of is not None or attempt == 4:
                     raise
         raise AssertionError("unreachable")
 
@@ -137,7 +140,7 @@ class _Committed:
                 next=f"kept are batches {kept[0]} to {kept[-1]}"
                 if kept
                 else "no batch has been committed yet",
-            )
+            ) from None
 
     def _check_same(self) -> None:
         """The state may have been removed, and another application have begun in its place."""
