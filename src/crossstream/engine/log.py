@@ -14,6 +14,7 @@ xxh3_64 of the bytes of its content, in hexadecimal.
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Iterable
 from typing import Any
@@ -29,6 +30,9 @@ from crossstream.state.root import Lock, Place, StateRoot, root_of
 from crossstream.state.storage import disk_refuses
 
 FORMAT = 1
+
+_ENTRY = re.compile(r"[0-9]{12}\.json")
+"""Names in the log; what is called otherwise is somebody else's."""
 
 
 class Sealed(msgspec.Struct, frozen=True):
@@ -297,7 +301,7 @@ class BatchLog:
             self.root.delete(name)
 
     def _ids(self, folder: str) -> list[int]:
-        return sorted(int(name[:-5]) for name in self.root.names(folder) if name.endswith(".json"))
+        return sorted(int(name[:12]) for name in self.root.names(folder) if _ENTRY.fullmatch(name))
 
     def _write(self, name: str, value: Any) -> None:
         content = msgspec.json.encode(value)

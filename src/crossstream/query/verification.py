@@ -140,9 +140,8 @@ class _Verification:
             yield commit
 
     def _entries(self, log: BatchLog) -> None:
-        for name in self.root.names("batches"):
-            if name.endswith(".json"):
-                self._read(f"batches/{name}", partial(log.batch, int(name[:-5])), ())
+        for number in log.batches():
+            self._read(_log_file("batches", number), partial(log.batch, number), ())
 
     def _read(self, file: str, read: Callable[[], T], commits: Iterable[Commit], **place: Any) -> T | None:
         """What a file holds; None, and the problem noted, if it cannot be read."""

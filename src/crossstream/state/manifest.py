@@ -147,8 +147,10 @@ def _sound(storage: Storage, name: str, kind: str, check: Callable[[pa.Buffer], 
             code="CS-702",
             next="restore the state folder from a copy, or start the application on an empty one",
         ) from None
+    except OSError as error:
+        raise _damaged(f"the file {name} cannot be read: {error.strerror or error}") from error
     if found is None:
-        raise _damaged(name)
+        raise _damaged(f"the file {name} is damaged: its checksum does not match")
     return found
 
 
@@ -173,9 +175,9 @@ def _digest(data: Written) -> str:
     return f"{digest.intdigest():016x}"
 
 
-def _damaged(name: str) -> StateError:
+def _damaged(what: str) -> StateError:
     return StateError(
-        f"the file {name} is damaged: its checksum does not match",
+        what,
         code="CS-701",
         next="restore the state folder from a copy; `as_of` an earlier batch may still be readable",
     )

@@ -6,6 +6,7 @@ Whoever reads and writes state does it through a `StateRoot`. Names are relative
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -84,7 +85,7 @@ class StateRoot(Protocol):
         """All files below a folder. Folders without any may be among them."""
 
     def prune(self, folder: str) -> None:
-        """Removes a folder in which there is nothing any more."""
+        """Removes a folder in which there is nothing any more; one in which there is something stays."""
 
     def tidy(self, names: Collection[str], listed: float) -> None:
         """Drops copies on this machine of files that are not in ``names``, which was complete at ``listed``."""
@@ -217,7 +218,11 @@ class LocalRoot:
         return {Path(path).relative_to(self.path).as_posix(): sorted(files) for path, _, files in found}
 
     def prune(self, folder: str) -> None:
-        (self.path / folder).rmdir()
+        try:
+            (self.path / folder).rmdir()
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
 
     def tidy(self, names: Collection[str], listed: float) -> None:
         """There are no copies."""
