@@ -60,6 +60,9 @@ _HINTS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+MOST_PARTITIONS = 1 << 16
+"""State partitions that there may be: each is a task of a round, and a folder of every store."""
+
 _OWN_KAFKA: Mapping[str, str] = MappingProxyType(
     {
         "bootstrap.servers": "bootstrap_servers",
@@ -238,6 +241,8 @@ class StreamsConfig:
                 continue
             if isinstance(number, bool) or not isinstance(number, int) or number < smallest:
                 raise _out_of_range(name, number, "a positive int" if smallest else "an int, 0 or more")
+        if self.partitions is not None:
+            check_partitions(self.partitions)
 
     def _check_choices(self) -> None:
         if self.processing_guarantee in ("exactly_once", "exactly_once_v2"):
@@ -303,5 +308,15 @@ def _check_choice(setting: str, value: object, choices: tuple[str, ...], more: s
         )
 
 
-def _out_of_range(setting: str, value: object, wanted: str) -> ConfigError:
-    return ConfigError(f"{setting} cannot be {value!r}", code="CS-204", where=here(), next=f"give {wanted}")
+def check_partitions(number: int, where: dict[str, Any] | None = None) -> None:
+    """Raises `ConfigError` CS-204 for more state partitions than anything could run. ``where``: by default the line."""
+    if number > MOST_PARTITIONS:
+        wanted = f"{MOST_PARTITIONS:,} at most; about one for each core does"
+        raise _out_of_range("partitions", number, wanted, where)
+
+
+def _out_of_range(
+    setting: str, value: object, wanted: str, where: dict[str, Any] | None = None
+) -> ConfigError:
+    place = here() if where is None else where
+    return ConfigError(f"{setting} cannot be {value!r}", code="CS-204", where=place, next=f"give {wanted}")

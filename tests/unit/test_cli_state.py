@@ -146,6 +146,14 @@ class TestRescale:
         assert (outcome.code, outcome.err) == (0, "nothing to do: the state has 3 partitions already\n")
         assert BatchLog(state).newest().id == BATCHES - 1
 
+    def test_more_than_there_may_be(self, capsys, state):
+        outcome = call(capsys, "state", "rescale", state, "--partitions", 100_000_000)
+        assert outcome.code == 1
+        assert "[CS-204] partitions cannot be 100000000" in outcome.err
+        assert f"where: folder {state}\n" in outcome.err
+        assert "65,536 at most" in outcome.err
+        assert BatchLog(state).newest().id == BATCHES - 1
+
     def test_while_the_application_runs(self, capsys, state):
         log = BatchLog(state)
         log.lock("application")

@@ -143,6 +143,7 @@ def test_topics_are_in_one_place():
         {"partitions": -1},
         {"partitions": 1.5},
         {"partitions": True},
+        {"partitions": 65_537},
         {"max_records_per_batch": 0},
         {"retain_batches": 0},
         {"retain_batches": None},
@@ -158,6 +159,10 @@ def test_topics_are_in_one_place():
 )
 def test_values_out_of_range(settings):
     assert refused(**settings).code == "CS-204"
+
+
+def test_as_many_partitions_as_there_may_be():
+    assert config(partitions=65_536).partitions == 65_536
 
 
 @pytest.mark.parametrize(
