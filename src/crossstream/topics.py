@@ -44,11 +44,16 @@ class Moment(NamedTuple):
     timestamp: int
 
 
+def is_internal(topic: str) -> bool:
+    """Whether Kafka, or a program beside it, keeps the topic for itself: it is read where it is named."""
+    return topic.startswith("__")
+
+
 class TopicLog(Protocol):
     """Driver side: which topics and partitions exist, and how far they reach."""
 
     def topics(self) -> Mapping[str, int]:
-        """Every topic and its number of partitions (internal ones, ``__…``, left out)."""
+        """Every topic and its number of partitions, internal ones (``__…``) among them."""
 
     def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
         """What tells each topic from an earlier one of its name; those of which it is not known are left out."""

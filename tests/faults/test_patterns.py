@@ -140,6 +140,25 @@ def test_whoever_waits_for_everything_does_not_wait_for_one_that_is_gone(world: 
         assert running.reached(ends)
 
 
+def test_an_internal_one_is_read_where_it_is_named(world: World) -> None:
+    """Patterns pass over it, also in the driver; and the command line does."""
+    world.topics.log().create_topic("__heartbeat.x", 1)
+    world.append("__heartbeat.x", [("beat", "v", 1)])
+    builder = cs.StreamsBuilder()
+    builder.stream("__heartbeat.x", cs.Consumed(key=TEXT, value=TEXT)).to(
+        "beats", cs.Produced(key=TEXT, value=TEXT)
+    )
+    pattern = re.compile("a.*|.*x")
+    builder.stream(pattern, cs.Consumed(key=TEXT, value=TEXT)).to("out", cs.Produced(key=TEXT, value=TEXT))
+    world.create(beats=1)
+    process(builder.build(), world.config())
+    assert keys(world) == ["a"]
+    assert [record.key for record in world.read("beats")] == ["beat"]
+    with cs.TopologyTestDriver(builder.build()) as driver:
+        driver.create_input_topic("__heartbeat.x", TEXT, TEXT).pipe_input("beat", "v")
+        assert driver.produced_topic_names() == {"beats"}
+
+
 @pytest.mark.parametrize("name", ["a1", ["b1", "a1"]])
 def test_one_that_is_named_is_missed(world: World, monkeypatch: pytest.MonkeyPatch, name: Any) -> None:
     monkeypatch.setattr(engine, "REFRESH_SECONDS", 1000)

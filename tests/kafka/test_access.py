@@ -7,6 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+import crossstream as cs
+from crossstream import serdes
+from crossstream.engine.planning import SourcePlanner
 from crossstream.errors import CrossStreamError, SinkError
 from crossstream.kafka import KafkaConnection
 from crossstream.kafka.broker import BrokerInfo
@@ -46,10 +49,23 @@ def create(connection: KafkaConnection, topic: str) -> None:
     connection.log().create_topic(topic + "-new", 1)
 
 
+def plan(connection: KafkaConnection, topic: str) -> None:
+    builder = cs.StreamsBuilder()
+    builder.stream(topic, cs.Consumed(key=serdes.string(), value=serdes.string()))
+    SourcePlanner(builder.build(), connection.log(), {}).refresh()
+
+
 @pytest.mark.parametrize("password", ["wrong", "right"])
 @pytest.mark.parametrize(
     ("act", "code"),
-    [(read, "CS-605"), (write, "CS-653"), (ask, "CS-605"), (commit, "CS-608"), (create, "CS-605")],
+    [
+        (read, "CS-605"),
+        (write, "CS-653"),
+        (ask, "CS-605"),
+        (commit, "CS-608"),
+        (create, "CS-605"),
+        (plan, "CS-605"),
+    ],
 )
 def test_refused(
     log: KafkaLog,

@@ -182,7 +182,7 @@ def test_an_undecodable_record_is_named(topics):
 
 def test_list(topics):
     assert topics("list").err.startswith("no topics in ")
-    topics("create", "t", "u", "--partitions", "2")
+    topics("create", "t", "u", "__internal", "--partitions", "2")
     topics.write("t", *RECORDS)
     assert topics("list").out == (
         "topic  partitions  offsets\n"
@@ -197,7 +197,7 @@ def test_list(topics):
 
 
 def test_topics_must_be_there_to_be_used_and_not_to_be_created(topics):
-    topics("create", "t")
+    topics("create", "t", "__internal")
     for action in ("read", "write"):
         outcome = topics(action, "tt")
         assert outcome.code == 1

@@ -180,14 +180,15 @@ def test_a_topic_made_anew_has_another_id(topics: FileTopics) -> None:
     assert log.topic_ids(["t"])["t"] != first["t"]
 
 
-def test_topics_are_listed_without_internal_ones(topics: FileTopics) -> None:
+def test_topics_are_listed(topics: FileTopics) -> None:
+    """Also internal ones: a source may name them."""
     log = topics.log()
     assert log.topics() == {}
     for name, partitions in (("b", 2), ("a.b-c_D9", 1), ("__internal", 1)):
         log.create_topic(name, partitions)
     log.commit_offsets("g", {})
-    assert log.topics() == {"a.b-c_D9": 1, "b": 2}
-    assert list(topics.log().topics()) == ["a.b-c_D9", "b"]
+    assert log.topics() == {"__internal": 1, "a.b-c_D9": 1, "b": 2}
+    assert list(topics.log().topics()) == ["__internal", "a.b-c_D9", "b"]
 
 
 def test_groups_keep_what_they_consumed(topics: FileTopics) -> None:

@@ -71,6 +71,19 @@ def test_a_missing_topic() -> None:
     assert caught.value.code == "CS-602"
 
 
+def test_a_topic_that_is_hidden_for_lack_of_rights() -> None:
+    """Kafka does not list it; who asks for it is told."""
+
+    class Hiding(Log):
+        def begin_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+            raise SourceError("denied", code="CS-605", where={"topic": partitions[0].topic}, next="ask")
+
+    with pytest.raises(SourceError) as caught:
+        planner(Hiding()).refresh()
+    assert caught.value.code == "CS-605"
+    assert (caught.value.where["operator"], caught.value.where["topic"]) == ("a", "a")
+
+
 def test_records_that_were_deleted_unread() -> None:
     log = Log({A0: 7}, {A0: 9})
     with pytest.raises(SourceError) as caught:

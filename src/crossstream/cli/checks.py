@@ -22,6 +22,7 @@ from crossstream.errors import CrossStreamError
 from crossstream.state.remote import RemoteRoot
 from crossstream.state.root import root_of
 from crossstream.state.uris import shown
+from crossstream.topics import is_internal
 
 Result = Literal["ok", "note", "problem"]
 
@@ -249,7 +250,7 @@ def broker(servers: str | None, patience: float = 10.0) -> Check:
         return Check("Kafka", "ok" if answers else "note", what)
     try:
         log = KafkaConnection(servers, patience_seconds=patience).log()
-        topics = log.topics()
+        topics = [name for name in log.topics() if not is_internal(name)]
         log.close()
     except CrossStreamError as error:
         return Check("Kafka", "problem", f"{servers}: {error.what}", error.next or "")

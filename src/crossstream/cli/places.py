@@ -11,7 +11,7 @@ from crossstream.durations import to_milliseconds
 from crossstream.errors import ConfigError, SourceError
 from crossstream.state.root import StateRoot, root_of
 from crossstream.state.uris import is_uri
-from crossstream.topics import TopicConnection
+from crossstream.topics import TopicConnection, is_internal
 
 
 def connection_of(arguments: Namespace) -> TopicConnection:
@@ -41,11 +41,12 @@ def partitions_of(topics: Mapping[str, int], topic: str, arguments: Namespace) -
     """How many partitions a topic has; `SourceError` CS-609 if it is not there."""
     if topic in topics:
         return topics[topic]
+    listed = [name for name in topics if not is_internal(name)]
     raise SourceError(
         f"there is no topic {topic!r}",
         code="CS-609",
         where={"place": described(arguments)},
-        next=f"its topics are: {', '.join(topics) or 'none'}; `crossstream topics create` makes one",
+        next=f"its topics are: {', '.join(listed) or 'none'}; `crossstream topics create` makes one",
     )
 
 

@@ -19,7 +19,7 @@ from crossstream.cli.records_json import Lines
 from crossstream.cli.texts import serde_named, to_json
 from crossstream.errors import ConfigError
 from crossstream.partitioning import default_partitions
-from crossstream.topics import OffsetRange, RangeReader, RecordWriter, TopicLog, TopicPartition
+from crossstream.topics import OffsetRange, RangeReader, RecordWriter, TopicLog, TopicPartition, is_internal
 
 PAUSE_SECONDS = 0.2
 """Between two looks for new records."""
@@ -66,7 +66,7 @@ def list_topics(arguments: Namespace) -> int:
     """Prints the topics of a place."""
     log = connection_of(arguments).log()
     try:
-        topics = log.topics()
+        topics = {name: count for name, count in log.topics().items() if not is_internal(name)}
         places = [TopicPartition(topic, p) for topic, count in topics.items() for p in range(count)]
         begins, ends = log.begin_offsets(places), log.end_offsets(places)
     finally:

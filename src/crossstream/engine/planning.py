@@ -12,9 +12,10 @@ from msgspec import structs
 from crossstream.engine.batch import SourceRange
 from crossstream.engine.cutting import Cutter, Span, Times, in_proportion
 from crossstream.engine.log import Starts
-from crossstream.errors import SourceError
+from crossstream.errors import CrossStreamError, SourceError
 from crossstream.topics import TopicPartition
 from crossstream.topology.graph import Source, Topology
+from crossstream.topology.names import matches
 from crossstream.topology.validate import check_matched_once
 
 logger = logging.getLogger("crossstream.sources")
@@ -93,8 +94,8 @@ class SourcePlanner:
     def refresh(self) -> None:
         """Looks for topics and partitions that are new.
 
-        Raises `SourceError`: CS-602 if a topic is missing, CS-603 if it is another one than that which was read;
-        `TopologyError` CS-124 if two patterns match one.
+        Raises `SourceError`: CS-602 if a topic is missing, CS-603 if it is another one than that which was read,
+        CS-605 if the user may not see it; `TopologyError` CS-124 if two patterns match one.
         """
         topics = self.log.topics()
         for node in self._sources():
@@ -278,16 +279,25 @@ class SourcePlanner:
 
     def _topics_of(self, node: Source, topics: Mapping[str, int]) -> list[str]:
         if node.pattern is not None:
-            return sorted(topic for topic in topics if node.pattern.fullmatch(topic))
+            return sorted(topic for topic in topics if matches(node.pattern, topic))
         for topic in node.topics:
             if topic not in topics:
-                raise SourceError(
-                    f"the topic {topic!r} does not exist",
-                    code="CS-602",
-                    where={"operator": node.name, "line": node.location},
-                    next="create it, or correct the name; `crossstream topics list` shows what is there",
-                )
+                raise self._unlisted(node, topic)
         return list(node.topics)
+
+    def _unlisted(self, node: Source, topic: str) -> CrossStreamError:
+        """The topic does not exist, or the user may not see it: Kafka says which where it is asked for."""
+        try:
+            self.log.begin_offsets([TopicPartition(topic, 0)])
+        except SourceError as error:
+            if error.code == "CS-605":
+                return error.at(operator=node.name, line=node.location)
+        return SourceError(
+            f"the topic {topic!r} does not exist",
+            code="CS-602",
+            where={"operator": node.name, "line": node.location},
+            next="create it, or correct the name; `crossstream topics list` shows what is there",
+        )
 
     def _begin(self, node: Source) -> None:
         """Gives new partitions a position: by ``offset_reset`` at the first start, later from their beginning."""

@@ -27,11 +27,9 @@ class FileTopicLog:
         self._folders = TopicFolders(root)
 
     def topics(self) -> Mapping[str, int]:
-        """Every topic and its number of partitions, in order of name; ``__…`` left out."""
+        """Every topic and its number of partitions, in order of name."""
         counts = {name: self._folders.partition_count(name) for name in self._folders.names()}
-        return {
-            name: count for name, count in counts.items() if count is not None and not name.startswith("__")
-        }
+        return {name: count for name, count in counts.items() if count is not None}
 
     def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
         """The ids in the descriptions of the topics; those that are missing are left out."""

@@ -80,13 +80,9 @@ class KafkaLog:
         self._committing: Group | None = None
 
     def topics(self) -> Mapping[str, int]:
-        """Every topic and its number of partitions (internal ones, ``__…``, left out)."""
+        """Every topic and its number of partitions, of those that the user may see."""
         found = self._patiently(lambda timeout: self._admin().list_topics(timeout=timeout).topics)
-        return {
-            name: len(topic.partitions)
-            for name, topic in sorted(found.items())
-            if topic.error is None and not name.startswith("__")
-        }
+        return {name: len(topic.partitions) for name, topic in sorted(found.items()) if topic.error is None}
 
     def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
         """The topic ids (KIP-516) that a broker tells, if one does now: those before Kafka 2.8 know none.

@@ -32,6 +32,7 @@ from crossstream.testing.memory import MemoryInput, MemoryOutput, MemoryTopic
 from crossstream.testing.topics import TestInputTopic, TestOutputTopic, TestRecord
 from crossstream.topology.graph import Source, Topology
 from crossstream.topology.location import here
+from crossstream.topology.names import matches
 from crossstream.topology.plan import Plan
 from crossstream.topology.validate import check_matched_once
 
@@ -283,8 +284,7 @@ class TopologyTestDriver:
             readers = [
                 node
                 for node in self.plan.topology
-                if isinstance(node, Source)
-                and (topic in node.topics or (node.pattern is not None and node.pattern.fullmatch(topic)))
+                if isinstance(node, Source) and (topic in node.topics or matches(node.pattern, topic))
             ]
             check_matched_once(topic, readers)
             self._read_by[topic] = [node.name for node in readers]

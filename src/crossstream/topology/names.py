@@ -1,9 +1,12 @@
-"""Names of stores, flows and functions inside a plan."""
+"""Names of topics, and of stores, flows and functions inside a plan."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container
 from typing import TYPE_CHECKING
+
+from crossstream.topics import is_internal
 
 if TYPE_CHECKING:
     from crossstream.topology.plan import Partitioner
@@ -15,6 +18,11 @@ def unique(name: str, taken: Container[str]) -> str:
     while candidate in taken:
         candidate, number = f"{name}-{number}", number + 1
     return candidate
+
+
+def matches(pattern: re.Pattern[str] | None, topic: str) -> bool:
+    """Whether a source with this pattern reads the topic; internal ones it passes over."""
+    return pattern is not None and not is_internal(topic) and pattern.fullmatch(topic) is not None
 
 
 def inner(name: str, part: str) -> str:

@@ -26,7 +26,7 @@ from crossstream.topology.graph import (
     ToTable,
 )
 from crossstream.topology.location import here
-from crossstream.topology.names import unique
+from crossstream.topology.names import matches, unique
 
 _FLAGS = {"a": re.ASCII, "i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
 _LEADING_FLAGS = re.compile(r"^\s*(\(\?[aimsux]+\))+")
@@ -197,7 +197,7 @@ def explicit_partitions(nodes: Mapping[str, Node], name: str) -> int | None:
 def _check_patterns(source: Source, other: Source) -> None:
     for pattern, topics in ((source.pattern, other.topics), (other.pattern, source.topics)):
         for topic in topics:
-            if pattern is not None and pattern.fullmatch(topic):
+            if pattern is not None and matches(pattern, topic):
                 raise _clash(
                     "CS-124",
                     source,
