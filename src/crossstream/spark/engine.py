@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,39 +12,31 @@ from msgspec import structs
 from pyspark.sql import SparkSession
 
 from crossstream.config import StreamsConfig
-from crossstream.engine.batch import Batch, Report, StagedFrame
+from crossstream.engine.batch import Batch, Report
 from crossstream.engine.idling import Idling
-from crossstream.engine.log import (
-    Application,
-    BatchEntry,
-    BatchLog,
-    Commit,
-    Publication,
-    Starts,
-    check_application,
-)
-from crossstream.engine.placement import partitioners, placements
+from crossstream.engine.log import BatchEntry, BatchLog, Commit
+from crossstream.engine.placement import placements
 from crossstream.engine.planning import NoTopics, SourcePlanner
 from crossstream.engine.policies import settings_of
 from crossstream.engine.rescaling import misplaced, rescale
 from crossstream.engine.retirement import Retirement
 from crossstream.engine.silence import Listener, milliseconds, somebody_waits
 from crossstream.engine.sizing import Sizing, fans_of
-from crossstream.engine.stores import file_names, measure
+from crossstream.engine.stores import measure
 from crossstream.errors import SourceError
-from crossstream.files import Staged
-from crossstream.query.files import describe_readers
-from crossstream.spark.checkpoint import Checkpoint
+from crossstream.spark.claim import claim
 from crossstream.spark.connections import check_topics, connection_of, publisher_of, staging_of, written_ends
-from crossstream.spark.errors import held, unpacked
-from crossstream.spark.frames import check_checkpoint, deliver, start_query, united
+from crossstream.spark.errors import unpacked
+from crossstream.spark.feed import FrameFeed
+from crossstream.spark.frames import check_checkpoint, deliver, united
 from crossstream.spark.progress import Account, Progress
+from crossstream.spark.publishing import Publishing
 from crossstream.spark.rounds import SparkRounds
 from crossstream.spark.shipping import packed
 from crossstream.spark.worker import Job
 from crossstream.state.root import Place, root_of
 from crossstream.topics import TopicPartition
-from crossstream.topology.graph import FrameSource, Topology
+from crossstream.topology.graph import Topology
 from crossstream.topology.plan import Plan
 
 REFRESH_SECONDS = 5.0
@@ -87,14 +79,13 @@ class Engine:
         self.connection = connection_of(config)
         self._staging = staging_of(self.connection, self.state)
         self.topics = None if self.connection is None else self.connection.log()
-        self._publisher = publisher_of(self.connection)
+        self._publishing = Publishing(publisher_of(self.connection), self._staging, self.log)
         self.partitions = 1
         self._wanted = 1
         self._tasks = 1
         self._tell = tell
         self._batch_lock = threading.RLock()
-        self._query: Any = None
-        self._failure: Exception | None = None
+        self._feed = FrameFeed(self._take_frame)
         self._is_halted: Callable[[], bool] = never
         self._runner: int | None = None
         self._epoch = -1
@@ -124,15 +115,16 @@ class Engine:
         shipped = packed(job)
         check_checkpoint(self.topology, self.state)
         self.log.lock(self.config.application_id)
-        self._finish_publication()
+        self._publishing.finish_last(self.config.application_id)
         context = self.spark.sparkContext
         self._tasks = max(1, context.defaultParallelism)
-        commit = self._claim(self._tasks)
+        found = claim(self.log, self.plan, self.config, self._checkpoint, self._tasks)
+        commit = found.commit
+        self.partitions, self._wanted = found.partitions, found.wanted
         self._versions = commit.versions
         self._next = commit.id + 1
         self._epoch = commit.epoch
-        self._repeat = self.log.begun(commit)
-        self._order_frames(commit)
+        self._repeat, self._frames = found.repeat, found.frames
         self.retirement = Retirement(self.state, self.log, self.config.retain_batches, self._staging)
         self.retirement.sweep(self._next)
         self._account.state = measure(self.state, self._versions)
@@ -140,69 +132,6 @@ class Engine:
         self._find_topics(commit)
         self._rounds = SparkRounds(context, job, shipped, self.config.application_id)
         self._listener.since = milliseconds()
-
-    def _finish_publication(self) -> None:
-        """Commits the batch whose results the last run of this application was publishing, if they are DataFrames'."""
-        found = self.log.application()
-        if found is None or found.application_id != self.config.application_id or self._publisher is None:
-            return
-        entry = self.log.begun(self.log.newest())
-        if entry is not None and entry.publication is not None:
-            self.log.repeat_batch(entry)
-            self.log.settled()
-            self._append(entry, entry.publication.staged)
-            self.log.write_commit(entry.publication.commit)
-
-    def _claim(self, parallelism: int) -> Commit:
-        """Notes whose state this is, if it may be; the commit to go on from."""
-        found = self.log.application()
-        had = None if found is None else self.log.newest().partitions
-        self._wanted = self.config.partitions or had or parallelism
-        self.partitions = had or self._wanted
-        wanted = Application(
-            self.config.application_id,
-            self.partitions,
-            self.plan.fingerprint(),
-            describe_readers(self.plan),
-            tuple(sorted(partitioners(self.plan))),
-            self.plan.derived,
-            () if found is None else found.frames,
-            found is not None and found.committed,
-            Starts() if found is None else found.starts,
-            self.plan.by_key2,
-        )
-        if found is not None:
-            self._check(found, wanted)
-        self.log.write_application(wanted)
-        return self.log.newest()
-
-    def _check(self, found: Application, wanted: Application) -> None:
-        """Refuses state that does not fit. As long as nothing was committed there is none: all may change.
-
-        A first batch that was begun is then planned anew, for it was one of the topology before.
-        """
-        same = (found.stores, found.placed) == (wanted.stores, wanted.placed)
-        if same or found.application_id != wanted.application_id or self.log.last_commit() is not None:
-            check_application(found, wanted, self.state)
-        else:
-            self.log.forget(0)
-
-    def _order_frames(self, commit: Commit) -> None:
-        """Checks the DataFrame sources against Spark's checkpoint, and notes the order it has them in."""
-        application = self.log.application()
-        assert application is not None
-        sources = [node.name for node in self.topology if isinstance(node, FrameSource)]
-        if set(sources) != set(application.frames):
-            self._forget_uncommitted(commit)
-        self._frames = Checkpoint(self._checkpoint, commit, self._repeat).order(sources, application.frames)
-        if self._frames != application.frames:
-            self.log.write_application(structs.replace(application, frames=self._frames))
-
-    def _forget_uncommitted(self, commit: Commit) -> None:
-        """As long as nothing was committed, a first batch with rows of other sources is planned anew."""
-        if commit.id < 0 and self._repeat is not None and self._repeat.epoch >= 0:
-            self.log.forget(self._repeat.id)
-            self._repeat = None
 
     @property
     def _checkpoint(self) -> Path:
@@ -301,7 +230,7 @@ class Engine:
 
     def run_next(self) -> bool:
         """One batch of the topics, if there is anything to read."""
-        self._check_query()
+        self._feed.check()
         with self._batch_lock:
             self._refresh()
             ends = self.sources.end_offsets()
@@ -313,61 +242,25 @@ class Engine:
     def feed(self, *, once: bool) -> None:
         """Starts reading the DataFrame sources; ``once``: reads what there is now, and returns."""
         frame = united(self.topology, self._frames)
-        if frame is None or self._query is not None:
-            return
-        self._query = start_query(frame, str(self._checkpoint), self._run_frame, once=once)
-        if once:
-            self._await_query()
+        if frame is not None:
+            self._feed.start(frame, str(self._checkpoint), once=once)
 
-    def _await_query(self) -> None:
-        """Returns when the query has ended; where the wait is interrupted it has not, and `close` stops it."""
-        try:
-            self._query.awaitTermination()
-        except Exception:
-            self._query = None
-            self._raise_failure()
-            raise
-        self._query = None
-        self._raise_failure()
-
-    def _run_frame(self, frame: Any, epoch: int) -> None:
+    def _take_frame(self, frame: Any, epoch: int) -> None:
         """A micro-batch of the DataFrame sources; those that were committed before a restart are skipped."""
-        try:
-            with self._batch_lock:
-                if self._is_halted():
-                    raise Halted("the application is stopped; the rows come again at its next start")
-                if epoch > self._epoch:
-                    self._refresh()
-                    self._catch_up()
-                while epoch > self._epoch:  # again where records were deleted under the batch
-                    ends = self.sources.end_offsets() if self._until is None else self._until
-                    self._run(ends, frame, epoch)
-        except Exception as error:
-            self._failure = error
-            raise
-        except BaseException as error:
-            self._failure = held(error)
-            raise self._failure from error
+        with self._batch_lock:
+            if self._is_halted():
+                raise Halted("the application is stopped; the rows come again at its next start")
+            if epoch > self._epoch:
+                self._refresh()
+                self._catch_up()
+            while epoch > self._epoch:  # again where records were deleted under the batch
+                ends = self.sources.end_offsets() if self._until is None else self._until
+                self._run(ends, frame, epoch)
 
     def _catch_up(self) -> None:
         """What comes before rows of a DataFrame: a batch of topics to repeat, and all of the global tables."""
         while self.sources.bootstrapping if self._repeat is None else self._repeat.epoch < 0:
             self._run({})
-
-    def _check_query(self) -> None:
-        if self._query is not None and not self._query.isActive:
-            self._raise_failure()
-            error = self._query.exception()
-            raise SourceError(
-                f"the query of the DataFrame sources ended: {error or 'it was stopped'}",
-                code="CS-619",
-                next="see the message of Spark; start the application again",
-            )
-
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            error, self._failure = self._failure, None
-            raise error
 
     def _refresh(self, *, force: bool = False) -> None:
         if force or time.monotonic() - self._refreshed > REFRESH_SECONDS:
@@ -411,7 +304,7 @@ class Engine:
             raise
         ran = time.perf_counter()
         commit = self._following(entry, report)
-        self._publish(entry, report, commit)
+        self._publishing.publish(entry, report, commit)
         published = time.perf_counter()
         self._commit(commit, report)
         committed = time.perf_counter()
@@ -466,30 +359,9 @@ class Engine:
 
     def _sink_ends(self) -> dict[str, list[int]]:
         """Where the file topics that are written end before the batch: publishing it again looks from there on."""
-        if self._publisher is None or self.topics is None:
+        if self._publishing.publisher is None or self.topics is None:
             return {}
         return written_ends(self.topology, self.config, self.topics)
-
-    def _publish(self, entry: BatchEntry, report: Report, commit: Commit) -> None:
-        """Makes the records that waited in staged files visible in their topics, each once, in their order.
-
-        A frame must not outlive the entry of its batch, whose ranges it was made of.
-        """
-        self.log.settled()
-        self.log.assure()
-        self.log.settle(file_names(report.written))
-        if self._publisher is None or not report.staged:
-            return
-        staged = tuple((Path(frame[0]).name, *frame[1:]) for frame in report.staged)
-        if entry.epoch >= 0:  # Spark may split its rows otherwise next time, and so the frames
-            self.log.write_publication(entry, Publication(commit, staged))
-        self._append(entry, staged)
-
-    def _append(self, entry: BatchEntry, staged: Iterable[StagedFrame]) -> None:
-        """Appends the frames that are not in their topics yet; an earlier attempt's are after ``entry.sinks``."""
-        since = {TopicPartition(t, p): end for t, ends in entry.sinks.items() for p, end in enumerate(ends)}
-        frames = [Staged(str(self._staging / frame[0]), *frame[1:]) for frame in staged]
-        self._publisher.publish(frames, since)
 
     def _following(self, entry: BatchEntry, report: Report) -> Commit:
         """The commit of a batch that has run."""
@@ -535,16 +407,13 @@ class Engine:
 
     def close(self) -> None:
         try:
-            if self._query is not None:
-                self._query.stop()
-                self._query = None
+            self._feed.stop()
             self.finish()  # what the end of the query has interrupted
             if self._rounds is not None:
                 self._rounds.close()
                 self._rounds = None
             if self.topics is not None:
                 self.topics.close()
-            if self._publisher is not None:
-                self._publisher.close()
+            self._publishing.close()
         finally:
             self.log.unlock()

@@ -1,0 +1,71 @@
+"""The query that hands rows of the DataFrame sources over, one micro-batch after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from crossstream.errors import SourceError
+from crossstream.spark.errors import held
+from crossstream.spark.frames import start_query
+
+
+@dataclass(slots=True)
+class FrameFeed:
+    """Runs the query. ``take``: gets the rows of each micro-batch and its number; what it raises ends the query."""
+
+    take: Callable[[Any, int], None]
+    _query: Any = None
+    _failure: Exception | None = None
+
+    def start(self, frame: Any, checkpoint: str, *, once: bool) -> None:
+        """Begins to read, if that has not begun; ``once``: reads what there is now, and returns."""
+        if self._query is not None:
+            return
+        self._query = start_query(frame, checkpoint, self._run, once=once)
+        if once:
+            self._await()
+
+    def check(self) -> None:
+        """Raises what ended the query, if it has ended; `SourceError` CS-619 if that was not `take`."""
+        if self._query is not None and not self._query.isActive:
+            self._raise_failure()
+            error = self._query.exception()
+            raise SourceError(
+                f"the query of the DataFrame sources ended: {error or 'it was stopped'}",
+                code="CS-619",
+                next="see the message of Spark; start the application again",
+            )
+
+    def stop(self) -> None:
+        """Ends the query; a micro-batch that runs is interrupted."""
+        if self._query is not None:
+            self._query.stop()
+            self._query = None
+
+    def _await(self) -> None:
+        """Returns when the query has ended; where the wait is interrupted it has not, and `stop` ends it."""
+        try:
+            self._query.awaitTermination()
+        except Exception:
+            self._query = None
+            self._raise_failure()
+            raise
+        self._query = None
+        self._raise_failure()
+
+    def _run(self, frame: Any, epoch: int) -> None:
+        try:
+            self.take(frame, epoch)
+        except Exception as error:
+            self._failure = error
+            raise
+        except BaseException as error:
+            self._failure = held(error)
+            raise self._failure from error
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            error, self._failure = self._failure, None
+            raise error
