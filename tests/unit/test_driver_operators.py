@@ -58,6 +58,25 @@ def test_streams_of_different_serdes_merge() -> None:
         assert read(driver, "out") == [("k", "'one'"), ("k", "2")]
 
 
+def test_keys_of_different_serdes_meet_where_the_table_keeps_them() -> None:
+    """Streams that are by key already, each by the bytes of its own serde."""
+    builder = cs.StreamsBuilder()
+    words = builder.stream("words", CONSUMED).repartition(cs.Repartitioned(key=TEXT))
+    json = cs.Consumed(key=serdes.json(), value=TEXT)
+    others = builder.stream("others", json).repartition(cs.Repartitioned(key=serdes.json()))
+    words.merge(others).to_table(materialized=cs.Materialized(store="kept", key=TEXT, value=TEXT))
+    keys = [f"k{number}" for number in range(20)]
+    with cs.TopologyTestDriver(builder.build(), 5) as driver:
+        pipe(driver, "words", *((key, "word") for key in keys))
+        topic = driver.create_input_topic("others", serdes.json(), TEXT)
+        for key in keys[10:]:
+            topic.pipe_input(key, "other")
+        store = driver.get_key_value_store("kept")
+        wanted = {key: "word" if key in keys[:10] else "other" for key in keys}
+        assert list(store.all()) == sorted(wanted.items())
+        assert {key: store.get(key) for key in keys} == wanted
+
+
 def test_null_keys_of_re_keyed_streams_are_counted_apart() -> None:
     builder = cs.StreamsBuilder()
     stream = builder.stream("in", CONSUMED)

@@ -50,7 +50,8 @@ def place_merge(planner: Planner, node: Merge) -> None:
     inputs = tuple(
         flow.name if flow.round == number else planner.arrive(flow, number, node) for flow in flows
     )
-    routed = all(flow.routed for flow in flows)
+    # The same key of another serde has other bytes, and so another place.
+    routed = all(flow.routed and node.key is not None and flow.key.name == node.key.name for flow in flows)
     planner.flow_of(node, node.name, number, routed)
     planner.steps.append(
         StatelessStep(
