@@ -83,6 +83,7 @@ class Writer:
                 tuple(partitioners(self.plan)),
                 self.plan.derived,
                 by_key2=self.plan.by_key2,
+                tables=self.plan.tables,
             )
         )
 

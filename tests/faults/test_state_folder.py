@@ -101,6 +101,19 @@ class TestOwner:
         check_goes_on(spark, stocked)
 
 
+def of_tables(one: str, two: str) -> cs.Topology:
+    """orders with the rows of two tables, by what the joiner calls them → store "bills"."""
+    builder = cs.StreamsBuilder()
+    tables = {name: builder.table(name, cs.Consumed(key=TEXT, value=JSON)) for name in ("orders", "a", "b")}
+    tables["orders"].join_many(
+        {"one": (tables[one], lambda row: row["one"]), "two": (tables[two], lambda row: row["two"])},
+        lambda row, rows: dict(rows),
+        named=cs.Named("J"),
+        materialized=cs.Materialized(store="bills", value=JSON),
+    )
+    return builder.build()
+
+
 class TestTopologyThatChanged:
     def test_the_serde_of_a_store(self, spark: Any, stocked: World) -> None:
         builder = cs.StreamsBuilder()
@@ -131,6 +144,20 @@ class TestTopologyThatChanged:
         table = stocked.table("offers", TEXT, JSON)
         assert table["p100"] == {"only": "P100"}
         assert table["p50"] == {"name": "P50", "shop": "shop0"}
+
+    def test_tables_of_a_join_that_change_places(self, spark: Any, world: World) -> None:
+        """What is kept of their rows is known by their number among the tables."""
+        world.create(orders=1, a=1, b=1)
+        process(spark, world, of_tables("b", "a"))  # of which there is no state
+        world.append("orders", [("o", {"one": "x", "two": "x"}, 1)], TEXT, JSON)
+        for topic in ("a", "b"):
+            world.append(topic, [("x", topic, 0)], TEXT, JSON)
+        process(spark, world, of_tables("a", "b"))
+        error = failure(spark, world, of_tables("b", "a"))
+        assert error.code == "CS-750"
+        assert "store J.partners: was of a@2, b@2, is of b@2, a@2" in error.what
+        process(spark, world, of_tables("a", "b"))
+        assert dict(cs.open_store(world.state_dir, "bills").all()) == {"o": {"one": "a", "two": "b"}}
 
     def test_a_partitioner(self, spark: Any, stocked: World) -> None:
         table_joined = cs.TableJoined(other_partitioner=lambda key, count: len(key) % count)

@@ -66,8 +66,9 @@ class Application(msgspec.Struct, frozen=True):
     ``partitions``: of the state before the first commit; each commit has its own number. ``placed``: the stores
     whose rows are where a partitioner of the user puts them (KIP-775), and not where their hash does. ``derived``:
     stores that are made from others, where these have their rows, and made anew when the partitions change.
-    ``by_key2``: those whose rows are in the state partition of their second key. ``frames``: the DataFrame sources in
-    the order in which Spark's checkpoint has them. ``committed``: there is a commit. ``starts``: of sources with
+    ``by_key2``: those whose rows are in the state partition of their second key. ``tables``: of a store with rows of
+    several tables, which it knows by their numbers, the stores of these. ``frames``: the DataFrame sources in the order
+    in which Spark's checkpoint has them. ``committed``: there is a commit. ``starts``: of sources with
     ``offset_reset="latest"``.
     """
 
@@ -81,6 +82,7 @@ class Application(msgspec.Struct, frozen=True):
     committed: bool = False
     starts: Starts = Starts()
     by_key2: tuple[str, ...] = ()
+    tables: dict[str, tuple[str, ...]] = {}
     format: int = FORMAT
 
 
@@ -368,6 +370,11 @@ def check_application(found: Application, wanted: Application, folder: StateRoot
         changed = [
             f"store {name}: was placed {_by(found, name)}, is placed {_by(wanted, name)}"
             for name in sorted(set(found.placed) ^ set(wanted.placed))
+        ]
+        changed += [
+            f"store {name}: was of {', '.join(found.tables[name])}, is of {', '.join(tables)}"
+            for name, tables in sorted(wanted.tables.items())
+            if found.tables.get(name, tables) != tables
         ]
     if changed:
         raise IncompatibleStateError(

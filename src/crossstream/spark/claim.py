@@ -51,6 +51,7 @@ def claim(log: BatchLog, plan: Plan, config: StreamsConfig, checkpoint: Path, pa
         committed=found is not None and found.committed,
         starts=Starts() if found is None else found.starts,
         by_key2=plan.by_key2,
+        tables=plan.tables,
     )
     if found is not None:
         _check(log, found, application)
@@ -69,8 +70,8 @@ def _check(log: BatchLog, found: Application, wanted: Application) -> None:
 
     A first batch that was begun is then planned anew, for it was one of the topology before.
     """
-    same = (found.stores, found.placed) == (wanted.stores, wanted.placed)
-    if same or found.application_id != wanted.application_id or log.last_commit() is not None:
+    fits = [(one.stores, one.placed, one.tables) for one in (found, wanted)]
+    if fits[0] == fits[1] or found.application_id != wanted.application_id or log.last_commit() is not None:
         check_application(found, wanted, log.root)
     else:
         log.forget(0)

@@ -221,6 +221,11 @@ class Plan:
         """The stores whose rows are in the state partition of their second key."""
         return tuple(sorted(store.name for store in self.stores.values() if store.by_key2))
 
+    @property
+    def tables(self) -> dict[str, tuple[str, ...]]:
+        """The stores that keep copies of rows of several tables, and the stores of these, by their numbers."""
+        return {step.partners: step.right_stores for step in self.steps if isinstance(step, ResolveManyStep)}
+
     def fingerprint(self) -> dict[str, str]:
         """For each store what must stay the same for its state to be usable: kind, serdes, history."""
         return {
