@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from fractions import Fraction
@@ -83,6 +84,91 @@ def test_chains_of_joins(case: Case, way: Way, numbers: list[int]) -> None:
 
 def by_last(key: str, partitions: int) -> int:
     return ord(key[-1]) % partitions
+
+
+SIDES = ("clicks", "views", "rows", "shared")
+
+
+def every_join() -> cs.Topology:
+    """Streams and tables of streams that partitioners have placed, re-keyed and not, in joins of every kind."""
+    text = serdes.string()
+    builder, consumed = cs.StreamsBuilder(), cs.Consumed(key=text, value=text)
+    placed = cs.Repartitioned(key=text, value=text, partitioner=by_last)
+    clicks = builder.stream("clicks", consumed).repartition(placed)
+    views = builder.stream("views", consumed).select_key(first_part).repartition(placed)
+    rows = builder.table("rows", consumed, cs.Materialized(store="rows", history_retention="1 day"))
+    shared = builder.global_table("shared", consumed)
+    partitioners = cs.TableJoined(partitioner=by_last, other_partitioner=by_last)
+    window, kept = (
+        cs.JoinWindows(before=5, after=5, grace=1000),
+        cs.StreamJoined(value=text, other_value=text),
+    )
+    seen, last = clicks.to_table(), views.to_table()
+    joined = {
+        "waited": clicks.left_join(rows, both, cs.Joined(grace=7)),
+        "paired": clicks.join(views, both, window, kept),
+        "either": seen.outer_join(
+            rows, both, foreign_key=first_part, keyed_by=cs.LeftOrRight, table_joined=partitioners
+        )
+        .to_stream()
+        .map(lambda key, value: (str(key), value)),
+        "global": last.left_join(shared, both, foreign_key=first_part).to_stream(),
+        "many": seen.left_join_many(
+            {"one": (last, first_part), "two": (rows, first_part)}, str_of
+        ).to_stream(),
+    }
+    for topic, stream in joined.items():
+        stream.to(topic, cs.Produced(key=text, value=text))
+    return builder.build()
+
+
+def first_part(value: str) -> str:
+    return value.split(";")[0]
+
+
+def both(left: str | None, right: str | None) -> str:
+    return f"{left},{right}"
+
+
+def str_of(left: str, rows: Any) -> str:
+    return f"{left},{sorted(rows.items())}"
+
+
+def some_records(seed: int) -> list[tuple[str, str, str | None, int]]:
+    """Topic, key, value, timestamp; at the end time goes on for all who wait."""
+    rng = random.Random(seed)
+    found: list[tuple[str, str, str | None, int]] = []
+    for number in range(60):
+        topic = rng.choice(SIDES)
+        gone = topic in ("rows", "shared") and rng.random() < 0.2
+        value = None if gone else f"k{rng.randrange(8)};{number}"
+        found.append((topic, f"k{rng.randrange(8)}", value, 2 * number + rng.randrange(3)))
+    return [*found, *(("clicks", f"beat {n}", "k0;beat", 10_000) for n in range(60))]
+
+
+@cases(0.15)
+@given(st.integers(0, 1 << 30), st.integers(3, 20), numbers)
+def test_every_join(seed: int, every: int, numbers: list[int]) -> None:
+    """Records of streams and tables' last rows are those of a run with one partition."""
+    assert results_of(seed, every, numbers) == results_of(seed, every, [1])
+
+
+def results_of(seed: int, every: int, numbers: Sequence[int]) -> dict[str, Any]:
+    """``every``: records of a batch; after each the state has the next of the ``numbers`` of partitions."""
+    text, between = serdes.string(), rescaling(numbers)
+    with cs.TopologyTestDriver(every_join(), commit_every=1000) as driver:
+        topics = {side: driver.create_input_topic(side, text, text) for side in SIDES}
+        for number, (topic, key, value, ts) in enumerate(some_records(seed), 1):
+            topics[topic].pipe_input(key, value, ts, partition=0)
+            if number % every == 0:
+                driver.commit()
+                between(driver)
+        driver.commit()
+        read = {name: driver.create_output_topic(name, text, text) for name in driver.produced_topic_names()}
+        out = {name: [(one.key, one.value) for one in topic.read_records()] for name, topic in read.items()}
+    streams = {name: Counter(out.pop(name, [])) for name in ("waited", "paired")}
+    waited = Counter({key: n for key, n in streams["waited"].items() if not key[0].startswith("beat")})
+    return {**streams, "waited": waited, **{name: dict(rows) for name, rows in out.items()}}
 
 
 def shops(table_joined: cs.TableJoined) -> cs.Topology:
