@@ -33,7 +33,14 @@ def open_store(state_dir: Place, name: str, as_of: int | None = None) -> StoreRe
     ``state_dir``: as in `StreamsConfig`. Without ``as_of`` every call reads the newest committed batch; with it, the
     state after that batch (one of the last ``retain_batches``). Raises `StateError`: CS-710 no such store, CS-713 no
     state here, CS-714 that batch is not kept; of a URI also CS-707 and CS-724 if the store does not answer, CS-723 if
-    there is no file system for it. Source: semantics 3.7.
+    there is no file system for it. Source: semantics 3.7. Examples of reading: docs/queries.md.
+
+    >>> open_store("no/such/folder", "promotions")
+    Traceback (most recent call last):
+    ...
+    crossstream.errors.StateError: [CS-713] there is no state here
+      where: folder no/such/folder
+      next:  give the state_dir of an application that has run
     """
     root = root_of(state_dir)
     application = application_of(root)

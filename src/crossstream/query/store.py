@@ -34,6 +34,16 @@ class StoreReader:
     ``versions``: gives one version for each state partition. Keys are ordered by their serialised bytes, as in
     Kafka. Every call of a live reader sees the newest committed batch; one opened ``as_of`` a batch stays there.
     Source: semantics 3.7.
+
+    >>> import crossstream as cs
+    >>> text, builder = cs.serdes.string(), cs.StreamsBuilder()
+    >>> names = builder.table("names", cs.Consumed(key=text, value=text), cs.Materialized(store="names"))
+    >>> names.to_stream().to("out")
+    >>> with cs.TopologyTestDriver(builder.build()) as driver:
+    ...     driver.create_input_topic("names", text, text).pipe_records([("a", "Ada", 5), ("b", "Bob", 7)])
+    ...     store = driver.get_key_value_store("names")
+    ...     store.get("a"), store.get_many(["a", "c"]), list(store.range("b")), store.approximate_count()
+    ('Ada', {'a': 'Ada'}, [('b', 'Bob')], 2)
     """
 
     name: str

@@ -211,7 +211,18 @@ def _encoded(serde: Serde, values: Sequence[Any]) -> pa.LargeBinaryArray:
 
 
 class TestOutputTopic:
-    """Reads what the topology wrote to a topic. Made by `TopologyTestDriver.create_output_topic`."""
+    """Reads what the topology wrote to a topic. Made by `TopologyTestDriver.create_output_topic`.
+
+    >>> import crossstream as cs
+    >>> text, builder = cs.serdes.string(), cs.StreamsBuilder()
+    >>> names = builder.table("names", cs.Consumed(key=text, value=text), cs.Materialized(store="names"))
+    >>> names.to_stream().to("out")
+    >>> with cs.TopologyTestDriver(builder.build()) as driver:
+    ...     driver.create_input_topic("names", text, text).pipe_records([("a", "Ada", 5), ("b", "Bob", 7)])
+    ...     out = driver.create_output_topic("out", text, text)
+    ...     out.read_record(), out.queue_size, out.read_key_values_to_map(), out.is_empty
+    (TestRecord(key='a', value='Ada', timestamp=5, headers=()), 1, {'b': 'Bob'}, True)
+    """
 
     __test__ = False
 
