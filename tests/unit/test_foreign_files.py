@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,48 @@ def test_a_folder_in_the_place_of_a_commit_is_damage(folder: Path) -> None:
     with pytest.raises(cs.StateError) as caught:
         cs.open_store(folder, "rows")
     assert caught.value.code == "CS-701"
+
+
+@pytest.mark.parametrize("place", ["commits", "batches"])
+def test_a_file_in_the_place_of_a_folder_is_damage(folder: Path, place: str) -> None:
+    shutil.rmtree(folder / place)
+    (folder / place).write_text("")
+    log = BatchLog(folder)
+    with pytest.raises(cs.StateError, match=f"{place} is a file, and no folder") as caught:
+        log.commits() if place == "commits" else log.batches()
+    assert caught.value.code == "CS-701"
+    assert [problem.file for problem in verify_state(folder).problems] == [place]
+
+
+def test_a_store_whose_commits_are_a_file_is_not_empty(folder: Path) -> None:
+    shutil.rmtree(folder / "commits")
+    (folder / "commits").write_text("")
+    with pytest.raises(cs.StateError) as caught:
+        cs.open_store(folder, "rows")
+    assert caught.value.code == "CS-701"
+
+
+def test_a_file_in_the_place_of_a_store_is_damage(folder: Path) -> None:
+    shutil.rmtree(folder / "stores")
+    (folder / "stores").write_text("")
+    with pytest.raises(cs.StateError) as caught:
+        cs.open_store(folder, "rows")
+    assert caught.value.code == "CS-701"
+
+
+def test_what_is_in_a_file_is_no_state(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(cs.StateError) as caught:
+        cs.open_store(tmp_path / "file", "rows")
+    assert caught.value.code == "CS-713"
+
+
+def test_the_newest_commit_is_not_missed(folder: Path) -> None:
+    """It is as if the batch had not been committed, which is repeated then; before the first one there are no rows."""
+    (folder / "commits/000000000002.json").unlink()
+    assert cs.open_store(folder, "rows").get("k") == "v1"
+    assert BatchLog(folder).begun(BatchLog(folder).newest()) is not None
+    for number in (1, 2):
+        (folder / f"batches/{number:012d}.json").unlink()
+    shutil.rmtree(folder / "commits")
+    assert cs.open_store(folder, "rows").get("k") is None

@@ -67,12 +67,15 @@ def verify_state(state_dir: Place) -> Verified:
     state, CS-707, CS-723 and CS-724 if it cannot be reached; all else that is wrong is in the result.
     """
     root = root_of(state_dir, cached=False)
+    place = "application.json"
     try:
         application = application_of(root)
+        for place in ("batches", "commits"):
+            root.names(place)
     except StateError as error:
         if error.code in UNREACHED:
             raise
-        return Verified(files=1, problems=[Problem(error.what, "application.json")])
+        return Verified(files=1, problems=[Problem(error.what, place)])
     return _Verification(root, application).run()
 
 

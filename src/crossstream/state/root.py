@@ -79,7 +79,7 @@ class StateRoot(Protocol):
         """
 
     def names(self, folder: str) -> list[str]:
-        """Names in a folder; none if it is not there."""
+        """Names in a folder; none if it is not there. Raises `StateError` CS-701 if it is a file."""
 
     def tree(self, folder: str) -> Tree:
         """All files below a folder. Folders without any may be among them."""
@@ -211,7 +211,19 @@ class LocalRoot:
 
     def names(self, folder: str) -> list[str]:
         path = self.path / folder
-        return sorted(os.listdir(path)) if path.is_dir() else []
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+        except NotADirectoryError as error:
+            if not self.path.is_dir():
+                return []
+            raise StateError(
+                f"{folder} is a file, and no folder",
+                code="CS-701",
+                where={"folder": str(self.path)},
+                next="restore the state folder from a copy",
+            ) from error
 
     def tree(self, folder: str) -> Tree:
         found = os.walk(self.path / folder)
