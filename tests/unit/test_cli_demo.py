@@ -210,3 +210,12 @@ def test_the_demo_runs_and_what_it_advises_works(tmp_path):
         told[command] = done.stdout
     assert any("Best Knits" in text for text in told.values())
     assert any("Round 0" in text for text in told.values())
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(
+        cs.ConfigError, match="the folder of the demo cannot be made: Not a directory"
+    ) as caught:
+        DemoFolder(tmp_path / "file" / "demo").empty()
+    assert caught.value.code == "CS-276"

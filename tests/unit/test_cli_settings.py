@@ -100,8 +100,8 @@ def test_a_bare_number_is_milliseconds(tmp_path):
     ("option", "said"),
     [
         (("--processing-errors", "ignore"), "'ignore' is none of: fail, skip, dead-letter:TOPIC"),
-        (("--topics-dir", ""), "an empty text names no folder"),
-        (("--state-dir", ""), "an empty text names no folder"),
+        (("--topics-dir", ""), "an empty text names nothing"),
+        (("--state-dir", ""), "an empty text names nothing"),
     ],
 )
 def test_what_an_option_takes_is_said_in_words_of_the_command_line(tmp_path, capsys, option, said):

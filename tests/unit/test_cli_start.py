@@ -75,6 +75,35 @@ def test_wrong_usage_exits_with_2(capsys, argv):
     assert "usage: crossstream" in outcome.err
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["query", ""],
+        ["state", "verify", ""],
+        ["demo", "--dir", ""],
+        ["broker", "start", "--dir", ""],
+        ["doctor", "--state-dir", ""],
+        ["doctor", "--bootstrap-servers", ""],
+        ["topics", "list", "--bootstrap-servers", ""],
+        ["run", "app.py", "--bootstrap-servers", ""],
+    ],
+    ids=" ".join,
+)
+def test_a_place_that_is_empty_is_wrong_usage(capsys, monkeypatch, argv):
+    monkeypatch.setattr("crossstream.cli._command", lambda name: pytest.fail("it runs"))
+    outcome = call(capsys, *argv)
+    assert outcome.code == 2
+    assert "an empty text names nothing" in outcome.err
+
+
+@pytest.mark.parametrize("argv", [["demo"], ["broker", "start"], ["broker", "status"], ["broker", "stop"]])
+def test_a_port_is_a_port(capsys, monkeypatch, argv):
+    monkeypatch.setattr("crossstream.cli._command", lambda name: pytest.fail("it runs"))
+    outcome = call(capsys, *argv, "--port", "65536")
+    assert outcome.code == 2
+    assert "'65536' is not a port: 1 to 65535" in outcome.err
+
+
 def test_an_error_shows_code_where_and_next_but_no_traceback(capsys, tmp_path):
     outcome = call(capsys, "query", tmp_path / "nothing")
     assert outcome.code == 1

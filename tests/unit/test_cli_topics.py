@@ -54,14 +54,24 @@ def test_what_is_written_is_read(topics):
 
 
 @pytest.mark.parametrize("argv", [["list"], ["read", "t"], ["create", "t"], ["write", "t", "/dev/null"]])
-def test_a_place_that_is_no_folder_is_told(capsys, tmp_path, argv):
+def test_a_place_that_is_no_folder_is_told(capsys, tmp_path, monkeypatch, argv):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
     outcome = call(capsys, "topics", *argv, "--topics-dir", tmp_path / "file")
     assert (outcome.code, outcome.out) == (1, "")
     assert f"[CS-266] topics_dir is no folder: a file is there\n  where: path {tmp_path}/file" in outcome.err
     empty = call(capsys, "topics", *argv, "--topics-dir", "")
     assert (empty.code, empty.out) == (2, "")
-    assert "argument --topics-dir: an empty text names no folder" in empty.err
+    assert "argument --topics-dir: an empty text names nothing" in empty.err
+
+
+def test_a_uri_is_no_folder_of_topics(capsys):
+    outcome = call(capsys, "topics", "list", "--topics-dir", "s3://me:secret@bucket/topics")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err == (
+        "[CS-204] topics_dir cannot be 's3://bucket/topics'\n"
+        "  next:  give the path of a folder: only the state may be at a URI\n"
+    )
 
 
 def test_a_patience_that_is_none_is_told_without_a_line_of_ours(capsys):

@@ -203,4 +203,4 @@ def test_a_description_that_cannot_be_read_is_told(topics: FileTopics) -> None:
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SinkError, match="CS-673"):
-        FileTopics(str(tmp_path / "file")).log().create_topic("t", 1)
+        FileTopics(str(tmp_path / "file" / "topics")).log().create_topic("t", 1)

@@ -25,7 +25,7 @@ DEAD_LETTER = "dead-letter:"
 
 RECORD = (
     'A record is a line {"key": …, "value": …, "timestamp": ms, "partition": n, "headers": {name: text}}; '
-    "only one of key and value must be there."
+    "one of key and value may be left out."
 )
 
 Commands = Any  # argparse gives no public name to what add_subparsers returns
@@ -77,11 +77,10 @@ def _demo(commands: Commands) -> None:
         action="store_true",
         help="topics on a Kafka broker instead of in files; it is started and stopped if none runs",
     )
-    parser.add_argument(
-        "--port", type=_positive, default=9092, help="the broker's port (default: %(default)s)"
-    )
+    parser.add_argument("--port", type=_port, default=9092, help="the broker's port (default: %(default)s)")
     parser.add_argument(
         "--dir",
+        type=_some,
         default="crossstream-demo",
         help="where topics and state are kept; emptied at the start (default: ./%(default)s)",
     )
@@ -110,10 +109,10 @@ def _run(commands: Commands) -> None:
     settings = parser.add_argument_group("settings (see StreamsConfig)")
     settings.add_argument("--application-id", metavar="ID", help="default: the name of the file")
     place = settings.add_mutually_exclusive_group()
-    place.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="Kafka's brokers")
-    place.add_argument("--topics-dir", type=_folder, metavar="DIR", help="the folder of file topics")
+    place.add_argument("--bootstrap-servers", type=_some, metavar="HOST:PORT", help="Kafka's brokers")
+    place.add_argument("--topics-dir", type=_some, metavar="DIR", help="the folder of file topics")
     settings.add_argument(
-        "--state-dir", type=_folder, metavar="DIR", help="folder or URI; default: ./crossstream-state/ID"
+        "--state-dir", type=_some, metavar="DIR", help="folder or URI; default: ./crossstream-state/ID"
     )
     settings.add_argument("--partitions", type=_positive, metavar="N", help="state partitions")
     settings.add_argument(
@@ -139,8 +138,15 @@ def _run(commands: Commands) -> None:
         metavar="DURATION",
         help='time from one batch to the next: "2 seconds", or a number of milliseconds',
     )
-    settings.add_argument("--max-records-per-batch", type=_positive, metavar="N")
-    settings.add_argument("--single-task-rows", type=_not_negative, metavar="N")
+    settings.add_argument(
+        "--max-records-per-batch", type=_positive, metavar="N", help="default: all there are"
+    )
+    settings.add_argument(
+        "--single-task-rows",
+        type=_not_negative,
+        metavar="N",
+        help="batches up to so many rows are done by one task; 0: none",
+    )
     settings.add_argument(
         "--deserialization-errors",
         type=_on_error,
@@ -232,7 +238,7 @@ def _topics(commands: Commands) -> None:
         "list the topics, their partitions and how many offsets they hold",
     )
     _place(listing)
-    listing.add_argument("--format", choices=("table", "json"), default="table")
+    listing.add_argument("--format", choices=("table", "json"), default="table", help="default: %(default)s")
 
     create = _command(actions, "create", "topics:create", "create topics")
     create.add_argument("topic", nargs="+")
@@ -251,9 +257,10 @@ def _query(commands: Commands) -> None:
         "look into the stores of an application, while it runs or after",
         usage="crossstream query STATE_DIR [STORE [get KEY | range [FROM [TO]] | prefix P | all]] [options]",
         description="Looks into the stores of a state folder: lists them, or prints rows of one. Only "
-        "committed batches are seen. A range is inclusive; an empty bound ('') is no bound.",
+        "committed batches are seen. A range is inclusive; an empty bound ('') is no bound. Options come last; keys "
+        "that begin with a dash come behind --, at the very end.",
     )
-    parser.add_argument("state_dir", metavar="STATE_DIR")
+    parser.add_argument("state_dir", type=_some, metavar="STATE_DIR")
     parser.add_argument("store", metavar="STORE", nargs="?")
     parser.add_argument(
         "operation", metavar="get KEY | range [FROM [TO]] | prefix P | all", nargs="*", help="default: all"
@@ -309,13 +316,13 @@ def _state(commands: Commands) -> None:
         "started with other partitions.",
     )
     for parser in (inspect, verify, rescale):
-        parser.add_argument("state_dir", metavar="STATE_DIR")
+        parser.add_argument("state_dir", type=_some, metavar="STATE_DIR")
     inspect.add_argument("store", metavar="STORE", nargs="?", help="only this one, by state partition")
     for parser in (inspect, verify):
         parser.add_argument(
             "--format", choices=("table", "json"), default="table", help="default: %(default)s"
         )
-    rescale.add_argument("--partitions", type=_positive, metavar="N", required=True)
+    rescale.add_argument("--partitions", type=_positive, metavar="N", required=True, help="state partitions")
 
 
 def _broker(commands: Commands) -> None:
@@ -329,9 +336,11 @@ def _broker(commands: Commands) -> None:
     stop = _command(actions, "stop", "broker:stop", "stop it; its topics stay")
     status = _command(actions, "status", "broker:status", "tell whether it runs")
     for parser in (start, stop, status):
-        parser.add_argument("--port", type=_positive, default=9092, help="default: %(default)s")
+        parser.add_argument("--port", type=_port, default=9092, help="default: %(default)s")
     start.add_argument(
-        "--dir", help="where topics, settings and log are kept (default: a folder per port in the cache)"
+        "--dir",
+        type=_some,
+        help="where topics, settings and log are kept (default: a folder per port in the cache)",
     )
 
 
@@ -345,11 +354,14 @@ def _doctor(commands: Commands) -> None:
     parser.add_argument("--full", action="store_true", help="also run a small join on Spark")
     parser.add_argument(
         "--state-dir",
+        type=_some,
         default="crossstream-state",
         metavar="DIR",
         help="the folder whose disk is checked, or a URI that must answer (default: ./%(default)s)",
     )
-    parser.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="a Kafka that must answer")
+    parser.add_argument(
+        "--bootstrap-servers", type=_some, metavar="HOST:PORT", help="a Kafka that must answer"
+    )
 
 
 def _bench(commands: Commands) -> None:
@@ -367,8 +379,8 @@ def _bench(commands: Commands) -> None:
 
 def _place(parser: ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--topics-dir", type=_folder, metavar="DIR", help="the folder of file topics")
-    where.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="Kafka's brokers")
+    where.add_argument("--topics-dir", type=_some, metavar="DIR", help="the folder of file topics")
+    where.add_argument("--bootstrap-servers", type=_some, metavar="HOST:PORT", help="Kafka's brokers")
     _assignments(parser, "--kafka", "a setting of Kafka's client; may be repeated")
     parser.add_argument(
         "--broker-patience",
@@ -415,10 +427,16 @@ def _not_negative(text: str) -> int:
     return int(text)
 
 
-def _folder(text: str) -> str:
+def _some(text: str) -> str:
     if not text:
-        raise ArgumentTypeError("an empty text names no folder")
+        raise ArgumentTypeError("an empty text names nothing")
     return text
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 1 << 16:
+        raise ArgumentTypeError(f"{text!r} is not a port: 1 to 65535")
+    return int(text)
 
 
 def _duration(text: str) -> str | int:

@@ -10,7 +10,7 @@ from crossstream.cli.usage import typed
 from crossstream.durations import to_milliseconds
 from crossstream.errors import ConfigError, SourceError
 from crossstream.state.root import StateRoot, root_of
-from crossstream.state.uris import is_uri
+from crossstream.state.uris import is_uri, shown
 from crossstream.topics import TopicConnection, is_internal
 
 
@@ -56,6 +56,12 @@ def _files(arguments: Namespace) -> TopicConnection:
             "--kafka settings are given, but the topics are files",
             code="CS-203",
             next="drop them, or use --bootstrap-servers instead of --topics-dir",
+        )
+    if is_uri(arguments.topics_dir):
+        raise ConfigError(
+            f"topics_dir cannot be {shown(arguments.topics_dir)!r}",
+            code="CS-204",
+            next="give the path of a folder: only the state may be at a URI",
         )
     from crossstream.files import FileTopics
 

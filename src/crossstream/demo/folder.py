@@ -45,7 +45,7 @@ class DemoFolder:
         return self.path / "spark.log"
 
     def empty(self) -> None:
-        """Makes the folder, or removes what an earlier demo made; `ConfigError` CS-276 if it is not ours."""
+        """Makes the folder, or removes what an earlier demo made; `ConfigError` CS-276 if it is not ours, or fails."""
         if not self._mark.is_file() and self._is_taken():
             raise ConfigError(
                 "the folder of the demo exists and was not made by it",
@@ -53,10 +53,18 @@ class DemoFolder:
                 where={"folder": self.path},
                 next="choose another one with --dir, or move it out of the way",
             )
-        for name in MADE:
-            _remove(self.path / name)
-        self.path.mkdir(parents=True, exist_ok=True)
-        self.note_port(None)
+        try:
+            for name in MADE:
+                _remove(self.path / name)
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.note_port(None)
+        except OSError as error:
+            raise ConfigError(
+                f"the folder of the demo cannot be made: {error.strerror}",
+                code="CS-276",
+                where={"folder": self.path},
+                next="choose another one with --dir",
+            ) from error
 
     def note_port(self, port: int | None) -> None:
         """Remembers at which port a broker was started on this folder."""
