@@ -77,10 +77,13 @@ PRODUCER: Mapping[str, object] = {
 BATCH_BYTES = 1_000_000
 """The size of a batch, where its topic does not want smaller ones."""
 
+RECORD_BYTES = 1_048_588
+"""The size of a record, where its topic does not allow larger ones: the default of brokers, more than the client's."""
+
+LARGEST_RECORD_BYTES = 100_000_000
+"""Brokers do not answer requests above 100 MiB (socket.request.max.bytes)."""
+
 BATCHING: Mapping[str, object] = {
-    # How large a record may be is the broker's to say; the client's default is less than the broker's. Requests above
-    # 100 MiB are not answered (socket.request.max.bytes).
-    "message.max.bytes": 100_000_000,
     # Flush does not linger. With less, large batches go out in many small requests: half of what the
     # broker spends on them.
     "linger.ms": 50,
@@ -135,11 +138,18 @@ def open_consumer(connection: KafkaConnection, complaints: Complaints) -> Consum
 
 
 def open_producer(
-    connection: KafkaConnection, complaints: Complaints, on_delivery: object, batch_bytes: int = BATCH_BYTES
+    connection: KafkaConnection,
+    complaints: Complaints,
+    on_delivery: object,
+    batch_bytes: int = BATCH_BYTES,
+    record_bytes: int = RECORD_BYTES,
 ) -> Producer:
-    """An idempotent producer that gives up on a record after the connection's patience."""
+    """An idempotent producer that gives up on a record after the connection's patience.
+
+    ``record_bytes``: no more than is needed, for the client takes so much memory for each request.
+    """
     patience_ms = round(min(max(100, connection.patience_seconds * 1000), LONGEST_MS))
-    tuning = {**BATCHING, "batch.size": batch_bytes}
+    tuning = {**BATCHING, "batch.size": batch_bytes, "message.max.bytes": record_bytes}
     own = {**PRODUCER, "message.timeout.ms": patience_ms, "on_delivery": on_delivery}
     return _open(Producer, connection, {**CLIENT, **tuning, **connection.settings, **own}, complaints)
 

@@ -20,7 +20,14 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from crossstream.errors import SinkError
 from crossstream.kafka import faults
 from crossstream.kafka.batch_limits import BatchLimits
-from crossstream.kafka.client import BATCH_BYTES, Complaints, meet, open_producer
+from crossstream.kafka.client import (
+    BATCH_BYTES,
+    LARGEST_RECORD_BYTES,
+    RECORD_BYTES,
+    Complaints,
+    meet,
+    open_producer,
+)
 from crossstream.kafka.cut_off import Silence, is_cut_off
 from crossstream.kafka.partition_counts import PartitionCounts
 from crossstream.records import decode_headers
@@ -64,7 +71,7 @@ class KafkaWriter:
         self._failures: list[tuple[KafkaError, Message]] = []
         self._limits = BatchLimits(connection)
         self._counts = PartitionCounts(connection.patience_seconds)
-        self._batch_bytes = BATCH_BYTES
+        self._batch_bytes, self._record_bytes = BATCH_BYTES, RECORD_BYTES
         self._fitting: set[str] = set()  # topics that take the producer's batches, as far as they tell
 
     def open(self) -> Producer:
@@ -73,7 +80,11 @@ class KafkaWriter:
             self._failures = []
             self._complaints = Complaints()
             self._producer = open_producer(
-                self._connection, self._complaints, self._undelivered, self._batch_bytes
+                self._connection,
+                self._complaints,
+                self._undelivered,
+                self._batch_bytes,
+                self._record_bytes,
             )
             self._forget()
             self._flushed_at = -IDLE_SECONDS
@@ -125,16 +136,19 @@ class KafkaWriter:
             self._abandon(self._producer)
 
     def _fit(self, topic: str) -> None:
-        """Before the first records of a topic: one that wants smaller batches gets another producer.
+        """Before the first records of a topic: one of smaller batches, or larger records, gets another producer.
 
-        What was written is flushed before, so nothing is written twice. A batch size of the user's is kept.
+        What was written is flushed before, so nothing is written twice. Settings of the user's are kept.
         """
         check_name(topic)
-        limit = None if "batch.size" in self._connection.settings else self._limits.of(topic)
-        if limit is not None and limit < self._batch_bytes:
-            self.flush()
-            self.close()
-            self._batch_bytes = max(1, limit)
+        limit = self._limits.of(topic)
+        if limit is not None:
+            batch_bytes = min(self._batch_bytes, max(1, limit))
+            record_bytes = max(self._record_bytes, min(limit, LARGEST_RECORD_BYTES))
+            if (batch_bytes, record_bytes) != (self._batch_bytes, self._record_bytes):
+                self.flush()
+                self.close()
+                self._batch_bytes, self._record_bytes = batch_bytes, record_bytes
         self._fitting.add(topic)
 
     def _connected(self, topic: str) -> Producer:
