@@ -242,7 +242,7 @@ class StreamsConfig:
             if isinstance(number, bool) or not isinstance(number, int) or number < smallest:
                 raise _out_of_range(name, number, "a positive int" if smallest else "an int, 0 or more")
         if self.partitions is not None:
-            check_partitions(self.partitions)
+            check_most_partitions(self.partitions)
 
     def _check_choices(self) -> None:
         if self.processing_guarantee in ("exactly_once", "exactly_once_v2"):
@@ -308,7 +308,7 @@ def _check_choice(setting: str, value: object, choices: tuple[str, ...], more: s
         )
 
 
-def check_partitions(number: int, where: dict[str, Any] | None = None) -> None:
+def check_most_partitions(number: int, where: dict[str, Any] | None = None) -> None:
     """Raises `ConfigError` CS-204 for more state partitions than anything could run. ``where``: by default the line."""
     if number > MOST_PARTITIONS:
         wanted = f"{MOST_PARTITIONS:,} at most; about one for each core does"

@@ -14,27 +14,11 @@ from crossstream.errors import CrossStreamError, SinkError
 from crossstream.kafka import KafkaConnection
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
-from crossstream.topics import OffsetRange, TopicPartition
+from crossstream.topics import TopicPartition
+from tests.kafka.acts import read, write
 from tests.kafka.conftest import guarded, new_topic, records
 
 pytestmark = pytest.mark.kafka
-
-
-def read(connection: KafkaConnection, topic: str) -> None:
-    reader = connection.reader()
-    try:
-        list(reader.read(OffsetRange(topic, 0, 0, 1), 10))
-    finally:
-        reader.close()
-
-
-def write(connection: KafkaConnection, topic: str) -> None:
-    writer = connection.writer()
-    try:
-        writer.write(topic, records((b"k", b"v")))
-        writer.flush()
-    finally:
-        writer.close()
 
 
 def ask(connection: KafkaConnection, topic: str) -> None:

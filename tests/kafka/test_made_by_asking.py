@@ -10,8 +10,8 @@ from crossstream.errors import CrossStreamError
 from crossstream.kafka import KafkaConnection, stall
 from crossstream.kafka import log as log_module
 from crossstream.kafka.broker import BrokerInfo
-from crossstream.topics import OffsetRange, TopicPartition
-from tests.kafka.conftest import records
+from crossstream.topics import TopicPartition
+from tests.kafka.acts import read, write
 
 pytestmark = pytest.mark.kafka
 
@@ -26,23 +26,6 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ask(connection: KafkaConnection, topic: str) -> None:
     connection.log().end_offsets([TopicPartition(topic, 2)])
-
-
-def read(connection: KafkaConnection, topic: str) -> None:
-    reader = connection.reader()
-    try:
-        list(reader.read(OffsetRange(topic, 0, 0, 1), 10))
-    finally:
-        reader.close()
-
-
-def write(connection: KafkaConnection, topic: str) -> None:
-    writer = connection.writer()
-    try:
-        writer.write(topic, records((b"k", b"v")))
-        writer.flush()
-    finally:
-        writer.close()
 
 
 @pytest.mark.parametrize(("act", "code"), [(ask, "CS-602"), (read, "CS-602"), (write, "CS-652")])

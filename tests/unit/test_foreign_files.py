@@ -90,17 +90,10 @@ def test_a_file_in_the_place_of_a_folder_is_damage(folder: Path, place: str) -> 
     assert [problem.file for problem in verify_state(folder).problems] == [place]
 
 
-def test_a_store_whose_commits_are_a_file_is_not_empty(folder: Path) -> None:
-    shutil.rmtree(folder / "commits")
-    (folder / "commits").write_text("")
-    with pytest.raises(cs.StateError) as caught:
-        cs.open_store(folder, "rows")
-    assert caught.value.code == "CS-701"
-
-
-def test_a_file_in_the_place_of_a_store_is_damage(folder: Path) -> None:
-    shutil.rmtree(folder / "stores")
-    (folder / "stores").write_text("")
+@pytest.mark.parametrize("place", ["commits", "stores"])
+def test_a_store_with_a_file_in_the_place_of_a_folder_is_not_empty(folder: Path, place: str) -> None:
+    shutil.rmtree(folder / place)
+    (folder / place).write_text("")
     with pytest.raises(cs.StateError) as caught:
         cs.open_store(folder, "rows")
     assert caught.value.code == "CS-701"

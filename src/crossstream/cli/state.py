@@ -12,7 +12,7 @@ from crossstream.cli.console import say, show_table
 from crossstream.cli.places import state_of
 from crossstream.cli.query import headline
 from crossstream.cli.texts import to_json
-from crossstream.config import check_partitions
+from crossstream.config import check_most_partitions
 from crossstream.engine.log import BatchLog
 from crossstream.engine.rescaling import rescale as cut_state
 from crossstream.errors import StateError
@@ -62,7 +62,7 @@ def verify(arguments: Namespace) -> int:
 def rescale(arguments: Namespace) -> int:
     """Cuts the state into another number of partitions, as the application would at its start."""
     folder = state_of(arguments.state_dir)
-    check_partitions(arguments.partitions, {"folder": str(folder)})
+    check_most_partitions(arguments.partitions, {"folder": str(folder)})
     log = BatchLog(folder, durable=True)
     log.lock(application_of(folder).application_id)
     try:

@@ -98,12 +98,16 @@ class SourcePlanner:
         CS-605 if the user may not see it; `TopologyError` CS-124 if two patterns match one.
         """
         topics = self.log.topics()
+        readers: dict[str, list[Source]] = {}
         for node in self._sources():
             found = self._topics_of(node, topics)
             self._partitions[node.name] = [
                 TopicPartition(topic, partition) for topic in found for partition in range(topics[topic])
             ]
-        self._check_matched_once()
+            for topic in found:
+                readers.setdefault(topic, []).append(node)
+        for topic, nodes in readers.items():
+            check_matched_once(topic, nodes)
         self._take_over()
         self._identify()
         for node in self._sources():
@@ -228,14 +232,6 @@ class SourcePlanner:
     def _readers(self) -> dict[str, str]:
         """The source of every topic: there is one."""
         return {tp.topic: node for node, partitions in self._partitions.items() for tp in partitions}
-
-    def _check_matched_once(self) -> None:
-        sources: dict[str, dict[str, Source]] = {}
-        for node in self._sources():
-            for tp in self._partitions[node.name]:
-                sources.setdefault(tp.topic, {})[node.name] = node
-        for topic, readers in sources.items():
-            check_matched_once(topic, list(readers.values()))
 
     def _take_over(self) -> None:
         """A source goes on where another one, such as itself under another name, has read a topic of its own."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from crossstream.errors import ConfigError
 
@@ -74,14 +74,30 @@ PRODUCER: Mapping[str, object] = {
     "delivery.report.only.error": True,
 }
 
-BATCH_BYTES = 1_000_000
-"""The size of a batch, where its topic does not want smaller ones."""
-
-RECORD_BYTES = 1_048_588
-"""The size of a record, where its topic does not allow larger ones: the default of brokers, more than the client's."""
-
 LARGEST_RECORD_BYTES = 100_000_000
 """Brokers do not answer requests above 100 MiB (socket.request.max.bytes)."""
+
+
+class Sizes(NamedTuple):
+    """The most bytes of a batch and of a record.
+
+    ``record``: the default of brokers, which is more than the client's; no more than is needed, for the client takes so
+    much memory for each request.
+    """
+
+    batch: int = 1_000_000
+    record: int = 1_048_588
+
+    def fitting(self, limit: int) -> Sizes:
+        """These, for a topic of this ``max.message.bytes`` too: batches as small, records as large."""
+        return Sizes(min(self.batch, max(1, limit)), max(self.record, min(limit, LARGEST_RECORD_BYTES)))
+
+    def settings(self) -> dict[str, object]:
+        return {"batch.size": self.batch, "message.max.bytes": self.record}
+
+
+SIZES = Sizes()
+"""Those that suit a topic of the brokers' defaults."""
 
 BATCHING: Mapping[str, object] = {
     # Flush does not linger. With less, large batches go out in many small requests: half of what the
@@ -96,6 +112,9 @@ BATCHING: Mapping[str, object] = {
 
 ASK_SECONDS = 1.0
 """How long a client may be asked for a topic."""
+
+SETTLE_SECONDS = 5.0
+"""How long brokers may not know a topic before it is taken for missing: they learn one after the other."""
 
 DENIED = frozenset(
     {
@@ -138,18 +157,11 @@ def open_consumer(connection: KafkaConnection, complaints: Complaints) -> Consum
 
 
 def open_producer(
-    connection: KafkaConnection,
-    complaints: Complaints,
-    on_delivery: object,
-    batch_bytes: int = BATCH_BYTES,
-    record_bytes: int = RECORD_BYTES,
+    connection: KafkaConnection, complaints: Complaints, on_delivery: object, sizes: Sizes = SIZES
 ) -> Producer:
-    """An idempotent producer that gives up on a record after the connection's patience.
-
-    ``record_bytes``: no more than is needed, for the client takes so much memory for each request.
-    """
+    """An idempotent producer that gives up on a record after the connection's patience."""
     patience_ms = round(min(max(100, connection.patience_seconds * 1000), LONGEST_MS))
-    tuning = {**BATCHING, "batch.size": batch_bytes, "message.max.bytes": record_bytes}
+    tuning = {**BATCHING, **sizes.settings()}
     own = {**PRODUCER, "message.timeout.ms": patience_ms, "on_delivery": on_delivery}
     return _open(Producer, connection, {**CLIENT, **tuning, **connection.settings, **own}, complaints)
 

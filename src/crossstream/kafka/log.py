@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec, TopicMetada
 
 from crossstream.errors import SourceError
 from crossstream.kafka import faults
-from crossstream.kafka.client import Complaints, is_denial, logger, open_admin
+from crossstream.kafka.client import SETTLE_SECONDS, Complaints, is_denial, logger, open_admin
 from crossstream.kafka.cut_off import UNANSWERED
 from crossstream.kafka.group import Group
 from crossstream.topics import Moment, TopicPartition
@@ -27,8 +27,6 @@ LOOK_SECONDS = 5.0
 CHANGE_SECONDS = 30.0
 """How long one request may take, that asks or that changes something; then it is made again."""
 PAUSE_SECONDS = 0.2
-SETTLE_SECONDS = 5.0
-"""How long brokers may not know a topic before it is taken for missing: they learn one after the other."""
 NO_ID = str(Uuid(0, 0))
 """The id of every topic where brokers know none."""
 

@@ -11,8 +11,7 @@ from time import monotonic, sleep
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from crossstream.kafka import faults
-from crossstream.kafka.client import ASK_SECONDS, Complaints, is_denial
-from crossstream.kafka.stall import SETTLE_SECONDS
+from crossstream.kafka.client import ASK_SECONDS, SETTLE_SECONDS, Complaints, is_denial
 
 REFRESH_SECONDS = 5.0
 PAUSE_SECONDS = 0.1

@@ -13,13 +13,11 @@ from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from crossstream.kafka import faults
-from crossstream.kafka.client import Complaints, is_denial
+from crossstream.kafka.client import SETTLE_SECONDS, Complaints, is_denial
 from crossstream.kafka.cut_off import SILENT_SECONDS
 from crossstream.topics import OffsetRange
 
 PROBE_SECONDS = 1.0
-SETTLE_SECONDS = 5.0
-"""How long a topic must be unknown: brokers learn of new topics and leaders one after the other."""
 STUCK_FACTOR = 10
 """Patience for a range that does not advance although brokers answer (a long aborted transaction)."""
 

@@ -20,14 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from crossstream.errors import SinkError
 from crossstream.kafka import faults
 from crossstream.kafka.batch_limits import BatchLimits
-from crossstream.kafka.client import (
-    BATCH_BYTES,
-    LARGEST_RECORD_BYTES,
-    RECORD_BYTES,
-    Complaints,
-    meet,
-    open_producer,
-)
+from crossstream.kafka.client import SIZES, Complaints, meet, open_producer
 from crossstream.kafka.cut_off import Silence, is_cut_off
 from crossstream.kafka.partition_counts import PartitionCounts
 from crossstream.records import decode_headers
@@ -71,7 +64,7 @@ class KafkaWriter:
         self._failures: list[tuple[KafkaError, Message]] = []
         self._limits = BatchLimits(connection)
         self._counts = PartitionCounts(connection.patience_seconds)
-        self._batch_bytes, self._record_bytes = BATCH_BYTES, RECORD_BYTES
+        self._sizes = SIZES
         self._fitting: set[str] = set()  # topics that take the producer's batches, as far as they tell
 
     def open(self) -> Producer:
@@ -79,13 +72,7 @@ class KafkaWriter:
         if self._producer is None:
             self._failures = []
             self._complaints = Complaints()
-            self._producer = open_producer(
-                self._connection,
-                self._complaints,
-                self._undelivered,
-                self._batch_bytes,
-                self._record_bytes,
-            )
+            self._producer = open_producer(self._connection, self._complaints, self._undelivered, self._sizes)
             self._forget()
             self._flushed_at = -IDLE_SECONDS
         return self._producer
@@ -141,14 +128,13 @@ class KafkaWriter:
         What was written is flushed before, so nothing is written twice. Settings of the user's are kept.
         """
         check_name(topic)
-        limit = self._limits.of(topic)
-        if limit is not None:
-            batch_bytes = min(self._batch_bytes, max(1, limit))
-            record_bytes = max(self._record_bytes, min(limit, LARGEST_RECORD_BYTES))
-            if (batch_bytes, record_bytes) != (self._batch_bytes, self._record_bytes):
-                self.flush()
-                self.close()
-                self._batch_bytes, self._record_bytes = batch_bytes, record_bytes
+        is_given = self._sizes.settings().keys() <= self._connection.settings.keys()
+        limit = None if is_given else self._limits.of(topic)
+        sizes = self._sizes if limit is None else self._sizes.fitting(limit)
+        if sizes != self._sizes:
+            self.flush()
+            self.close()
+            self._sizes = sizes
         self._fitting.add(topic)
 
     def _connected(self, topic: str) -> Producer:

@@ -18,17 +18,15 @@ from crossstream.topology.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """State that an application has taken up. ``repeat``: the batch that was begun after the last commit.
+    """State that an application has taken up, as it is noted there. ``partitions``: that it is to have.
 
-    ``partitions``: that the state has; ``wanted``: that it is to have. ``frames``: the DataFrame sources in the order
-    in which Spark's checkpoint has them.
+    ``repeat``: the batch that was begun after the last commit.
     """
 
+    application: Application
     commit: Commit
     repeat: BatchEntry | None
     partitions: int
-    wanted: int
-    frames: tuple[str, ...]
 
 
 def claim(log: BatchLog, plan: Plan, config: StreamsConfig, checkpoint: Path, parallelism: int) -> Claim:
@@ -61,8 +59,9 @@ def claim(log: BatchLog, plan: Plan, config: StreamsConfig, checkpoint: Path, pa
     repeat = _repeated(log, commit, is_same=set(sources) == set(application.frames))
     frames = Checkpoint(checkpoint, commit, repeat).order(sources, application.frames)
     if frames != application.frames:
-        log.write_application(structs.replace(application, frames=frames))
-    return Claim(commit, repeat, application.partitions, wanted, frames)
+        application = structs.replace(application, frames=frames)
+        log.write_application(application)
+    return Claim(application, commit, repeat, wanted)
 
 
 def _check(log: BatchLog, found: Application, wanted: Application) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from crossstream.config import StreamsConfig
 from crossstream.engine.batch import Batch, Report
 from crossstream.engine.idling import Idling
-from crossstream.engine.log import BatchEntry, BatchLog, Commit
+from crossstream.engine.log import BatchEntry, BatchLog, Commit, Starts
 from crossstream.engine.placement import placements
 from crossstream.engine.planning import NoTopics, SourcePlanner
 from crossstream.engine.policies import settings_of
@@ -120,16 +120,16 @@ class Engine:
         self._tasks = max(1, context.defaultParallelism)
         found = claim(self.log, self.plan, self.config, self._checkpoint, self._tasks)
         commit = found.commit
-        self.partitions, self._wanted = found.partitions, found.wanted
+        self.partitions, self._wanted = found.application.partitions, found.partitions
         self._versions = commit.versions
         self._next = commit.id + 1
         self._epoch = commit.epoch
-        self._repeat, self._frames = found.repeat, found.frames
+        self._repeat, self._frames = found.repeat, found.application.frames
         self.retirement = Retirement(self.state, self.log, self.config.retain_batches, self._staging)
         self.retirement.sweep(self._next)
         self._account.state = measure(self.state, self._versions)
         self._rescale(bool(misplaced(self.log, placements(self.plan, self.partitions))))
-        self._find_topics(commit)
+        self._find_topics(commit, found.application.starts)
         self._rounds = SparkRounds(context, job, shipped, self.config.application_id)
         self._listener.since = milliseconds()
 
@@ -152,24 +152,26 @@ class Engine:
         self._account.state = measure(self.state, self._versions)
         self.retirement.add(done.commit.id, done.retired)
 
-    def _find_topics(self, commit: Commit) -> None:
+    def _find_topics(self, commit: Commit, starts: Starts) -> None:
         positions = {n: {t: dict(p) for t, p in topics.items()} for n, topics in commit.positions.items()}
         check_topics(self.topology, self.connection)
         log = self.topics if self.topics is not None else NoTopics()
-        application = self.log.application()
-        assert application is not None
-        starts = application.starts
         ids = {**starts.topic_ids, **commit.topic_ids}
         self.sources = SourcePlanner(
             self.topology, log, positions, self.config.on_lost_records, ids, starts=starts
         )
         self.sources.refresh()
         if self.sources.starts != starts:
-            self.log.write_application(structs.replace(application, starts=self.sources.starts))
-            self.log.settled()
+            self._note_starts()
         self._repeat = self._repeatable()
         self.sources.await_globals()
         self._refreshed = time.monotonic()
+
+    def _note_starts(self) -> None:
+        application = self.log.application()
+        assert application is not None
+        self.log.write_application(structs.replace(application, starts=self.sources.starts))
+        self.log.settled()
 
     def _repeatable(self) -> BatchEntry | None:
         """The batch that was begun, for the sources of now; None if its records are gone, and it is planned anew."""

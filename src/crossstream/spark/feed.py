@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from crossstream.errors import SourceError
@@ -16,8 +16,8 @@ class FrameFeed:
     """Runs the query. ``take``: gets the rows of each micro-batch and its number; what it raises ends the query."""
 
     take: Callable[[Any, int], None]
-    _query: Any = None
-    _failure: Exception | None = None
+    _query: Any = field(default=None, init=False)
+    _failure: Exception | None = field(default=None, init=False)
 
     def start(self, frame: Any, checkpoint: str, *, once: bool) -> None:
         """Begins to read, if that has not begun; ``once``: reads what there is now, and returns."""
