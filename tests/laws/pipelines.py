@@ -115,16 +115,6 @@ OPERATORS = [
 pipelines = st.lists(st.sampled_from(OPERATORS), max_size=5)
 
 
-def keeps_order(pipeline: list[Operator]) -> bool:
-    """Whether all that becomes of a record has an order: not where items of it go through several streams.
-
-    A merge gives no order between its inputs (semantics 3.2).
-    """
-    names = [operator.name for operator in pipeline]
-    flat = next((n for n, name in enumerate(names) if "flat" in name), len(names))
-    return not any("merge" in name for name in names[flat:])
-
-
 def result_of(pipeline: list[Operator], key: Key, value: Value) -> list[One]:
     """What a record becomes."""
     found = [(key, value)]

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 import crossstream as cs
 from tests.laws.effort import law
 from tests.laws.engine import Way, as_taken, ways
-from tests.laws.pipelines import JSON, TEXT, Operator, built, keeps_order, pipelines, result_of
+from tests.laws.pipelines import JSON, TEXT, Operator, built, pipelines, result_of
 from tests.laws.strategies import KEYS, Inputs, records, with_headers
 from tests.reference.chain import headers_of
 
@@ -26,8 +26,6 @@ inputs = records({"left": (names, values)}).map(with_headers)
 def test_one_record_at_a_time(pipeline: list[Operator], given_: Inputs, way: Way) -> None:
     found, _ = run(pipeline, given_, way)
     got, wanted = [shown(records) for records in found], [expected(pipeline, [item]) for item in given_]
-    if not keeps_order(pipeline):
-        got, wanted = list(map(sorted, got)), list(map(sorted, wanted))
     assert got == wanted
 
 
@@ -44,7 +42,6 @@ def test_no_cut_into_batches_changes_the_records(pipeline: list[Operator], given
 @law
 @given(pipelines, inputs, ways())
 def test_the_last_record_of_a_key_is_its_row(pipeline: list[Operator], given_: Inputs, way: Way) -> None:
-    assume(keeps_order(pipeline))
     _, table = run(pipeline, given_, way)
     rows: dict[str, Any] = {}
     for item in as_taken({"inputs": given_}, way)["inputs"]:

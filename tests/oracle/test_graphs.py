@@ -24,6 +24,7 @@ NIGHTLY = 1500
 KEYS = ("a", "b")
 STREAMS = ("left", "right", "third")
 ON_STREAMS = sorted({*DERIVED["stream"], *CHANGING["stream"]} - {"to table"})
+ROW_WISE = [name for name in ON_STREAMS if name != "repartition"]
 SEVERAL = ("twice", "under both keys", "merge")
 """What makes several records of one."""
 RE_KEYING = ("re-key", "key of value", "map both", "under both keys")
@@ -69,11 +70,38 @@ def graph(rng: Random) -> Case:
     return made(joins, with_headers(records(rng, sides)))
 
 
+def test_ways_of_rows(oracle: Oracle) -> None:
+    for seed in range(CASES):
+        compare(oracle, ways_of_rows(Random(f"ways {seed}")))
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+def test_ways_of_rows_for_long(oracle: Oracle) -> None:
+    for seed in range(CASES, NIGHTLY):
+        compare(oracle, ways_of_rows(Random(f"ways {seed}")))
+
+
+def ways_of_rows(rng: Random) -> Case:
+    """Row-wise operators and merges of any of their streams, however their ways cross."""
+    joins: list[dict[str, Any]] = []
+    streams = ["left"]
+    for _ in range(rng.randint(3, 7)):
+        one, other = rng.choice(streams), rng.choice(streams)
+        if one == other:
+            streams.append(derive(joins, rng.choice(ROW_WISE), one))
+        else:
+            joins.append(join(f"n{len(joins)}", "derived", "merge", one, other))
+            streams.append(joins[-1]["id"])
+    return made(joins, with_headers(records(rng, {"left": Named(rng, KEYS, "L")})))
+
+
 def operator(rng: Random, joins: list[dict[str, Any]], streams: list[str]) -> str:
     """Adds one that Kafka and we take in the same order: what shares a source with another does so in one way."""
     one, other = rng.choice(streams), rng.choice(streams)
     what = rng.choice(["derived", "derived", "merge", "stream-stream", "stream-table", "stream-globaltable"])
-    if not in_one_way(joins, one, other) and (one != other or what == "stream-table"):
+    meets = what == "merge" and by_row(joins, one, other)
+    if not in_one_way(joins, one, other, several=meets) and (one != other or what == "stream-table"):
         return operator(rng, joins, streams)
     name = f"n{len(joins)}"
     if what == "derived":
@@ -98,12 +126,23 @@ def operator(rng: Random, joins: list[dict[str, Any]], streams: list[str]) -> st
     return name
 
 
-def in_one_way(joins: list[dict[str, Any]], one: str, other: str) -> bool:
-    """Whether each record that is in both streams has come to each in one way, and but once to where they part."""
+def by_row(joins: list[dict[str, Any]], one: str, other: str) -> bool:
+    """Whether nothing but row-wise operators is on the ways from where two streams part."""
+    made_by = {each["id"]: each for each in joins}
+    apart = ways_to(joins, one).keys() ^ ways_to(joins, other).keys()
+    made = [made_by[name] for name in apart if name in made_by]
+    return all(each["operator"] == "derived" and each["type"] != "repartition" for each in made)
+
+
+def in_one_way(joins: list[dict[str, Any]], one: str, other: str, *, several: bool) -> bool:
+    """Whether each record that is in both streams has come to each in one way.
+
+    And but once to where they part, unless ``several`` may come.
+    """
     ways, others = ways_to(joins, one), ways_to(joins, other)
     shared = [name for name in ways if name in others]
-    several = {each["id"] for each in joins if each["type"] in SEVERAL or each["operator"] == "stream-stream"}
-    return all(ways[name] == others[name] == 1 and name not in several for name in shared)
+    makers = {each["id"] for each in joins if each["type"] in SEVERAL or each["operator"] == "stream-stream"}
+    return all(ways[name] == others[name] == 1 and (several or name not in makers) for name in shared)
 
 
 def ways_to(joins: list[dict[str, Any]], stream: str) -> Counter[str]:

@@ -161,7 +161,8 @@ class KStream:
         """The records of several streams, interleaved. A serde is kept if all inputs share it.
 
         What one record gives in several of them comes in the order in which they were built: so the results of a join
-        come before the record that is merged with them.
+        come before the record that is merged with them. If an operator made several records of it before their ways
+        parted, each of them comes on all ways before the next one does; but not if a join or a re-keying is on a way.
 
         Raises CS-107 for anything but streams, CS-130 for streams of another builder.
 

@@ -9,6 +9,7 @@ from functools import partial
 
 from crossstream.algebra.change import Changes
 from crossstream.algebra.history import History
+from crossstream.algebra.turns import without_turns
 from crossstream.engine.batch import Batch, Report, SourceRange, pack_report
 from crossstream.engine.decoding import Decoder
 from crossstream.engine.failures import Failures
@@ -173,11 +174,13 @@ class RoundTask:
 
     def _push(self, flow: str, changes: Changes) -> None:
         """Hands a piece of a flow to everything that reads it in this round, and to the shuffle."""
+        others = without_turns(changes)
         for runner in self._readers.get(flow, ()):
-            for out, result in self._located(runner, partial(runner.accept, flow, changes)):
+            taken = changes if runner.takes_turns() else others
+            for out, result in self._located(runner, partial(runner.accept, flow, taken)):
                 self._push(out, result)
         for number, exchange in self._leaving.get(flow, ()):
-            for pid, blob in self._routed(changes, exchange):
+            for pid, blob in self._routed(others, exchange):
                 parcel = (exchange.to_round, number, self.sender, self._sequence, blob)
                 self._outbox.setdefault(pid, []).append(parcel)
                 self._sequence += 1

@@ -38,6 +38,7 @@ from crossstream.topology.graph import (
     is_stream_join,
 )
 from crossstream.topology.names import inner, name_of, unique
+from crossstream.topology.partings import parted
 from crossstream.topology.placing.foreign_key import place_foreign_key_join
 from crossstream.topology.placing.globals import place_stream_global_join
 from crossstream.topology.placing.join_many import place_join_many
@@ -73,12 +74,15 @@ class Planner:
     """The tables that a stream looks up, or that keep versions: what they are kept from must be every change."""
     wholes: dict[str, str] = field(default_factory=dict)
     """The store of each global table."""
+    parted: frozenset[str] = frozenset()
+    """The streams whose rows are numbered, for they part and meet again."""
     _before: Planner | None = None
 
     def plan(self) -> Plan:
         for node in reversed(list(self.topology)):
             self._ask_old(node)
             self._ask_every(node)
+        self.parted = parted(self.topology)
         for node in self.topology:
             self._place(node)
         return self.placed()

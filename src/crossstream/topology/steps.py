@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from crossstream.algebra.turns import Parting
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
@@ -34,12 +36,15 @@ class StatelessStep(Step):
     """filter, map, … on a stream; filter and map_values on a table. ``null_keys``: a re-keying lets them pass.
 
     ``old``: a filter leaves out what was no row before either, if it is told the values before. ``ordered``: a merge
-    gives its rows in order of arrival, those of one record in the order of its inputs.
+    gives its rows in order of arrival, those of one record in turn from ``partings``, and in the order of its inputs.
+    ``ways``: inputs that lead to such a merge on other ways too, and which way this is.
     """
 
     null_keys: bool = False
     old: bool = True
     ordered: bool = False
+    partings: tuple[Parting, ...] = ()
+    ways: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

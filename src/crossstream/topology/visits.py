@@ -76,7 +76,7 @@ def _visits(topology: Topology, source: Node, pick: Callable[[Iterable[Visit]], 
 
 def _way(topology: Topology, found: dict[str, Visit], parent: str, node: Node) -> Visit:
     moves, places = found[parent]
-    return moves + _moves(topology, parent, node), (*places, _place(topology, parent, node))
+    return moves + _moves(topology, parent, node), (*places, place_among(topology, parent, node))
 
 
 def handing(node: Node) -> Iterable[str]:
@@ -90,5 +90,6 @@ def _moves(topology: Topology, parent: str, node: Node) -> int:
     return int(is_rekeying(topology, parent, node))
 
 
-def _place(topology: Topology, parent: str, node: Node) -> int:
+def place_among(topology: Topology, parent: str, node: Node) -> int:
+    """The place of a node among the children of its parent."""
     return [child.name for child in topology.children(parent)].index(node.name)

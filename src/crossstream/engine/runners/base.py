@@ -131,6 +131,10 @@ class Runner:
         """
         return False
 
+    def takes_turns(self) -> bool:
+        """Whether it hands on, or goes by, the numbers of rows that have parted (`algebra/turns.py`)."""
+        return False
+
     def accept(self, flow: str, changes: Changes) -> Emitted:
         """Takes a piece of an input flow; what it gives at once."""
         self.held.setdefault(flow, []).append(changes)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from crossstream.algebra.change import Changes, concat_changes
-from crossstream.algebra.order import by_arrival
+from crossstream.algebra.change import Changes
+from crossstream.algebra.turns import in_turn, with_turns
 from crossstream.engine import rowwise
-from crossstream.engine.runners.base import Emitted, Runner
+from crossstream.engine.runners.base import Emitted, Runner, Task
 from crossstream.topology import graph
 from crossstream.topology.steps import StatelessStep
 
@@ -16,6 +16,14 @@ class StatelessRunner(Runner):
     """filter, map, … : a piece in, a piece out."""
 
     step: StatelessStep
+
+    def __init__(self, task: Task, step: StatelessStep) -> None:
+        super().__init__(task, step)
+        self._ways = dict(step.ways)
+        self._taken = dict.fromkeys(self._ways, 0)
+
+    def takes_turns(self) -> bool:
+        return True
 
     def by_key(self) -> bool:
         """Not where streams come in from other partitions: their records are in order of arrival."""
@@ -26,6 +34,9 @@ class StatelessRunner(Runner):
         if isinstance(node, graph.Repartition):
             return super().accept(flow, self._with_key(changes))
         self.task.report.count_in(node.name, changes.rows)
+        if flow in self._ways:
+            changes = with_turns(changes, flow, self._taken[flow], self._ways[flow])
+            self._taken[flow] += changes.rows
         if self.step.ordered:
             return super().accept(flow, changes)
         if not self.step.old:
@@ -46,7 +57,7 @@ class StatelessRunner(Runner):
         return changes.where(there)
 
     def finish(self) -> Emitted:
-        parts = [part for flow in dict.fromkeys(self.step.inputs) for part in self.held.pop(flow, [])]
-        changes = by_arrival(concat_changes(parts)) if parts else None
-        if changes is not None and changes.rows:
-            yield self.out(), changes
+        flows = dict.fromkeys(self.step.inputs)
+        parts = [(flow, part) for flow in flows for part in self.held.pop(flow, []) if part.rows]
+        if parts:
+            yield self.out(), in_turn(parts, self.step.partings)

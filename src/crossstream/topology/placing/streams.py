@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from crossstream.algebra.turns import Parting
 from crossstream.topology.graph import (
     Branch,
     Filter,
@@ -18,8 +20,9 @@ from crossstream.topology.graph import (
     Split,
     ToStream,
 )
+from crossstream.topology.partings import partings
 from crossstream.topology.steps import FrameSinkStep, SinkStep, StatelessStep
-from crossstream.topology.visits import by_visit
+from crossstream.topology.visits import by_visit, place_among
 
 if TYPE_CHECKING:
     from crossstream.topology.planner import Planner
@@ -47,17 +50,42 @@ def place_merge(planner: Planner, node: Merge) -> None:
     ordered = by_visit(planner.topology, node)
     flows = [planner.flow(name) for name in ordered or node.parents]
     number = max(flow.round for flow in flows)
-    inputs = tuple(
-        flow.name if flow.round == number else planner.arrive(flow, number, node) for flow in flows
-    )
+    arrive = {
+        flow.name: flow.name if flow.round == number else planner.arrive(flow, number, node) for flow in flows
+    }
     # The same key of another serde has other bytes, and so another place.
     routed = all(flow.routed and node.key is not None and flow.key.name == node.key.name for flow in flows)
     planner.flow_of(node, node.name, number, routed)
     planner.steps.append(
         StatelessStep(
-            node=node.name, round=number, inputs=inputs, output=node.name, ordered=ordered is not None
+            node=node.name,
+            round=number,
+            inputs=tuple(arrive[flow.name] for flow in flows),
+            output=node.name,
+            ordered=ordered is not None,
+            partings=_partings(planner, node, arrive, number),
+            ways=_ways(planner, node),
         )
     )
+
+
+def _partings(planner: Planner, merge: Merge, arrive: Mapping[str, str], number: int) -> tuple[Parting, ...]:
+    """With the flows that ``arrive``. None if rows that have turns come from another round, where they leave these."""
+    found = partings(planner.topology, merge)
+    if any(parting.ranks is None and planner.flow(parting.flow).round != number for parting in found):
+        return ()
+    return tuple(
+        parting
+        if parting.ranks is None
+        else replace(parting, ranks={arrive[name]: rank for name, rank in parting.ranks.items()})
+        for parting in found
+    )
+
+
+def _ways(planner: Planner, node: Node) -> tuple[tuple[str, int], ...]:
+    """From parents whose rows part and meet again."""
+    parents = [name for name in dict.fromkeys(node.parents) if name in planner.parted]
+    return tuple((planner.flow(name).name, place_among(planner.topology, name, node)) for name in parents)
 
 
 def place_stateless(planner: Planner, node: Node) -> None:
@@ -65,7 +93,13 @@ def place_stateless(planner: Planner, node: Node) -> None:
         parent = planner.flow(node.parents[0])
         planner.add(replace(parent, name=node.name))
         planner.steps.append(
-            StatelessStep(node=node.name, round=parent.round, inputs=(parent.name,), output=node.name)
+            StatelessStep(
+                node=node.name,
+                round=parent.round,
+                inputs=(parent.name,),
+                output=node.name,
+                ways=_ways(planner, node),
+            )
         )
         return
     parent = planner.flow(node.parents[0])
@@ -80,6 +114,7 @@ def place_stateless(planner: Planner, node: Node) -> None:
             inputs=(parent.name,),
             output=node.name,
             old=not planner.knows_old(node),
+            ways=_ways(planner, node),
         )
     )
     if isinstance(node, Filter | MapValues) and node.shape == "table":

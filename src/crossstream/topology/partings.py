@@ -1,0 +1,115 @@
+"""Where the rows of one record part on their way to a merge, so that it can put them in turn. Source: semantics 1.2."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from crossstream.algebra.turns import Parting
+from crossstream.topology.graph import (
+    Branch,
+    Filter,
+    FlatMap,
+    FlatMapValues,
+    Map,
+    MapValues,
+    Merge,
+    Peek,
+    SelectKey,
+    Split,
+    StreamStreamJoin,
+    Topology,
+)
+from crossstream.topology.visits import by_visit, handing
+
+_ROW_WISE = Branch | Filter | FlatMap | FlatMapValues | Map | MapValues | Merge | Peek | SelectKey | Split
+
+
+@dataclass(frozen=True, slots=True)
+class _Ways:
+    """From a node to a merge. ``ends``: the merged streams that each way leads to, in the order of visits.
+
+    ``shared``: the nodes on all of them. ``by_row``: there are none but row-wise operators on them.
+    """
+
+    ends: Sequence[frozenset[str]]
+    shared: frozenset[str]
+    by_row: bool
+
+    @property
+    def all(self) -> frozenset[str]:
+        return frozenset[str]().union(*self.ends)
+
+    @property
+    def part(self) -> bool:
+        """Whether there are several, that do not meet before the merge."""
+        return len(self.ends) > 1 and not self.shared
+
+    @property
+    def are_apart(self) -> bool:
+        """Whether no merged stream is reached on two of them."""
+        return len(self.all) == sum(map(len, self.ends))
+
+
+def partings(topology: Topology, merge: Merge) -> tuple[Parting, ...]:
+    """The nodes, by name, from which several ways lead to a merge, parents before children.
+
+    None where it is enough that the merge takes its streams one after the other: no record has several rows where its
+    ways part, nor do they meet in between. And none where such ways pass anything but row-wise operators.
+    """
+    visits = by_visit(topology, merge)
+    if visits is None:
+        return ()
+    ways, several = _ways_below(topology, merge), _several(topology)
+    forks = [node.name for node in topology if ways[node.name].part]
+    needed = [name for name in forks if name in several or not ways[name].are_apart]
+    if not needed or not all(ways[name].by_row for name in needed):
+        return ()
+    ranks = {name: None if ways[name].by_row else _ranks(ways[name], visits) for name in forks}
+    if any(rank is None and not ways[name].by_row for name, rank in ranks.items()):
+        return ()
+    return tuple(Parting(name, ranks[name]) for name in forks)
+
+
+def parted(topology: Topology) -> frozenset[str]:
+    """The nodes whose rows get turns, for some merge goes by them."""
+    merges = [node for node in topology if isinstance(node, Merge)]
+    found = [parting for merge in merges for parting in partings(topology, merge)]
+    return frozenset(parting.flow for parting in found if parting.ranks is None)
+
+
+def _ways_below(topology: Topology, merge: Merge) -> Mapping[str, _Ways]:
+    found: dict[str, _Ways] = {}
+    for node in reversed(list(topology)):
+        ends, shared, by_row = [], [], True
+        for child in topology.children(node.name):
+            if child is merge:
+                ends.append(frozenset({node.name}))
+                shared.append(frozenset[str]())
+            elif node.name in handing(child) and found[child.name].ends:
+                below = found[child.name]
+                ends.append(below.all)
+                shared.append(below.shared | {child.name})
+                by_row &= isinstance(child, _ROW_WISE) and below.by_row
+        found[node.name] = _Ways(ends, shared[0].intersection(*shared) if shared else frozenset(), by_row)
+    return found
+
+
+def _ranks(ways: _Ways, visits: Sequence[str]) -> Mapping[str, int] | None:
+    """For each merged stream the place of its way among the others; None if they take turns."""
+    ends = sorted(ways.ends, key=lambda names: min(map(visits.index, names)))
+    if [name for name in visits if name in ways.all] != [n for names in ends for n in visits if n in names]:
+        return None
+    return {name: rank for rank, names in enumerate(ends) for name in names}
+
+
+def _several(topology: Topology) -> frozenset[str]:
+    """The streams that one record can have several rows in."""
+    found: set[str] = set()
+    for node in topology:
+        makes = isinstance(node, FlatMap | FlatMapValues | StreamStreamJoin) or (
+            isinstance(node, Merge) and by_visit(topology, node) is not None
+        )
+        if node.shape == "stream" and (makes or not found.isdisjoint(handing(node))):
+            found.add(node.name)
+    return frozenset(found)
