@@ -113,6 +113,8 @@ OPERATORS = [
 ]
 
 pipelines = st.lists(st.sampled_from(OPERATORS), max_size=5)
+by_row = st.lists(st.sampled_from([one for one in OPERATORS if "repartition" not in one.name]), max_size=3)
+"""Those that leave records in their partitions."""
 
 
 def result_of(pipeline: list[Operator], key: Key, value: Value) -> list[One]:

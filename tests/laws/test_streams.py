@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import crossstream as cs
 from tests.laws.effort import law
 from tests.laws.engine import Way, as_taken, ways
-from tests.laws.pipelines import JSON, TEXT, Operator, built, pipelines, result_of
+from tests.laws.pipelines import JSON, TEXT, Operator, built, by_row, pipelines, result_of
 from tests.laws.strategies import KEYS, Inputs, records, with_headers
 from tests.reference.chain import headers_of
 
@@ -49,6 +49,33 @@ def test_the_last_record_of_a_key_is_its_row(pipeline: list[Operator], given_: I
             if key is not None:
                 rows[key] = value
     assert table == {key: value for key, value in rows.items() if value is not None}
+
+
+@law
+@given(pipelines, by_row, by_row, inputs, ways())
+def test_sinks_of_one_topic_keep_the_order_of_a_key(
+    pipeline: list[Operator], one: list[Operator], other: list[Operator], given_: Inputs, way: Way
+) -> None:
+    builder = cs.StreamsBuilder()
+    parting = built(pipeline, builder.stream("left", cs.Consumed(key=TEXT, value=JSON)))
+    for operators in (one, other):
+        built(operators, parting).to("out", cs.Produced(key=TEXT, value=JSON))
+    found: list[cs.TestRecord] = []
+    with way.driver(builder.build()) as driver:
+        out = driver.create_output_topic("out", TEXT, JSON)
+        for _, ended in way.pipe(driver, {"left": driver.create_input_topic("left", TEXT, JSON)}, given_):
+            if ended:
+                found += out.read_records()
+    wanted = [
+        cs.TestRecord(key, value, item["ts"], headers_of(item))
+        for item in as_taken({"inputs": given_}, way)["inputs"]
+        for parted in result_of(pipeline, item["key"], item["value"])
+        for operators in (one, other)
+        for key, value in result_of(operators, *parted)
+    ]
+    for key in [*KEYS, None]:
+        ours, theirs = ([r for r in records_ if r.key == key] for records_ in (found, wanted))
+        assert shown(ours) == shown(theirs)
 
 
 def run(

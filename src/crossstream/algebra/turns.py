@@ -7,7 +7,7 @@ turns, those of partings further up first. In between there are row-wise operato
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,19 +24,36 @@ _WAY_BITS = 16
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """A flow that several ways lead from to a merge.
+    """A flow that several ways lead from, and meet again.
 
-    ``ranks``: the order of the merged flows, where one way leads to each, and there are no turns; else None.
+    ``ranks``: the order of the ends, where one way leads to each, and there are no turns; else None.
     """
 
     flow: str
     ranks: Mapping[str, int] | None = None
 
+    def renamed(self, names: Mapping[str, str]) -> Parting:
+        """With other names of ends."""
+        if self.ranks is None:
+            return self
+        return replace(self, ranks={names.get(end, end): rank for end, rank in self.ranks.items()})
 
-def with_turns(changes: Changes, flow: str, first: int, way: int) -> Changes:
-    """Rows of a flow that parts, on one of the ways; the number of the first one is ``first``."""
-    turns = (np.arange(first, first + changes.rows) << _WAY_BITS) + way
-    return replace(changes, extra={**changes.extra, _PREFIX + flow: turns})
+
+class Turns:
+    """Gives rows their turns. ``ways``: flows that part, and which of the ways from each begins here."""
+
+    def __init__(self, ways: Iterable[tuple[str, int]]) -> None:
+        self._ways = dict(ways)
+        self._taken = dict.fromkeys(self._ways, 0)
+
+    def given(self, flow: str, changes: Changes) -> Changes:
+        """The rows of a flow that come next."""
+        if flow not in self._ways:
+            return changes
+        first = self._taken[flow]
+        self._taken[flow] += changes.rows
+        turns = (np.arange(first, self._taken[flow]) << _WAY_BITS) + self._ways[flow]
+        return replace(changes, extra={**changes.extra, _PREFIX + flow: turns})
 
 
 def without_turns(changes: Changes) -> Changes:
@@ -48,7 +65,7 @@ def without_turns(changes: Changes) -> Changes:
 
 
 def in_turn(parts: Sequence[tuple[str, Changes]], partings: Sequence[Parting]) -> Changes:
-    """Rows of several flows, each part with the name of its flow, in order of arrival and then of turn.
+    """Rows that come on several ways, each part with its end, in order of arrival and then of turn.
 
     ``partings``: those further up come first. What is left goes in the order of the parts.
     """
@@ -60,7 +77,7 @@ def in_turn(parts: Sequence[tuple[str, Changes]], partings: Sequence[Parting]) -
     for parting in partings:
         if parting.ranks is not None:
             keys.append(
-                np.concatenate([np.full(part.rows, parting.ranks.get(flow, 0)) for flow, part in parts])
+                np.concatenate([np.full(part.rows, parting.ranks.get(end, 0)) for end, part in parts])
             )
         elif _PREFIX + parting.flow in merged.extra:
             keys.append(np.asarray(merged.extra[_PREFIX + parting.flow]))

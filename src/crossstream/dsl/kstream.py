@@ -399,7 +399,8 @@ class KStream:
         """Writes every record to a topic, or to the one that ``topic(key, value)`` names, which must exist.
 
         In Kafka every topic must (CS-652); a missing file topic is made, with one partition, if it is named here: not
-        for a record (CS-662).
+        for a record (CS-662). Several streams may be written to a topic: what comes of one record, and of those after
+        it, stays in order there.
         Serdes not in ``produced`` are those of the stream. Raises CS-142 where one is unknown, CS-102 for a
         name that Kafka would not take. Source: semantics 3.12.
 

@@ -1,4 +1,4 @@
-"""Where the rows of one record part on their way to a merge, so that it can put them in turn. Source: semantics 1.2."""
+"""Where the rows of one record part that meet again, so that they can be put in turn there. Source: semantics 1.2."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from crossstream.topology.graph import (
     StreamStreamJoin,
     Topology,
 )
-from crossstream.topology.visits import by_visit, handing
+from crossstream.topology.visits import Meeting, by_visit, handing, meetings
 
 _ROW_WISE = Branch | Filter | FlatMap | FlatMapValues | Map | MapValues | Merge | Peek | SelectKey | Split
 
 
 @dataclass(frozen=True, slots=True)
 class _Ways:
-    """From a node to a merge. ``ends``: the merged streams that each way leads to, in the order of visits.
+    """From a node to a meeting. ``ends``: those that each way leads to, in the order of visits.
 
     ``shared``: the nodes on all of them. ``by_row``: there are none but row-wise operators on them.
     """
@@ -42,25 +42,25 @@ class _Ways:
 
     @property
     def part(self) -> bool:
-        """Whether there are several, that do not meet before the merge."""
+        """Whether there are several, that do not meet before."""
         return len(self.ends) > 1 and not self.shared
 
     @property
     def are_apart(self) -> bool:
-        """Whether no merged stream is reached on two of them."""
+        """Whether no end is reached on two of them."""
         return len(self.all) == sum(map(len, self.ends))
 
 
-def partings(topology: Topology, merge: Merge) -> tuple[Parting, ...]:
-    """The nodes, by name, from which several ways lead to a merge, parents before children.
+def partings(topology: Topology, meeting: Meeting) -> tuple[Parting, ...]:
+    """The nodes, by name, from which several ways lead to a meeting, parents before children.
 
-    None where it is enough that the merge takes its streams one after the other: no record has several rows where its
-    ways part, nor do they meet in between. And none where such ways pass anything but row-wise operators.
+    None where it is enough to take one end after the other: no record has several rows where its ways part, nor do they
+    meet in between. And none where such ways pass anything but row-wise operators.
     """
-    visits = by_visit(topology, merge)
+    visits = by_visit(topology, meeting)
     if visits is None:
         return ()
-    ways, several = _ways_below(topology, merge), _several(topology)
+    ways, several = _ways_to(topology, meeting), _several(topology)
     forks = [node.name for node in topology if ways[node.name].part]
     needed = [name for name in forks if name in several or not ways[name].are_apart]
     if not needed or not all(ways[name].by_row for name in needed):
@@ -72,19 +72,18 @@ def partings(topology: Topology, merge: Merge) -> tuple[Parting, ...]:
 
 
 def parted(topology: Topology) -> frozenset[str]:
-    """The nodes whose rows get turns, for some merge goes by them."""
-    merges = [node for node in topology if isinstance(node, Merge)]
-    found = [parting for merge in merges for parting in partings(topology, merge)]
+    """The nodes whose rows get turns, for where they meet again they go by them."""
+    found = [parting for meeting in meetings(topology) for parting in partings(topology, meeting)]
     return frozenset(parting.flow for parting in found if parting.ranks is None)
 
 
-def _ways_below(topology: Topology, merge: Merge) -> Mapping[str, _Ways]:
+def _ways_to(topology: Topology, meeting: Meeting) -> Mapping[str, _Ways]:
     found: dict[str, _Ways] = {}
     for node in reversed(list(topology)):
         ends, shared, by_row = [], [], True
         for child in topology.children(node.name):
-            if child is merge:
-                ends.append(frozenset({node.name}))
+            if (node.name, child.name) in meeting.ends:
+                ends.append(frozenset({meeting.ends[node.name, child.name]}))
                 shared.append(frozenset[str]())
             elif node.name in handing(child) and found[child.name].ends:
                 below = found[child.name]
@@ -96,7 +95,7 @@ def _ways_below(topology: Topology, merge: Merge) -> Mapping[str, _Ways]:
 
 
 def _ranks(ways: _Ways, visits: Sequence[str]) -> Mapping[str, int] | None:
-    """For each merged stream the place of its way among the others; None if they take turns."""
+    """For each end the place of its way among the others; None if they take turns."""
     ends = sorted(ways.ends, key=lambda names: min(map(visits.index, names)))
     if [name for name in visits if name in ways.all] != [n for names in ends for n in visits if n in names]:
         return None
@@ -108,7 +107,7 @@ def _several(topology: Topology) -> frozenset[str]:
     found: set[str] = set()
     for node in topology:
         makes = isinstance(node, FlatMap | FlatMapValues | StreamStreamJoin) or (
-            isinstance(node, Merge) and by_visit(topology, node) is not None
+            isinstance(node, Merge) and by_visit(topology, Meeting.of(node)) is not None
         )
         if node.shape == "stream" and (makes or not found.isdisjoint(handing(node))):
             found.add(node.name)

@@ -46,7 +46,13 @@ from crossstream.topology.placing.keeping import is_kept_below
 from crossstream.topology.placing.sources import decoded_late, place_source
 from crossstream.topology.placing.stream_stream import place_stream_stream_join
 from crossstream.topology.placing.stream_table import place_stream_table_join
-from crossstream.topology.placing.streams import place_merge, place_repartition, place_sink, place_stateless
+from crossstream.topology.placing.streams import (
+    place_frame_sink,
+    place_merge,
+    place_repartition,
+    place_sink,
+    place_stateless,
+)
 from crossstream.topology.placing.table_global import place_table_global_join
 from crossstream.topology.placing.tables import place_table, place_table_join
 from crossstream.topology.plan import KEY_VALUE, VERSIONED, Exchange, Flow, Partitioner, Plan, StoreDef
@@ -327,7 +333,7 @@ PLACES: dict[type[Node], Callable[[Planner, Any], None]] = {
     Repartition: place_repartition,
     Merge: place_merge,
     Sink: place_sink,
-    FrameSink: place_sink,
+    FrameSink: place_frame_sink,
     Filter: place_stateless,
     MapValues: place_stateless,
     Map: place_stateless,

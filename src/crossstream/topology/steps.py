@@ -217,7 +217,18 @@ class GlobalResolveStep(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkStep(Step):
-    """Writes a flow to its topic."""
+    """Writes a flow to its topic.
+
+    ``shares``: where a record may come to several sinks of a topic, what they are called together; they are written in
+    order of arrival, those of one record in turn from ``partings``, and by ``rank``. ``last``: the other sinks have
+    finished. ``ways``: as of a `StatelessStep`.
+    """
+
+    shares: str | None = None
+    rank: int = 0
+    last: bool = False
+    partings: tuple[Parting, ...] = ()
+    ways: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

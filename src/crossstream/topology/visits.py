@@ -6,7 +6,8 @@ the next. What moves to the partition of another key comes after all that does n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from crossstream.topology.describe import is_rekeying
 from crossstream.topology.graph import (
@@ -14,6 +15,7 @@ from crossstream.topology.graph import (
     FrameSource,
     Merge,
     Node,
+    Sink,
     Source,
     StreamGlobalJoin,
     StreamStreamJoin,
@@ -41,15 +43,48 @@ def table_comes_first(topology: Topology, join: StreamTableJoin) -> bool:
     return True
 
 
-def by_visit(topology: Topology, merge: Merge) -> tuple[str, ...] | None:
-    """The merged streams in the order in which a record that feeds several of them comes by; None if none does."""
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """Where ways of a record meet again: a merge of streams, or sinks that may write to the same topic.
+
+    ``ends``: by parent and child the last step of each way, and what it is called: the stream, or the sink.
+    """
+
+    ends: Mapping[tuple[str, str], str]
+
+    @classmethod
+    def of(cls, merge: Merge) -> Meeting:
+        return cls({(parent, merge.name): parent for parent in merge.parents})
+
+    @classmethod
+    def of_sinks(cls, sinks: Iterable[Sink]) -> Meeting:
+        return cls({(sink.parents[0], sink.name): sink.name for sink in sinks})
+
+
+def meetings(topology: Topology) -> Iterator[Meeting]:
+    """All those at which a record may arrive on several ways."""
+    sinks: dict[str | None, list[Sink]] = {}
+    for node in topology:
+        if isinstance(node, Merge):
+            yield Meeting.of(node)
+        elif isinstance(node, Sink):
+            sinks.setdefault(node.topic, []).append(node)
+    yield from map(Meeting.of_sinks, sinks.values())
+
+
+def by_visit(topology: Topology, meeting: Meeting) -> tuple[str, ...] | None:
+    """The ends in the order in which a record that comes on several ways gets there; None if none does."""
+    names = list(dict.fromkeys(meeting.ends.values()))
     for source in topology:
         if isinstance(source, Source | FrameSource):
             first = _visits(topology, source, min)
-            fed = [name for name in dict.fromkeys(merge.parents) if name in first]
-            if len(fed) > 1:
-                fed.sort(key=lambda name: _way(topology, first, name, merge))
-                return (*fed, *(name for name in merge.parents if name not in first))
+            visits = {
+                name: _way(topology, first, parent, topology[child])
+                for (parent, child), name in meeting.ends.items()
+                if parent in first
+            }
+            if len(visits) > 1:
+                return (*sorted(visits, key=visits.__getitem__), *(n for n in names if n not in visits))
     return None
 
 

@@ -22,6 +22,7 @@ from crossstream.algebra.values import Values
 from crossstream.engine.batch import Batch, Report, Silence
 from crossstream.engine.failures import Failures
 from crossstream.engine.services import Output, Settings
+from crossstream.engine.shared_topics import SharedTopics
 from crossstream.engine.wholes import Wholes
 from crossstream.errors import SerdeError
 from crossstream.serdes import Serde
@@ -108,6 +109,7 @@ class Task:
     wholes: Wholes
     record: Callable[[str, History], None]
     number: int
+    shared: SharedTopics = field(default_factory=SharedTopics)
 
     def node(self, name: str) -> Any:
         return self.plan.topology[name]

@@ -13,27 +13,45 @@ import pyarrow as pa
 
 from crossstream.algebra.change import Changes
 from crossstream.algebra.evaluate import call_of_user
+from crossstream.algebra.turns import Turns
 from crossstream.algebra.values import Values
 from crossstream.engine.parcels import pack
-from crossstream.engine.runners.base import Emitted, Runner
+from crossstream.engine.runners.base import Emitted, Runner, Task
 from crossstream.errors import SerdeError, SinkError
 from crossstream.serdes.refusals import MIXED, UNDECODABLE
 from crossstream.topology import graph
+from crossstream.topology.steps import SinkStep
 
 _CHUNK = 16_384
 """Rows made bytes at once: written before the next, they use the same memory again (decision 0027)."""
 
 
 class SinkRunner(Runner):
-    """Writes a flow to its topic."""
+    """Writes a flow to its topic: at once, or in order with the other sinks that write there."""
+
+    step: SinkStep
+
+    def __init__(self, task: Task, step: SinkStep) -> None:
+        super().__init__(task, step)
+        self._turns = Turns(step.ways)
 
     def by_key(self) -> bool:
         return True
 
+    def takes_turns(self) -> bool:
+        return self.step.shares is not None
+
     def accept(self, flow: str, changes: Changes) -> Emitted:
         if changes.rows:
+            changes = self._turns.given(flow, changes)
             for piece in changes.chunks(_CHUNK if changes.value.made() else changes.rows):
                 self._write_all(piece)
+        return iter(())
+
+    def finish(self) -> Emitted:
+        if self.step.last:
+            for topic, records, partitions in self.task.shared.take(self.step):
+                self.task.output.write(topic, records, partitions)
         return iter(())
 
     def _write_all(self, changes: Changes) -> None:
@@ -73,7 +91,7 @@ class SinkRunner(Runner):
 
     def _write(self, node: graph.Sink, topic: str, records: pa.RecordBatch, changes: Changes) -> None:
         if node.partitioner is None:
-            self._send(node, topic, records, None)
+            self._send(node, topic, records, changes, None)
             return
         count = self.task.output.partition_count(topic)
         partitioner = node.partitioner
@@ -89,17 +107,27 @@ class SinkRunner(Runner):
         # Neighbours go together, so that records of one partition stay in order.
         for default, group in groupby(enumerate(answers), key=lambda one: one[1] is None):
             if default:
-                self._send(node, topic, records.take(pa.array([row for row, _ in group])), None)
-                continue
-            placed = [(row, partition) for row, answer in group for partition in answer]
+                placed, chosen = [row for row, _ in group], None
+            else:
+                pairs = [(row, partition) for row, answer in group for partition in answer]
+                placed, chosen = [row for row, _ in pairs], [partition for _, partition in pairs]
             if placed:
-                rows, chosen = zip(*placed, strict=True)
-                self._send(node, topic, records.take(pa.array(rows)), chosen)
+                rows = np.array(placed)
+                self._send(node, topic, records.take(pa.array(rows)), changes.take(rows), chosen)
 
     def _send(
-        self, node: graph.Sink, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None
+        self,
+        node: graph.Sink,
+        topic: str,
+        records: pa.RecordBatch,
+        changes: Changes,
+        partitions: Sequence[int] | None,
     ) -> None:
-        self.task.output.write(topic, records, partitions)
+        """``changes``: what the records were."""
+        if self.step.shares is None:
+            self.task.output.write(topic, records, partitions)
+        else:
+            self.task.shared.put(self.step, topic, records, changes, partitions)
         self.task.report.count_out(node.name, records.num_rows)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from crossstream.algebra.change import Changes
-from crossstream.algebra.turns import in_turn, with_turns
+from crossstream.algebra.turns import Turns, in_turn
 from crossstream.engine import rowwise
 from crossstream.engine.runners.base import Emitted, Runner, Task
 from crossstream.topology import graph
@@ -19,8 +19,7 @@ class StatelessRunner(Runner):
 
     def __init__(self, task: Task, step: StatelessStep) -> None:
         super().__init__(task, step)
-        self._ways = dict(step.ways)
-        self._taken = dict.fromkeys(self._ways, 0)
+        self._turns = Turns(step.ways)
 
     def takes_turns(self) -> bool:
         return True
@@ -34,9 +33,7 @@ class StatelessRunner(Runner):
         if isinstance(node, graph.Repartition):
             return super().accept(flow, self._with_key(changes))
         self.task.report.count_in(node.name, changes.rows)
-        if flow in self._ways:
-            changes = with_turns(changes, flow, self._taken[flow], self._ways[flow])
-            self._taken[flow] += changes.rows
+        changes = self._turns.given(flow, changes)
         if self.step.ordered:
             return super().accept(flow, changes)
         if not self.step.old:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from crossstream.topology.graph import (
 )
 from crossstream.topology.partings import partings
 from crossstream.topology.steps import FrameSinkStep, SinkStep, StatelessStep
-from crossstream.topology.visits import by_visit, place_among
+from crossstream.topology.visits import Meeting, by_visit, place_among
 
 if TYPE_CHECKING:
     from crossstream.topology.planner import Planner
@@ -47,7 +47,8 @@ def place_repartition(planner: Planner, node: Repartition) -> None:
 
 def place_merge(planner: Planner, node: Merge) -> None:
     """The streams one after the other in the order of visits, where one record can be in several of them."""
-    ordered = by_visit(planner.topology, node)
+    meeting = Meeting.of(node)
+    ordered = by_visit(planner.topology, meeting)
     flows = [planner.flow(name) for name in ordered or node.parents]
     number = max(flow.round for flow in flows)
     arrive = {
@@ -63,23 +64,20 @@ def place_merge(planner: Planner, node: Merge) -> None:
             inputs=tuple(arrive[flow.name] for flow in flows),
             output=node.name,
             ordered=ordered is not None,
-            partings=_partings(planner, node, arrive, number),
+            partings=_partings(planner, meeting, number, arrive),
             ways=_ways(planner, node),
         )
     )
 
 
-def _partings(planner: Planner, merge: Merge, arrive: Mapping[str, str], number: int) -> tuple[Parting, ...]:
-    """With the flows that ``arrive``. None if rows that have turns come from another round, where they leave these."""
-    found = partings(planner.topology, merge)
+def _partings(
+    planner: Planner, meeting: Meeting, number: int, arrive: Mapping[str, str] | None = None
+) -> tuple[Parting, ...]:
+    """None if rows that have turns come from another round, where they leave these. ``arrive``: other names of ends."""
+    found = partings(planner.topology, meeting)
     if any(parting.ranks is None and planner.flow(parting.flow).round != number for parting in found):
         return ()
-    return tuple(
-        parting
-        if parting.ranks is None
-        else replace(parting, ranks={arrive[name]: rank for name, rank in parting.ranks.items()})
-        for parting in found
-    )
+    return tuple(parting.renamed(arrive or {}) for parting in found)
 
 
 def _ways(planner: Planner, node: Node) -> tuple[tuple[str, int], ...]:
@@ -121,7 +119,39 @@ def place_stateless(planner: Planner, node: Node) -> None:
         planner.keep(node)
 
 
-def place_sink(planner: Planner, node: Sink | FrameSink) -> None:
+def place_sink(planner: Planner, node: Sink) -> None:
+    """By itself, or with the other sinks of its topic, where one record can come to several of them."""
+    sinks = [one for one in planner.topology if isinstance(one, Sink) and one.topic == node.topic]
+    meeting = Meeting.of_sinks(sinks)
+    visits = by_visit(planner.topology, meeting)
+    if visits is not None:
+        if node is sinks[-1]:
+            _place_together(planner, meeting, [planner.topology[name] for name in visits])
+        return
     parent = planner.flow(node.parents[0])
-    step = SinkStep if isinstance(node, Sink) else FrameSinkStep
-    planner.steps.append(step(node=node.name, round=parent.round, inputs=(parent.name,)))
+    planner.steps.append(SinkStep(node=node.name, round=parent.round, inputs=(parent.name,)))
+
+
+def _place_together(planner: Planner, meeting: Meeting, sinks: Sequence[Node]) -> None:
+    """In the round of the last one, in the order of visits."""
+    flows = [planner.flow(sink.parents[0]) for sink in sinks]
+    number = max(flow.round for flow in flows)
+    for rank, (sink, flow) in enumerate(zip(sinks, flows, strict=True)):
+        arrived = flow.name if flow.round == number else planner.arrive(flow, number, sink)
+        planner.steps.append(
+            SinkStep(
+                node=sink.name,
+                round=number,
+                inputs=(arrived,),
+                shares=sinks[0].name,
+                rank=rank,
+                last=rank == len(sinks) - 1,
+                partings=_partings(planner, meeting, number),
+                ways=_ways(planner, sink),
+            )
+        )
+
+
+def place_frame_sink(planner: Planner, node: FrameSink) -> None:
+    parent = planner.flow(node.parents[0])
+    planner.steps.append(FrameSinkStep(node=node.name, round=parent.round, inputs=(parent.name,)))

@@ -1,0 +1,73 @@
+"""Topics that several sinks write to, with records that come on several ways: in order, whichever sink it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from crossstream.algebra.change import Changes
+from crossstream.algebra.interest import RAW
+from crossstream.algebra.turns import in_turn
+from crossstream.algebra.values import Values
+from crossstream.topology.steps import SinkStep
+
+_PARTITION = "partition"
+"""Extra column: the partition that a row goes to, or this if nobody says."""
+_ANY = -1
+
+Sent = tuple[str, pa.RecordBatch, Sequence[int] | None]
+"""A topic, records for it, and the partition of each; None: by their keys."""
+
+
+@dataclass(slots=True)
+class SharedTopics:
+    """Rows that wait for those of other sinks, as they go to topics: by what the sinks are called together."""
+
+    _parts: dict[tuple[str, str], list[tuple[int, str, Changes]]] = field(default_factory=dict)
+
+    def put(
+        self,
+        step: SinkStep,
+        topic: str,
+        records: pa.RecordBatch,
+        changes: Changes,
+        partitions: Sequence[int] | None,
+    ) -> None:
+        """What a sink has to write; ``changes``: where the records come from."""
+        assert step.shares is not None
+        key, value, _, headers = records.columns
+        chosen = np.full(changes.rows, _ANY) if partitions is None else np.array(partitions)
+        written = Changes(
+            Values(RAW, wire=key),
+            Values(RAW, wire=value),
+            changes.ts,
+            changes.major,
+            changes.minor,
+            headers,
+            extra={**changes.extra, _PARTITION: chosen},
+        )
+        self._parts.setdefault((step.shares, topic), []).append((step.rank, step.node, written))
+
+    def take(self, step: SinkStep) -> Iterator[Sent]:
+        """All that the sinks together have to write, in order."""
+        for name, topic in [place for place in self._parts if place[0] == step.shares]:
+            parts = sorted(self._parts.pop((name, topic)), key=lambda part: part[0])
+            written = in_turn([(sink, changes) for _, sink, changes in parts], step.partings)
+            yield from _sent(topic, written)
+
+
+def _sent(topic: str, written: Changes) -> Iterator[Sent]:
+    """Neighbours together that go where their keys say, and those that do not."""
+    partitions = np.asarray(written.extra[_PARTITION])
+    given = partitions != _ANY
+    bounds = [0, *(np.flatnonzero(given[1:] != given[:-1]) + 1).tolist(), written.rows]
+    for start, stop in pairwise(bounds):
+        part = written.slice(start, stop)
+        assert part.headers is not None
+        columns = [part.key.wire(), part.value.wire(), pa.array(part.ts), part.headers]
+        records = pa.RecordBatch.from_arrays(columns, names=["key", "value", "timestamp", "headers"])
+        yield topic, records, partitions[start:stop].tolist() if given[start] else None
