@@ -130,6 +130,9 @@ def test_a_look_up_finds_the_newest_row(
     st.integers(1, 5),
     st.sets(keys, min_size=1),
 )
+@example(
+    [dict.fromkeys([(key, b"0") for key in KEYS], b"")], 4, 10, 9, {b"3", b"4", b"0"}
+)  # 3 and 4 have one hash
 def test_a_scan_gives_every_row_of_a_key_once(
     batches: list[dict[tuple[bytes, bytes], Any]], bits: int, chunk: int, cut: int, wanted: set[bytes]
 ) -> None:

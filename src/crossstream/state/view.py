@@ -241,7 +241,8 @@ def _collect(part: _Part, keys: pa.Array) -> tuple[np.ndarray, dict[str, Column]
         if not len(queries):
             continue
         start, stop = int(rows[0]), int(rows[-1]) + 1
-        contiguous = stop - start == len(rows)
+        # Keys with one hash have the same rows, so that there may be as many as lie in between, but not these.
+        contiguous = stop - start == len(rows) and bool((first[1:] >= last[:-1]).all())
         found_columns.append(run.slice(start, stop).columns if contiguous else take_all(run.columns, rows))
         found_queries.append(queries)
     if not found_queries:
