@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import polars as pl
@@ -101,10 +104,73 @@ def test_together_as_alone(name: str, rows: list[dict[str, Any]]) -> None:
     assert mapped(EXPRESSIONS[name], rows, 1) == mapped(EXPRESSIONS[name], rows, len(rows))
 
 
-def mapped(expression: pl.Expr, rows: list[Any], every: int) -> Any:
-    """What comes out and what fails, with so many records in each batch."""
+@dataclass
+class Price:
+    d: Decimal | None = None
+    some: tuple[Decimal | None, ...] | None = None
+
+
+def exact(value: Any) -> Any:
+    """JSON with its texts as Decimals, and an object "o" as a `Price`."""
+    if isinstance(value, dict):
+        fields = {name: exact(item) for name, item in value.items()}
+        return fields if fields.get("o") is None else {**fields, "o": Price(**fields["o"])}
+    if isinstance(value, list):
+        return [exact(item) for item in value]
+    return Decimal(value) if isinstance(value, str) else value
+
+
+decimals = st.none() | st.sampled_from(
+    ["1.5", "10.25", "1E+3", "0E-9", "-0.0", "7", "2.000", "NaN", "1E+40", "1E-40"]
+)
+some = st.none() | st.lists(decimals, max_size=2)
+PRICES: dict[str, st.SearchStrategy[Any]] = {
+    "d": decimals | st.integers(0, 3),
+    "l": some,
+    "ll": st.none() | st.lists(some, max_size=2),
+    "o": st.none() | st.fixed_dictionaries({}, optional={"d": decimals, "some": some}),
+    "items": st.none() | st.lists(st.fixed_dictionaries({}, optional={"d": decimals}), max_size=2),
+}
+OF_PRICES: dict[str, pl.Expr] = {
+    "itself": c("d"),
+    "third": c("d") / 3,
+    "product": c("d") * c("d"),
+    "text": c("d").cast(pl.String),
+    "sum": c("l").list.sum(),
+    "first third": c("l").list.first() / 3,
+    "texts": c("l").cast(pl.List(pl.String)),
+    "lists": c("ll"),
+    "object": c("o"),
+    "third of a field": c("o").struct.field("d") / 3,
+    "list of a field": c("o").struct.field("some"),
+    "objects": c("items"),
+    "first of objects": c("items").list.first().struct.field("d") / 3,
+    "whole": c("value"),
+}
+
+
+@law
+@given(
+    st.sampled_from(sorted(OF_PRICES)),
+    st.lists(st.fixed_dictionaries({}, optional=PRICES), min_size=2, max_size=12),
+)
+@example("third", [{"d": "1.5"}, {"d": "10.25"}, {"d": "1E+3"}])
+@example("texts", [{"l": ["1.5", "2.25"]}, {"l": ["1.5"]}])
+@example("object", [{"o": {"d": "1.5"}}, {"o": {"d": "2.25"}}, {"o": {"d": None}}])
+@example("objects", [{"items": [{"d": "1.5"}]}, {"items": [{"d": "2.25"}]}])
+@example("itself", [{"d": "1E+40"}, {"d": "NaN"}, {"d": "1"}])
+def test_decimals_together_as_alone(name: str, rows: list[dict[str, Any]]) -> None:
+    assert mapped(OF_PRICES[name], rows, 1, exact) == mapped(OF_PRICES[name], rows, len(rows), exact)
+
+
+def mapped(
+    expression: pl.Expr, rows: list[Any], every: int, first: Callable[[Any], Any] | None = None
+) -> Any:
+    """What comes out and what fails, with so many records in each batch. ``first``: makes the values of JSON's."""
     builder = cs.StreamsBuilder()
     stream = builder.stream("in", cs.Consumed(key=TEXT, value=JSON))
+    if first is not None:
+        stream = stream.map_values(first)
     stream.map_values(pl.struct(result=expression)).to("out", cs.Produced(key=TEXT, value=JSON))
     with cs.TopologyTestDriver(builder.build(), commit_every=every, processing_errors="skip") as driver:
         topic = driver.create_input_topic("in", BYTES, BYTES)

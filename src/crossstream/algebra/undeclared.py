@@ -2,12 +2,14 @@
 
 A column has one type, and here it is read off the values. So that a record means the same in whatever batch it comes,
 only rows stand together that have the same types alone: 1 is an integer beside 2.5, an object has no fields because its
-neighbours have them, and a null is not of the type of other rows. Source: decision 0030.
+neighbours have them, a null is not of the type of other rows, and a Decimal has as many digits after the point as it
+has itself. Source: decision 0030.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from decimal import Decimal
 from itertools import chain
 from typing import Any
 
@@ -17,7 +19,7 @@ import polars as pl
 from crossstream.algebra.uses import Use
 from crossstream.serdes.internal import column_of
 from crossstream.serdes.json_columns import spread, struct_of
-from crossstream.serdes.json_inferred import columns_of_dicts, fields_of_object, infer
+from crossstream.serdes.json_inferred import columns_of_dicts, fields_of_object, infer, scale_of
 
 _NONE = type(None)
 _LISTS = (list, tuple)
@@ -113,8 +115,7 @@ def _kinds(values: list[Any], use: Use) -> Iterator[list[Hashable]]:
     """Marks of values that an expression reads: of their types, nulls among them, and of what is read of them."""
     distinct = set(map(type, values))
     if use.whole or not use.fields:
-        if len(distinct) > 1:
-            yield list(map(type, values))
+        yield from _types(values, distinct)
         if not distinct.isdisjoint(_LISTS):
             yield from _items(values)
         yield from _inside(values, distinct)
@@ -143,11 +144,25 @@ def _inside(values: list[Any], distinct: set[type]) -> Iterator[list[Hashable]]:
 
 def _one_type(values: list[Any]) -> Iterator[list[Hashable]]:
     distinct = set(map(type, values))
-    if len(distinct - {_NONE}) > 1:
-        yield list(map(type, values))
+    yield from _types(values, distinct, nulls=False)
     if not distinct.isdisjoint(_LISTS):
         yield from _items(values, empty=False)
     yield from _inside(values, distinct)
+
+
+def _types(values: list[Any], distinct: set[type], nulls: bool = True) -> Iterator[list[Hashable]]:
+    """Marks of the types of values. ``nulls``: they are of a type, too."""
+    if Decimal in distinct:
+        marks = list(map(_type_of, values))
+        if len(set(marks) if nulls else set(marks) - {_type_of(None)}) > 1:
+            yield marks
+    elif len(distinct if nulls else distinct - {_NONE}) > 1:
+        yield list(map(type, values))
+
+
+def _type_of(value: Any) -> Hashable:
+    """The type of a value; that of a Decimal tells how many digits are after the point."""
+    return (Decimal, scale_of(value)) if type(value) is Decimal else (type(value),)
 
 
 def _items(values: list[Any], empty: bool = True) -> Iterator[list[Hashable]]:
@@ -163,12 +178,14 @@ def _items(values: list[Any], empty: bool = True) -> Iterator[list[Hashable]]:
         yield marks
 
 
-def _items_of(values: Iterable[Any]) -> Hashable:
+def _items_of(values: Sequence[Any]) -> Hashable:
     """The types of the items of a list, nulls apart."""
     kinds = dict.fromkeys(map(type, values))
     kinds.pop(_NONE, None)
     if _PLAIN.issuperset(kinds):
         return tuple(sorted(kind.__name__ for kind in kinds))
+    if kinds.keys() == {Decimal}:
+        return (Decimal, max(scale_of(value) for value in values if value is not None))
     return tuple(dict.fromkeys(_kind_of(value) for value in values if value is not None))
 
 
@@ -177,7 +194,7 @@ def _kind_of(value: Any) -> Hashable:
         return (list, _items_of(value))
     record = fields_of_object(value)
     if record is None:
-        return type(value).__name__
+        return _type_of(value)
     return tuple((name, _kind_of(item)) for name, item in record.items())
 
 

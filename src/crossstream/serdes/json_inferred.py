@@ -1,6 +1,7 @@
 """Columns of untyped values: the type is read off the values of one call, every one of them.
 
-int → Int64, float (or int and float) → Float64, str, bool, dict → Struct of all fields seen, list → List.
+int → Int64, float (or int and float) → Float64, str, bool, dict → Struct of all fields seen, list → List, Decimal →
+Decimal of 38 digits with as many after the point as any of them has.
 A field whose values are of several types has no column type: that is an error, never a silent cast. For expressions
 only rows are put together that have the same types alone (`crossstream.algebra.undeclared`).
 """
@@ -23,6 +24,8 @@ from crossstream.serdes import refusals
 from crossstream.serdes.json_columns import list_series, null_series, spread, struct_of
 
 _NONE = type(None)
+_DIGITS = 38
+"""The most that a column of Decimals has. With fewer, one row would make another type than the next."""
 
 
 def infer(values: list[Any], serde: str, field: str = "") -> pl.Series:
@@ -104,6 +107,17 @@ def _datetimes(values: list[datetime | None]) -> pl.Series:
     return pl.Series(values, dtype=pl.Datetime("us", "UTC" if offsets.pop() else None))
 
 
+def scale_of(value: Decimal) -> int:
+    """Digits after the point; none for NaN and infinities, which no column holds."""
+    exponent = value.as_tuple().exponent
+    return max(0, -exponent) if isinstance(exponent, int) else 0
+
+
+def _decimals(values: list[Decimal | None]) -> pl.Series:
+    scale = max(scale_of(value) for value in values if value is not None)
+    return pl.Series(pa.array(values, pa.decimal128(_DIGITS, scale)))
+
+
 def _of_type(dtype: pl.DataType) -> Callable[[list[Any]], pl.Series]:
     return lambda values: pl.Series(values, dtype=dtype)
 
@@ -116,7 +130,7 @@ _SCALARS: dict[type, Callable[[list[Any]], pl.Series]] = {
     datetime: _datetimes,
     time: _of_type(pl.Time()),
     timedelta: _of_type(pl.Duration("us")),
-    Decimal: lambda values: pl.Series(pa.array(values)),
+    Decimal: _decimals,
     UUID: lambda values: pl.Series(
         [None if value is None else str(value) for value in values], dtype=pl.String
     ),
