@@ -493,6 +493,29 @@ def test_columns_show_what_a_post_init_made() -> None:
                 decode(bad)
 
 
+@dataclasses.dataclass
+class Share:
+    part: int
+    whole: int
+
+    def __post_init__(self) -> None:
+        self.percent = 100 * self.part // self.whole
+
+
+def test_whatever_a_post_init_raises_is_a_refusal() -> None:
+    serde = serdes.json(Share)
+    with pytest.raises(SerdeError, match="CS-402"):
+        serde.deserialize(b'{"part":1,"whole":0}')
+    for copies in (1, 80):
+        for attempt in (
+            lambda: serde.encode_objects([{"part": 1, "whole": 0}] * copies),  # noqa: B023
+            lambda: serde.serialize({"part": 1, "whole": 0}),
+        ):
+            with pytest.raises(SerdeError, match="by zero") as caught:
+                attempt()
+            assert caught.value.code == "CS-401"
+
+
 class Bounded(msgspec.Struct):
     count: Annotated[int, msgspec.Meta(ge=1, le=5)]
     code: Annotated[str, msgspec.Meta(pattern="^[A-Z]+$", max_length=3)] = "A"

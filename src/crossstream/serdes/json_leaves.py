@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, datetime, time, timedelta
-from decimal import Context, Decimal, InvalidOperation
+from decimal import Context, Decimal
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +12,8 @@ import polars as pl
 
 from crossstream.serdes.json_shapes import Leaf, NoColumn, Shape, limited
 
-_EXACT = Context(prec=100, traps=[InvalidOperation])
+_EXACT = Context(prec=100, traps=[])
+"""Gives NaN for a number with more digits."""
 
 
 _CHECKED = (

@@ -221,7 +221,7 @@ class TypedJson:
             if _reading(self.type).incomplete:  # those made of dicts
                 complete(instances)
             return instances
-        except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        except Exception as error:  # msgspec's errors, and whatever a __post_init__ raises
             raise _misfit(values, optional(self.type, True), self.name, error) from error
 
     def _convert(self, values: list[Any], many: Any) -> list[Any]:
@@ -351,7 +351,7 @@ def _misfit(values: Sequence[Any], kind: Any, serde: str, error: Exception) -> S
     for value in values:
         try:
             msgspec.convert(value, kind, builtin_types=_NATIVE)
-        except (msgspec.MsgspecError, TypeError, ValueError) as reason:
+        except Exception as reason:  # as above
             return refusals.misfit(serde, value, str(reason))
     return refusals.misfit(serde, values, str(error))
 
