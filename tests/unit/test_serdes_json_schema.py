@@ -268,3 +268,24 @@ def test_schemas_that_json_cannot_hold(schema: Any) -> None:
 def test_unknown_fields_are_told() -> None:
     with pytest.raises(SerdeError, match="CS-408"):
         SMALL.decode_series(plain([b"{}"]), ["id", "color"])
+
+
+FLOATS = serdes.json(
+    {"f": pl.Float32, "fs": pl.List(pl.List(pl.Float32)), "in": pl.Struct({"f": pl.Float32})}
+)
+
+
+@pytest.mark.parametrize("copies", [1, 80])
+@pytest.mark.parametrize(
+    "make", [lambda f: {"f": f}, lambda f: {"fs": [[], None, [f, 1.5]]}, lambda f: {"in": {"f": f}}]
+)
+def test_finite_floats_beyond_the_column(make: Any, copies: int) -> None:
+    """Infinite ones and NaN are null in JSON; finite ones do not become so."""
+    rows = [None, make(1e300)]
+    with pytest.raises(SerdeError, match="beyond the range of Float32") as caught:
+        FLOATS.encode_series(pl.Series(rows * copies))
+    assert caught.value.code == "CS-403"
+    for beside in (float("inf"), float("nan"), None, 0.1, -3.4e38):
+        column = pl.Series([None, make(beside)] * copies)
+        narrow = pl.Series([None, make(beside)] * copies, dtype=FLOATS.dtype)
+        assert FLOATS.encode_series(column).equals(FLOATS.encode_series(narrow))

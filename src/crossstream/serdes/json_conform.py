@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from crossstream.errors import SerdeError
 from crossstream.serdes import refusals
 from crossstream.serdes.json_columns import null_series, struct_of, with_nulls_of
 from crossstream.serdes.json_shapes import ListOf, Shape, StructOf, column
@@ -33,11 +34,32 @@ def _cast(values: pl.Series, shape: Shape, serde: str, path: str) -> pl.Series:
         cast = f"cast in the expression, for instance .cast({shape.dtype})"
         raise refusals.wrong_column(serde, values.dtype, str(shape.dtype), cast, path)
     try:
-        return values.cast(shape.dtype, strict=True)
+        fitted = values.cast(shape.dtype, strict=True)
     except pl.exceptions.PolarsError as error:
-        raise refusals.no_bytes_for(
-            serde, values, f"{path or 'value'}: {error}", "cast or filter in the expression"
-        ) from error
+        raise _beyond(values, str(error), serde, path) from error
+    if _overflown(values, fitted):
+        raise _beyond(values, "a finite number is beyond the range of Float32", serde, path)
+    return fitted
+
+
+def _beyond(values: pl.Series, reason: str, serde: str, path: str) -> SerdeError:
+    return refusals.no_bytes_for(
+        serde, values, f"{path or 'value'}: {reason}", "cast or filter in the expression"
+    )
+
+
+def _overflown(wide: pl.Series, narrow: pl.Series) -> bool:
+    """Whether a finite number became infinite as a Float32, also in lists: for Polars that is no error."""
+    if isinstance(narrow.dtype, pl.List):
+        return _leaf(narrow.dtype) == pl.Float32 and _overflown(wide.explode(), narrow.explode())
+    if narrow.dtype != pl.Float32:
+        return False
+    infinite = narrow.is_infinite()
+    return infinite.any() and (infinite & wide.cast(pl.Float64).is_finite()).any()
+
+
+def _leaf(dtype: Any) -> Any:
+    return _leaf(dtype.inner) if isinstance(dtype, pl.List) else dtype
 
 
 def _cast_struct(values: pl.Series, shape: StructOf, serde: str, path: str) -> pl.Series:
