@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
+from decimal import Decimal
 from typing import Any
 
+import polars as pl
 import pytest
 
 import crossstream as cs
@@ -63,6 +65,28 @@ def test_foreign_keys_find_their_row() -> None:
     with cs.TopologyTestDriver(builder.build()) as driver:
         driver.create_input_topic("right", BYTES, BYTES).pipe_input(b'{"t": "a", "n": 1}', b"7")
         driver.create_input_topic("in", BYTES, BYTES).pipe_input(b"x", b'{"c":{"t":"a","n":1}}')
+        driver.commit()
+        assert driver.create_output_topic("out", TEXT, JSON).read_key_values() == [("x", 7)]
+
+
+@dataclasses.dataclass
+class Offer:
+    rate: Decimal
+
+
+@pytest.mark.parametrize(
+    "function", [lambda offer: offer.rate, pl.col("rate")], ids=["callable", "expression"]
+)
+@pytest.mark.parametrize("written", [b'"19.5"', b'"1E+2"', b'"1E-7"'])
+def test_foreign_keys_that_are_decimals(function: Any, written: bytes) -> None:
+    builder = cs.StreamsBuilder()
+    left = builder.table("in", cs.Consumed(key=TEXT, value=serdes.json(Offer)))
+    right = builder.table("right", cs.Consumed(key=serdes.json(Decimal), value=JSON))
+    joined = left.join(right, lambda _, found: found, foreign_key=function)
+    joined.to_stream().to("out", cs.Produced(value=JSON))
+    with cs.TopologyTestDriver(builder.build()) as driver:
+        driver.create_input_topic("right", BYTES, BYTES).pipe_input(written, b"7")
+        driver.create_input_topic("in", BYTES, BYTES).pipe_input(b"x", b'{"rate":' + written + b"}")
         driver.commit()
         assert driver.create_output_topic("out", TEXT, JSON).read_key_values() == [("x", 7)]
 

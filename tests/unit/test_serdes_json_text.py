@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
+from decimal import Decimal, localcontext
 from typing import Any
 
+import msgspec
 import polars as pl
 import pytest
 from hypothesis import example, given
@@ -29,6 +32,8 @@ TEXTS = {
     pl.Time: st.none() | st.times(),
     pl.Duration("us"): st.none() | st.timedeltas(dt.timedelta(-(10**5)), dt.timedelta(10**5)),
     pl.Decimal(38, 18): st.none() | st.decimals(-10, 10, places=9),
+    pl.Decimal(20, 9): st.none() | st.decimals(-10, 10, places=9),
+    pl.List(pl.Decimal(20, 9)): st.none() | st.lists(st.none() | st.decimals(-1, 1, places=9), max_size=2),
     pl.List(pl.Float64): st.none() | st.lists(st.none() | st.floats(), max_size=2),
     pl.String: st.none() | st.text(),
     pl.Binary: st.none() | st.binary(),
@@ -71,3 +76,104 @@ def test_times_that_python_does_not_have(copies: int, make: Any) -> None:
         JSON.encode_series(series)
     assert caught.value.code == "CS-403"
     assert beyond(series).tolist() == [True, True, False, False] * copies  # type: ignore[union-attr]
+
+
+EXACT = pl.Decimal(20, 9)
+SCHEMAS: dict[str, tuple[Any, Any]] = {
+    "alone": ({"d": EXACT}, lambda d: {"d": d}),
+    "beside a duration": (
+        {"d": EXACT, "took": pl.Duration("us")},
+        lambda d: {"d": d, "took": dt.timedelta(1)},
+    ),
+    "in a list": ({"d": pl.List(EXACT)}, lambda d: {"d": [None, d]}),
+    "in lists of objects": (
+        {"d": pl.List(pl.Struct({"x": pl.List(EXACT), "s": pl.String}))},
+        lambda d: {"d": [{"x": [d, d], "s": "a"}, None, {"x": None, "s": "3E-7"}]},
+    ),
+    "in an object": ({"o": pl.Struct({"d": EXACT})}, lambda d: {"o": {"d": d}}),
+}
+
+
+@pytest.mark.parametrize("copies", [1, 10, 50])
+@pytest.mark.parametrize("name", SCHEMAS)
+@pytest.mark.parametrize("written", ["0", "-0.0", "0E-9", "1E-7", "1E+3", "-0.0000001", "1.5", "12345678901"])
+def test_decimals_have_one_text(name: str, written: str, copies: int) -> None:
+    """Plainly, as objects and as columns."""
+    schema, make = SCHEMAS[name]
+    serde, values = serdes.json(schema), [make(Decimal(written)), None] * copies
+    rows = serde.encode_objects(values)
+    assert serde.encode_series(serde.decode_series(rows)).equals(rows)
+    assert serde.encode_series(pl.Series(values, dtype=serde.dtype)).equals(rows)
+    assert serde.serialize(values[0]) == rows[0].as_py()
+    text = rows[0].as_py().replace(b"3E-7", b"")
+    assert b"E" not in text
+    assert b'"-0.000000000"' not in text
+
+
+@pytest.mark.parametrize("copies", [1, 50])
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ("1E+3", "1000"),
+        ("0E-9", "0.000000000"),
+        ("1.00E-7", "0.000000100"),
+        ("1.50", "1.50"),
+        ("1E+99", "1E+99"),
+    ],
+)
+def test_decimals_of_no_declared_type(written: str, text: str, copies: int) -> None:
+    value = {"d": Decimal(written), "in": [{"x": (Decimal(written), "3E-7")}], Decimal(written): b"1"}
+    expected = f'{{"d":"{text}","in":[{{"x":["{text}","3E-7"]}}],"{text}":"MQ=="}}'.encode()
+    assert JSON.encode_objects([value, None] * copies).to_pylist() == [expected, None] * copies
+    assert JSON.serialize(value) == expected
+    if text != written or "E" not in written:
+        column = pl.DataFrame({"d": [Decimal(f"{Decimal(written):f}")] * copies}).to_struct()
+        assert JSON.encode_series(column).to_pylist() == [f'{{"d":"{text}"}}'.encode()] * copies
+
+
+@dataclasses.dataclass
+class Rate:
+    rate: Decimal
+    more: list[Decimal] = dataclasses.field(default_factory=list)
+
+
+class Tagged(msgspec.Struct, tag="rate"):
+    rate: Decimal
+
+
+@pytest.mark.parametrize("copies", [1, 50])
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ("19.5", "19.5"),
+        ("1E+3", "1000"),
+        ("1E-7", "0.0000001"),
+        ("-0.25", "-0.25"),
+        ("100", "100"),
+        ("0", "0"),
+    ],
+)
+def test_decimals_without_declared_scale(written: str, text: str, copies: int) -> None:
+    """A column of them has a scale that nobody asked for."""
+    value = Decimal(written)
+    for serde, one, expected in (
+        (serdes.json(Decimal), value, f'"{text}"'),
+        (serdes.json(Rate), Rate(value, [value]), f'{{"rate":"{text}","more":["{text}"]}}'),
+        (serdes.json(Tagged), Tagged(value), f'{{"type":"rate","rate":"{text}"}}'),
+    ):
+        rows = serde.encode_objects([one] * copies)
+        assert rows.to_pylist() == [expected.encode()] * copies
+        assert serde.encode_series(serde.decode_series(rows)).equals(rows)
+        assert serde.serialize(one) == expected.encode()
+
+
+def test_decimals_whatever_the_context_of_the_thread() -> None:
+    with localcontext() as context:
+        context.capitals, context.prec = 0, 2
+        assert JSON.serialize([Decimal("1E+99"), Decimal("1.234E+5")]) == b'["1E+99","123400"]'
+
+
+def test_texts_that_look_like_decimals_stay() -> None:
+    for copies in (1, 50):
+        values = [{"code": "3E-7", "raw": msgspec.Raw(b"[1]")}, {"code": "A-3E+7", "at": NOON}] * copies
+        assert JSON.encode_objects(values).to_pylist() == [msgspec.json.encode(value) for value in values]

@@ -11,6 +11,7 @@ whenever something fails, rows are decoded one by one, and what that gives is th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ import pyarrow.compute as pc
 
 from crossstream.garbage import paused_gc
 from crossstream.serdes import arrays, refusals
+from crossstream.serdes.json_decimals import plainly
 
 Decoder = msgspec.json.Decoder[Any]
 
@@ -76,21 +78,32 @@ def _all_null_text(content: arrays.Content, begins: arrays.Offsets, ends: arrays
 
 def encode_rows(values: Sequence[Any], serde: str) -> pa.LargeBinaryArray:
     """The JSON of every object, None → null. Raises `SerdeError` (CS-403, CS-405)."""
-    try:
-        lines = encoder.encode_lines(values) if len(values) > arrays.FEW else b""
-    except Exception:
-        lines = b""
+    lines = plainly(_lines_of, values)[0] if len(values) > arrays.FEW else None
     if lines:
         cut = _cut(lines, len(values))
         if cut is not None:
             return _without_null_text(cut, values, serde)
-    return arrays.binary_rows([encode_row(value, serde) for value in values])
+    return arrays.binary_rows(plainly(partial(_texts_of, serde=serde), values))
 
 
 def encode_row(value: Any, serde: str) -> bytes | None:
     """The JSON of one object. Raises `SerdeError` (CS-403, CS-405)."""
-    if value is None:
-        return None
+    return plainly(partial(_texts_of, serde=serde), [value])[0]
+
+
+def _lines_of(values: Sequence[Any]) -> list[bytes | None]:
+    """One text, the JSON Lines of all objects; None if one has no JSON."""
+    try:
+        return [encoder.encode_lines(values)]
+    except Exception:
+        return [None]
+
+
+def _texts_of(values: Sequence[Any], serde: str) -> list[bytes | None]:
+    return [None if value is None else _text_of(value, serde) for value in values]
+
+
+def _text_of(value: Any, serde: str) -> bytes:
     try:
         text = encoder.encode(value)
     except Exception as error:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from crossstream.serdes import arrays, refusals
 from crossstream.serdes.calendar import beyond
 from crossstream.serdes.json_columns import struct_of, with_nulls_of
+from crossstream.serdes.json_decimals import decimals_as_text
 from crossstream.serdes.json_rows import encode_rows
 
 _FEW = 64
@@ -25,17 +26,20 @@ _FEW = 64
 
 _SIGNED, _UNSIGNED = (pl.Int8, pl.Int16, pl.Int32, pl.Int64), (pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 _AS_IS = (*_SIGNED, *_UNSIGNED, pl.Float64, pl.Boolean, pl.String, pl.Null)
-_CAST = (pl.Date, pl.Decimal, pl.Categorical, pl.Enum)
-_OTHERWISE = (pl.Decimal, pl.Float32)
+_CAST = (pl.Date, pl.Categorical, pl.Enum)
+_OTHERWISE = (pl.Float32,)
 """Columns whose Python objects msgspec writes in another way than they are written here."""
 
 _EXPONENT = 1e16
 """From here on floats are written with an exponent: by msgspec as 1e16, by Polars as 1e+16."""
 
 
-def json_text(values: pl.Series, serde: str) -> pa.LargeBinaryArray:
-    """The JSON of every row, null → null. Raises `SerdeError` (CS-403, CS-405)."""
-    values = _in_utc(values)
+def json_text(values: pl.Series, serde: str, shortest: bool = False) -> pa.LargeBinaryArray:
+    """The JSON of every row, null → null. ``shortest``: Decimals without zeros at the end.
+
+    Raises `SerdeError` (CS-403, CS-405).
+    """
+    values = decimals_as_text(_in_utc(values), shortest)
     if (late := beyond(values)) is not None:
         raise refusals.beyond_the_calendar(serde, int(late.sum()))
     dtype = values.dtype

@@ -19,6 +19,7 @@ from crossstream.garbage import paused_gc
 from crossstream.serdes import arrays, refusals, shipping
 from crossstream.serdes.json_columns import in_chunks, to_series
 from crossstream.serdes.json_conform import conform
+from crossstream.serdes.json_decimals import decimals_as_text
 from crossstream.serdes.json_defaults import complete, leaves_defaults
 from crossstream.serdes.json_leaves import is_checked, is_text
 from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows, encode_row, encode_rows
@@ -133,7 +134,8 @@ class TypedJson:
     UUID → String, Enum and Literal → String (or Int64), list, nested classes → Struct. A field of another
     type (a dict, a union, ``int | float`` too, a time with an offset) is for callables only. A column refuses
     what it cannot hold, such as an int of 65 bits. NaN and infinity are written as null, so a field that may
-    hold them should be ``float | None``.
+    hold them should be ``float | None``. Objects keep the zeros at the end of a Decimal and the offset of a
+    datetime; columns are written without such zeros, and in UTC.
 
     Values to write are instances of the type; a dict is taken where it fits.
     """
@@ -181,8 +183,8 @@ class TypedJson:
         shape = _columns(self.type, None).shape
         fitted = conform(values, shape, self.name)
         if not (isinstance(shape, StructOf) and shape.tagged):
-            return json_text(fitted, self.name)
-        plain = msgspec.to_builtins(fitted.to_list(), builtin_types=KEPT)
+            return json_text(fitted, self.name, shortest=True)
+        plain = msgspec.to_builtins(decimals_as_text(fitted, shortest=True).to_list(), builtin_types=KEPT)
         return encode_rows(msgspec.convert(plain, rows_of(shape.wire)), self.name)
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:

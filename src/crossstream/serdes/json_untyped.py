@@ -26,7 +26,7 @@ _decoder: Decoder = msgspec.json.Decoder()
 
 @dataclass(frozen=True, slots=True)
 class UntypedJson:
-    """Any JSON value; what msgspec encodes is encoded as msgspec does it.
+    """Any JSON value; what msgspec encodes is encoded as msgspec does it, but Decimals without exponent.
 
     A column's type is inferred from the values of each call; expressions get rows together that have the same types
     alone, so that a record means the same in any batch. The text ``null`` is a null. Of names that occur twice in an
