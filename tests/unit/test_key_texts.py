@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypedDict
 
+import msgspec
 import polars as pl
 import pytest
 
@@ -23,10 +24,36 @@ class Place:
     region: str = "eu"
 
 
+class Part(TypedDict):
+    id: int
+    area: str
+
+
+class Shelf(msgspec.Struct, frozen=True):
+    part: Part
+    tags: frozenset[str] = frozenset()
+
+
 TEXTS = [
     pytest.param(JSON, [b'{"id": 1}', b'{"id":1}', b' { "id" : 1 } '], {"id": 1}, id="json"),
     pytest.param(JSON, [b'"caf\\u00e9"', '"café"'.encode()], "café", id="json text"),
     pytest.param(serdes.json(Place), [b'{"id":1}', b'{"region":"eu", "id":1}'], Place(1), id="dataclass"),
+    pytest.param(
+        serdes.json(Part),
+        [b'{"area":"eu","id":1}', b'{"id":1,"area":"eu"}'],
+        {"id": 1, "area": "eu"},
+        id="typed dict",
+    ),
+    pytest.param(serdes.json(frozenset[int]), [b"[8,0]", b"[0,8]", b"[8,0,0]"], frozenset({0, 8}), id="set"),
+    pytest.param(
+        serdes.json(Shelf),
+        [
+            b'{"part":{"area":"eu","id":1},"tags":["x","b","a"]}',
+            b'{"tags":["a","b","x"],"part":{"id":1,"area":"eu"}}',
+        ],
+        Shelf({"id": 1, "area": "eu"}, frozenset("abx")),
+        id="both in a struct",
+    ),
     pytest.param(serdes.uuid(), [str(ID).upper().encode(), str(ID).encode()], ID, id="uuid"),
 ]
 
@@ -54,6 +81,26 @@ def test_one_row_for_each_key(serde: Any, texts: list[bytes], key: Any, every: i
         topics[0].pipe_input(texts[-1], None)
         driver.commit()
         assert list(store.all()) == []
+
+
+@pytest.mark.parametrize(
+    ("serde", "made", "text"),
+    [
+        (serdes.json(Part), {"area": "eu", "id": 1}, b'{"id":1,"area":"eu"}'),
+        (serdes.json(frozenset[int]), [8, 0], b"[0,8]"),
+        (serdes.json(frozenset[str]), frozenset("xba"), b'["a","b","x"]'),
+        (serdes.left_or_right(TEXT, serdes.json(set[int])), (None, {8, 0}), b"\1[0,8]"),
+    ],
+)
+@pytest.mark.parametrize("rows", [1, 100])
+def test_keys_that_functions_make(serde: Any, made: Any, text: bytes, rows: int) -> None:
+    builder = cs.StreamsBuilder()
+    keyed = builder.stream("in", cs.Consumed(key=TEXT, value=JSON)).select_key(lambda *_: made)
+    keyed.to("out", cs.Produced(key=serde, value=JSON))
+    with cs.TopologyTestDriver(builder.build()) as driver:
+        for number in range(rows):
+            driver.create_input_topic("in", TEXT, JSON).pipe_input("x", number)
+        assert {key for key, _ in driver.create_output_topic("out", BYTES, BYTES).read_key_values()} == {text}
 
 
 def test_foreign_keys_find_their_row() -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import enum
 import math
+import threading
 from decimal import Decimal
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 from uuid import UUID
@@ -548,6 +549,32 @@ def test_typed_dicts_are_dicts() -> None:
     assert serde.decode_objects(data) == values
     assert serde.decode_series(data).to_list() == values
     assert serde.decode_objects(serde.encode_series(serde.decode_series(data))) == values
+
+
+@pytest.mark.parametrize("copies", [1, 100])
+def test_typed_dicts_are_written_in_declared_order(copies: int) -> None:
+    serde = serdes.json(Address)
+    given = [{"number": 1, "street": "a"}, None] * copies
+    expected = [b'{"street":"a","number":1}', None] * copies
+    data = serde.encode_objects(given)
+    assert data.to_pylist() == expected
+    assert serde.dtype == pl.Struct({"street": pl.String, "number": pl.Int64})
+    assert serde.encode_series(serde.decode_series(data)).to_pylist() == expected
+    with pytest.raises(SerdeError, match="CS-401"):
+        serde.encode_objects([*given, {"number": 1}])
+
+
+class Bag(msgspec.Struct):
+    tags: set[str]
+    extra: Any = None
+
+
+def test_what_has_no_json_beside_a_set_is_told() -> None:
+    serde = serdes.json(Bag)
+    good = Bag({"b", "a"}, msgspec.Raw(b"1.00"))
+    assert serde.serialize(good) == b'{"tags":["a","b"],"extra":1.00}'
+    with pytest.raises(SerdeError, match=r"CS-403.*lock"):
+        serde.encode_objects([good, Bag({"a"}, threading.Lock())] * 50)
 
 
 @pytest.mark.parametrize("copies", [1, 50])

@@ -25,6 +25,7 @@ from crossstream.serdes.json_leaves import is_checked, is_text
 from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows, encode_row, encode_rows
 from crossstream.serdes.json_schemas import Narrow, narrowing, read_schema, schema_name, struct_dtype
 from crossstream.serdes.json_shapes import KEPT, Layout, NoColumn, Shape, StructOf, optional, rows_of
+from crossstream.serdes.json_spelling import Spelling, spelling
 from crossstream.serdes.json_text import json_text
 from crossstream.serdes.json_types import derives_values, read_record, read_type, type_name
 from crossstream.serdes.json_untyped import UntypedJson
@@ -75,6 +76,7 @@ class _Reading(NamedTuple):
     layout: Layout | NoColumn
     derives: bool
     incomplete: bool
+    spelling: Spelling | None
 
 
 @lru_cache(maxsize=256)
@@ -84,7 +86,7 @@ def _reading(kind: Any) -> _Reading:
     shape = layout.struct() if isinstance(layout, Layout) else read_type(node)[0]
     decoder = msgspec.json.Decoder(kind | None)
     name, derives, incomplete = f"json[{type_name(kind)}]", derives_values(node), leaves_defaults(node)
-    return _Reading(name, decoder, rows_of(kind), shape, layout, derives, incomplete)
+    return _Reading(name, decoder, rows_of(kind), shape, layout, derives, incomplete, spelling(node))
 
 
 @lru_cache(maxsize=512)
@@ -134,8 +136,9 @@ class TypedJson:
     UUID → String, Enum and Literal → String (or Int64), list, nested classes → Struct. A field of another
     type (a dict, a union, ``int | float`` too, a time with an offset) is for callables only. A column refuses
     what it cannot hold, such as an int of 65 bits. NaN and infinity are written as null, so a field that may
-    hold them should be ``float | None``. Objects keep the zeros at the end of a Decimal and the offset of a
-    datetime; columns are written without such zeros, and in UTC.
+    hold them should be ``float | None``. Sets are written sorted, and fields of a TypedDict in declared order.
+    Objects keep the zeros at the end of a Decimal and the offset of a datetime; columns are written without such
+    zeros, and in UTC.
 
     Values to write are instances of the type; a dict is taken where it fits.
     """
@@ -156,7 +159,7 @@ class TypedJson:
         return None if isinstance(shape, NoColumn) else shape.dtype
 
     def serialize(self, value: Any) -> bytes | None:
-        return encode_row(self._instances([value])[0], self.name)
+        return encode_row(self._spelled([value])[0], self.name)
 
     def deserialize(self, data: bytes | None) -> Any:
         if data is None:
@@ -168,7 +171,7 @@ class TypedJson:
         return value
 
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
-        return encode_rows(self._instances(values), self.name)
+        return encode_rows(self._spelled(values), self.name)
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
         reading = _reading(self.type)
@@ -215,6 +218,11 @@ class TypedJson:
         self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
     ) -> list[tuple[int, str]]:
         return find_invalid(self, data, fields, way)
+
+    def _spelled(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Objects of which msgspec makes the same text whenever they are equal."""
+        instances, spelled = self._instances(values), _reading(self.type).spelling
+        return instances if spelled is None else spelled(instances)
 
     def _instances(self, values: Sequence[Any]) -> list[Any]:
         many = _reading(self.type).many

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -47,16 +47,31 @@ def read_record(node: mi.Type, within: tuple[type, ...] = ()) -> Layout | NoColu
     if not isinstance(node, _RECORDS):
         return NoColumn("not a record")
     if node.cls in within:
-        return NoColumn(f"{node.cls.__name__} inside itself")
+        return NoColumn(f"{type_name(node.cls)} inside itself")
     options: dict[str, Any] = {}
     if isinstance(node, mi.StructType):
         if node.array_like:
-            return NoColumn(f"{node.cls.__name__}, a JSON array (array_like)")
+            return NoColumn(f"{type_name(node.cls)}, a JSON array (array_like)")
         options = {"forbid_unknown_fields": node.forbid_unknown_fields}
         if node.tag is not None:
             options |= {"tag": node.tag, "tag_field": node.tag_field}
     inner = (*within, node.cls)
-    return Layout(node.cls.__name__, tuple(_field(one, inner) for one in node.fields), options)
+    return Layout(type_name(node.cls), tuple(_field(one, inner) for one in fields_of(node)), options)
+
+
+def fields_of(node: Any) -> Sequence[mi.Field]:
+    """The fields of a class in the order in which they are declared and written."""
+    fields: Sequence[mi.Field] = node.fields
+    if not isinstance(node, mi.TypedDictType):
+        return fields
+    declared = list(plain_class(node.cls).__annotations__)  # msgspec tells them in alphabetical order
+    return sorted(fields, key=lambda field: declared.index(field.name))
+
+
+def plain_class(cls: Any) -> type:
+    """The class itself: ``Envelope`` of ``Envelope[Order]``."""
+    plain: type = typing.get_origin(cls) or cls
+    return plain
 
 
 def derives_values(node: Any) -> bool:
@@ -75,22 +90,27 @@ def _takes_others(cls: type[enum.Enum]) -> bool:
     return cls._missing_.__func__ is not enum.Enum._missing_.__func__  # type: ignore[attr-defined]
 
 
-def any_class(node: Any, holds: Callable[[type], bool], seen: frozenset[type] = frozenset()) -> bool:
+def any_class(node: Any, holds: Callable[[type], bool]) -> bool:
     """Whether ``holds`` is true of a class in the type."""
+    return any_node(
+        node, lambda one: (cls := getattr(one, "cls", None)) is not None and holds(plain_class(cls))
+    )
+
+
+def any_node(node: Any, holds: Callable[[mi.Type], bool], seen: frozenset[Any] = frozenset()) -> bool:
+    """Whether ``holds`` is true of the type, or of one in it."""
     if isinstance(node, tuple):
-        return any(any_class(part, holds, seen) for part in node)
+        return any(any_node(part, holds, seen) for part in node)
     if isinstance(node, mi.Field):
-        return any_class(node.type, holds, seen)
+        return any_node(node.type, holds, seen)
     if not isinstance(node, mi.Type):
         return False
     cls = getattr(node, "cls", None)
     if cls is not None:
         if cls in seen:
             return False
-        if holds(cls):
-            return True
         seen |= {cls}
-    return any(any_class(getattr(node, name), holds, seen) for name in node.__struct_fields__)
+    return holds(node) or any(any_node(getattr(node, name), holds, seen) for name in node.__struct_fields__)
 
 
 def type_name(kind: Any) -> str:
