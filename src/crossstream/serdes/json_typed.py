@@ -38,8 +38,8 @@ def json(type: Any = None) -> Serde:
     """JSON, untyped or of a declared type.
 
     ``type``: None for any value; a dataclass, `msgspec.Struct`, TypedDict or other Python type (``int``,
-    ``list[str]``), whose instances callables get; an Arrow schema, a Polars schema or struct type, or a
-    dict of Polars types, with which callables get dicts of exactly these fields.
+    ``list[str]``, a generic ``Envelope[Order]``), whose instances callables get; an Arrow schema, a Polars schema
+    or struct type, or a dict of Polars types, with which callables get dicts of exactly these fields.
 
     Raises `SerdeError` (CS-407) for what is no such type.
 

@@ -6,6 +6,7 @@ cloudpickle sends such classes (of the application's main file, of a notebook) a
 - msgspec leaves a cache that cannot be pickled on every dataclass, Enum and TypedDict it has seen;
 - nor can its `Meta` be pickled;
 - a dataclass arrives with copies of the sentinel `dataclasses.MISSING`, which msgspec takes for defaults;
+- a generic NamedTuple has a method of `typing.Generic` that pickle does not find in Python 3.11,
 - annotations kept as text (``from __future__ import annotations``) cannot be resolved on the other side,
 - Polars 1.31 cannot read what it made of a ``when(…).then(…)`` without an ``otherwise``.
 
@@ -30,6 +31,7 @@ _MADE_BY_MSGSPEC = ("__slots__", "__match_args__", _CACHE)
 _LIMITS = tuple(name for name in dir(msgspec.Meta) if not name.startswith("_"))
 _SENTINELS = {id(getattr(dataclasses, name)): name for name in ("MISSING", "KW_ONLY", "_HAS_DEFAULT_FACTORY")}
 _StructMeta: type = type(msgspec.Struct)
+_GENERIC_ITEM = getattr(vars(typing.Generic)["__class_getitem__"], "__func__", None)
 
 
 def dumps(value: Any) -> bytes:
@@ -43,6 +45,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, obj: Any) -> Any:
         if id(obj) in _SENTINELS:
             return _SENTINELS[id(obj)]
+        if obj is _GENERIC_ITEM:
+            return _generic_item, ()
         if isinstance(obj, msgspec.Meta):
             return _make_meta, (
                 {name: limit for name in _LIMITS if (limit := getattr(obj, name)) is not None},
@@ -59,6 +63,10 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if isinstance(obj, _StructMeta):
             return _reduce_struct(obj, arguments, namespace)
         return make, arguments, (namespace, slots), *rest
+
+
+def _generic_item() -> Any:
+    return _GENERIC_ITEM
 
 
 def _itself(expression: pl.Expr) -> pl.Expr:
