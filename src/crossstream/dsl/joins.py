@@ -24,6 +24,7 @@ from crossstream.dsl.table_lookups import stream_table_join
 from crossstream.errors import TopologyError
 from crossstream.serdes import Serde
 from crossstream.serdes.left_or_right import LeftOrRight, LeftOrRightSerde
+from crossstream.serdes.serde import alike, told_apart
 from crossstream.topology.graph import (
     ForeignKeyJoin,
     ForeignKeyKind,
@@ -302,10 +303,11 @@ def _misplaced(operator: str, setting: str, needs: str, step: str) -> TopologyEr
 
 
 def _check_keys(operator: str, left: Node, right: Node) -> None:
-    if left.key is None or right.key is None or left.key.name == right.key.name:
+    if left.key is None or right.key is None or alike(left.key, right.key):
         return
+    mine, theirs = told_apart(left.key, right.key)
     raise TopologyError(
-        f"rows never meet: {left.name} has {left.key.name} keys, {right.name} has {right.key.name} keys",
+        f"rows never meet: {left.name} has {mine} keys, {right.name} has {theirs} keys",
         code="CS-134",
         where=here(operator),
         next="give both tables the same key serde, or join by foreign_key=…",

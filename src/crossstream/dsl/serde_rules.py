@@ -12,6 +12,7 @@ from crossstream.dsl.options import Consumed, Materialized
 from crossstream.errors import TopologyError
 from crossstream.serdes import Serde
 from crossstream.serdes.internal import pickled
+from crossstream.serdes.serde import alike, told_apart
 from crossstream.topology.location import here
 
 
@@ -35,9 +36,10 @@ def table_serdes(topic: str, consumed: Consumed, stored: Materialized | None) ->
     """
     asked = stored or Materialized()
     for name, read, kept in (("key", consumed.key, asked.key), ("value", consumed.value, asked.value)):
-        if read is not None and kept is not None and read.name != kept.name:
+        if read is not None and kept is not None and not alike(read, kept):
+            mine, theirs = told_apart(read, kept)
             raise TopologyError(
-                f"table {topic} is read with {name} serde {read.name}, but stored with {kept.name}",
+                f"table {topic} is read with {name} serde {mine}, but stored with {theirs}",
                 code="CS-143",
                 where=here(topic),
                 next=f"leave {name}= out of Materialized",
@@ -47,30 +49,32 @@ def table_serdes(topic: str, consumed: Consumed, stored: Materialized | None) ->
 
 def needed_key(operator: str, inherited: Serde | None, given: Serde | None, option: str) -> Serde:
     """The key serde of an operation by key. Raises CS-141 if there is none, CS-143 if two disagree."""
-    if inherited is not None and given is not None and inherited.name != given.name:
+    if inherited is not None and given is not None and not alike(inherited, given):
+        told, found = told_apart(given, inherited)
         raise TopologyError(
-            f"{operator} is told that keys are {given.name}, but its input has {inherited.name} keys",
+            f"{operator} is told that keys are {told}, but its input has {found} keys",
             code="CS-143",
             where=here(operator),
             next="leave key= out; a stream can change it before: repartition(Repartitioned(key=…))",
         )
-    found = given or inherited
-    if found is None:
+    key = given or inherited
+    if key is None:
         raise TopologyError(
             f"{operator} works by key, and the key serde was lost where the key changed",
             code="CS-141",
             where=here(operator),
             next=f"pass {option}, such as {option.replace('…', 'serdes.string()')}",
         )
-    return found
+    return key
 
 
 def agreed(operator: str, what: str, known: Serde | None, given: Serde | None, setting: str) -> Serde | None:
     """The serde of an input, known or given by an option. Raises CS-143 if the two disagree."""
     known = _public(known)
-    if known is not None and given is not None and known.name != given.name:
+    if known is not None and given is not None and not alike(known, given):
+        told, found = told_apart(given, known)
         raise TopologyError(
-            f"{operator} is told that {what} are {given.name}, but they are {known.name}",
+            f"{operator} is told that {what} are {told}, but they are {found}",
             code="CS-143",
             where=here(operator),
             next=f"leave {setting}= out",
@@ -111,7 +115,7 @@ def sink_serdes(
 
 def same(serde: Serde | None, other: Serde | None) -> Serde | None:
     """The serde of two inputs that agree; None if they do not."""
-    return serde if serde is not None and other is not None and serde.name == other.name else None
+    return serde if serde is not None and other is not None and alike(serde, other) else None
 
 
 def is_json(serde: Serde | None) -> bool:

@@ -12,6 +12,7 @@ from crossstream.dsl.serde_rules import agreed, needed_key, stored_value
 from crossstream.dsl.windows import JoinWindows
 from crossstream.errors import TopologyError
 from crossstream.serdes import Serde
+from crossstream.serdes.serde import alike, told_apart
 from crossstream.topology.graph import JoinKind, Node, StoreSpec, StreamStreamJoin
 from crossstream.topology.location import here
 from crossstream.topology.validate import check_partitions
@@ -78,9 +79,10 @@ def _key(operator: str, left: Node, right: Node, option: StreamJoined) -> Serde:
     """The key serde of both streams; one that is known serves both."""
     given = option.key or (right.key if left.key is None else None)
     key = needed_key(operator, left.key, given, "StreamJoined(key=…)")
-    if right.key is not None and right.key.name != key.name:
+    if right.key is not None and not alike(right.key, key):
+        mine, theirs = told_apart(key, right.key)
         raise TopologyError(
-            f"no records ever meet: {left.name} has {key.name} keys, {right.name} has {right.key.name} keys",
+            f"no records ever meet: {left.name} has {mine} keys, {right.name} has {theirs} keys",
             code="CS-172",
             where=here(operator),
             next="give both the same key serde; map or select_key turns one kind of key into the other",

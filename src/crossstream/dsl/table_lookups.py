@@ -11,6 +11,7 @@ from crossstream.dsl.serde_rules import agreed, needed_key
 from crossstream.durations import to_milliseconds
 from crossstream.errors import TopologyError
 from crossstream.serdes import Serde
+from crossstream.serdes.serde import alike, told_apart
 from crossstream.topology.graph import JoinKind, Node, StreamTableJoin
 from crossstream.topology.location import here
 from crossstream.topology.validate import check_partitions, history_of
@@ -67,10 +68,11 @@ def stream_table_join(
 
 
 def _check_keys(operator: str, stream: Node, key: Serde, table: Node) -> None:
-    if table.key is None or table.key.name == key.name:
+    if table.key is None or alike(table.key, key):
         return
+    mine, theirs = told_apart(key, table.key)
     raise TopologyError(
-        f"no record ever finds a row: {stream.name} has {key.name} keys, {table.name} has {table.key.name} keys",
+        f"no record ever finds a row: {stream.name} has {mine} keys, {table.name} has {theirs} keys",
         code="CS-163",
         where=here(operator),
         next="give both the same key serde; map or select_key turns one kind of key into the other",

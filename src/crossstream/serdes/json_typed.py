@@ -27,7 +27,7 @@ from crossstream.serdes.json_schemas import Narrow, narrowing, read_schema, sche
 from crossstream.serdes.json_shapes import KEPT, Layout, NoColumn, Shape, StructOf, optional, rows_of
 from crossstream.serdes.json_spelling import Spelling, spelling
 from crossstream.serdes.json_text import json_text
-from crossstream.serdes.json_types import derives_values, read_record, read_type, type_name
+from crossstream.serdes.json_types import classes_of, derives_values, read_record, read_type, type_name
 from crossstream.serdes.json_untyped import UntypedJson
 from crossstream.serdes.serde import Serde, Way, find_invalid
 
@@ -77,6 +77,7 @@ class _Reading(NamedTuple):
     derives: bool
     incomplete: bool
     spelling: Spelling | None
+    classes: tuple[type, ...]
 
 
 @lru_cache(maxsize=256)
@@ -86,7 +87,9 @@ def _reading(kind: Any) -> _Reading:
     shape = layout.struct() if isinstance(layout, Layout) else read_type(node)[0]
     decoder = msgspec.json.Decoder(kind | None)
     name, derives, incomplete = f"json[{type_name(kind)}]", derives_values(node), leaves_defaults(node)
-    return _Reading(name, decoder, rows_of(kind), shape, layout, derives, incomplete, spelling(node))
+    return _Reading(
+        name, decoder, rows_of(kind), shape, layout, derives, incomplete, spelling(node), classes_of(node)
+    )
 
 
 @lru_cache(maxsize=512)
@@ -157,6 +160,10 @@ class TypedJson:
     def dtype(self) -> pl.DataType | None:
         shape = _reading(self.type).shape
         return None if isinstance(shape, NoColumn) else shape.dtype
+
+    @property
+    def classes(self) -> tuple[type, ...]:
+        return _reading(self.type).classes
 
     def serialize(self, value: Any) -> bytes | None:
         return encode_row(self._spelled([value])[0], self.name)

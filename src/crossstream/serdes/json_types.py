@@ -97,6 +97,18 @@ def any_class(node: Any, holds: Callable[[type], bool]) -> bool:
     )
 
 
+def classes_of(node: mi.Type) -> tuple[type, ...]:
+    """The classes in the type."""
+    found: dict[type, None] = {}
+
+    def note(cls: type) -> bool:
+        found[cls] = None
+        return False
+
+    any_class(node, note)
+    return tuple(found)
+
+
 def any_node(node: Any, holds: Callable[[mi.Type], bool], seen: frozenset[Any] = frozenset()) -> bool:
     """Whether ``holds`` is true of the type, or of one in it."""
     if isinstance(node, tuple):

@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.serde import Serde, Way, find_invalid, is_varied
+from crossstream.serdes.serde import Serde, Way, find_invalid, identity, is_varied
 
 LEFT, RIGHT = 0, 1
 _WANTED = "LeftOrRight(left=…) or LeftOrRight(right=…), exactly one of them set"
@@ -55,6 +55,10 @@ class LeftOrRightSerde:
     @property
     def varied(self) -> bool:
         return is_varied(self.left) or is_varied(self.right)
+
+    @property
+    def classes(self) -> tuple[type, ...]:
+        return identity(self.left)[1] + identity(self.right)[1]
 
     def serialize(self, value: Any) -> bytes | None:
         if value is None:

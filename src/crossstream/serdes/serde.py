@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from itertools import zip_longest
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import polars as pl
@@ -50,6 +51,40 @@ class Varied(Protocol):
 def is_varied(serde: object) -> bool:
     """Whether a serde has values that may be written in several ways (`Varied`)."""
     return isinstance(serde, Varied) and serde.varied
+
+
+@runtime_checkable
+class OfClasses(Protocol):
+    """What a serde of declared types has besides: the classes of its values, for two classes may have one name."""
+
+    @property
+    def classes(self) -> tuple[type, ...]:
+        """All of them, those inside others too, in the order of the type."""
+
+
+def identity(serde: Serde) -> tuple[str, tuple[type, ...]]:
+    """What two serdes of one process have in common if they mean the same: their name, and the classes behind it."""
+    return serde.name, serde.classes if isinstance(serde, OfClasses) else ()
+
+
+def alike(one: Serde, other: Serde) -> bool:
+    """Whether two serdes of one process mean the same."""
+    return identity(one) == identity(other)
+
+
+def told_apart(one: Serde, other: Serde) -> tuple[str, str]:
+    """What two serdes are called in a message that is about their difference."""
+    if one.name != other.name:
+        return one.name, other.name
+    classes = zip_longest(identity(one)[1], identity(other)[1])
+    mine, theirs = map(_full_name, next((pair for pair in classes if pair[0] is not pair[1]), (None, None)))
+    if mine == theirs:
+        theirs += ", another class of that name"
+    return f"{one.name} ({mine})", f"{other.name} ({theirs})"
+
+
+def _full_name(cls: type | None) -> str:
+    return "no class" if cls is None else f"{cls.__module__}.{cls.__qualname__}"
 
 
 @runtime_checkable

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from crossstream.serdes.internal import pickled
+from crossstream.serdes.serde import alike, identity
 from crossstream.topology.describe import has_new_key
 from crossstream.topology.graph import (
     Branch,
@@ -60,6 +61,10 @@ from crossstream.topology.steps import MaterializeStep, OrderStep, Step
 from crossstream.topology.validate import history_of, inner_store, keeps_versions
 from crossstream.topology.visits import handing
 
+_Identity = tuple[str, tuple[type, ...]]
+_Wanted = tuple[str, int, Partitioner | None, _Identity, _Identity]
+"""A flow, the round and partitioner, and the serdes of its keys and values."""
+
 
 @dataclass(slots=True)
 class Planner:
@@ -70,7 +75,7 @@ class Planner:
     """The flow that readers of a node read."""
     raw: dict[str, Flow] = field(default_factory=dict)
     """The flow that a table is materialised from."""
-    exchanges: dict[tuple[str, int, Partitioner | None, str, str], Exchange] = field(default_factory=dict)
+    exchanges: dict[_Wanted, Exchange] = field(default_factory=dict)
     stores: dict[str, StoreDef] = field(default_factory=dict)
     tables: dict[tuple[str, int, Partitioner | None], MaterializeStep] = field(default_factory=dict)
     wants_old: set[str] = field(default_factory=set)
@@ -232,11 +237,11 @@ class Planner:
         """
         if flow.round == number and flow.routed and partitioner is None:
             return flow.name
-        wanted = (flow.name, number, partitioner, flow.key.name, flow.value.name)
+        wanted = (flow.name, number, partitioner, identity(flow.key), identity(flow.value))
         if wanted not in self.exchanges:
             arrives = f"{flow.name}>{number}" + ("" if partitioner is None else f" by {name_of(partitioner)}")
             arrives = unique(arrives, {exchange.arrives: exchange for exchange in self.exchanges.values()})
-            stays = flow.routed and partitioner is None and self.flows[flow.name].key.name == flow.key.name
+            stays = flow.routed and partitioner is None and alike(self.flows[flow.name].key, flow.key)
             self.exchanges[wanted] = Exchange(
                 flow.name,
                 number,

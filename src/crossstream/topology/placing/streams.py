@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from crossstream.algebra.turns import Parting
+from crossstream.serdes.serde import alike
 from crossstream.topology.graph import (
     Branch,
     Filter,
@@ -55,7 +56,7 @@ def place_merge(planner: Planner, node: Merge) -> None:
         flow.name: flow.name if flow.round == number else planner.arrive(flow, number, node) for flow in flows
     }
     # The same key of another serde has other bytes, and so another place.
-    routed = all(flow.routed and node.key is not None and flow.key.name == node.key.name for flow in flows)
+    routed = all(flow.routed and node.key is not None and alike(flow.key, node.key) for flow in flows)
     planner.flow_of(node, node.name, number, routed)
     planner.steps.append(
         StatelessStep(
