@@ -89,6 +89,9 @@ def test_one_row_for_each_key(serde: Any, texts: list[bytes], key: Any, every: i
         (serdes.json(Part), {"area": "eu", "id": 1}, b'{"id":1,"area":"eu"}'),
         (serdes.json(frozenset[int]), [8, 0], b"[0,8]"),
         (serdes.json(frozenset[str]), frozenset("xba"), b'["a","b","x"]'),
+        (JSON, frozenset("xba"), b'["a","b","x"]'),
+        (JSON, ("k", [frozenset({8, 0}), 1]), b'["k",[[0,8],1]]'),
+        (JSON, frozenset([frozenset({8, 0}), frozenset({1}), None]), b"[[0,8],[1],null]"),
         (serdes.left_or_right(TEXT, serdes.json(set[int])), (None, {8, 0}), b"\1[0,8]"),
     ],
 )

@@ -399,3 +399,23 @@ def test_empty_arrays() -> None:
     assert len(JSON.encode_objects([])) == 0
     assert len(JSON.encode_series(pl.Series([], dtype=pl.Struct({"a": pl.Int64})))) == 0
     assert JSON.find_invalid(empty) == []
+
+
+@pytest.mark.parametrize("copies", [1, 50])
+def test_sets_are_written_sorted(copies: int) -> None:
+    values = [{8, 0}, None, frozenset("xba"), [1, ({"b", "a"},)], {"a": [1]}, [[1, 2], [None]], 7] * copies
+    texts = [
+        b"[0,8]",
+        None,
+        b'["a","b","x"]',
+        b'[1,[["a","b"]]]',
+        b'{"a":[1]}',
+        b"[[1,2],[null]]",
+        b"7",
+    ] * copies
+    assert serdes.json().encode_objects(values).to_pylist() == texts
+    assert [serdes.json().serialize(value) for value in values] == texts
+    with pytest.raises(SerdeError, match="CS-403"):
+        serdes.json().serialize({1j})
+    with pytest.raises(SerdeError, match="CS-403"):
+        serdes.json().encode_objects([*values, {1j, 2j}])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -46,8 +47,29 @@ def spelling(node: mi.Type) -> Spelling | None:
     return spelled
 
 
+def holds_sets(values: Sequence[Any]) -> bool:
+    """Whether there are sets among values without declared type, or in arrays among them; dicts are not searched."""
+    while True:
+        kinds = set(map(type, values))
+        if not kinds.isdisjoint((set, frozenset)):
+            return True
+        if kinds.isdisjoint((list, tuple)):
+            return False
+        arrays = (
+            values if kinds <= {list, tuple} else [value for value in values if type(value) in (list, tuple)]
+        )
+        values = list(chain.from_iterable(arrays))
+
+
+def with_sets_in_order(value: Any) -> Any:
+    """An object without declared type; what `holds_sets` finds as sorted lists."""
+    if type(value) in (set, frozenset):
+        return in_order([with_sets_in_order(item) for item in value])
+    return [with_sets_in_order(item) for item in value] if type(value) in (list, tuple) else value
+
+
 def in_order(items: Collection[Any]) -> list[Any]:
-    """Plain values of a set in an order that depends on nothing but them: by size, or else by their JSON."""
+    """The items of a set in an order that depends on nothing but them: by size, or else by their JSON."""
     kinds = set(map(type, items))
     if kinds <= {str} or kinds <= {int} or (kinds == {float} and all(map(math.isfinite, items))):
         return sorted(items)

@@ -18,10 +18,12 @@ from crossstream.serdes.json_columns import spread
 from crossstream.serdes.json_inferred import infer, infer_fields
 from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows, encode_row, encode_rows
 from crossstream.serdes.json_shapes import nameable, optional
+from crossstream.serdes.json_spelling import holds_sets, with_sets_in_order
 from crossstream.serdes.json_text import json_text
 from crossstream.serdes.serde import Way, find_invalid
 
 _decoder: Decoder = msgspec.json.Decoder()
+_ARRAY = ord("[")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,8 @@ class UntypedJson:
 
     A column's type is inferred from the values of each call; expressions get rows together that have the same types
     alone, so that a record means the same in any batch. The text ``null`` is a null. Of names that occur twice in an
-    object, the last counts.
+    object, the last counts. Sets, alone or in arrays, are written sorted; those inside objects as they come: keys of
+    that kind want a declared type.
     """
 
     name: ClassVar[str] = "json"
@@ -38,13 +41,19 @@ class UntypedJson:
     varied: ClassVar[bool] = True
 
     def serialize(self, value: Any) -> bytes | None:
-        return encode_row(value, "json")
+        text = encode_row(value, "json")
+        if text is None or text[0] != _ARRAY or not holds_sets([value]):
+            return text
+        return encode_row(with_sets_in_order(value), "json")
 
     def deserialize(self, data: bytes | None) -> Any:
         return None if data is None else decode_row(data, _decoder, "json")
 
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
-        return encode_rows(values, "json")
+        rows = encode_rows(values, "json")
+        if arrays.begins_with(rows, _ARRAY) and holds_sets(values):
+            return encode_rows(list(map(with_sets_in_order, values)), "json")
+        return rows
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
         return decode_rows(data, _decoder, "json")
