@@ -15,6 +15,7 @@ from crossstream import serdes
 from crossstream.errors import CrossStreamError
 from tests.spark.marketplace import JSON, TEXT, joined, marketplace, merchants, offer, products
 from tests.spark.world import World
+from tests.unit.pairs import Pair
 
 pytestmark = pytest.mark.spark
 
@@ -279,6 +280,45 @@ def kept(joiner: Any, value: Any) -> Any:
 
 def sentence(product: Any, merchant: Any) -> str:
     return f"{product['name']} at {merchant['shop']}"
+
+
+class TestSerdeOfTheUser:
+    """It raises what Python raises."""
+
+    def test_what_it_raises_is_a_matter_of_the_record(self, spark: Any, world: World) -> None:
+        builder = cs.StreamsBuilder()
+        pairs = builder.stream("pairs", cs.Consumed(key=TEXT, value=Pair()))
+        pairs.map_values(lambda pair: pair[0]).to("out", cs.Produced(value=TEXT))
+        topology = builder.build()
+        world.create(pairs=1, out=1)
+        world.append("pairs", [("a", "x,y", 1), ("b", "one", 2), ("c", "z,y", 3)])
+        error = failure(spark, world, topology)
+        assert (type(error), error.code) == (cs.SerdeError, "CS-402")
+        assert [error.where[name] for name in ("topic", "offset", "key", "serde")] == [
+            "pairs",
+            1,
+            "b",
+            "pair",
+        ]
+        assert process(spark, world, topology, deserialization_errors="skip").dropped == {
+            "pairs: undecodable": 1
+        }
+        assert world.table("out") == {"a": "x", "c": "z"}
+
+    def test_what_it_raises_while_writing_names_the_record(self, spark: Any, world: World) -> None:
+        builder = cs.StreamsBuilder()
+        lines = builder.stream("lines", cs.Consumed(key=TEXT, value=TEXT))
+        lines.map_values(lambda line: line.split(",")).to("out", cs.Produced(value=Pair()))
+        world.create(lines=1, out=1)
+        world.append("lines", [("a", "x,y", 1), ("b", "one", 2)])
+        error = failure(spark, world, builder.build())
+        assert (type(error), error.code) == (cs.SerdeError, "CS-403")
+        assert [error.where[name] for name in ("topic", "offset", "key", "serde")] == [
+            "lines",
+            1,
+            "b",
+            "pair",
+        ]
 
 
 class TestWrongSerdeForAStore:

@@ -20,7 +20,7 @@ from crossstream.algebra.functions import Function
 from crossstream.algebra.undeclared import groups_of
 from crossstream.algebra.values import Values, chained
 from crossstream.errors import CrossStreamError, ProcessingError, SerdeError
-from crossstream.serdes import Serde
+from crossstream.serdes import Serde, calls
 from crossstream.serdes.calendar import beyond
 from crossstream.serdes.json_columns import null_series
 from crossstream.serdes.refusals import MIXED, UNDECODABLE
@@ -145,7 +145,7 @@ def serialized(keys: Values, serde: Serde | None, noun: str) -> tuple[pa.LargeBi
         wrong = []
         for row, key in enumerate(keys.objects()):
             try:
-                found.append(serde.serialize(key))
+                found.append(calls.serialize(serde, key))
             except SerdeError as error:
                 what = f"{noun} has the wrong type: {error.what}"
                 step = "let the function return what the key serde of the other table takes"

@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.algebra.undeclared import Undeclared
-from crossstream.serdes import Serde
+from crossstream.serdes import Serde, calls
 from crossstream.serdes.internal import column_of, pickled
 from crossstream.serdes.json_columns import with_nulls_of
 from crossstream.serdes.serde import Checking, Inferring
@@ -156,8 +156,8 @@ class Values:
         if self._chained:
             return pa.concat_arrays([part.wire(serde) for part in self._chained])
         if self.expressed():
-            return serde.encode_series(self.series())
-        return serde.encode_objects(self.objects())
+            return calls.encode_series(serde, self.series())
+        return calls.encode_objects(serde, self.objects())
 
     def _bytes_in(self, serde: Serde) -> Bytes | None:
         """The bytes in this serde, if they have been made."""
@@ -206,7 +206,7 @@ class Values:
             return [value for part in self._chained for value in part.objects()]
         if self._wire is None:
             return self._held_series().to_list()
-        return self._wire_serde().decode_objects(self._wire)
+        return calls.decode_objects(self._wire_serde(), self._wire)
 
     def _given_away(self, rows: np.ndarray) -> list[Any]:
         """The objects of these rows; where a joiner has got one before and may have changed it, another like it."""
@@ -219,7 +219,7 @@ class Values:
         again = places[given[rows[places]] | (first[rows[places]] != places)]
         given[rows[places]] = True
         if len(again):
-            others = self._wire_serde().decode_objects(take_or_null(self._wire, rows[again]))
+            others = calls.decode_objects(self._wire_serde(), take_or_null(self._wire, rows[again]))
             for place, item in zip(again.tolist(), others, strict=True):
                 found[place] = item
         return found
@@ -370,8 +370,12 @@ def concat_values(parts: Sequence[Values]) -> Values:
 
 def _decoded(serde: Serde, wire: Bytes, fields: Collection[str] | None, checked: bool) -> pl.Series:
     if fields is None or not checked:
-        return serde.decode_series(wire, fields)
-    return serde.decode_checked(wire, fields) if isinstance(serde, Checking) else serde.decode_series(wire)
+        return calls.decode_series(serde, wire, fields)
+    return (
+        serde.decode_checked(wire, fields)
+        if isinstance(serde, Checking)
+        else calls.decode_series(serde, wire)
+    )
 
 
 def _only(series: pl.Series, fields: Collection[str]) -> pl.Series | None:

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from crossstream.algebra.change import Changes
 from crossstream.algebra.values import Values, missing_in
 from crossstream.errors import CrossStreamError, SerdeError
-from crossstream.serdes import Serde
-from crossstream.serdes.serde import is_varied
+from crossstream.serdes import Serde, calls
+from crossstream.serdes.serde import invalid_rows, is_varied
 from crossstream.topology.graph import Node
 from crossstream.topology.steps import ReadStep
 
@@ -50,8 +50,8 @@ class Decoder:
             except SerdeError as error:
                 reasons = self._reasons(node, changes, part, series)
                 if not reasons:
-                    raise self._at(node, error) from None
-                changes = self.task.failures.undecodable(node, changes, reasons, part)
+                    raise self._at(node, error) from error.__cause__
+                changes = self._without(node, changes, reasons, part, error)
         return changes
 
     def _as_series(self, serde: Serde, rows: int) -> bool:
@@ -62,7 +62,7 @@ class Decoder:
         """Keys as serialising them gives them, however they were written."""
         serde, read = changes.key.serde, changes.key.wire()
         assert serde is not None
-        written = serde.encode_objects(changes.key.objects())
+        written = calls.encode_objects(serde, changes.key.objects())
         return changes if written.equals(read) else replace(changes, key=Values(serde, wire=written))
 
     def _decoded_part(self, changes: Changes, part: Part, series: bool) -> Changes:
@@ -92,9 +92,18 @@ class Decoder:
         way: Literal["objects", "series"] = "series" if series else "objects"
         assert values.serde is not None
         try:
-            return values.serde.find_invalid(values.wire(), self._fields(values) if series else None, way)
+            return invalid_rows(values.serde, values.wire(), self._fields(values) if series else None, way)
         except SerdeError as error:
-            raise self._at(node, error) from None
+            raise self._at(node, error) from error.__cause__
+
+    def _without(
+        self, node: Node, changes: Changes, reasons: list[tuple[int, str]], part: Part, error: SerdeError
+    ) -> Changes:
+        """Without the undecodable rows, if they do not stop all; ``error``: what decoding them raised."""
+        try:
+            return self.task.failures.undecodable(node, changes, reasons, part)
+        except SerdeError as refusal:
+            raise refusal from error.__cause__
 
     def _at(self, node: Node, error: SerdeError) -> CrossStreamError:
         line = None if node.location is None else str(node.location)

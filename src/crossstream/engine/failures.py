@@ -18,7 +18,7 @@ from crossstream.algebra.values import Values
 from crossstream.engine.batch import Batch, Report
 from crossstream.errors import CrossStreamError, ProcessingError, SerdeError, told
 from crossstream.records import decode_headers, encode_headers
-from crossstream.serdes import Serde
+from crossstream.serdes import Serde, calls
 from crossstream.serdes.internal import pickled
 from crossstream.topology.graph import Node
 
@@ -50,10 +50,11 @@ class Failures:
         rows = [row for row, _ in reasons]
         if self.decoding.action == "fail":
             row, reason = reasons[0]
+            serde = getattr(changes, part).serde
             raise SerdeError(
                 f"the {part} of a record cannot be decoded: {reason}",
                 code="CS-402",
-                where=self.place(node, changes, row),
+                where=self.place(node, changes, row) | {"serde": None if serde is None else serde.name},
                 next="mend or skip the record: deserialization_errors='skip' or cs.DeadLetter(topic)",
             )
         self.report.count_dropped(node.name, {"undecodable": len(rows)})
@@ -96,7 +97,7 @@ class Failures:
             for row, item in enumerate(values.objects()):
                 try:
                     if serde is not None:
-                        serde.serialize(item)
+                        calls.serialize(serde, item)
                 except SerdeError as refusal:
                     return refusal.at(**self.place(node, changes, row), part=part)
         line = None if node.location is None else str(node.location)

@@ -205,7 +205,8 @@ class RoundTask:
         try:
             yield from route(changes, exchange, batch.partitions, batch.bits, self.sender, place, self.near)
         except SerdeError as error:
-            raise self._unserializable(changes, exchange, error) from error
+            refusal = self._unserializable(changes, exchange, error)
+            raise refusal from refusal.__cause__
         except CrossStreamError as error:
             raise self._at(exchange.node, error) from error.__cause__
 

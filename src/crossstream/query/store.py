@@ -19,7 +19,7 @@ from crossstream.durations import to_timestamp
 from crossstream.errors import StateError
 from crossstream.query.key_dicts import check_dict_keys
 from crossstream.query.records import all_records, records_of
-from crossstream.serdes import Serde
+from crossstream.serdes import Serde, calls
 from crossstream.serdes.internal import pickled
 from crossstream.state.columns import concat_all, take, take_all
 from crossstream.state.store import Version
@@ -146,7 +146,7 @@ class StoreReader:
     # -- inside ----------------------------------------------------------------------------------------
 
     def _bytes(self, key: Any) -> bytes:
-        data = (self.key or pickled()).serialize(key)
+        data = calls.serialize(self.key or pickled(), key)
         if data is None:
             raise StateError("a key cannot be None", code="CS-711", where={"store": self.name})
         return data
@@ -217,10 +217,10 @@ class StoreReader:
         columns = self._live()
         keep = np.fromiter((wanted(key) for key in columns["key"].to_pylist()), bool, len(columns["key"]))
         rows = np.flatnonzero(keep)
-        keys = (self.key or pickled()).decode_objects(take(columns["key"], rows))
+        keys = calls.decode_objects(self.key or pickled(), take(columns["key"], rows))
         if self.windowed:
             keys = list(zip(keys, columns["ts"][rows].tolist(), strict=True))
-        values = (self.value or pickled()).decode_objects(take(columns["value"], rows))
+        values = calls.decode_objects(self.value or pickled(), take(columns["value"], rows))
         return iter(list(zip(keys, values, strict=True)))
 
 

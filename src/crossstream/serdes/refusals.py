@@ -5,6 +5,7 @@ CS-402 bytes that cannot be decoded                   CS-407 a type that `json(t
 CS-403 a value the serde has no bytes for             CS-408 a field the type does not have
 CS-404 a type without a column form                   CS-409 a null in a field that is never null
 CS-405 a value whose JSON would be the text `null`    CS-410 an object that cannot be pickled
+CS-412 a serde that gives something else than it is to
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ UNDECODABLE = "CS-402"
 
 
 MIXED = "CS-406"
+
+WRONG_ANSWER = "CS-412"
 
 
 def show(value: object) -> str:
@@ -76,6 +79,33 @@ def no_bytes_for(serde: str, value: object, reason: str, next: str) -> SerdeErro
         code="CS-403",
         where={"serde": serde, "type": kind},
         next=next,
+    )
+
+
+def unencodable(serde: str, reason: str) -> SerdeError:
+    return SerdeError(
+        f"serde {serde} has no bytes for a value ({reason})",
+        code="CS-403",
+        where={"serde": serde},
+        next="mend the serde, or the function that gives it the value",
+    )
+
+
+def wrong_answer(serde: str, method: str, wanted: str, given: object) -> SerdeError:
+    return SerdeError(
+        f"{method} of serde {serde} gave a {type(given).__name__}, not {wanted}",
+        code=WRONG_ANSWER,
+        where={"serde": serde, "method": method},
+        next=f"let {method} return {wanted}; crossstream.serdes.Serde says what every method gives",
+    )
+
+
+def wrong_count(serde: str, method: str, rows: int, given: int) -> SerdeError:
+    return SerdeError(
+        f"{method} of serde {serde} gave {given} rows for {rows}",
+        code=WRONG_ANSWER,
+        where={"serde": serde, "method": method},
+        next=f"let {method} return one for each row, in their order; for a null that is None",
     )
 
 

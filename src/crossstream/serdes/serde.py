@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from itertools import zip_longest
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -10,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.errors import SerdeError
-from crossstream.serdes import refusals
+from crossstream.serdes import calls, refusals
 
 Way = Literal["objects", "series"]
 """The two ways to decode a column: into Python objects, or into a Polars series."""
@@ -111,6 +112,9 @@ class Serde(Protocol):
     ``None`` is always a null: nothing else is written as null bytes, and a null is never given to the
     format. Both ways of decoding give the same values; where a type is wider as an object than as a
     column (an `int` beyond 64 bits), the column way refuses what it cannot hold.
+
+    A serde of the user may raise anything: it is told as a `SerdeError`, CS-402 while reading and CS-403 while writing
+    (`crossstream.serdes.calls`). docs/serdes.md has an example.
     """
 
     @property
@@ -160,10 +164,24 @@ def find_invalid(
     """`Serde.find_invalid` for any serde: halves the rows until the bad ones stand alone."""
     found: dict[int, str] = {}
     if way != "series":
-        found.update(_bisect(serde.decode_objects, data, 0))
+        found.update(_bisect(partial(calls.decode_objects, serde), data, 0))
     if way == "series" or (way is None and (serde.dtype is not None or fields is not None)):
-        found = {**dict(_bisect(lambda part: serde.decode_series(part, fields), data, 0)), **found}
+        found = {**dict(_bisect(lambda part: calls.decode_series(serde, part, fields), data, 0)), **found}
     return sorted(found.items())
+
+
+def invalid_rows(
+    serde: Serde, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
+) -> list[tuple[int, str]]:
+    """`Serde.find_invalid`; where that raises what is no refusal, or finds nothing, as for any serde."""
+    try:
+        with calls.reading(serde):
+            found = list(serde.find_invalid(data, fields, way))
+    except SerdeError as error:
+        if error.code != refusals.UNDECODABLE:
+            raise
+        found = []
+    return found or find_invalid(serde, data, fields, way)
 
 
 def _bisect(
@@ -174,7 +192,7 @@ def _bisect(
     except SerdeError as error:
         if error.code != refusals.UNDECODABLE:
             raise
-        if len(data) == 1:
+        if len(data) <= 1:
             return [(first, error.what)]
         middle = len(data) // 2
         return _bisect(decode, data[:middle], first) + _bisect(decode, data[middle:], first + middle)

@@ -23,7 +23,7 @@ from crossstream.engine.batch import SourceRange
 from crossstream.engine.parcels import unpack
 from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, SerdeError, told
 from crossstream.records import RECORDS, encode_headers
-from crossstream.serdes import Serde
+from crossstream.serdes import Serde, calls
 from crossstream.spark.errors import carried
 from crossstream.state.root import StateRoot
 from crossstream.topology.graph import FrameSink, FrameSource, Topology
@@ -98,7 +98,7 @@ class Encode:
         series = pl.from_arrow(column)
         assert isinstance(series, pl.Series)
         try:
-            return serde.encode_series(series)
+            return calls.encode_series(serde, series)
         except SerdeError as error:
             raise error.at(operator=self.name, column=name) from error
 

@@ -13,7 +13,7 @@ from crossstream.durations import Duration, Timestamp, is_64_bits, to_millisecon
 from crossstream.errors import ConfigError, SerdeError, writable
 from crossstream.query.key_dicts import check_dict_keys
 from crossstream.records import Header, decode_headers, encode_headers
-from crossstream.serdes import Serde
+from crossstream.serdes import Serde, calls
 from crossstream.settings import is_whole
 from crossstream.testing.memory import ROWS, MemoryOutput
 from crossstream.topology.location import here
@@ -96,7 +96,7 @@ class TestInputTopic:
         partition that the topic does not have.
         """
         self._check_partition(partition)
-        keys, values = [self._key.serialize(key)], [self._value.serialize(value)]
+        keys, values = [calls.serialize(self._key, key)], [calls.serialize(self._value, value)]
         cells = [_cell(headers)]
         self._pipe(self._records(keys, values, self._times([timestamp]), cells), partition)
 
@@ -203,10 +203,10 @@ def _no_record(what: str, step: str) -> ConfigError:
 
 def _encoded(serde: Serde, values: Sequence[Any]) -> pa.LargeBinaryArray:
     try:
-        return serde.encode_objects(values)
+        return calls.encode_objects(serde, values)
     except SerdeError:
         for value in values:
-            serde.serialize(value)  # raises the error of the value at fault
+            calls.serialize(serde, value)  # raises the error of the value at fault
         raise
 
 
@@ -311,6 +311,6 @@ class TestOutputTopic:
 
     def _objects(self, part: str, serde: Serde, cells: pa.LargeBinaryArray) -> list[Any]:
         try:
-            return serde.decode_objects(cells)
+            return calls.decode_objects(serde, cells)
         except SerdeError as error:
             raise error.at(topic=self._topic, part=part) from error.__cause__

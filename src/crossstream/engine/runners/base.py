@@ -166,7 +166,8 @@ class Runner:
             return getattr(changes, part).wire(serde)
         except SerdeError as error:
             node = self.task.node(self.step.node)
-            raise self.task.failures.unserializable(node, changes, part, serde, error) from error
+            refusal = self.task.failures.unserializable(node, changes, part, serde, error)
+            raise refusal from refusal.__cause__
 
     def as_stored(self, changes: Changes, serde: Serde) -> Changes:
         """With values in the form of a store that keeps them in this serde."""
