@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 import crossstream as cs
@@ -319,6 +320,34 @@ class TestSerdeOfTheUser:
             "b",
             "pair",
         ]
+
+
+def named(kind: type) -> Any:
+    """Lines with the names of their keys, which a global table has; those are of this type."""
+    builder = cs.StreamsBuilder()
+    consumed = cs.Consumed(key=TEXT, value=serdes.json(kind))
+    names = builder.global_table("names", consumed, cs.Materialized(store="names"))
+    lines = builder.stream("lines", cs.Consumed(key=TEXT, value=TEXT))
+    told = lines.join(names, lambda line, name: f"{line} {name.name}", key_selector=lambda key, line: key)
+    told.to("out", cs.Produced(value=TEXT))
+    return builder.build()
+
+
+class TestTypeThatChanged:
+    def test_rows_of_the_type_before_are_told_to_be_in_the_state(self, spark: Any, world: World) -> None:
+        before = msgspec.defstruct("Name", [("name", str)])
+        required = msgspec.defstruct("Name", [("name", str), ("title", str)])
+        default = msgspec.defstruct("Name", [("name", str), ("title", str, "")])
+        world.create(names=1, lines=1, out=1)
+        world.append("names", [("a", {"name": "Ada"}, 1)], TEXT, JSON)
+        process(spark, world, named(before))
+        world.append("lines", [("a", "x", 2)])
+        error = failure(spark, world, named(required), deserialization_errors="skip")
+        assert (type(error), error.code) == (cs.SerdeError, "CS-402")
+        assert [error.where[name] for name in ("store", "key")] == ["names", "a"]
+        assert "missing required field `title`" in error.what
+        process(spark, world, named(default))
+        assert world.table("out") == {"a": "x Ada"}
 
 
 class TestWrongSerdeForAStore:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 
 from crossstream.algebra.change import Changes
 from crossstream.algebra.history import History
@@ -20,8 +21,11 @@ from crossstream.engine.runners.base import Emitted, OpenStore, Runner, Task
 from crossstream.engine.services import Input, Output, Settings
 from crossstream.engine.slices import Arrived, in_slices, whole
 from crossstream.engine.stores import FolderStores, MemoryStores, grow
+from crossstream.engine.unreadable import unreadable_row
 from crossstream.engine.wholes import Wholes
 from crossstream.errors import CrossStreamError, SerdeError
+from crossstream.serdes import refusals
+from crossstream.serdes.refusals import UNDECODABLE
 from crossstream.state.gathered import Gathered
 from crossstream.state.store import Piece, Version
 from crossstream.topology.plan import Exchange, Plan
@@ -132,6 +136,7 @@ class RoundTask:
         self._failures = failures = Failures(
             self.batch, self.report, self.settings.decoding, self.settings.processing, self.output.write
         )
+        self.wholes = self.wholes or Wholes(self.plan, self.batch, self.stores)
         task = Task(
             self.plan,
             self.batch,
@@ -141,7 +146,7 @@ class RoundTask:
             self.output,
             self._store,
             self._to_driver,
-            self.wholes or Wholes(self.plan, self.batch, self.stores),
+            self.wholes,
             self._record,
             self.sender,
         )
@@ -190,7 +195,19 @@ class RoundTask:
         try:
             yield from work()
         except CrossStreamError as error:
-            raise self._at(runner.step.node, error) from error.__cause__
+            raise self._at(runner.step.node, self._of_state(error)) from error.__cause__
+
+    def _of_state(self, error: CrossStreamError) -> CrossStreamError:
+        """The error; of bytes that were no record of this batch but a row that was kept, one that says so."""
+        if error.code != UNDECODABLE:
+            return error
+        kept = [(one.store.definition, one.store.before()) for one in self._opened.values()]
+        wholes = () if self.wholes is None else self.wholes.opened()
+        found = unreadable_row(chain(kept, wholes), error.where.get("serde"))
+        if found is None:
+            return error
+        where = {name: error.where.get(name) for name in ("operator", "line")}
+        return refusals.unreadable_row(found.reason, found.store.name, **where, key=found.key)
 
     def _at(self, name: str, error: CrossStreamError) -> CrossStreamError:
         node = self.plan.topology[name]
@@ -206,7 +223,7 @@ class RoundTask:
             yield from route(changes, exchange, batch.partitions, batch.bits, self.sender, place, self.near)
         except SerdeError as error:
             refusal = self._unserializable(changes, exchange, error)
-            raise refusal from refusal.__cause__
+            raise self._of_state(refusal) from refusal.__cause__
         except CrossStreamError as error:
             raise self._at(exchange.node, error) from error.__cause__
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from crossstream.algebra.change import Changes
@@ -10,6 +11,7 @@ from crossstream.algebra.whole_table import WholeTable
 from crossstream.engine.batch import Batch
 from crossstream.engine.stores import FolderStores, MemoryStores
 from crossstream.state.manifest import PieceRef
+from crossstream.state.view import View
 from crossstream.topology.plan import Plan, StoreDef
 
 
@@ -38,6 +40,11 @@ class Wholes:
                 store.value,
             )
         return self._opened[name]
+
+    def opened(self) -> Iterator[tuple[StoreDef, View]]:
+        """The state partitions of the tables that have been looked up, as they were before the batch."""
+        for name, table in self._opened.items():
+            yield from ((self.plan.stores[name], view) for view in table.views)
 
     def changes(self, name: str) -> Changes | None:
         """The last change that the batch makes of each key of a table, in order of the hash; None if there is none."""

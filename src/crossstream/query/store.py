@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,11 +17,12 @@ from crossstream.algebra.hashing import hash_keys, partition_of
 from crossstream.algebra.table import latest_versions, lookup, version_at
 from crossstream.algebra.values import Values
 from crossstream.durations import to_timestamp
-from crossstream.errors import StateError
+from crossstream.errors import SerdeError, StateError
 from crossstream.query.key_dicts import check_dict_keys
 from crossstream.query.records import all_records, records_of
 from crossstream.serdes import Serde, calls
 from crossstream.serdes.internal import pickled
+from crossstream.serdes.refusals import UNDECODABLE, unreadable_row
 from crossstream.state.columns import concat_all, take, take_all
 from crossstream.state.store import Version
 
@@ -67,7 +69,8 @@ class StoreReader:
 
         ``as_of_time`` (ms since the epoch, or datetime): of a versioned store, the value valid at that time.
         """
-        return self._values([self._bytes(key)], as_of_time)[0]
+        with self._telling(key=key):
+            return self._values([self._bytes(key)], as_of_time)[0]
 
     def fetch(
         self,
@@ -87,7 +90,8 @@ class StoreReader:
         hashes, versions = hash_keys(wire, self.bits), self.versions()
         home = int(partition_of(hashes, len(versions))[0])
         rows = records_of(versions[home], hashes, wire, low, high)
-        values = Values(self.value or pickled(), wire=rows["value"]).objects()
+        with self._telling(key=key):
+            values = Values(self.value or pickled(), wire=rows["value"]).objects()
         return list(zip(rows["ts"].tolist(), values, strict=True))
 
     def get_many(self, keys: Iterable[Any]) -> dict[Any, Any]:
@@ -99,7 +103,8 @@ class StoreReader:
         wire = list(map(self._bytes, wanted))
         step = "ask for one after the other: [store.get(key) for key in keys]"
         check_dict_keys(wanted, wire, step, store=self.name)
-        return {k: v for k, v in zip(wanted, self._values(wire, None), strict=True) if v is not None}
+        with self._telling():
+            return {k: v for k, v in zip(wanted, self._values(wire, None), strict=True) if v is not None}
 
     def range(self, from_key: Any = None, to_key: Any = None) -> Iterator[tuple[Any, Any]]:
         """Rows with ``from_key <= key <= to_key`` in byte order of the serialised key; None: no bound."""
@@ -129,9 +134,10 @@ class StoreReader:
         columns = self._live()
         key = Values(self.key or pickled(), wire=columns["key"])
         value = Values(self.value or pickled(), wire=columns["value"])
-        return pa.table(
-            {"key": _arrow(key), "value": _arrow(value), "timestamp": pa.array(columns["ts"], pa.int64())}
-        )
+        with self._telling():
+            return pa.table(
+                {"key": _arrow(key), "value": _arrow(value), "timestamp": pa.array(columns["ts"], pa.int64())}
+            )
 
     def to_polars(self) -> pl.DataFrame:
         """All rows as a Polars frame; structured values become struct columns."""
@@ -217,11 +223,22 @@ class StoreReader:
         columns = self._live()
         keep = np.fromiter((wanted(key) for key in columns["key"].to_pylist()), bool, len(columns["key"]))
         rows = np.flatnonzero(keep)
-        keys = calls.decode_objects(self.key or pickled(), take(columns["key"], rows))
-        if self.windowed:
-            keys = list(zip(keys, columns["ts"][rows].tolist(), strict=True))
-        values = calls.decode_objects(self.value or pickled(), take(columns["value"], rows))
+        with self._telling():
+            keys = calls.decode_objects(self.key or pickled(), take(columns["key"], rows))
+            if self.windowed:
+                keys = list(zip(keys, columns["ts"][rows].tolist(), strict=True))
+            values = calls.decode_objects(self.value or pickled(), take(columns["value"], rows))
         return iter(list(zip(keys, values, strict=True)))
+
+    @contextmanager
+    def _telling(self, **where: Any) -> Iterator[None]:
+        """Of bytes that the serdes cannot read it is told that they are in the state, and what to do about it."""
+        try:
+            yield
+        except SerdeError as error:
+            if error.code != UNDECODABLE:
+                raise
+            raise unreadable_row(error.what, self.name, **where) from error.__cause__
 
 
 def _arrow(values: Values) -> pa.Array:

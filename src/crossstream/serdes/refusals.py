@@ -72,6 +72,16 @@ def undecodable(serde: str, reason: str, data: bytes | None = None) -> SerdeErro
     )
 
 
+def unreadable_row(reason: str, store: str, **where: object) -> SerdeError:
+    return SerdeError(
+        f"a row that an earlier run kept in the store {store} cannot be read: {reason}",
+        code=UNDECODABLE,
+        where={"store": store, **where},
+        next="give fields that are new in its type a default, and leave the types of the others as they were; or begin "
+        "anew, with a new application_id or an empty state folder",
+    )
+
+
 def no_bytes_for(serde: str, value: object, reason: str, next: str) -> SerdeError:
     kind = type(value).__name__
     return SerdeError(
