@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from crossstream.query.files import open_store
     from crossstream.serdes.left_or_right import LeftOrRight
     from crossstream.spark import SparkStreams
-    from crossstream.testing import TestRecord, TopologyTestDriver
+    from crossstream.testing import TestInputTopic, TestOutputTopic, TestRecord, TopologyTestDriver
     from crossstream.topology.graph import Topology
 
 __version__ = "0.1.0"
@@ -78,6 +78,8 @@ __all__ = [
     "StreamsBuilder",
     "StreamsConfig",
     "TableJoined",
+    "TestInputTopic",
+    "TestOutputTopic",
     "TestRecord",
     "Topology",
     "TopologyError",
@@ -122,7 +124,7 @@ _HOMES = {
     "crossstream.query.files": ("open_store",),
     "crossstream.serdes.left_or_right": ("LeftOrRight",),
     "crossstream.spark": ("SparkStreams",),
-    "crossstream.testing": ("TestRecord", "TopologyTestDriver"),
+    "crossstream.testing": ("TestInputTopic", "TestOutputTopic", "TestRecord", "TopologyTestDriver"),
     "crossstream.topology.graph": ("Topology",),
 }
 _NOT_YET = ("Grouped", "SessionWindows", "SlidingWindows", "Suppressed", "TimeWindows", "UnlimitedWindows")

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import crossstream as cs
-from crossstream import serdes
+from crossstream import serdes, testing
 
 
 def test_names_are_sorted_and_unique():
@@ -21,6 +21,12 @@ def test_names_are_sorted_and_unique():
 def test_every_name_is_there(name):
     assert getattr(cs, name) is not None
     assert name in dir(cs)
+
+
+@pytest.mark.parametrize("name", testing.__all__)
+def test_what_tests_are_written_with_is_public(name):
+    """Also the classes that are not made by name, for annotations."""
+    assert getattr(cs, name) is getattr(testing, name)
 
 
 def test_nothing_else_is_public():
