@@ -232,3 +232,35 @@ def test_a_topic_that_a_record_names_has_a_name_that_topics_have(name: str) -> N
             driver.create_input_topic("src", TEXT, TEXT).pipe_input("a", "1")
         assert (caught.value.code, caught.value.where["operator"]) == ("CS-660", "src.to")
         assert driver.produced_topic_names() == set()
+
+
+ASKED = {"rows": "get_key_value_store", "versions": "get_versioned_store", "records": "get_window_store"}
+
+
+@pytest.mark.parametrize("method", ASKED.values())
+@pytest.mark.parametrize("store", ASKED)
+def test_a_store_of_another_kind_is_told_with_the_method_for_it(store: str, method: str) -> None:
+    text, builder = serdes.string(), cs.StreamsBuilder()
+    consumed = cs.Consumed(key=text, value=text)
+    builder.table("rows", consumed, cs.Materialized(store="rows"))
+    builder.table("versions", consumed, cs.Materialized(store="versions", history_retention="1 hour"))
+    left, right = (builder.stream(topic, consumed) for topic in ("left", "right"))
+    windows, stores = cs.JoinWindows.of(10), cs.StreamJoined(store="records", other_store="others")
+    left.join(right, lambda one, other: one, windows, stores).to("out", cs.Produced(value=text))
+    with cs.TopologyTestDriver(builder.build()) as driver:
+        if method == ASKED[store]:
+            assert getattr(driver, method)(store).name == store
+            return
+        with pytest.raises(cs.StateError) as caught:
+            getattr(driver, method)(store)
+    assert caught.value.code == "CS-710"
+    assert caught.value.next == f"ask {ASKED[store]}({store!r})"
+    assert method in caught.value.what
+
+
+def test_a_store_that_is_not_there_is_told_with_those_that_are() -> None:
+    text, builder = serdes.string(), cs.StreamsBuilder()
+    builder.table("rows", cs.Consumed(key=text, value=text), cs.Materialized(store="rows"))
+    with cs.TopologyTestDriver(builder.build()) as driver, pytest.raises(cs.StateError) as caught:
+        driver.get_key_value_store("row")
+    assert (caught.value.code, "its stores are: rows" in (caught.value.next or "")) == ("CS-710", True)
