@@ -19,8 +19,11 @@ LONGEST = 1 << 61
 """The longest duration in ms, some 73 million years.
 
 What is added to a timestamp is at most two of them (how far ahead a partner may be, and the grace period), what
-is taken away at most three: with timestamps below 2^62 all of it has 64 bits.
+is taken away at most three: with timestamps up to `LATEST` all of it has 64 bits.
 """
+
+LATEST = (1 << 62) - 1
+"""The latest timestamp of a record in ms, some 146 million years from now."""
 
 _WORDS = {
     1: ("ms", "millisecond", "milliseconds"),
@@ -81,6 +84,19 @@ def to_timestamp(timestamp: Timestamp, name: str = "timestamp") -> int:
             next="pass an int of milliseconds since the epoch, or a datetime",
         )
     return int(timestamp)
+
+
+def to_record_timestamp(timestamp: Timestamp, name: str = "timestamp") -> int:
+    """As `to_timestamp`, for records: one later than `LATEST` is refused, too."""
+    milliseconds = to_timestamp(timestamp, name)
+    if milliseconds > LATEST:
+        raise ConfigError(
+            f"{name} is later than {LATEST} ms, some 146 million years from now: {milliseconds}",
+            code="CS-211",
+            where=here(),
+            next="pass milliseconds since the epoch, not a finer unit",
+        )
+    return milliseconds
 
 
 def is_64_bits(*numbers: int) -> bool:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.durations import LONGEST, to_milliseconds
+from crossstream.durations import LATEST, LONGEST, to_milliseconds
 from crossstream.state.root import root_of
+from tests.docs.state_folder import Writer
 
 TEXT, JSON = serdes.string(), serdes.json()
 TEXTS = cs.Consumed(key=TEXT, value=TEXT)
-LATE = (1 << 62) - 1
-"""The largest timestamp to which the longest window can be added."""
 
 
 # -- durations -----------------------------------------------------------------------------------------
@@ -72,7 +73,7 @@ def joined(how: str, windows: cs.JoinWindows, given: list[tuple[str, str, int]])
 
 @pytest.mark.parametrize("how", ["join", "left_join", "outer_join"])
 @pytest.mark.parametrize("grace", [0, LONGEST])
-@pytest.mark.parametrize("end", [1_000, LONGEST, LATE])
+@pytest.mark.parametrize("end", [1_000, LONGEST, LATEST])
 def test_the_longest_window_finds_every_pair(how: str, grace: int, end: int) -> None:
     windows = cs.JoinWindows.of(LONGEST, grace=grace)
     given = [("left", "a", 0), ("right", "x", min(end, LONGEST)), ("left", "b", min(end, LONGEST))]
@@ -164,7 +165,7 @@ def test_keys_that_no_dict_takes(key: Any) -> None:
     assert eval(caught.value.next.partition(": ")[2], {"store": store, "keys": keys}) == ["x", None]
 
 
-@pytest.mark.parametrize("timestamp", [2**63, -(2**63) - 1, True])
+@pytest.mark.parametrize("timestamp", [LATEST + 1, 2**63 - 1, 2**63, -(2**63) - 1, True])
 def test_timestamps_that_are_none_for_the_driver(timestamp: Any) -> None:
     builder = cs.StreamsBuilder()
     builder.stream("in", TEXTS).to("out")
@@ -177,6 +178,65 @@ def test_timestamps_that_are_none_for_the_driver(timestamp: Any) -> None:
             with pytest.raises(cs.ConfigError) as caught:
                 pipe()
             assert caught.value.code == "CS-211"
+
+
+@pytest.mark.parametrize("timestamp", [LATEST, 0, -1, -LATEST])
+def test_timestamps_that_the_driver_takes(timestamp: int) -> None:
+    """A negative one is refused by the topology, or left to its timestamp extractor."""
+    builder = cs.StreamsBuilder()
+    consumed = cs.Consumed(key=TEXT, value=TEXT, timestamp_extractor=lambda key, value, given: max(given, 5))
+    builder.stream("in", consumed).to("out")
+    with cs.TopologyTestDriver(builder.build()) as driver:
+        topic = driver.create_input_topic("in", TEXT, TEXT)
+        topic.pipe_input("k", "v", timestamp)
+        topic.pipe_records([("k", "v", timestamp), ("k", "v", None)])
+        read = driver.create_output_topic("out", TEXT, TEXT).read_records()
+    assert [record.timestamp for record in read[:2]] == [max(timestamp, 5)] * 2
+
+
+def test_the_clock_of_a_topic_that_went_too_far() -> None:
+    builder = cs.StreamsBuilder()
+    builder.stream("in", TEXTS).to("out")
+    with cs.TopologyTestDriver(builder.build()) as driver:
+        topic = driver.create_input_topic("in", TEXT, TEXT, start_timestamp=LATEST, auto_advance=1)
+        topic.pipe_input("k", "v")
+        with pytest.raises(cs.ConfigError) as caught:
+            topic.pipe_input("k", "v")
+    assert caught.value.code == "CS-211"
+
+
+def late(extractor: Any = None) -> cs.Topology:
+    builder = cs.StreamsBuilder()
+    left = builder.stream("left", cs.Consumed(key=TEXT, value=TEXT, timestamp_extractor=extractor))
+    right = builder.stream("right", TEXTS)
+    left.join(right, lambda one, other: one + other, cs.JoinWindows.of(10)).to("out", cs.Produced(value=TEXT))
+    return builder.build()
+
+
+@pytest.mark.parametrize("stamp", [LATEST + 1, 2**63 - 1])
+def test_a_record_that_is_later_than_any_may_be(tmp_path: Path, stamp: int) -> None:
+    with closing(Writer(tmp_path, late())) as application, pytest.raises(cs.ProcessingError) as caught:
+        application.run({"left": [(b"k", b"a", 5), (b"k", b"b", stamp)]})
+    assert (caught.value.code, caught.value.where["offset"]) == ("CS-507", 1)
+    assert str(stamp) in caught.value.what
+
+
+@pytest.mark.parametrize("stamp", [LATEST + 1, 2**63 - 1])
+@pytest.mark.parametrize("kind", ["callable", "expression"])
+def test_an_extractor_that_gives_a_time_later_than_any_may_be(kind: str, stamp: int) -> None:
+    given = pl.when(pl.col("value") == "b").then(stamp).otherwise(7)
+    topology = late(given if kind == "expression" else lambda key, value, _: stamp if value == "b" else 7)
+    records = [("k", "a", 1), ("k", "b", 2), ("k", "c", 3)]
+    with (
+        pytest.raises(cs.ProcessingError) as caught,
+        cs.TopologyTestDriver(topology, commit_every=3) as driver,
+    ):
+        driver.create_input_topic("left", TEXT, TEXT).pipe_records(records)
+    assert (caught.value.code, caught.value.where["offset"]) == ("CS-501", 1)
+    with cs.TopologyTestDriver(topology, commit_every=4, processing_errors="skip") as driver:
+        driver.create_input_topic("left", TEXT, TEXT).pipe_records(records)
+        driver.create_input_topic("right", TEXT, TEXT).pipe_input("k", "x", 7)
+        assert driver.create_output_topic("out", TEXT, TEXT).read_values() == ["ax", "cx"]
 
 
 # -- places --------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from crossstream.algebra.expressions import columns_in
 from crossstream.algebra.functions import Function
 from crossstream.algebra.order import minor_of, running_maximum
 from crossstream.algebra.values import Values
-from crossstream.durations import to_timestamp
+from crossstream.durations import LATEST, to_record_timestamp
 from crossstream.engine.batch import SourceRange
 from crossstream.engine.decoding import Decoder
 from crossstream.engine.runners.base import Task
@@ -68,26 +68,32 @@ class Reader:
         return decoder.decoded(changes, ("key",) if later else ("key", "value"))
 
     def _timed(self, changes: Changes) -> Changes:
-        """With the timestamps that the source's extractor gives; negative ones are refused or dropped."""
+        """With the timestamps that the source's extractor gives.
+
+        Negative ones are refused, or dropped if it gives them; those later than `LATEST` are refused.
+        """
         node: Any = self.task.node(self.step.node)
         extractor = getattr(node, "timestamp_extractor", None)
         if extractor is not None:
             changes = self._extracted(node, changes)
-        negative = changes.ts < 0
-        if not negative.any():
+        wrong = changes.ts.view(np.uint64) > LATEST  # negative ones, too
+        if not wrong.any():
             return changes
         if extractor is None:
-            row = int(np.flatnonzero(negative)[0])
+            row = int(np.flatnonzero(wrong)[0])
+            stamp = int(changes.ts[row])
             raise ProcessingError(
-                f"a record has the negative timestamp {int(changes.ts[row])}",
+                f"a record has the negative timestamp {stamp}"
+                if stamp < 0
+                else f"a record has the timestamp {stamp}, later than {LATEST} ms: 146 million years from now",
                 code="CS-507",
                 where=self.task.failures.place(node, changes, row),
                 next="mend the column timestamp in the DataFrame, or filter such rows out"
                 if isinstance(node, FrameSource)
                 else "give a timestamp_extractor in Consumed; where it returns a negative number, records are dropped",
             )
-        self.task.report.count_dropped(node.name, {"negative-timestamp": int(negative.sum())})
-        return changes.where(~negative)
+        self.task.report.count_dropped(node.name, {"negative-timestamp": int(wrong.sum())})
+        return changes.where(~wrong)
 
     def _extracted(self, node: Any, changes: Changes) -> Changes:
         """With the timestamps of ``extractor(key, value, timestamp)``."""
@@ -120,7 +126,7 @@ def extract(function: Any, changes: Changes) -> tuple[np.ndarray, list[Failure]]
 
 def _timestamp(given: Any) -> int:
     try:
-        return to_timestamp(given)
+        return to_record_timestamp(given)
     except ConfigError:
         raise TypeError(
             f"expected a timestamp, in ms since the epoch or as a datetime, got {show(given)}"
@@ -145,7 +151,8 @@ def _stamps_of(series: pl.Series, failed: set[int], rows: np.ndarray) -> tuple[n
         stamps = series.cast(pl.Int64, strict=False)
     else:
         stamps = pl.Series([None], dtype=pl.Int64).new_from_index(0, len(series))
-    missing = [row for row in np.flatnonzero(stamps.is_null().to_numpy()).tolist() if rows[row] not in failed]
+    none = (stamps.is_null() | (stamps > LATEST)).fill_null(True).to_numpy()
+    missing = [row for row in np.flatnonzero(none).tolist() if rows[row] not in failed]
     found, wrong = call_rows(_timestamp, [series.gather(missing).to_list()])
     result = stamps.fill_null(0).to_numpy().copy()
     result[missing] = [stamp or 0 for stamp in found]

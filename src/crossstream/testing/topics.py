@@ -9,7 +9,14 @@ from typing import Any, TypeGuard
 
 import pyarrow as pa
 
-from crossstream.durations import Duration, Timestamp, is_64_bits, to_milliseconds, to_timestamp
+from crossstream.durations import (
+    LATEST,
+    Duration,
+    Timestamp,
+    to_milliseconds,
+    to_record_timestamp,
+    to_timestamp,
+)
 from crossstream.errors import ConfigError, SerdeError, writable
 from crossstream.query.key_dicts import check_dict_keys
 from crossstream.records import Header, decode_headers, encode_headers
@@ -123,11 +130,11 @@ class TestInputTopic:
 
     def _times(self, given: list[Any]) -> list[int]:
         """Timestamps in ms; those that are None by the topic's clock, which goes on if all are timestamps."""
-        if {int}.issuperset(map(type, given)) and is_64_bits(min(given), max(given)):
+        if {int}.issuperset(map(type, given)) and min(given) >= -LATEST and max(given) <= LATEST:
             return given
         clock, found = self._clock, []
         for timestamp in given:
-            found.append(clock if timestamp is None else to_timestamp(timestamp))
+            found.append(to_record_timestamp(clock if timestamp is None else timestamp))
             clock += self._advance if timestamp is None else 0
         self._clock = clock
         return found
