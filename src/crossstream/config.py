@@ -90,7 +90,8 @@ class StreamsConfig:
                                  Default: ``./crossstream-state/<application_id>``
     ``partitions``               state partitions, another number rescales; None: the engine chooses, then keeps it
     ``trigger``                  duration from the start of a batch to the next; None: without pause
-    ``max_records_per_batch``    upper bound of input records in a batch; None: all there are
+    ``max_records_per_batch``    upper bound of input records in a batch; None: all there are, as in a
+                                 batch with rows of DataFrames
     ``single_task_rows``         a batch of about so many rows of work, or less, is done by one task, without
                                  shuffles; 0: every batch is spread over all tasks
     ``max_task_idle``            duration for which records wait, where they meet others in a join of streams whose

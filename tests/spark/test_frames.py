@@ -267,6 +267,26 @@ def test_records_that_come_while_the_rows_are_read_wait_for_the_next_call(
     assert sorted(record.key for record in world.read("out", TEXT, JSON)) == ["first", "later", "row"]
 
 
+@pytest.mark.parametrize("most", [None, 10])
+def test_rows_meet_all_that_the_topics_hold(spark: Any, world: World, most: int | None) -> None:
+    """With a part of the topics stream time would go on without the rest, and the table would not be filled."""
+    timed = [{"key": f"k{n}", "value": f"o{n}", "timestamp": 1_000 * n} for n in range(30)]
+    rows = frame(spark, world, "key string, value string, timestamp bigint", timed)
+    world.create(prices=1, payments=1, paid=1)
+    world.append("prices", [(f"k{n}", f"p{n}", 0) for n in range(30)])
+    world.append("payments", [(f"k{n}", f"y{n}", 1_000 * n) for n in range(30)])
+    builder = cs.StreamsBuilder()
+    consumed, produced = cs.Consumed(key=TEXT, value=TEXT), cs.Produced(key=TEXT, value=TEXT)
+    orders = builder.stream_from(rows, cs.Consumed(name="rows"))
+    orders.join(builder.table("prices", consumed), "{}@{}".format).to("out", produced)
+    windows = cs.JoinWindows.of("3 seconds")
+    orders.join(builder.stream("payments", consumed), "{}+{}".format, windows).to("paid", produced)
+    with cs.SparkStreams(builder.build(), world.config(max_records_per_batch=most), spark) as app:
+        app.process_available()
+    assert sorted(world.table("out", TEXT, TEXT).values()) == sorted(f"o{n}@p{n}" for n in range(30))
+    assert sorted(world.table("paid", TEXT, TEXT).values()) == sorted(f"o{n}+y{n}" for n in range(30))
+
+
 def test_an_interrupt_while_rows_are_read(spark: Any, world: World) -> None:
     """The main thread waits meanwhile, and the batch is run by a thread of Spark's: that one is stopped."""
     rows = Rows(spark, world)

@@ -254,8 +254,8 @@ class Engine:
                 raise Halted("the application is stopped; the rows come again at its next start")
             if epoch > self._epoch:
                 self._refresh()
-                self._catch_up()
             while epoch > self._epoch:  # again where records were deleted under the batch
+                self._catch_up()
                 ends = self.sources.end_offsets() if self._until is None else self._until
                 self._run(ends, frame, epoch)
 
@@ -284,7 +284,7 @@ class Engine:
         if entry is not None and entry.epoch >= 0 and frame is None:
             return False  # waits for Spark to hand the same rows in again
         if entry is None:
-            ranges = self.sources.next_ranges(ends, self.config.max_records_per_batch)
+            ranges = self.sources.next_ranges(ends, self._limit(frame))
             taken = sum(span.end - span.start for span in ranges)
             silence = self._listener.silence(milliseconds(), taken, self.sources.lag(ends))
             is_tick = somebody_waits(self.plan, self._account.state) and self._listener.is_tick(silence)
@@ -321,6 +321,10 @@ class Engine:
         }
         self._note(entry, report, phases, committed - started, ends)
         return True
+
+    def _limit(self, frame: Any) -> int | None:
+        """How many records a batch takes: all beside rows of a DataFrame, for the times of both give their order."""
+        return self.config.max_records_per_batch if frame is None else None
 
     def _on_spark(self, entry: BatchEntry, repeated: bool, frame: Any) -> Report:
         assert self._rounds is not None
