@@ -18,7 +18,9 @@ import crossstream as cs
 from crossstream.engine.log import BatchLog
 from crossstream.spark import engine
 from tests.faults.crash_points import POINTS
+from tests.laws.conftest import Clock
 from tests.spark.marketplace import JSON, TEXT
+from tests.spark.test_running import wait_for
 from tests.spark.world import World
 
 pytestmark = pytest.mark.spark
@@ -285,6 +287,70 @@ def test_rows_meet_all_that_the_topics_hold(spark: Any, world: World, most: int 
         app.process_available()
     assert sorted(world.table("out", TEXT, TEXT).values()) == sorted(f"o{n}@p{n}" for n in range(30))
     assert sorted(world.table("paid", TEXT, TEXT).values()) == sorted(f"o{n}+y{n}" for n in range(30))
+
+
+class TestSilence:
+    """Stream time without input: rows that were not read yet are input, too."""
+
+    @pytest.fixture
+    def topology(self, spark: Any, world: World) -> cs.Topology:
+        """Three micro-batches with a row of each side; the first left one finds its partner in the last of them."""
+        world.create(out=1, orders=1)
+        builder = cs.StreamsBuilder()
+        left, right = (
+            builder.stream_from(self.rows(spark, world, side, keys), cs.Consumed(name=side))
+            for side, keys in (("left", ("k1", "k2", "k2")), ("right", ("k2", "k2", "k1")))
+        )
+        joined = left.left_join(right, "{}+{}".format, cs.JoinWindows.of("1 second", grace="1 second"))
+        out = cs.Produced(key=TEXT, value=TEXT)
+        joined.to("out", out)
+        builder.stream("orders", cs.Consumed(key=TEXT, value=TEXT)).to("out", out)
+        return builder.build()
+
+    def rows(self, spark: Any, world: World, side: str, keys: tuple[str, ...]) -> Any:
+        folder = world.root / side
+        folder.mkdir()
+        for number, key in enumerate(keys):
+            file = folder / f"{number}.json"
+            file.write_text(json.dumps({"key": key, "value": side, "timestamp": 100 * number}))
+            os.utime(file, (1_000 + number, 1_000 + number))
+        read = spark.readStream.schema("key string, value string, timestamp bigint")
+        return read.option("maxFilesPerTrigger", 1).json(str(folder))
+
+    @pytest.mark.parametrize("started", [False, True])
+    def test_begins_when_all_rows_are_read(
+        self, spark: Any, world: World, clock: Clock, topology: cs.Topology, started: bool
+    ) -> None:
+        """From one micro-batch to the next more time goes by than windows stay open, and records of a topic come."""
+        with cs.SparkStreams(topology, world.config(idle_after="1 second", partitions=2), spark) as app:
+
+            def pass_by(progress: cs.Progress) -> None:
+                clock.advance(10)
+                if progress.rows_in.get("left"):
+                    world.append("orders", [("order", "v", 1)])
+
+            app.on_progress(pass_by)
+            if started:
+                app.start()
+                wait_for(lambda: "k1" in world.table("out"))
+            else:
+                app.process_available()
+        assert world.table("out")["k1"] == "left+right"
+        assert [record.value for record in world.read("out") if record.key == "k1"] == ["left+right"]
+
+    def test_begins_then(self, spark: Any, world: World, clock: Clock, topology: cs.Topology) -> None:
+        (world.root / "right" / "2.json").unlink()
+
+        def is_out() -> bool:
+            clock.advance(1)
+            return "k1" in world.table("out")
+
+        with cs.SparkStreams(topology, world.config(idle_after="1 second", partitions=2), spark) as app:
+            app.start()
+            wait_for(lambda: app.progress.total_rows == 5)
+            assert "k1" not in world.table("out")
+            wait_for(is_out)
+        assert world.table("out")["k1"] == "left+None"
 
 
 def test_an_interrupt_while_rows_are_read(spark: Any, world: World) -> None:

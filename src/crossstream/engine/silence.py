@@ -27,13 +27,13 @@ class Listener:
     heard: int = 0
     ticked: int = 0
 
-    def silence(self, now: int, taken: int, lag: int) -> Silence | None:
-        """What a batch that takes so many of ``lag`` records knows; nothing where there is more to read than that."""
+    def silence(self, now: int, taken: int, *, has_more: bool) -> Silence | None:
+        """What a batch that takes so many records knows; nothing where there is, or may be, more to read."""
         if taken:
             self.heard = now
-        if lag > taken:
+        if has_more:
             self.since = now
-        if self.after is None or lag > taken:
+        if self.after is None or has_more:
             return None
         return Silence(now, self.since, self.after)
 

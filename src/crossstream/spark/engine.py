@@ -286,7 +286,8 @@ class Engine:
         if entry is None:
             ranges = self.sources.next_ranges(ends, self._limit(frame))
             taken = sum(span.end - span.start for span in ranges)
-            silence = self._listener.silence(milliseconds(), taken, self.sources.lag(ends))
+            has_more = self.sources.lag(ends) > taken or self._may_have_rows(frame)
+            silence = self._listener.silence(milliseconds(), taken, has_more=has_more)
             is_tick = somebody_waits(self.plan, self._account.state) and self._listener.is_tick(silence)
             if not ranges and frame is None and not is_tick:
                 return False
@@ -325,6 +326,10 @@ class Engine:
     def _limit(self, frame: Any) -> int | None:
         """How many records a batch takes: all beside rows of a DataFrame, for the times of both give their order."""
         return self.config.max_records_per_batch if frame is None else None
+
+    def _may_have_rows(self, frame: Any) -> bool:
+        """Whether DataFrame sources may have more rows than those of a batch: that is seen when Spark looks again."""
+        return self._listener.after is not None and (frame is not None or self._feed.is_behind())
 
     def _on_spark(self, entry: BatchEntry, repeated: bool, frame: Any) -> Report:
         assert self._rounds is not None

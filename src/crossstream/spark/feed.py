@@ -13,16 +13,21 @@ from crossstream.spark.frames import start_query
 
 @dataclass(slots=True)
 class FrameFeed:
-    """Runs the query. ``take``: gets the rows of each micro-batch and its number; what it raises ends the query."""
+    """Runs the query. ``take``: gets the rows of each micro-batch and its number; what it raises ends the query.
+
+    ``_is_through``: since the last micro-batch the query has looked for rows, and found none.
+    """
 
     take: Callable[[Any, int], None]
     _query: Any = field(default=None, init=False)
     _failure: Exception | None = field(default=None, init=False)
+    _is_through: bool = field(default=False, init=False)
 
     def start(self, frame: Any, checkpoint: str, *, once: bool) -> None:
         """Begins to read, if that has not begun; ``once``: reads what there is now, and returns."""
         if self._query is not None:
             return
+        self._is_through = False
         self._query = start_query(frame, checkpoint, self._run, once=once)
         if once:
             self._await()
@@ -37,6 +42,17 @@ class FrameFeed:
                 code="CS-619",
                 next="see the message of Spark; start the application again",
             )
+
+    def is_behind(self) -> bool:
+        """Whether there may be rows to read. While the query looks for some it is as it was before that."""
+        if self._query is None:
+            return False
+        status = self._query.status
+        if status["isDataAvailable"]:
+            self._is_through = False
+        elif not status["isTriggerActive"] and status["message"].startswith("Waiting"):
+            self._is_through = True
+        return not self._is_through
 
     def stop(self) -> None:
         """Ends the query; a micro-batch that runs is interrupted."""
@@ -56,6 +72,7 @@ class FrameFeed:
         self._raise_failure()
 
     def _run(self, frame: Any, epoch: int) -> None:
+        self._is_through = False
         try:
             self.take(frame, epoch)
         except Exception as error:
