@@ -448,6 +448,39 @@ class TestOtherPartitions:
         assert rows.out() == []
 
 
+class TestRowsThatSparkKeeps:
+    """Operators of Spark's own that keep rows commit them with Spark, which is after the application has."""
+
+    @pytest.fixture(autouse=True)
+    def few_partitions(self, spark: Any) -> Iterator[None]:
+        spark.conf.set("spark.sql.shuffle.partitions", 2)
+        yield
+        spark.conf.unset("spark.sql.shuffle.partitions")
+
+    def process(self, spark: Any, world: World, rows: Any) -> None:
+        builder = cs.StreamsBuilder()
+        kept = builder.stream_from(rows.dropDuplicates(["key"]), cs.Consumed(name="rows"))
+        kept.to("out", cs.Produced(key=TEXT, value=JSON))
+        with cs.SparkStreams(builder.build(), world.config(), spark) as app:
+            app.process_available()
+
+    @pytest.mark.parametrize("point", ["before the commit", "after the commit"])
+    def test_each_is_there_once_after_a_crash(
+        self, spark: Any, world: World, point: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world.create(out=1)
+        rows = Rows(spark, world)
+        rows.put("left", "a")
+        with monkeypatch.context() as patch:
+            POINTS[point](patch)
+            with pytest.raises(cs.CrossStreamError):
+                self.process(spark, world, rows.frame("left"))
+        (world.root / "left" / "again.json").write_text(json.dumps({"key": "a", "value": {"n": 2}}))
+        rows.put("left", "b")
+        self.process(spark, world, rows.frame("left"))
+        assert rows.out() == ["a", "b"]
+
+
 class TestCheckpoint:
     """The checkpoint of the sources is Spark's, and is part of the state."""
 

@@ -28,7 +28,7 @@ from crossstream.spark.claim import claim
 from crossstream.spark.connections import check_topics, connection_of, publisher_of, staging_of, written_ends
 from crossstream.spark.errors import unpacked
 from crossstream.spark.feed import FrameFeed
-from crossstream.spark.frames import check_checkpoint, deliver, united
+from crossstream.spark.frames import check_checkpoint, complete, deliver, united
 from crossstream.spark.progress import Account, Progress
 from crossstream.spark.publishing import Publishing
 from crossstream.spark.rounds import SparkRounds
@@ -248,12 +248,14 @@ class Engine:
             self._feed.start(frame, str(self._checkpoint), once=once)
 
     def _take_frame(self, frame: Any, epoch: int) -> None:
-        """A micro-batch of the DataFrame sources; those that were committed before a restart are skipped."""
+        """A micro-batch of the DataFrame sources; of those that were committed before a restart nothing is taken."""
         with self._batch_lock:
             if self._is_halted():
                 raise Halted("the application is stopped; the rows come again at its next start")
-            if epoch > self._epoch:
-                self._refresh()
+            if epoch <= self._epoch:
+                complete(frame, self._checkpoint)
+                return
+            self._refresh()
             while epoch > self._epoch:  # again where records were deleted under the batch
                 self._catch_up()
                 ends = self.sources.end_offsets() if self._until is None else self._until

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -196,6 +197,12 @@ def start_query(
     """Starts the query that feeds the engine; ``once``: what is available now, then it ends."""
     writer = frame.writeStream.foreachBatch(run).option("checkpointLocation", checkpoint)
     return (writer.trigger(availableNow=True) if once else writer).start()
+
+
+def complete(frame: DataFrame, checkpoint: Path) -> None:
+    """Ends a micro-batch whose rows are not wanted: stateful operators of Spark must have run before it commits."""
+    if (checkpoint / "state").is_dir():
+        frame.write.format("noop").mode("overwrite").save()
 
 
 def deliver(spark: SparkSession, topology: Topology, blobs: Mapping[str, list[bytes]], batch: int) -> None:
