@@ -353,6 +353,26 @@ class TestSilence:
         assert world.table("out")["k1"] == "left+None"
 
 
+@pytest.mark.parametrize(("trigger", "batches"), [(None, 3), (0, 3), ("1000 days", 1), (1 << 61, 1)])
+def test_a_trigger_paces_batches_of_rows(spark: Any, world: World, trigger: Any, batches: int) -> None:
+    rows = Rows(spark, world)
+    world.create(out=1)
+    builder = cs.StreamsBuilder()
+    for number in range(3):
+        rows.put("left", f"l{number}")
+    read = spark.readStream.schema("key string, value struct<n: bigint>").option("maxFilesPerTrigger", 1)
+    stream = builder.stream_from(read.json(str(world.root / "left")), cs.Consumed(name="left"))
+    stream.to("out", cs.Produced(key=TEXT, value=JSON))
+    with cs.SparkStreams(builder.build(), world.config(trigger=trigger), spark) as app:
+        app.start()
+        wait_for(lambda: len(rows.out()) >= batches)
+        time.sleep(1 if batches == 1 else 0)
+        assert len(rows.out()) == batches
+        app.stop()
+        app.process_available()
+    assert rows.out() == ["l0", "l1", "l2"]
+
+
 def test_an_interrupt_while_rows_are_read(spark: Any, world: World) -> None:
     """The main thread waits meanwhile, and the batch is run by a thread of Spark's: that one is stopped."""
     rows = Rows(spark, world)

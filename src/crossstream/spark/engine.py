@@ -245,7 +245,8 @@ class Engine:
         """Starts reading the DataFrame sources; ``once``: reads what there is now, and returns."""
         frame = united(self.topology, self._frames)
         if frame is not None:
-            self._feed.start(frame, str(self._checkpoint), once=once)
+            pause = None if once else self.config.trigger_ms or 0
+            self._feed.start(frame, str(self._checkpoint), pause)
 
     def _take_frame(self, frame: Any, epoch: int) -> None:
         """A micro-batch of the DataFrame sources; of those that were committed before a restart nothing is taken."""

@@ -23,13 +23,13 @@ class FrameFeed:
     _failure: Exception | None = field(default=None, init=False)
     _is_through: bool = field(default=False, init=False)
 
-    def start(self, frame: Any, checkpoint: str, *, once: bool) -> None:
-        """Begins to read, if that has not begun; ``once``: reads what there is now, and returns."""
+    def start(self, frame: Any, checkpoint: str, pause: int | None) -> None:
+        """Begins to read, if that has not begun: a batch every ``pause`` ms; None: what there is now, and returns."""
         if self._query is not None:
             return
         self._is_through = False
-        self._query = start_query(frame, checkpoint, self._run, once=once)
-        if once:
+        self._query = start_query(frame, checkpoint, self._run, pause)
+        if pause is None:
             self._await()
 
     def check(self) -> None:

@@ -40,6 +40,8 @@ _ARROW = pa.schema(
         ("headers", pa.binary()),
     ]
 )
+LONGEST_PAUSE = 1 << 42
+"""The longest time from batch to batch in ms, 139 years: Spark counts it in microseconds, from 1970 on."""
 _RANK = 1_000_000
 """Ranks of the partitions of a DataFrame begin here, after those of topic partitions."""
 
@@ -192,11 +194,13 @@ def unpacked_row(row: Any) -> tuple[int, list[Any]]:
 
 
 def start_query(
-    frame: DataFrame, checkpoint: str, run: Callable[[DataFrame, int], None], *, once: bool
+    frame: DataFrame, checkpoint: str, run: Callable[[DataFrame, int], None], pause: int | None
 ) -> Any:
-    """Starts the query that feeds the engine; ``once``: what is available now, then it ends."""
+    """Starts the query that feeds the engine; ``pause``: ms from batch to batch; None: it ends with what is there."""
     writer = frame.writeStream.foreachBatch(run).option("checkpointLocation", checkpoint)
-    return (writer.trigger(availableNow=True) if once else writer).start()
+    if pause is None:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{min(pause, LONGEST_PAUSE)} milliseconds").start()
 
 
 def complete(frame: DataFrame, checkpoint: Path) -> None:
