@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from crossstream.spark import engine
 from tests.faults.crash_points import POINTS
 from tests.laws.conftest import Clock
 from tests.spark.marketplace import JSON, TEXT
-from tests.spark.test_running import wait_for
+from tests.spark.test_running import in_background, wait_for
 from tests.spark.world import World
 
 pytestmark = pytest.mark.spark
@@ -287,6 +288,64 @@ def test_rows_meet_all_that_the_topics_hold(spark: Any, world: World, most: int 
         app.process_available()
     assert sorted(world.table("out", TEXT, TEXT).values()) == sorted(f"o{n}@p{n}" for n in range(30))
     assert sorted(world.table("paid", TEXT, TEXT).values()) == sorted(f"o{n}+y{n}" for n in range(30))
+
+
+class TestProcessAvailable:
+    """Of an application that was started: rows that are there when it is called are through when it returns."""
+
+    @pytest.fixture
+    def rows(self, spark: Any, world: World) -> Rows:
+        world.create(out=1)
+        made = Rows(spark, world)
+        made.put("left", "l0")
+        return made
+
+    def app(
+        self, rows: Rows, write: Callable[[Any, int], None] = lambda records, batch: None
+    ) -> cs.SparkStreams:
+        builder = cs.StreamsBuilder()
+        stream = builder.stream_from(rows.frame("left"), cs.Consumed(name="left"))
+        stream.to("out", cs.Produced(key=TEXT, value=JSON))
+        stream.for_each_batch(write)
+        return cs.SparkStreams(builder.build(), rows.world.config(), rows.spark)
+
+    def test_rows_are_through(self, rows: Rows) -> None:
+        with self.app(rows) as app:
+            app.process_available()
+            app.start()
+            for number in range(1, 4):
+                rows.put("left", f"l{number}")
+                app.process_available()
+                assert rows.out() == [f"l{n}" for n in range(number + 1)]
+            app.process_available()  # nothing is there
+
+    def test_what_the_function_of_a_batch_raises(self, rows: Rows) -> None:
+        with self.app(rows, lambda records, batch: [][1]) as app:
+            app.start()
+            with pytest.raises(cs.ProcessingError) as caught:
+                app.process_available()
+            assert caught.value.code == "CS-592"
+
+    def test_it_is_stopped_meanwhile(self, rows: Rows) -> None:
+        begun, go_on = threading.Event(), threading.Event()
+
+        def write(records: Any, batch: int) -> None:
+            begun.set()
+            go_on.wait(60)
+
+        app = self.app(rows, write)
+        app.start()
+        waiting, results = in_background(app.process_available)
+        assert begun.wait(60)
+        stopping, _ = in_background(app.stop)
+        wait_for(lambda: app.status == "stopping")
+        go_on.set()
+        for thread in (waiting, stopping):
+            thread.join(60)
+            assert not thread.is_alive()
+        [result] = results
+        assert getattr(result, "code", result) in ("CS-236", None)  # None: the query was faster to look again
+        assert app.status == "stopped"
 
 
 class TestSilence:

@@ -202,6 +202,13 @@ class Engine:
         consumed, gone = self.sources.consumed(), self.sources.gone()
         return all(tp.topic in gone or consumed.get(tp, 0) >= end for tp, end in ends.items())
 
+    def tell_when_rows_are_through(self, tell: Callable[[], None]) -> None:
+        """Calls ``tell`` when the rows that DataFrame sources have now are through; not if they are read no more."""
+        if self.topology.frames:
+            self._feed.tell_when_through(tell)
+        else:
+            tell()
+
     @property
     def runs_here(self) -> bool:
         """Whether a batch calls, by way of a function or listener of the user's."""

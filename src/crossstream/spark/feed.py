@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,13 +16,15 @@ from crossstream.spark.frames import start_query
 class FrameFeed:
     """Runs the query. ``take``: gets the rows of each micro-batch and its number; what it raises ends the query.
 
-    ``_is_through``: since the last micro-batch the query has looked for rows, and found none.
+    ``_is_through``: since the last micro-batch the query has looked for rows, and found none. ``_begun``: there is
+    a query that goes on for ever, or there will be none.
     """
 
     take: Callable[[Any, int], None]
     _query: Any = field(default=None, init=False)
     _failure: Exception | None = field(default=None, init=False)
     _is_through: bool = field(default=False, init=False)
+    _begun: threading.Event = field(default_factory=threading.Event, init=False)
 
     def start(self, frame: Any, checkpoint: str, pause: int | None) -> None:
         """Begins to read, if that has not begun: a batch every ``pause`` ms; None: what there is now, and returns."""
@@ -31,6 +34,8 @@ class FrameFeed:
         self._query = start_query(frame, checkpoint, self._run, pause)
         if pause is None:
             self._await()
+        else:
+            self._begun.set()
 
     def check(self) -> None:
         """Raises what ended the query, if it has ended; `SourceError` CS-619 if that was not `take`."""
@@ -54,11 +59,32 @@ class FrameFeed:
             self._is_through = True
         return not self._is_through
 
+    def tell_when_through(self, tell: Callable[[], None]) -> None:
+        """Calls ``tell`` in another thread when the rows that are there are through; not if the query ends before.
+
+        The caller waits for that, and for other things, in a way that Ctrl-C ends.
+        """
+        threading.Thread(target=self._await_through, args=(tell,), daemon=True).start()
+
     def stop(self) -> None:
         """Ends the query; a micro-batch that runs is interrupted."""
         if self._query is not None:
             self._query.stop()
             self._query = None
+        self._begun.set()
+
+    def _await_through(self, tell: Callable[[], None]) -> None:
+        self._begun.wait()
+        query = self._query
+        if query is None:
+            return
+        try:
+            query.processAllAvailable()
+            is_through = query.isActive
+        except Exception:  # `check` tells why the query has ended
+            return
+        if is_through:
+            tell()
 
     def _await(self) -> None:
         """Returns when the query has ended; where the wait is interrupted it has not, and `stop` ends it."""

@@ -157,7 +157,7 @@ class SparkStreams:
             self._thread.start()
 
     def process_available(self) -> None:
-        """Processes and commits every record that is in the topics at this moment.
+        """Processes and commits every record that is in the topics, and every row of DataFrames, at this moment.
 
         Ctrl-C in it loses nothing: the next call goes on from the last commit, and repeats the batch that ran.
         Several threads may call it: of an application that was not started one call follows the other, and
@@ -283,16 +283,27 @@ class SparkStreams:
 
     def _await_processed(self, engine: Engine, over: threading.Event) -> None:
         """Waits for the started application to have processed what there is."""
-        ends = engine.end_offsets_from_outside()
+        ends, rows = engine.end_offsets_from_outside(), threading.Event()
+        engine.tell_when_rows_are_through(lambda: self._tell_waiting(rows))
+
+        def is_processed() -> bool:
+            return rows.is_set() and engine.reached(ends)
+
         with self._turn:
             engine.hurried += 1  # what is there is asked for: nothing waits for what may come
             try:
-                self._turn.wait_for(lambda: engine.reached(ends) or over.is_set())
+                self._turn.wait_for(lambda: is_processed() or over.is_set())
             finally:
                 engine.hurried -= 1
         self._raise_error()
-        if not engine.reached(ends):
+        if not is_processed():
             raise _stopped_early()
+
+    def _tell_waiting(self, event: threading.Event) -> None:
+        """Sets what threads wait for in `process_available`."""
+        event.set()
+        with self._turn:
+            self._turn.notify_all()
 
     def _loop(self, engine: Engine, stop: threading.Event, over: threading.Event) -> None:
         self._runner = threading.get_ident()
@@ -312,9 +323,7 @@ class SparkStreams:
         finally:
             self._runner = None
             engine.finish()
-            over.set()
-            with self._turn:
-                self._turn.notify_all()
+            self._tell_waiting(over)
             if self._closes_itself or self._status == "failed":
                 self._end()
             else:
