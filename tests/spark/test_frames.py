@@ -70,9 +70,12 @@ class Rows:
         self.spark.conf.set("spark.sql.files.minPartitionNum", partitions)
 
     def process(self, *sources: str, function: Callable[[Any], Any] = lambda value: value) -> None:
+        self.process_frames(function, **{name: self.frame(name) for name in sources})
+
+    def process_frames(self, function: Callable[[Any], Any] = lambda value: value, /, **frames: Any) -> None:
         builder, out = cs.StreamsBuilder(), cs.Produced(key=TEXT, value=JSON)
-        for name in sources:
-            stream = builder.stream_from(self.frame(name), cs.Consumed(name=name))
+        for name, frame in frames.items():
+            stream = builder.stream_from(frame, cs.Consumed(name=name))
             stream.map_values(function).to("out", out)
         builder.stream("orders", cs.Consumed(key=TEXT, value=JSON)).to("out", out)
         with cs.SparkStreams(builder.build(), self.world.config(), self.spark) as app:
@@ -599,6 +602,27 @@ class TestCheckpoint:
         kept.rename(place)
         rows.process("left")
         assert rows.out() == ["a0", "a1", "late"]
+
+    def test_sources_of_one_dataframe(self, rows: Rows) -> None:
+        """Spark reads it once for all of them, and keeps one list of its files."""
+        for source in ("left", "right"):
+            (rows.world.root / source).mkdir()
+        read = rows.frame("left")
+        union = rows.frame("right").union(rows.frame("right"))
+        for number in range(3):
+            rows.put("left", f"l{number}")
+            rows.put("right", f"r{number}")
+            rows.process_frames(
+                first=read.where("key < 'l1'"),
+                twice=read.union(read),
+                apart=union,
+                last=read.where("key >= 'l1'"),
+            )
+        counts = {"l0": 3, "l1": 3, "l2": 3, "r0": 2, "r1": 2, "r2": 2}
+        assert rows.out() == sorted(key for key, count in counts.items() for _ in range(count))
+        with pytest.raises(cs.StateError) as caught:
+            rows.process_frames(first=read, twice=rows.frame("left").union(read), apart=union, last=read)
+        assert caught.value.code == "CS-702", "another one that reads the same folder has no list of files"
 
     def test_sources_are_known_by_their_names(self, rows: Rows) -> None:
         rows.put("left", "l0")

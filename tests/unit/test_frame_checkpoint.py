@@ -26,6 +26,11 @@ def checkpoint(
     return Checkpoint(folder, commit, None if begun is None else BatchEntry(8, (), epoch=begun))
 
 
+def alone(*sources: str) -> dict[str, list[str]]:
+    """Sources each of which Spark reads by itself."""
+    return {name: [f"what {name} reads"] for name in sources}
+
+
 @pytest.mark.parametrize(
     ("offsets", "commits", "epoch", "begun"),
     [
@@ -41,8 +46,8 @@ def checkpoint(
 )
 def test_what_fits(tmp_path: Path, offsets: int, commits: int, epoch: int, begun: int | None) -> None:
     found = checkpoint(tmp_path / "frames", offsets, commits, epoch, begun)
-    assert found.order(["a", "b"], ["b", "a"]) == ("b", "a"), "Spark knows them by their order"
-    assert found.order(["a", "b"], []) == ("a", "b")
+    assert found.order(alone("a", "b"), ["b", "a"]) == ("b", "a"), "Spark knows them by their order"
+    assert found.order(alone("a", "b"), []) == ("a", "b")
 
 
 @pytest.mark.parametrize(
@@ -58,7 +63,7 @@ def test_a_checkpoint_that_lacks_epochs(
     tmp_path: Path, offsets: int, commits: int, epoch: int, begun: int | None, missing: str
 ) -> None:
     with pytest.raises(cs.StateError) as caught:
-        checkpoint(tmp_path / "frames", offsets, commits, epoch, begun).order(["a"], ["a"])
+        checkpoint(tmp_path / "frames", offsets, commits, epoch, begun).order(alone("a"), ["a"])
     assert caught.value.code == "CS-702"
     assert caught.value.where == {"file": str(tmp_path / missing)}
 
@@ -82,7 +87,7 @@ def listing(folder: Path, lists: list[str], epochs: int = 3) -> Checkpoint:
 
 @pytest.mark.parametrize("lists", [LISTS, COMPACTED, [*LISTS, "sources/1/3"], ["sources/1/3.compact"]])
 def test_lists_of_files_that_were_read(tmp_path: Path, lists: list[str]) -> None:
-    assert listing(tmp_path / "frames", lists).order(["a", "b"], ["a", "b"]) == ("a", "b")
+    assert listing(tmp_path / "frames", lists).order(alone("a", "b"), ["a", "b"]) == ("a", "b")
 
 
 @pytest.mark.parametrize(
@@ -100,15 +105,58 @@ def test_a_checkpoint_that_lacks_parts(tmp_path: Path, lists: list[str], gone: s
     found = listing(tmp_path / "frames", lists)
     (tmp_path / "frames" / gone).unlink()
     with pytest.raises(cs.StateError) as caught:
-        found.order(["a", "b"], ["a", "b"])
+        found.order(alone("a", "b"), ["a", "b"])
     assert caught.value.code == "CS-702"
     assert caught.value.where == {"file": str(tmp_path / "frames" / missing)}
+
+
+SHARED = {"a": ["topic", "folder"], "b": ["folder", "other"], "c": ["other", "folder"]}
+"""Six lines of offsets in Spark's checkpoint, and lists of files for three things that are read."""
+
+
+def sharing(folder: Path, lists: list[str]) -> Checkpoint:
+    """A checkpoint of two epochs of such sources."""
+    made = checkpoint(folder, 1, 1, 1)
+    lines = ["v1", "{}", '{"logOffset":{"0":7}}', *[json.dumps({"logOffset": 1})] * 5]
+    for epoch in range(2):
+        (folder / "offsets" / str(epoch)).write_text("\n".join(lines))
+    for name in lists:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    return made
+
+
+FOUND = ["sources/1/0", "sources/1/1", "sources/2/0", "sources/2/1"]
+
+
+def test_what_is_read_for_several_sources_has_one_list(tmp_path: Path) -> None:
+    found = sharing(tmp_path / "frames", FOUND)
+    assert found.order(SHARED, ["a", "b", "c"]) == ("a", "b", "c")
+
+
+@pytest.mark.parametrize("missing", FOUND)
+def test_a_list_of_several_sources_that_is_missing(tmp_path: Path, missing: str) -> None:
+    found = sharing(tmp_path / "frames", [name for name in FOUND if name != missing])
+    with pytest.raises(cs.StateError) as caught:
+        found.order(SHARED, ["a", "b", "c"])
+    assert caught.value.code == "CS-702"
+    assert caught.value.where == {"file": str(tmp_path / "frames" / missing)}
+
+
+def test_lists_are_told_by_the_order_in_which_spark_knows_the_sources(tmp_path: Path) -> None:
+    """The folder is the first thing read, and the topic, which has no lists, the second."""
+    made = checkpoint(tmp_path / "frames", 0, 0, 0)
+    lines = ["v1", "{}", '{"logOffset":0}', '{"logOffset":{"0":7}}']
+    (tmp_path / "frames" / "offsets" / "0").write_text("\n".join(lines))
+    (tmp_path / "frames" / "sources" / "0").mkdir(parents=True)
+    (tmp_path / "frames" / "sources" / "0" / "0").touch()
+    assert made.order({"topic": ["topic"], "folder": ["folder"]}, ["folder", "topic"]) == ("folder", "topic")
 
 
 @pytest.mark.parametrize(("epoch", "begun"), [(2, None), (2, 3), (-1, None)])
 def test_a_log_that_lacks_commits(tmp_path: Path, epoch: int, begun: int | None) -> None:
     with pytest.raises(cs.StateError) as caught:
-        checkpoint(tmp_path / "frames", 3, 3, epoch, begun).order(["a"], ["a"])
+        checkpoint(tmp_path / "frames", 3, 3, epoch, begun).order(alone("a"), ["a"])
     assert caught.value.code == "CS-702"
     assert "commits of the batch log are missing" in caught.value.what
 
@@ -123,7 +171,7 @@ def test_a_log_that_lacks_commits(tmp_path: Path, epoch: int, begun: int | None)
 )
 def test_other_sources(tmp_path: Path, sources: list[str], told: str) -> None:
     with pytest.raises(cs.IncompatibleStateError) as caught:
-        checkpoint(tmp_path / "frames", 3, 3, 3).order(sources, ["a", "b"])
+        checkpoint(tmp_path / "frames", 3, 3, 3).order(alone(*sources), ["a", "b"])
     assert caught.value.code == "CS-751"
     assert caught.value.what == f"the DataFrame sources changed since the last run: {told}"
 
@@ -131,7 +179,7 @@ def test_other_sources(tmp_path: Path, sources: list[str], told: str) -> None:
 @pytest.mark.parametrize("begun", [None, 4])
 def test_all_of_them_are_left_out_when_no_batch_is_begun(tmp_path: Path, begun: int | None) -> None:
     with pytest.raises(cs.IncompatibleStateError) as caught:
-        checkpoint(tmp_path / "frames", 4, 3, 3, begun).order(["c"], ["a"])
+        checkpoint(tmp_path / "frames", 4, 3, 3, begun).order(alone("c"), ["a"])
     assert caught.value.next is not None
     assert ("leave all of them out" in caught.value.next) == (begun is None)
     assert ("batch 8 was begun" in caught.value.next) == (begun is not None)
@@ -139,18 +187,18 @@ def test_all_of_them_are_left_out_when_no_batch_is_begun(tmp_path: Path, begun: 
 
 def test_sources_may_change_before_any_row_was_taken(tmp_path: Path) -> None:
     found = checkpoint(tmp_path / "frames", 0)
-    assert found.order(["c"], ["a", "b"]) == ("c",)
+    assert found.order(alone("c"), ["a", "b"]) == ("c",)
     assert not (tmp_path / "frames").exists(), "it is of the sources before"
 
 
 def test_all_of_them_may_be_left_out(tmp_path: Path) -> None:
     found = checkpoint(tmp_path / "frames", 3, 3, 3)
-    assert found.order([], ["a", "b"]) == ("a", "b"), "they may come back"
+    assert found.order({}, ["a", "b"]) == ("a", "b"), "they may come back"
 
 
 def test_unless_a_batch_with_rows_of_theirs_was_begun(tmp_path: Path) -> None:
     with pytest.raises(
         cs.IncompatibleStateError, match="DataFrame sources that the topology no longer"
     ) as caught:
-        checkpoint(tmp_path / "frames", 4, 3, 3, 4).order([], ["a", "b"])
+        checkpoint(tmp_path / "frames", 4, 3, 3, 4).order({}, ["a", "b"])
     assert caught.value.code == "CS-751"

@@ -1,15 +1,16 @@
 """Spark's checkpoint of the DataFrame sources, and whether it fits the batch log.
 
 Spark writes ``offsets/E`` before epoch E runs, and ``commits/E`` after it, which is after our own commit. It tells
-sources apart by their order only, so the order they were first read in is noted in the log. ``sources/S`` lists the
-files that source S has read, where it reads a folder.
+sources apart by their order only, so the order they were first read in is noted in the log. A line of ``offsets/E``
+belongs to a place of the plan where something is read: ``raw.union(raw)`` has two. ``sources/S`` belongs to what is
+read, the S-th in this order without repetitions, and lists the files, where it is a folder.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,9 @@ import msgspec
 
 from crossstream.engine.log import BatchEntry, Commit
 from crossstream.errors import IncompatibleStateError, StateError
+
+Reads = Mapping[str, Sequence[Hashable]]
+"""By source what Spark reads for it, in the order of its plan; equal are those that are one to Spark."""
 
 _RESTORE = "restore the state folder from a copy, or start the application on an empty one"
 
@@ -35,7 +39,7 @@ class Checkpoint:
     commit: Commit
     begun: BatchEntry | None
 
-    def order(self, sources: Sequence[str], noted: Sequence[str]) -> tuple[str, ...]:
+    def order(self, sources: Reads, noted: Sequence[str]) -> tuple[str, ...]:
         """The sources in the order in which Spark knows them; ``noted``: that of the last run, if there was one.
 
         Raises `StateError`: CS-702 if files of the checkpoint are missing, or of the log that belong to it;
@@ -51,9 +55,10 @@ class Checkpoint:
             return tuple(sources)
         if not is_same:
             raise self._changed(sources, noted)
+        order = tuple(noted or sources)
         self._check_offsets()
-        self._check_parts()
-        return tuple(noted or sources)
+        self._check_parts([read for name in order for read in sources[name]])
+        return order
 
     @property
     def _reached(self) -> int:
@@ -87,26 +92,31 @@ class Checkpoint:
         if self._newest("offsets") < self._reached:
             raise self._lacks(f"offsets/{self._reached}")
 
-    def _check_parts(self) -> None:
+    def _check_parts(self, reads: Sequence[Hashable]) -> None:
         """What Spark needs to go on: it would end with an error of its own that names no file, or another one."""
-        missing = [name for name in self._parts() if not (self.folder / name).exists()]
+        missing = [name for name in self._parts(reads) if not (self.folder / name).exists()]
         if missing:
             raise self._lacks(missing[0])
 
-    def _parts(self) -> Iterator[str]:
+    def _parts(self, reads: Sequence[Hashable]) -> Iterator[str]:
         newest = self._newest("offsets")
         if newest >= 0:
             yield "metadata"
             yield from (f"offsets/{epoch}" for epoch in range(max(0, newest - 1), newest))
-            yield from self._lists(newest)
+            lists = dict(zip(reads, self._offsets(newest), strict=False))
+            for source, last in enumerate(lists.values()):
+                yield from self._lists(source, last)
 
-    def _lists(self, epoch: int) -> Iterator[str]:
-        """Of each source that reads a folder: its lists of the files read, from the one on that holds all before."""
+    def _offsets(self, epoch: int) -> list[int]:
+        """The newest list of files for every place where something is read; -1 where that is no folder."""
         lines = (self.folder / "offsets" / str(epoch)).read_text().splitlines()
-        for source, line in enumerate(lines[2:]):  # the version and the settings come first
-            names = self._names(f"sources/{source}")
-            whole = max((int(name[:-8]) for name in names if name.endswith(".compact")), default=-1)
-            yield from (f"sources/{source}/{number}" for number in range(whole + 1, _list_of(line) + 1))
+        return [_list_of(line) for line in lines[2:]]  # the version and the settings come first
+
+    def _lists(self, source: int, last: int) -> Iterator[str]:
+        """Of a folder that is read: the lists of its files, from the one on that holds all before."""
+        names = self._names(f"sources/{source}")
+        whole = max((int(name[:-8]) for name in names if name.endswith(".compact")), default=-1)
+        yield from (f"sources/{source}/{number}" for number in range(whole + 1, last + 1))
 
     def _lacks(self, name: str) -> StateError:
         return StateError(
@@ -116,7 +126,7 @@ class Checkpoint:
             next=_RESTORE,
         )
 
-    def _changed(self, sources: Sequence[str], noted: Sequence[str]) -> IncompatibleStateError:
+    def _changed(self, sources: Reads, noted: Sequence[str]) -> IncompatibleStateError:
         changes = [f"{name} is new" for name in sources if name not in noted]
         changes += [f"{name} is gone" for name in noted if name not in sources]
         has_rows = self.begun is not None and self.begun.epoch >= 0

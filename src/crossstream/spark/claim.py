@@ -12,6 +12,7 @@ from crossstream.engine.log import Application, BatchEntry, BatchLog, Commit, St
 from crossstream.engine.placement import partitioners
 from crossstream.query.files import describe_readers
 from crossstream.spark.checkpoint import Checkpoint
+from crossstream.spark.frames import read_by
 from crossstream.topology.graph import FrameSource
 from crossstream.topology.plan import Plan
 
@@ -55,11 +56,14 @@ def claim(log: BatchLog, plan: Plan, config: StreamsConfig, checkpoint: Path, pa
         _check(log, found, application)
     log.write_application(application)
     commit = log.newest()
-    sources = [node.name for node in plan.topology if isinstance(node, FrameSource)]
+    frames = plan.topology.frames
+    sources = {
+        node.name: read_by(frames[node.name]) for node in plan.topology if isinstance(node, FrameSource)
+    }
     repeat = _repeated(log, commit, is_same=set(sources) == set(application.frames))
-    frames = Checkpoint(checkpoint, commit, repeat).order(sources, application.frames)
-    if frames != application.frames:
-        application = structs.replace(application, frames=frames)
+    order = Checkpoint(checkpoint, commit, repeat).order(sources, application.frames)
+    if order != application.frames:
+        application = structs.replace(application, frames=order)
         log.write_application(application)
     return Claim(application, commit, repeat, wanted)
 

@@ -62,6 +62,12 @@ def united(topology: Topology, order: Sequence[str]) -> DataFrame | None:
     return whole
 
 
+def read_by(frame: DataFrame) -> list[Any]:
+    """What Spark reads for a streaming DataFrame, place by place of its plan; equals are read once for all of them."""
+    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
+    return [leaf for leaf in map(leaves.apply, range(leaves.size())) if leaf.isStreaming()]
+
+
 def check_checkpoint(topology: Topology, state: StateRoot) -> None:
     """Raises `ConfigError` CS-237 for DataFrame sources whose checkpoint, which Spark keeps, would have no place."""
     if state.is_remote and any(isinstance(node, FrameSource) for node in topology):
