@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,7 +64,7 @@ class Rows:
 
     def frame(self, source: str) -> Any:
         read = self.spark.readStream.schema("key string, value struct<n: bigint>")
-        return read.json(str(self.world.root / source))
+        return read.json(f"file://{self.world.root / source}")
 
     def read_in(self, partitions: int) -> None:
         """Into how many partitions Spark splits four files, as it does by the number of cores."""
@@ -602,6 +603,19 @@ class TestCheckpoint:
         kept.rename(place)
         rows.process("left")
         assert rows.out() == ["a0", "a1", "late"]
+
+    def test_it_is_in_the_state_whatever_files_spark_has_by_default(self, spark: Any, tmp_path: Path) -> None:
+        """As on a cluster with HDFS. A path is Hadoop's text, in which nothing stands for something else."""
+        session = spark.newSession()
+        session.conf.set("fs.defaultFS", "viewfs://elsewhere/")
+        world = World(tmp_path / "a #1 [b] 50% c%20d ü? {e}:*")
+        world.create(out=1)
+        rows = Rows(session, World(tmp_path))
+        for number in range(2):
+            rows.put("left", f"l{number}")
+            run(session, world, rows.frame("left"))
+        assert [record.key for record in world.read("out", TEXT, JSON)] == ["l0", "l1"]
+        assert (world.state_dir / "frames" / "commits" / "1").exists()
 
     def test_sources_of_one_dataframe(self, rows: Rows) -> None:
         """Spark reads it once for all of them, and keeps one list of its files."""

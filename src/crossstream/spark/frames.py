@@ -202,8 +202,12 @@ def unpacked_row(row: Any) -> tuple[int, list[Any]]:
 def start_query(
     frame: DataFrame, checkpoint: str, run: Callable[[DataFrame, int], None], pause: int | None
 ) -> Any:
-    """Starts the query that feeds the engine; ``pause``: ms from batch to batch; None: it ends with what is there."""
-    writer = frame.writeStream.foreachBatch(run).option("checkpointLocation", checkpoint)
+    """Starts the query that feeds the engine; ``pause``: ms from batch to batch; None: it ends with what is there.
+
+    ``checkpoint``: a folder, absolute. A path alone would be one of the session's default file system.
+    """
+    place = f"file://{checkpoint}"  # as Hadoop reads it: nothing in it is escaped
+    writer = frame.writeStream.foreachBatch(run).option("checkpointLocation", place)
     if pause is None:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{min(pause, LONGEST_PAUSE)} milliseconds").start()
