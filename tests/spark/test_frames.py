@@ -14,11 +14,14 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+import pyarrow as pa
 import pytest
 
 import crossstream as cs
 from crossstream.engine.log import BatchLog
 from crossstream.spark import engine
+from crossstream.spark.columns import frame_of
 from tests.faults.crash_points import POINTS
 from tests.laws.conftest import Clock
 from tests.spark.marketplace import JSON, TEXT
@@ -246,6 +249,67 @@ def test_records_without_declared_type_that_are_one_column(spark: Any, world: Wo
     assert (error.code, error.where["operator"], error.where["field"]) == ("CS-406", "frames", "n")
     assert "test_frames.py" in error.where["line"]
     assert "serdes.json({" in str(error.next)
+
+
+def test_integers_without_a_sign_are_wider_in_a_dataframe(spark: Any, world: World) -> None:
+    kinds = {"a": pl.UInt8, "b": pl.UInt16, "c": pl.UInt32, "d": pl.UInt64}
+    value = cs.serdes.json({**kinds, "list": pl.List(pl.Struct(kinds)), "none": pl.Struct({"n": pl.UInt8})})
+    world.create(numbers=1)
+    most = {"a": 2**8 - 1, "b": 2**16 - 1, "c": 2**32 - 1, "d": 2**64 - 1}
+    key = cs.serdes.json({"n": pl.UInt32})
+    world.append("numbers", [({"n": 7}, {**most, "list": [most, None]}, 1)], key, value)
+    builder = cs.StreamsBuilder()
+    given: list[Any] = []
+
+    def write(records: Any, batch: int) -> None:
+        given.append((dict(records.dtypes), records.collect()))
+
+    builder.stream("numbers", cs.Consumed(key=key, value=value)).for_each_batch(write)
+    with cs.SparkStreams(builder.build(), world.config(), spark) as app:
+        app.process_available()
+    [(types, [row])] = given
+    each = "a:smallint,b:int,c:bigint,d:decimal(20,0)"
+    assert types["key"] == "struct<n:bigint>"
+    assert types["value"] == f"struct<{each},list:array<struct<{each}>>,none:struct<n:smallint>>"
+    found = row.value.asDict(recursive=True)
+    assert found == {**most, "list": [most, None], "none": None}
+
+
+class Huge:
+    """A serde whose columns Spark has no type for."""
+
+    def __init__(self) -> None:
+        self.serde = cs.serdes.int64()
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "serde":
+            raise AttributeError
+        return getattr(self.serde, name)
+
+    @property
+    def dtype(self) -> pl.DataType:
+        return pl.Int128()
+
+    def decode_series(self, data: Any, fields: Any = None) -> pl.Series:
+        return self.serde.decode_series(data, fields).cast(pl.Int128)
+
+
+def test_a_type_that_spark_has_not(spark: Any, world: World) -> None:
+    world.create(numbers=1)
+    world.append("numbers", [("a", 1, 1)], TEXT, cs.serdes.int64())
+    builder = cs.StreamsBuilder()
+    numbers = builder.stream("numbers", cs.Consumed(key=TEXT, value=Huge()))
+    numbers.for_each_batch(lambda records, batch: None, cs.Named("frames"))
+    with (
+        pytest.raises(cs.SerdeError) as caught,
+        cs.SparkStreams(builder.build(), world.config(), spark) as app,
+    ):
+        app.process_available()
+    assert (caught.value.code, caught.value.where["operator"]) == ("CS-404", "frames")
+    assert "test_frames.py" in caught.value.where["line"]
+    with pytest.raises(cs.SerdeError, match="value halffloat") as caught:
+        frame_of(spark, {"value": pa.array([1.5], pa.float16())})
+    assert caught.value.code == "CS-404"
 
 
 def test_records_that_come_while_the_rows_are_read_wait_for_the_next_call(

@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from crossstream.algebra.values import Values
 from crossstream.engine.batch import SourceRange
 from crossstream.engine.parcels import unpack
 from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, SerdeError, told
 from crossstream.records import RECORDS, encode_headers
 from crossstream.serdes import Serde, calls
+from crossstream.spark.columns import column_of, frame_of
 from crossstream.spark.errors import carried
 from crossstream.state.root import StateRoot
 from crossstream.topology.graph import FrameSink, FrameSource, Topology
@@ -222,8 +222,8 @@ def complete(frame: DataFrame, checkpoint: Path) -> None:
 def deliver(spark: SparkSession, topology: Topology, blobs: Mapping[str, list[bytes]], batch: int) -> None:
     """Calls every `FrameSink` with a DataFrame of its records: key, value, timestamp.
 
-    Raises `ProcessingError` CS-592 if a function does, `SerdeError` CS-406 for records that are not of one type; the
-    batch is not committed then.
+    Raises `ProcessingError` CS-592 if a function does, `SerdeError` CS-406 for records that are not of one type,
+    CS-404 for types that Spark has not; the batch is not committed then.
     """
     for node in topology:
         if isinstance(node, FrameSink) and node.function is not None:
@@ -255,13 +255,8 @@ def _place(node: FrameSink, batch: int) -> dict[str, Any]:
 def _frame(spark: SparkSession, node: FrameSink, blobs: list[bytes], batch: int) -> DataFrame:
     changes = unpack(blobs, node.key, node.value)
     try:
-        columns = {"key": _column(changes.key), "value": _column(changes.value)}
+        columns = {"key": column_of(changes.key), "value": column_of(changes.value)}
+        frame = frame_of(spark, {**columns, "ms": pa.array(changes.ts)})
     except SerdeError as error:  # each of the records fits into a column, and all of them do not into one
-        raise error.at(**_place(node, batch)) from None
-    table = pa.table({**columns, "ms": pa.array(changes.ts)})
-    return spark.createDataFrame(table).withColumn("timestamp", F.timestamp_millis("ms")).drop("ms")
-
-
-def _column(values: Values) -> pa.Array:
-    array = values.series().to_arrow()
-    return array if not pa.types.is_null(array.type) else array.cast(pa.string())
+        raise error.at(**_place(node, batch)) from error.__cause__
+    return frame.withColumn("timestamp", F.timestamp_millis("ms")).drop("ms")
