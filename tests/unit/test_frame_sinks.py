@@ -74,6 +74,34 @@ def test_keys_that_no_column_holds() -> None:
     assert driver.metrics()["rows_out"]["frames"] == 1
 
 
+LAST = 253_402_300_799_999
+"""The last millisecond of the year 9999, after which Spark has no timestamps."""
+
+
+def test_a_timestamp_that_no_column_holds_is_named() -> None:
+    driver = cs.TopologyTestDriver(frames(TEXT))
+    orders = driver.create_input_topic("orders", TEXT, TEXT)
+    orders.pipe_input("a", "x", timestamp=LAST)
+    with pytest.raises(cs.SerdeError) as caught:
+        orders.pipe_input("b", "x", timestamp=LAST + 1)
+    error = caught.value
+    assert (error.code, error.where["operator"], error.where["key"]) == ("CS-402", "frames", "b")
+    assert error.what == (
+        "the timestamp of a record cannot be decoded: "
+        "253402300800000 ms are after the year 9999, the last that Spark has"
+    )
+
+
+def test_timestamps_that_no_column_holds_are_let_go() -> None:
+    driver = cs.TopologyTestDriver(frames(TEXT), commit_every=3, deserialization_errors=cs.DeadLetter("dead"))
+    orders = driver.create_input_topic("orders", TEXT, TEXT)
+    orders.pipe_records([cs.TestRecord(f"k{ts}", "x", ts) for ts in (LAST + 1, LAST, 2**63 - 1)])
+    dead = driver.create_output_topic("dead", TEXT, TEXT).read_records()
+    assert [(one.key, one.timestamp) for one in dead] == [(f"k{ts}", ts) for ts in (LAST + 1, 2**63 - 1)]
+    assert driver.metrics()["dropped"] == {"frames: undecodable": 2}
+    assert driver.metrics()["rows_out"]["frames"] == 1
+
+
 def test_a_declared_type_without_columns_is_nobodys_fault() -> None:
     """No record would fit: the policy is not asked."""
     either = serdes.json(dict[str, int])

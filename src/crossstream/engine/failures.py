@@ -46,7 +46,7 @@ class Failures:
     def undecodable(
         self, node: Node, changes: Changes, reasons: Sequence[tuple[int, str]], part: str
     ) -> Changes:
-        """The changes without the rows that could not be decoded; ``part``: key or value."""
+        """The changes without the rows that could not be decoded; ``part``: key, value or timestamp."""
         rows = [row for row, _ in reasons]
         if self.decoding.action == "fail":
             row, reason = reasons[0]

@@ -152,6 +152,10 @@ def _partitions(node: graph.Sink, topic: str, answer: Any, count: int) -> tuple[
     return chosen
 
 
+_LAST_TIMESTAMP = 253_402_300_799_999
+"""Milliseconds: the end of the year 9999."""
+
+
 class FrameSinkRunner(Runner):
     """Sends records to the driver, in wire form: those that columns hold."""
 
@@ -163,6 +167,7 @@ class FrameSinkRunner(Runner):
         bare = replace(changes, old=None, extra={})
         for part in ("key", "value"):
             bare = self._held(node, bare, part) if bare.rows else bare
+        bare = self._dated(node, bare)
         if bare.rows:
             self.task.to_driver(node.name, bytes(pack(bare, node.value, node.key)))
             self.task.report.count_out(node.name, bare.rows)
@@ -179,6 +184,15 @@ class FrameSinkRunner(Runner):
             line = None if node.location is None else str(node.location)
             raise error.at(operator=node.name, line=line, part=part) from None
         return self.task.failures.undecodable(node, changes, reasons, part) if reasons else changes
+
+    def _dated(self, node: graph.FrameSink, changes: Changes) -> Changes:
+        """Without the records whose timestamp is after the last that Spark has."""
+        late = np.flatnonzero(changes.ts > _LAST_TIMESTAMP)
+        reasons = [
+            (row, f"{changes.ts[row]} ms are after the year 9999, the last that Spark has")
+            for row in late.tolist()
+        ]
+        return self.task.failures.undecodable(node, changes, reasons, "timestamp") if reasons else changes
 
 
 def _unheld(values: Values, first: int = 0) -> list[tuple[int, str]]:
