@@ -422,13 +422,16 @@ class KStream:
     def for_each_batch(self, function: BatchFunction, named: Named | None = None) -> None:
         """Calls ``function(frame, batch_id)`` in the driver with a Spark DataFrame of each batch's records.
 
-        Columns: key, value (a struct for JSON), timestamp. Called before the batch is committed, and again with
-        the same ``batch_id`` if the batch is repeated: write idempotently, or check the id. Batches without
-        records are left out. The records of a batch pass through the driver.
+        Columns: key, value (a struct for JSON), timestamp. Declare the type of JSON: that of untyped JSON is read off
+        the records of each batch. Called before the batch is committed, and again with the same ``batch_id`` if the
+        batch is repeated: write idempotently, or check the id. Batches without records are left out. The records of a
+        batch pass through the driver.
 
+        >>> import polars as pl
         >>> from crossstream import Consumed, StreamsBuilder, serdes
-        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
-        >>> orders.for_each_batch(lambda frame, batch_id: frame.write.mode("append").parquet("orders"))
+        >>> order = serdes.json({"price": pl.Float64})
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=order))
+        >>> orders.for_each_batch(lambda frame, n: frame.write.mode("overwrite").parquet(f"orders/batch={n}"))
         """
         check_signature("for_each_batch", "function", function, ("frame", "batch_id"), optional=False)
         given = (self._node.key, self._node.value)
