@@ -192,6 +192,52 @@ def test_a_column_that_its_serde_does_not_take_is_named(spark: Any, world: World
     assert (caught.value.code, caught.value.where["column"]) == ("CS-401", "value")
 
 
+@pytest.mark.parametrize(
+    ("code", "columns", "told"),
+    [
+        ("CS-152", ["named_struct('a', parse_json('1')) as value"], "value.a is of type variant"),
+        ("CS-152", ["array(map('x', parse_json('1'))) as value"], "value is of type variant"),
+        ("CS-152", ["named_struct('a', interval '1' year) as value"], "value.a is of type interval year"),
+        ("CS-152", ["named_struct('a', make_interval(1)) as value"], "value.a is of type interval"),
+        (
+            "CS-152",
+            ["named_struct('a', array(named_struct('b', 1, 'b', 2))) as value"],
+            "value.a has several fields b",
+        ),
+        ("CS-151", ["1 as key", "2 as value"], "key, key"),
+        ("CS-151", ["1 as KEY", "2 as value"], "key, KEY"),
+    ],
+)
+def test_columns_that_are_refused_where_they_are_passed(
+    spark: Any, code: str, columns: list[str], told: str
+) -> None:
+    source = spark.readStream.format("rate").load().selectExpr("'k' as key", *columns)
+    with pytest.raises(cs.TopologyError) as caught:
+        cs.StreamsBuilder().table_from(source, cs.Consumed(name="rows"))
+    assert caught.value.code == code
+    assert told in caught.value.what
+    assert "test_frames.py" in caught.value.where["line"]
+
+
+def test_columns_that_nobody_reads_may_be_of_any_kind(spark: Any, world: World) -> None:
+    source = frame(spark, world, "key string, value struct<n: bigint>", [{"key": "a", "value": {"n": 1}}])
+    more = ["named_struct('a', 1, 'a', 2) as x", "1 as y", "2 as y", "make_interval(1) as z"]
+    run(spark, world, source.selectExpr("key", "value", *more))
+    assert [record.key for record in world.read("out", TEXT, JSON)] == ["a"]
+
+
+@pytest.mark.parametrize("kind", ["count", "order"])
+def test_rows_that_spark_does_not_append(spark: Any, world: World, kind: str) -> None:
+    source = frame(spark, world, "key string, value struct<n: bigint>", [{"key": "a", "value": {"n": 1}}])
+    rows = source.groupBy("key").count().withColumnRenamed("count", "value")
+    with pytest.raises(cs.TopologyError) as caught:
+        run(spark, world, rows if kind == "count" else source.orderBy("key"))
+    assert (caught.value.code, caught.value.where["operator"]) == ("CS-150", "rows")
+    assert "test_frames.py" in caught.value.where["line"]
+    assert not world.state_dir.exists()
+    run(spark, world, source)
+
+
 def test_a_function_of_batches_that_raises(spark: Any, world: World) -> None:
     source = frame(spark, world, "key string, value struct<n: bigint>", [{"key": "a", "value": {"n": 1}}])
     seen: list[int] = []

@@ -18,6 +18,9 @@ class Frame:
     types: dict[str, str]
     isStreaming: bool = True
     columns: list[str] = field(init=False)
+    sparkSession: SimpleNamespace = field(
+        default_factory=lambda: SimpleNamespace(conf={"spark.sql.caseSensitive": "false"})
+    )
 
     def __post_init__(self):
         self.columns = list(self.types)
@@ -25,7 +28,12 @@ class Frame:
     @property
     def schema(self):
         fields = [
-            SimpleNamespace(name=name, dataType=SimpleNamespace(simpleString=lambda text=text: text))
+            SimpleNamespace(
+                name=name,
+                dataType=SimpleNamespace(
+                    simpleString=lambda text=text: text, jsonValue=lambda text=text: text
+                ),
+            )
             for name, text in self.types.items()
         ]
         return SimpleNamespace(fields=fields)
@@ -93,3 +101,20 @@ def test_what_is_no_streaming_frame():
         lambda: builder.stream_from(Frame({**good, "headers": "string"})),
         "headers is of type string",
     )
+
+
+@pytest.mark.parametrize("name", ["key", "value", "timestamp", "headers"])
+def test_a_column_that_spark_finds_twice(name):
+    frame = Frame({"key": "string", "value": "string", name: "string", name.upper(): "int"})
+    error = refused("CS-151", lambda: cs.StreamsBuilder().stream_from(frame), f"{name}, {name.upper()}")
+    assert "drop" in error.next
+    if name in ("key", "value"):
+        frame.sparkSession.conf["spark.sql.caseSensitive"] = "true"
+        cs.StreamsBuilder().stream_from(frame)
+
+
+@pytest.mark.parametrize("given", [{}, {"value": serdes.json()}])
+@pytest.mark.parametrize("kind", ["variant", "interval", "interval year to month", "geometry(4326)"])
+def test_types_that_no_serde_reads(kind, given):
+    frame = Frame({"key": "string", "value": kind})
+    refused("CS-152", lambda: cs.StreamsBuilder().stream_from(frame, cs.Consumed(**given)), f"of type {kind}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from crossstream import serdes
@@ -27,17 +28,25 @@ _TAKEN = {
 }
 """Types of the columns that may be there besides key and value. Numbers are milliseconds since the epoch."""
 
+COLUMNS = ("key", "value", *_TAKEN)
+"""Those that are read; others may be of any type."""
+
+_UNREADABLE = ("variant", "interval", "interval year", "interval month", "interval year to month")
+_PLACES = ("geometry", "geography")
+
 
 def frame_serdes(operator: str, frame: Any, consumed: Consumed) -> tuple[Serde, Serde]:
     """The serdes of key and value: those of ``consumed``, else by the columns' types.
 
-    Raises `TopologyError`: CS-150 not a streaming DataFrame, CS-151 no column key or value, CS-152 a type
-    without a serde, CS-153 settings of ``consumed`` that only topics have, CS-154 timestamps or headers of other types.
+    Raises `TopologyError`: CS-150 not a streaming DataFrame, CS-151 no column key or value, or several,
+    CS-152 a type without a serde, CS-153 settings of ``consumed`` that only topics have, CS-154 timestamps or headers
+    of other types.
     """
     _check_frame(operator, frame)
     _check_settings(operator, consumed)
     types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
     _check_types(operator, types)
+    _check_readable(operator, frame)
     return (
         consumed.key or _serde_of(operator, "key", types["key"]),
         consumed.value or _serde_of(operator, "value", types["value"]),
@@ -74,6 +83,52 @@ def _check_frame(operator: str, frame: Any) -> None:
             where=here(operator),
             next="select key, value and optionally timestamp and headers; struct(…) makes a value of columns",
         )
+    for name in COLUMNS:
+        _check_once(operator, name, _found_as(frame, name))
+
+
+def _found_as(frame: Any, name: str) -> list[str]:
+    """The columns that Spark finds by a name."""
+    if frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
+        return [column for column in frame.columns if column == name]
+    return [column for column in frame.columns if column.lower() == name]
+
+
+def _check_once(operator: str, name: str, found: list[str]) -> None:
+    if len(found) > 1:
+        raise TopologyError(
+            f"the DataFrame has several columns that Spark takes for {name}: {', '.join(found)}",
+            code="CS-151",
+            where=here(operator),
+            next="drop or rename all but one of them",
+        )
+
+
+def _check_readable(operator: str, frame: Any) -> None:
+    kinds = {field.name: field.dataType.jsonValue() for field in frame.schema.fields}
+    for fault in (fault for name in ("key", "value") for fault in _unreadable(kinds[name], name)):
+        raise TopologyError(
+            f"column {fault}, which no serde reads",
+            code="CS-152",
+            where=here(operator),
+            next="change it in the DataFrame: name fields apart, and cast(… as string) what JSON has no form for",
+        )
+
+
+def _unreadable(kind: Any, place: str) -> Iterator[str]:
+    """What is wrong in a type, as Spark tells types in JSON: text, or a dict where there are others in it."""
+    if isinstance(kind, str):
+        if kind in _UNREADABLE or kind.startswith(_PLACES):
+            yield f"{place} is of type {kind}"
+        return
+    names = [field["name"] for field in kind.get("fields", ())]
+    yield from (
+        f"{place} has several fields {name}" for name in dict.fromkeys(names) if names.count(name) > 1
+    )
+    for field in kind.get("fields", ()):
+        yield from _unreadable(field["type"], f"{place}.{field['name']}")
+    for part in ("elementType", "keyType", "valueType"):
+        yield from _unreadable(kind.get(part, ""), place)
 
 
 def _check_types(operator: str, types: dict[str, str]) -> None:

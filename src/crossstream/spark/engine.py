@@ -28,7 +28,7 @@ from crossstream.spark.claim import claim
 from crossstream.spark.connections import check_topics, connection_of, publisher_of, staging_of, written_ends
 from crossstream.spark.errors import unpacked
 from crossstream.spark.feed import FrameFeed
-from crossstream.spark.frames import check_checkpoint, complete, deliver, united
+from crossstream.spark.frames import check_frames, complete, deliver, united
 from crossstream.spark.progress import Account, Progress
 from crossstream.spark.publishing import Publishing
 from crossstream.spark.rounds import SparkRounds
@@ -113,7 +113,7 @@ class Engine:
             self.connection,
         )
         shipped = packed(job)
-        check_checkpoint(self.topology, self.state)
+        check_frames(self.topology, self.state)
         self.log.lock(self.config.application_id)
         self._publishing.finish_last(self.config.application_id)
         context = self.spark.sparkContext

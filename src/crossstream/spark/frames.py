@@ -16,12 +16,14 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from crossstream.dsl.frames import COLUMNS
 from crossstream.engine.batch import SourceRange
 from crossstream.engine.parcels import unpack
-from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, SerdeError, told
+from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, SerdeError, TopologyError, told
 from crossstream.records import RECORDS, encode_headers
 from crossstream.serdes import Serde, calls
 from crossstream.spark.columns import column_of, frame_of
@@ -50,7 +52,7 @@ def united(topology: Topology, order: Sequence[str]) -> DataFrame | None:
     """All DataFrame sources, in an order, as one streaming DataFrame in wire form; None if there are none."""
     nodes = [topology[name] for name in order if name in topology.frames]
     frames = [
-        topology.frames[node.name].mapInArrow(Encode(node.name, node.key, node.value), ROWS)
+        _read(topology.frames[node.name]).mapInArrow(Encode(node.name, node.key, node.value), ROWS)
         for node in nodes
         if isinstance(node, FrameSource)
     ]
@@ -62,21 +64,50 @@ def united(topology: Topology, order: Sequence[str]) -> DataFrame | None:
     return whole
 
 
+def _read(frame: DataFrame) -> DataFrame:
+    return frame.select(*[name for name in COLUMNS if name in frame.columns])
+
+
 def read_by(frame: DataFrame) -> list[Any]:
     """What Spark reads for a streaming DataFrame, place by place of its plan; equals are read once for all of them."""
     leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
     return [leaf for leaf in map(leaves.apply, range(leaves.size())) if leaf.isStreaming()]
 
 
-def check_checkpoint(topology: Topology, state: StateRoot) -> None:
-    """Raises `ConfigError` CS-237 for DataFrame sources whose checkpoint, which Spark keeps, would have no place."""
-    if state.is_remote and any(isinstance(node, FrameSource) for node in topology):
+def check_frames(topology: Topology, state: StateRoot) -> None:
+    """Raises `ConfigError` CS-237 if the checkpoint of DataFrame sources, which Spark keeps, would have no place.
+
+    Raises `TopologyError` CS-150 for sources whose rows Spark does not append.
+    """
+    sources = [node for node in topology if isinstance(node, FrameSource)]
+    if state.is_remote and sources:
         raise ConfigError(
             "DataFrame sources need state in a folder: Spark keeps a checkpoint of its own for them there",
             code="CS-237",
             where={"folder": str(state)},
             next="give a state_dir that is a path, or read topics instead of DataFrames",
         )
+    for node in sources:
+        frame = topology.frames[node.name]
+        if frame.sparkSession.conf.get("spark.sql.streaming.unsupportedOperationCheck") == "true":
+            _check_appends(node, frame)
+
+
+def _check_appends(node: FrameSource, frame: DataFrame) -> None:
+    """By the check that a query of the DataFrame begins with."""
+    jvm = frame.sparkSession.sparkContext._jvm
+    assert jvm is not None
+    append = jvm.org.apache.spark.sql.streaming.OutputMode.Append()
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    try:
+        checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), append)
+    except AnalysisException as error:
+        raise TopologyError(
+            f"Spark does not append rows of this DataFrame: {str(error).splitlines()[0]}",
+            code="CS-150",
+            where={"operator": node.name, "line": None if node.location is None else str(node.location)},
+            next="aggregate in windows, with a watermark, and leave sorting out",
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
