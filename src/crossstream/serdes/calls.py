@@ -7,8 +7,7 @@ for a column. Source: semantics 5.4.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -23,31 +22,27 @@ if TYPE_CHECKING:
 _BYTES = "a pyarrow.LargeBinaryArray, as pa.array(rows, pa.large_binary()) gives"
 
 
-@contextmanager
-def reading(serde: Serde) -> Iterator[None]:
-    """What the serde raises while it reads is a `SerdeError`: CS-402, if it does not say otherwise."""
-    try:
-        yield
-    except Exception as error:
-        if _is_told(error):
-            raise
-        raise refusals.undecodable(serde.name, _reason(error)) from error
+def unread(serde: Serde, error: Exception) -> Exception:
+    """What the serde raised while it read, as a `SerdeError`: CS-402, if it does not say otherwise."""
+    return error if _is_told(error) else _caused(refusals.undecodable(serde.name, _reason(error)), error)
 
 
-@contextmanager
-def writing(serde: Serde) -> Iterator[None]:
-    """What the serde raises while it writes is a `SerdeError`: CS-403, if it does not say otherwise."""
-    try:
-        yield
-    except Exception as error:
-        if _is_told(error):
-            raise
-        raise refusals.unencodable(serde.name, _reason(error)) from error
+def _unwritten(serde: Serde, error: Exception) -> Exception:
+    """What the serde raised while it wrote, as a `SerdeError`: CS-403, if it does not say otherwise."""
+    return error if _is_told(error) else _caused(refusals.unencodable(serde.name, _reason(error)), error)
+
+
+def _caused(refusal: SerdeError, error: Exception) -> SerdeError:
+    refusal.__cause__ = error
+    return refusal
 
 
 def serialize(serde: Serde, value: Any) -> bytes | None:
-    with writing(serde):
+    try:
         data: Any = serde.serialize(value)
+    except Exception as error:
+        refusal = _unwritten(serde, error)
+        raise refusal from refusal.__cause__
     if data is None or isinstance(data, bytes):
         return data
     if not isinstance(data, bytearray | memoryview):
@@ -56,20 +51,29 @@ def serialize(serde: Serde, value: Any) -> bytes | None:
 
 
 def encode_objects(serde: Serde, values: Sequence[Any]) -> pa.LargeBinaryArray:
-    with writing(serde):
+    try:
         data = serde.encode_objects(values)
+    except Exception as error:
+        refusal = _unwritten(serde, error)
+        raise refusal from refusal.__cause__
     return _checked(serde, "encode_objects", data, pa.LargeBinaryArray, _BYTES, len(values))
 
 
 def encode_series(serde: Serde, values: pl.Series) -> pa.LargeBinaryArray:
-    with writing(serde):
+    try:
         data = serde.encode_series(values)
+    except Exception as error:
+        refusal = _unwritten(serde, error)
+        raise refusal from refusal.__cause__
     return _checked(serde, "encode_series", data, pa.LargeBinaryArray, _BYTES, len(values))
 
 
 def decode_objects(serde: Serde, data: pa.LargeBinaryArray) -> list[Any]:
-    with reading(serde):
+    try:
         values = serde.decode_objects(data)
+    except Exception as error:
+        refusal = unread(serde, error)
+        raise refusal from refusal.__cause__
     found: list[Any] = _checked(serde, "decode_objects", values, list, "a list", len(data))
     return found
 
@@ -77,8 +81,11 @@ def decode_objects(serde: Serde, data: pa.LargeBinaryArray) -> list[Any]:
 def decode_series(
     serde: Serde, data: pa.LargeBinaryArray, fields: Collection[str] | None = None
 ) -> pl.Series:
-    with reading(serde):
+    try:
         series = serde.decode_series(data, fields)
+    except Exception as error:
+        refusal = unread(serde, error)
+        raise refusal from refusal.__cause__
     found: pl.Series = _checked(serde, "decode_series", series, pl.Series, "a polars.Series", len(data))
     return found
 

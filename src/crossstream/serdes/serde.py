@@ -175,10 +175,10 @@ def invalid_rows(
 ) -> list[tuple[int, str]]:
     """`Serde.find_invalid`; where that raises what is no refusal, or finds nothing, as for any serde."""
     try:
-        with calls.reading(serde):
-            found = list(serde.find_invalid(data, fields, way))
-    except SerdeError as error:
-        if error.code != refusals.UNDECODABLE:
+        found = list(serde.find_invalid(data, fields, way))
+    except Exception as error:
+        refusal = calls.unread(serde, error)
+        if not isinstance(refusal, SerdeError) or refusal.code != refusals.UNDECODABLE:
             raise
         found = []
     return found or find_invalid(serde, data, fields, way)
