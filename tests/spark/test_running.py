@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -133,6 +135,41 @@ def test_whoever_waits_for_records_is_told_of_a_stop(spark: Any, stocked: World)
     (error,) = results
     assert isinstance(error, cs.ConfigError)
     assert error.code == "CS-236"
+
+
+def test_who_waits_for_a_topic_that_is_deleted_is_let_go(spark: Any, world: World) -> None:
+    """Only a pattern brings it in, so the application goes on without it; there is no batch that tells."""
+    world.create(a1=1, a2=1, out=1)
+    builder = cs.StreamsBuilder()
+    builder.stream(re.compile("a."), cs.Consumed(key=TEXT, value=TEXT)).to("out")
+    with cs.SparkStreams(builder.build(), world.config(trigger="3 seconds"), spark) as app:
+        app.start()
+        world.append("a1", [("k", "v", 1)], TEXT, TEXT)
+        app.process_available()
+        wait_for(lambda: app._engine is not None and app._engine.hurried == 0)
+        world.append("a2", [("k", "v", 2)], TEXT, TEXT)
+        waiting, results = in_background(app.process_available)
+        wait_for(lambda: app._engine is not None and app._engine.hurried > 0)
+        shutil.rmtree(world.topics_dir / "a2")
+        waiting.join(30)
+        assert not waiting.is_alive()
+        assert results == [None]
+
+
+def test_topics_are_where_they_were_when_the_process_moves(
+    spark: Any, stocked: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(stocked.root)
+    config = replace(stocked.config(), topics_dir=stocked.topics_dir.relative_to(stocked.root))
+    app = cs.SparkStreams(marketplace(), config, spark)
+    app.process_available()
+    (stocked.root / "other").mkdir()
+    monkeypatch.chdir("other")
+    app.stop()
+    stocked.append("products", products(10, 5, first=100), TEXT, JSON)
+    app.process_available()
+    app.stop()
+    assert len(stocked.table("offers", TEXT, JSON)) == 50
 
 
 def test_await_termination(spark: Any, stocked: World) -> None:

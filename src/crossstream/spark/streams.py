@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
@@ -38,6 +39,12 @@ def state_of(config: StreamsConfig) -> StateRoot:
     """Where the state of an application is, also after the process has changed its folder."""
     place = config.state_path
     return root_of(place if is_uri(place) else Path(place).absolute())
+
+
+def _settled(config: StreamsConfig) -> StreamsConfig:
+    """With file topics where they are now, also after the process has changed its folder."""
+    place = config.topics_path
+    return config if place is None else replace(config, topics_dir=Path(place).absolute())
 
 
 def _fault(listener: object) -> str | None:
@@ -79,6 +86,7 @@ class SparkStreams:
         self._given = spark
         self._session: SparkSession | None = None
         self._state = state_of(config)
+        self._settled = _settled(config)
         self._engine: Engine | None = None
         self._thread: threading.Thread | None = None
         self._calls = threading.RLock()
@@ -231,7 +239,7 @@ class SparkStreams:
 
     def _opened(self, session: SparkSession) -> Engine:
         check_running(session.sparkContext)
-        engine = Engine(self.topology, self.plan, self.config, self._state, session, self._tell)
+        engine = Engine(self.topology, self.plan, self._settled, self._state, session, self._tell)
         try:
             engine.open()
         except BaseException:
@@ -284,7 +292,7 @@ class SparkStreams:
     def _await_processed(self, engine: Engine, over: threading.Event) -> None:
         """Waits for the started application to have processed what there is."""
         ends, rows = engine.end_offsets_from_outside(), threading.Event()
-        engine.tell_when_rows_are_through(lambda: self._tell_waiting(rows))
+        engine.tell_when_rows_are_through(lambda: self._set(rows))
 
         def is_processed() -> bool:
             return rows.is_set() and engine.reached(ends)
@@ -299,9 +307,12 @@ class SparkStreams:
         if not is_processed():
             raise _stopped_early()
 
-    def _tell_waiting(self, event: threading.Event) -> None:
-        """Sets what threads wait for in `process_available`."""
+    def _set(self, event: threading.Event) -> None:
+        """Tells threads that wait in `process_available` of an event."""
         event.set()
+        self._wake()
+
+    def _wake(self) -> None:
         with self._turn:
             self._turn.notify_all()
 
@@ -314,6 +325,8 @@ class SparkStreams:
             while not stop.is_set():
                 started = time.monotonic()
                 worked = engine.run_next()
+                if engine.hurried:  # what is waited for may be gone, with its topic, and no batch tells
+                    self._wake()
                 idle = IDLE_SECONDS if worked else min(idle * 1.01, MOST_IDLE_SECONDS)
                 rest = pause - (time.monotonic() - started) if pause else (0.0 if worked else idle)
                 if rest > 0:
@@ -323,7 +336,7 @@ class SparkStreams:
         finally:
             self._runner = None
             engine.finish()
-            self._tell_waiting(over)
+            self._set(over)
             if self._closes_itself or self._status == "failed":
                 self._end()
             else:
@@ -331,8 +344,7 @@ class SparkStreams:
 
     def _tell(self, progress: Progress) -> None:
         self._progress = progress
-        with self._turn:
-            self._turn.notify_all()
+        self._wake()
         for listener in self._listeners:
             _call(listener, progress)
 
