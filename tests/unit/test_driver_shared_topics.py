@@ -111,3 +111,27 @@ def test_sinks_of_streams_that_share_no_record_wait_for_nothing() -> None:
         builder.stream(name, CONSUMED).to("out", PRODUCED)
     sinks = [step for step in Plan.of(builder.build()).steps if isinstance(step, SinkStep)]
     assert [sink.shares for sink in sinks] == [None, None]
+
+
+@pytest.mark.parametrize("others", ["before", "after"])
+def test_other_streams_change_no_order(others: str) -> None:
+    """The streams that write to a topic beside those of a record, wherever they are declared."""
+    builder = cs.StreamsBuilder()
+
+    def payments() -> None:
+        paid = builder.stream("payments", CONSUMED)
+        paid.to("audit", PRODUCED)
+        paid.filter(bool).to("audit", PRODUCED)
+
+    if others == "before":
+        payments()
+    checked = builder.stream("orders", CONSUMED).map_values(lambda order: order + ", checked")
+    priced = checked.map_values(lambda order: order + ", priced")
+    checked.to("audit", PRODUCED)
+    priced.to("audit", PRODUCED)
+    if others == "after":
+        payments()
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.create_input_topic("orders", TEXT, TEXT).pipe_input("k", "o1")
+        out = driver.create_output_topic("audit", TEXT, TEXT).read_values()
+    assert out == ["o1, checked, priced", "o1, checked"]

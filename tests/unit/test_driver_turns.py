@@ -129,3 +129,16 @@ def test_what_reads_one_of_the_ways_is_not_told() -> None:
         driver.create_input_topic("in", TEXT, TEXT).pipe_input("k", "bade")
         assert driver.create_output_topic("out", TEXT, TEXT).read_values() == list("bade")
         assert driver.create_output_topic("moved", TEXT, TEXT).read_values() == list("ae")
+
+
+def test_many_stages_that_split_and_merge() -> None:
+    """A way through each is a way of two to the power of forty."""
+    builder = cs.StreamsBuilder()
+    stream = letters(builder.stream("in", CONSUMED))
+    for stage in range(40):
+        vowels, others = parted(stream, f"stage{stage}", "aeiou")
+        stream = others.merge(vowels)
+    stream.left_join(builder.table("rows", CONSUMED), lambda letter, row: letter).to("out", PRODUCED)
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.create_input_topic("in", TEXT, TEXT).pipe_input("k", "bade")
+        assert driver.create_output_topic("out", TEXT, TEXT).read_values() == list("bade")

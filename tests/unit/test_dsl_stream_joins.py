@@ -128,3 +128,5 @@ def test_unequal_repartitions():
     three, four = (one.repartition(cs.Repartitioned(partitions=n)) for one, n in ((views, 3), (clicks, 4)))
     refused("CS-128", lambda: three.join(four, joiner, TEN), "different numbers of partitions")
     three.join(clicks, joiner, TEN)
+    re_keyed = three.select_key(lambda value: value["user"])
+    re_keyed.join(four, joiner, TEN, cs.StreamJoined(key=serdes.string()))  # moves once more

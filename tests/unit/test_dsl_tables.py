@@ -266,6 +266,7 @@ def test_inputs_repartitioned_differently():
     refused("CS-128", lambda: a.filter(lambda v: v).left_join(b.map_values(str), joiner))
     a.join(c, joiner)
     a.join(d, joiner)
+    a.join(b, joiner, foreign_key=lambda value: value["b"]).join(c, joiner)  # is where the rows of a are
     a.join(b, joiner, foreign_key=fk)
 
 

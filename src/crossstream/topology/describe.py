@@ -13,14 +13,11 @@ from typing import Any
 
 from crossstream.serdes import Serde
 from crossstream.topology.graph import (
-    FlatMap,
     ForeignKeyJoin,
     FrameSource,
     ManyJoin,
-    Map,
     Node,
     Repartition,
-    SelectKey,
     Sink,
     Source,
     StreamGlobalJoin,
@@ -28,8 +25,8 @@ from crossstream.topology.graph import (
     StreamTableJoin,
     TableJoin,
     Topology,
-    ToStream,
     ToTable,
+    changes_key,
 )
 from crossstream.topology.validate import keepers, store_name, store_names
 
@@ -89,18 +86,21 @@ def is_rekeying(topology: Topology, parent: str, node: Node) -> bool:
     return isinstance(node, ToTable | StreamStreamJoin) and has_new_key(topology, parent)
 
 
+_IN_PLACE = Repartition | ToTable | TableJoin | ForeignKeyJoin | StreamTableJoin | StreamStreamJoin
+"""What gives rows in the partition of their key."""
+
+
 def has_new_key(topology: Topology, name: str) -> bool:
     """Whether keys may have changed since records last were in the partition of their key (semantics 3.2)."""
-    node = topology[name]
-    if isinstance(node, Map | FlatMap | SelectKey):
-        return True
-    if isinstance(node, ToStream) and node.mapper is not None:
-        return True
-    if isinstance(
-        node, Repartition | ToTable | TableJoin | ForeignKeyJoin | StreamTableJoin | StreamStreamJoin
-    ):
-        return False
-    return any(has_new_key(topology, parent) for parent in node.parents)
+    above, seen = [name], {name}
+    while above:
+        node = topology[above.pop()]
+        if changes_key(node):
+            return True
+        if not isinstance(node, _IN_PLACE):
+            above += [parent for parent in node.parents if parent not in seen]
+            seen.update(node.parents)
+    return False
 
 
 def kind_of(node: Node) -> str:

@@ -273,6 +273,13 @@ def lineage(nodes: Mapping[str, Node], names: Iterable[str]) -> Iterator[Node]:
             yield nodes[name]
 
 
+def changes_key(node: Node) -> bool:
+    """Whether records may leave a node with another key than they came with."""
+    return isinstance(node, Map | FlatMap | SelectKey) or (
+        isinstance(node, ToStream) and node.mapper is not None
+    )
+
+
 def is_stream_join(node: Node) -> bool:
     """Whether a node joins a stream with a stream or a table."""
     return node.shape == "stream" and hasattr(node, "joiner")

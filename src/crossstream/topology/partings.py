@@ -18,9 +18,8 @@ from crossstream.topology.graph import (
     SelectKey,
     Split,
     StreamStreamJoin,
-    Topology,
 )
-from crossstream.topology.visits import Meeting, by_visit, handing, meetings
+from crossstream.topology.visits import Meeting, Visits, handing, meetings
 
 _ROW_WISE = Branch | Filter | FlatMap | FlatMapValues | Map | MapValues | Merge | Peek | SelectKey | Split
 
@@ -51,37 +50,42 @@ class _Ways:
         return len(self.all) == sum(map(len, self.ends))
 
 
-def partings(topology: Topology, meeting: Meeting) -> tuple[Parting, ...]:
-    """The nodes, by name, from which several ways lead to a meeting, parents before children.
+class Partings:
+    """Of a topology: which of its nodes lead to a meeting on several ways."""
 
-    None where it is enough to take one end after the other: no record has several rows where its ways part, nor do they
-    meet in between. And none where such ways pass anything but row-wise operators.
-    """
-    visits = by_visit(topology, meeting)
-    if visits is None:
-        return ()
-    ways, several = _ways_to(topology, meeting), _several(topology)
-    forks = [node.name for node in topology if ways[node.name].part]
-    needed = [name for name in forks if name in several or not ways[name].are_apart]
-    if not needed or not all(ways[name].by_row for name in needed):
-        return ()
-    ranks = {name: None if ways[name].by_row else _ranks(ways[name], visits) for name in forks}
-    if any(rank is None and not ways[name].by_row for name, rank in ranks.items()):
-        return ()
-    return tuple(Parting(name, ranks[name]) for name in forks)
+    def __init__(self, visits: Visits) -> None:
+        self._visits = visits
+        self._several = _several(visits)
+        found = [parting for meeting in meetings(visits.topology) for parting in self.of(meeting)]
+        self.with_turns = frozenset(parting.flow for parting in found if parting.ranks is None)
+        """The nodes whose rows get turns, for where they meet again they go by them."""
+
+    def of(self, meeting: Meeting) -> tuple[Parting, ...]:
+        """The nodes, by name, from which several ways lead to a meeting, parents before children.
+
+        None where it is enough to take one end after the other: no record has several rows where its ways part, nor do
+        they meet in between. And none where such ways pass anything but row-wise operators.
+        """
+        order = self._visits.order(meeting)
+        if order is None:
+            return ()
+        ways = _ways_to(self._visits, meeting)
+        forks = [name for name, mine in ways.items() if mine.part]
+        needed = [name for name in forks if name in self._several or not ways[name].are_apart]
+        if not needed or not all(ways[name].by_row for name in needed):
+            return ()
+        ranks = {name: None if ways[name].by_row else _ranks(ways[name], order) for name in forks}
+        if any(rank is None and not ways[name].by_row for name, rank in ranks.items()):
+            return ()
+        return tuple(Parting(name, ranks[name]) for name in forks)
 
 
-def parted(topology: Topology) -> frozenset[str]:
-    """The nodes whose rows get turns, for where they meet again they go by them."""
-    found = [parting for meeting in meetings(topology) for parting in partings(topology, meeting)]
-    return frozenset(parting.flow for parting in found if parting.ranks is None)
-
-
-def _ways_to(topology: Topology, meeting: Meeting) -> Mapping[str, _Ways]:
+def _ways_to(visits: Visits, meeting: Meeting) -> Mapping[str, _Ways]:
+    """From each node, parents before children."""
     found: dict[str, _Ways] = {}
-    for node in reversed(list(topology)):
+    for node in reversed(list(visits.topology)):
         ends, shared, by_row = [], [], True
-        for child in topology.children(node.name):
+        for child in visits.children[node.name]:
             if (node.name, child.name) in meeting.ends:
                 ends.append(frozenset({meeting.ends[node.name, child.name]}))
                 shared.append(frozenset[str]())
@@ -91,23 +95,23 @@ def _ways_to(topology: Topology, meeting: Meeting) -> Mapping[str, _Ways]:
                 shared.append(below.shared | {child.name})
                 by_row &= isinstance(child, _ROW_WISE) and below.by_row
         found[node.name] = _Ways(ends, shared[0].intersection(*shared) if shared else frozenset(), by_row)
-    return found
+    return dict(reversed(found.items()))
 
 
-def _ranks(ways: _Ways, visits: Sequence[str]) -> Mapping[str, int] | None:
+def _ranks(ways: _Ways, order: Sequence[str]) -> Mapping[str, int] | None:
     """For each end the place of its way among the others; None if they take turns."""
-    ends = sorted(ways.ends, key=lambda names: min(map(visits.index, names)))
-    if [name for name in visits if name in ways.all] != [n for names in ends for n in visits if n in names]:
+    ends = sorted(ways.ends, key=lambda names: min(map(order.index, names)))
+    if [name for name in order if name in ways.all] != [n for names in ends for n in order if n in names]:
         return None
     return {name: rank for rank, names in enumerate(ends) for name in names}
 
 
-def _several(topology: Topology) -> frozenset[str]:
+def _several(visits: Visits) -> frozenset[str]:
     """The streams that one record can have several rows in."""
     found: set[str] = set()
-    for node in topology:
+    for node in visits.topology:
         makes = isinstance(node, FlatMap | FlatMapValues | StreamStreamJoin) or (
-            isinstance(node, Merge) and by_visit(topology, Meeting.of(node)) is not None
+            isinstance(node, Merge) and visits.order(Meeting.of(node)) is not None
         )
         if node.shape == "stream" and (makes or not found.isdisjoint(handing(node))):
             found.add(node.name)

@@ -39,7 +39,7 @@ from crossstream.topology.graph import (
     is_stream_join,
 )
 from crossstream.topology.names import inner, name_of, unique
-from crossstream.topology.partings import parted
+from crossstream.topology.partings import Partings
 from crossstream.topology.placing.foreign_key import place_foreign_key_join
 from crossstream.topology.placing.globals import place_stream_global_join
 from crossstream.topology.placing.join_many import place_join_many
@@ -59,7 +59,7 @@ from crossstream.topology.placing.tables import place_table, place_table_join
 from crossstream.topology.plan import KEY_VALUE, VERSIONED, Exchange, Flow, Partitioner, Plan, StoreDef
 from crossstream.topology.steps import MaterializeStep, OrderStep, Step
 from crossstream.topology.validate import history_of, inner_store, keeps_versions
-from crossstream.topology.visits import handing
+from crossstream.topology.visits import Visits, handing
 
 _Identity = tuple[str, tuple[type, ...]]
 _Wanted = tuple[str, int, Partitioner | None, _Identity, _Identity]
@@ -85,15 +85,18 @@ class Planner:
     """The tables that a stream looks up, or that keep versions: what they are kept from must be every change."""
     wholes: dict[str, str] = field(default_factory=dict)
     """The store of each global table."""
-    parted: frozenset[str] = frozenset()
-    """The streams whose rows are numbered, for they part and meet again."""
+    visits: Visits = field(init=False)
+    partings: Partings = field(init=False)
     _before: Planner | None = None
+
+    def __post_init__(self) -> None:
+        self.visits = Visits(self.topology)
+        self.partings = Partings(self.visits)
 
     def plan(self) -> Plan:
         for node in reversed(list(self.topology)):
             self._ask_old(node)
             self._ask_every(node)
-        self.parted = parted(self.topology)
         for node in self.topology:
             self._place(node)
         return self.placed()

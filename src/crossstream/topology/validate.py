@@ -20,10 +20,12 @@ from crossstream.topology.graph import (
     Repartition,
     Source,
     StoreSpec,
+    StreamGlobalJoin,
     StreamStreamJoin,
     StreamTableJoin,
     TableJoin,
     ToTable,
+    changes_key,
 )
 from crossstream.topology.location import here
 from crossstream.topology.names import matches, unique
@@ -183,15 +185,26 @@ def check_partitions(nodes: Mapping[str, Node], operator: str, parents: Iterable
 
 
 def explicit_partitions(nodes: Mapping[str, Node], name: str) -> int | None:
-    """The count that the nearest `Repartitioned(partitions=…)` above ``name`` asked for, itself included."""
-    node = nodes[name]
-    if isinstance(node, Repartition):
-        return node.partitions
-    for parent in node.parents:
-        count = explicit_partitions(nodes, parent)
-        if count is not None:
-            return count
+    """The count that the nearest `Repartitioned(partitions=…)` above ``name`` asked for, itself included.
+
+    Where keys have changed since then the join repartitions once more, to the count of its other input.
+    """
+    above, seen = [name], {name}
+    while above:
+        node = nodes[above.pop()]
+        if isinstance(node, Repartition) and node.partitions is not None:
+            return node.partitions
+        if not (isinstance(node, Repartition) or changes_key(node)):
+            parents = [parent for parent in _placed_as(node) if parent not in seen]
+            above += reversed(parents)
+            seen.update(parents)
     return None
+
+
+def _placed_as(node: Node) -> Sequence[str]:
+    """The parents that have as many partitions as a node."""
+    others_move = isinstance(node, ForeignKeyJoin | ManyJoin | StreamGlobalJoin)
+    return node.parents[:1] if others_move else node.parents
 
 
 def _check_patterns(source: Source, other: Source) -> None:

@@ -6,8 +6,10 @@ the next. What moves to the partition of another key comes after all that does n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 
 from crossstream.topology.describe import is_rekeying
 from crossstream.topology.graph import (
@@ -26,21 +28,6 @@ from crossstream.topology.validate import keepers
 
 Visit = tuple[int, tuple[int, ...]]
 """When a record reaches a node: after how many moves to other partitions, and by which child of each node."""
-
-
-def table_comes_first(topology: Topology, join: StreamTableJoin) -> bool:
-    """Whether the table of a join takes over what a record changes in it before the record itself looks there.
-
-    Without a source that feeds both it does not matter.
-    """
-    kept = keepers(topology.nodes, join.parents[1])
-    for source in topology:
-        if isinstance(source, Source | FrameSource):
-            first, last = _visits(topology, source, min), _visits(topology, source, max)
-            changes = [last[name] for name in kept if name in last]
-            if changes and join.name in first:
-                return max(changes) < first[join.name]
-    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,46 +59,93 @@ def meetings(topology: Topology) -> Iterator[Meeting]:
     yield from map(Meeting.of_sinks, sinks.values())
 
 
-def by_visit(topology: Topology, meeting: Meeting) -> tuple[str, ...] | None:
-    """The ends in the order in which a record that comes on several ways gets there; None if none does."""
-    names = list(dict.fromkeys(meeting.ends.values()))
-    for source in topology:
-        if isinstance(source, Source | FrameSource):
-            first = _visits(topology, source, min)
-            visits = {
-                name: _way(topology, first, parent, topology[child])
-                for (parent, child), name in meeting.ends.items()
-                if parent in first
-            }
-            if len(visits) > 1:
-                return (*sorted(visits, key=visits.__getitem__), *(n for n in names if n not in visits))
-    return None
+class Visits:
+    """When the records of each source reach each node of a topology."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.children: dict[str, list[Node]] = {node.name: [] for node in topology}
+        for node in topology:
+            for parent in dict.fromkeys(node.parents):
+                self.children[parent].append(node)
+        self._steps = {
+            (parent, node.name): (_moves(topology, parent, node), self.place_among(parent, node))
+            for node in topology
+            for parent in handing(node)
+        }
+        sources = [node for node in topology if isinstance(node, Source | FrameSource)]
+        self._first = [self._from(source, min) for source in sources]
+        self._last = [self._from(source, max) for source in sources]
+
+    def place_among(self, parent: str, node: Node) -> int:
+        """The place of a node among the children of its parent."""
+        return [child.name for child in self.children[parent]].index(node.name)
+
+    def table_comes_first(self, join: StreamTableJoin) -> bool:
+        """Whether the table of a join takes over what a record changes in it before the record itself looks there.
+
+        Without a source that feeds both it does not matter; the first of several decides.
+        """
+        kept = keepers(self.topology.nodes, join.parents[1])
+        for first, last in zip(self._first, self._last, strict=True):
+            changes = [last[name] for name in kept if name in last]
+            if changes and join.name in first:
+                return max(changes) < first[join.name]
+        return True
+
+    def right_comes_first(self, join: StreamStreamJoin) -> bool:
+        """Whether a record that feeds both sides of a join reaches the right one first; as `table_comes_first`."""
+        left, right = join.parents
+        for first in self._first:
+            if left != right and left in first and right in first:
+                return self._way(first, right, join.name) < self._way(first, left, join.name)
+        return False
+
+    def order(self, meeting: Meeting) -> tuple[str, ...] | None:
+        """The ends in the order in which a record that comes on several ways gets there; None if none does.
+
+        Where sources want several orders, that of the first one.
+        """
+        orders = [order for first in self._first if len(order := self._order(first, meeting)) > 1]
+        return _together(orders, tuple(dict.fromkeys(meeting.ends.values()))) if orders else None
+
+    def _order(self, first: Mapping[str, Visit], meeting: Meeting) -> list[str]:
+        """The ends that the records of a source get to."""
+        visits = {
+            name: self._way(first, parent, child)
+            for (parent, child), name in meeting.ends.items()
+            if parent in first
+        }
+        return sorted(visits, key=visits.__getitem__)
+
+    def _from(self, source: Node, pick: Callable[[Iterable[Visit]], Visit]) -> dict[str, Visit]:
+        """When a record of ``source`` reaches each node, first (``pick`` = min) or last (max) of all ways to it."""
+        found: dict[str, Visit] = {source.name: (0, ())}
+        for node in self.topology:
+            ways = [self._way(found, parent, node.name) for parent in handing(node) if parent in found]
+            if ways:
+                found[node.name] = pick(ways)
+        return found
+
+    def _way(self, found: Mapping[str, Visit], parent: str, child: str) -> Visit:
+        (moves, places), (more, place) = found[parent], self._steps[parent, child]
+        return moves + more, (*places, place)
 
 
-def right_comes_first(topology: Topology, join: StreamStreamJoin) -> bool:
-    """Whether a record that feeds both sides of a join reaches the right one before the left one."""
-    left, right = join.parents
-    for source in topology:
-        if left != right and isinstance(source, Source | FrameSource):
-            first = _visits(topology, source, min)
-            if left in first and right in first:
-                return _way(topology, first, right, join) < _way(topology, first, left, join)
-    return False
-
-
-def _visits(topology: Topology, source: Node, pick: Callable[[Iterable[Visit]], Visit]) -> dict[str, Visit]:
-    """When a record of ``source`` reaches each node, first (``pick`` = min) or last (max) of all ways to it."""
-    found: dict[str, Visit] = {source.name: (0, ())}
-    for node in topology:
-        ways = [_way(topology, found, parent, node) for parent in handing(node) if parent in found]
-        if ways:
-            found[node.name] = pick(ways)
+def _together(orders: Sequence[Sequence[str]], names: Sequence[str]) -> tuple[str, ...]:
+    """All ``names`` in one order that agrees with these, as far as they agree with each other."""
+    before: dict[str, set[str]] = {name: set() for name in names}
+    found = tuple(names)
+    for order in orders:
+        wanted = {name: set(rest) for name, rest in before.items()}
+        for one, next_ in pairwise(order):
+            wanted[next_].add(one)
+        try:
+            found = tuple(TopologicalSorter(wanted).static_order())
+        except CycleError:
+            continue
+        before = wanted
     return found
-
-
-def _way(topology: Topology, found: dict[str, Visit], parent: str, node: Node) -> Visit:
-    moves, places = found[parent]
-    return moves + _moves(topology, parent, node), (*places, place_among(topology, parent, node))
 
 
 def handing(node: Node) -> Iterable[str]:
@@ -123,8 +157,3 @@ def _moves(topology: Topology, parent: str, node: Node) -> int:
     if isinstance(node, ForeignKeyJoin):
         return 2 if parent == node.parents[0] else 1
     return int(is_rekeying(topology, parent, node))
-
-
-def place_among(topology: Topology, parent: str, node: Node) -> int:
-    """The place of a node among the children of its parent."""
-    return [child.name for child in topology.children(parent)].index(node.name)

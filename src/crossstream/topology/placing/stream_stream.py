@@ -10,7 +10,6 @@ from crossstream.topology.describe import has_new_key
 from crossstream.topology.graph import StoreSpec, StreamStreamJoin
 from crossstream.topology.plan import WAITING, WINDOW, StoreDef
 from crossstream.topology.steps import StreamStreamJoinStep
-from crossstream.topology.visits import right_comes_first
 
 if TYPE_CHECKING:
     from crossstream.topology.planner import Planner
@@ -48,7 +47,7 @@ def place_stream_stream_join(planner: Planner, node: StreamStreamJoin) -> None:
             output=out.name,
             stores=(stores[0].name, stores[1].name),
             waiting=None if waiting is None else waiting.name,
-            right_first=right_comes_first(planner.topology, node),
+            right_first=planner.visits.right_comes_first(node),
             refused=(_refusal(planner, node, node.parents[0]), _refusal(planner, node, node.parents[1])),
         )
     )

@@ -9,7 +9,6 @@ from crossstream.serdes import Serde
 from crossstream.topology.graph import StreamTableJoin
 from crossstream.topology.plan import BUFFER, StoreDef
 from crossstream.topology.steps import StreamTableJoinStep
-from crossstream.topology.visits import table_comes_first
 
 if TYPE_CHECKING:
     from crossstream.topology.planner import Planner
@@ -35,7 +34,7 @@ def place_stream_table_join(planner: Planner, node: StreamTableJoin) -> None:
             output=out.name,
             store=store.name,
             buffer=_buffer(planner, node, number, store.key, wanted.value),
-            table_first=table_comes_first(planner.topology, node),
+            table_first=planner.visits.table_comes_first(node),
             refusal=planner.refusal(node),
         )
     )

@@ -21,9 +21,8 @@ from crossstream.topology.graph import (
     Split,
     ToStream,
 )
-from crossstream.topology.partings import partings
 from crossstream.topology.steps import FrameSinkStep, SinkStep, StatelessStep
-from crossstream.topology.visits import Meeting, by_visit, place_among
+from crossstream.topology.visits import Meeting
 
 if TYPE_CHECKING:
     from crossstream.topology.planner import Planner
@@ -49,7 +48,7 @@ def place_repartition(planner: Planner, node: Repartition) -> None:
 def place_merge(planner: Planner, node: Merge) -> None:
     """The streams one after the other in the order of visits, where one record can be in several of them."""
     meeting = Meeting.of(node)
-    ordered = by_visit(planner.topology, meeting)
+    ordered = planner.visits.order(meeting)
     flows = [planner.flow(name) for name in ordered or node.parents]
     number = max(flow.round for flow in flows)
     arrive = {
@@ -75,7 +74,7 @@ def _partings(
     planner: Planner, meeting: Meeting, number: int, arrive: Mapping[str, str] | None = None
 ) -> tuple[Parting, ...]:
     """None if rows that have turns come from another round, where they leave these. ``arrive``: other names of ends."""
-    found = partings(planner.topology, meeting)
+    found = planner.partings.of(meeting)
     if any(parting.ranks is None and planner.flow(parting.flow).round != number for parting in found):
         return ()
     return tuple(parting.renamed(arrive or {}) for parting in found)
@@ -83,8 +82,8 @@ def _partings(
 
 def _ways(planner: Planner, node: Node) -> tuple[tuple[str, int], ...]:
     """From parents whose rows part and meet again."""
-    parents = [name for name in dict.fromkeys(node.parents) if name in planner.parted]
-    return tuple((planner.flow(name).name, place_among(planner.topology, name, node)) for name in parents)
+    parents = [name for name in dict.fromkeys(node.parents) if name in planner.partings.with_turns]
+    return tuple((planner.flow(name).name, planner.visits.place_among(name, node)) for name in parents)
 
 
 def place_stateless(planner: Planner, node: Node) -> None:
@@ -124,10 +123,10 @@ def place_sink(planner: Planner, node: Sink) -> None:
     """By itself, or with the other sinks of its topic, where one record can come to several of them."""
     sinks = [one for one in planner.topology if isinstance(one, Sink) and one.topic == node.topic]
     meeting = Meeting.of_sinks(sinks)
-    visits = by_visit(planner.topology, meeting)
-    if visits is not None:
+    order = planner.visits.order(meeting)
+    if order is not None:
         if node is sinks[-1]:
-            _place_together(planner, meeting, [planner.topology[name] for name in visits])
+            _place_together(planner, meeting, [planner.topology[name] for name in order])
         return
     parent = planner.flow(node.parents[0])
     planner.steps.append(SinkStep(node=node.name, round=parent.round, inputs=(parent.name,)))
