@@ -50,7 +50,7 @@ class Failures:
         rows = [row for row, _ in reasons]
         if self.decoding.action == "fail":
             row, reason = reasons[0]
-            serde = getattr(changes, part).serde
+            serde = None if part == "timestamp" else getattr(changes, part).serde
             raise SerdeError(
                 f"the {part} of a record cannot be decoded: {reason}",
                 code="CS-402",
