@@ -328,8 +328,8 @@ class Huge:
         self.serde = cs.serdes.int64()
 
     def __getattr__(self, name: str) -> Any:
-        if name == "serde":
-            raise AttributeError
+        if name == "serde" or name.startswith("__"):  # pickle asks for some
+            raise AttributeError(name)
         return getattr(self.serde, name)
 
     @property

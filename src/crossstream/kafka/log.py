@@ -33,6 +33,9 @@ NO_ID = str(Uuid(0, 0))
 STALE = frozenset({KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH})
 """The client and the broker know different elections of a leader, as after a broker that was away is back."""
 
+INCONSISTENT_TOPIC_ID = 103
+"""Kafka's number, for older clients have no name of it."""
+
 PASSING = frozenset(
     {
         *STALE,
@@ -58,7 +61,7 @@ PASSING = frozenset(
         KafkaError.OFFSET_NOT_AVAILABLE,
         KafkaError.THROTTLING_QUOTA_EXCEEDED,
         KafkaError.UNKNOWN_TOPIC_ID,
-        KafkaError.INCONSISTENT_TOPIC_ID,
+        INCONSISTENT_TOPIC_ID,
     }
 )
 """Errors that a little patience may cure: those that Java's clients retry, for the requests that are made here."""
