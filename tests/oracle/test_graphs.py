@@ -7,6 +7,8 @@ what is made of them, and joined with each other, with tables that are made of t
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from itertools import permutations
 from random import Random
 from typing import Any
 
@@ -84,16 +86,58 @@ def test_ways_of_rows_for_long(oracle: Oracle) -> None:
 
 def ways_of_rows(rng: Random) -> Case:
     """Row-wise operators and merges of any of their streams, however their ways cross."""
+    joins, _ = crossing_ways(rng, ROW_WISE, "left")
+    return made(joins, with_headers(records(rng, {"left": Named(rng, KEYS, "L")})))
+
+
+def crossing_ways(
+    rng: Random, operators: Sequence[str], *sources: str
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Row-wise operators and merges, and all the streams."""
     joins: list[dict[str, Any]] = []
-    streams = ["left"]
+    streams = list(sources)
     for _ in range(rng.randint(3, 7)):
         one, other = rng.choice(streams), rng.choice(streams)
         if one == other:
-            streams.append(derive(joins, rng.choice(ROW_WISE), one))
+            streams.append(derive(joins, rng.choice(operators), one))
         else:
             joins.append(join(f"n{len(joins)}", "derived", "merge", one, other))
             streams.append(joins[-1]["id"])
-    return made(joins, with_headers(records(rng, {"left": Named(rng, KEYS, "L")})))
+    return joins, streams
+
+
+def test_ways_of_two_sources(oracle: Oracle) -> None:
+    for seed in range(CASES):
+        compare(oracle, ways_of_two_sources(Random(f"two sources {seed}")))
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+def test_ways_of_two_sources_for_long(oracle: Oracle) -> None:
+    for seed in range(CASES, NIGHTLY):
+        compare(oracle, ways_of_two_sources(Random(f"two sources {seed}")))
+
+
+def ways_of_two_sources(rng: Random) -> Case:
+    """Two streams of all records of two sources meet: in a merge, or in a join. Which is first is up to the source."""
+    joins, streams = crossing_ways(rng, [name for name in ROW_WISE if name not in RE_KEYING], "left", "right")
+    what = rng.choice(["merge", "stream-table", "stream-stream"])
+    full = [name for name in streams if {"left", "right"} <= ways_to(joins, name).keys()]
+    pairs = [
+        (one, other)
+        for one, other in permutations(full, 2)
+        if in_one_way(joins, one, other, several=what == "merge")
+    ]
+    if not pairs:
+        return ways_of_two_sources(rng)
+    one, other = rng.choice(pairs)
+    if what == "merge":
+        joins.append(join(f"n{len(joins)}", "derived", "merge", one, other))
+    else:
+        add_join(rng, joins, what, one, other)
+    return made(
+        joins, with_headers(records(rng, {"left": Named(rng, KEYS, "L"), "right": Named(rng, KEYS, "R")}))
+    )
 
 
 def operator(rng: Random, joins: list[dict[str, Any]], streams: list[str]) -> str:
@@ -110,20 +154,23 @@ def operator(rng: Random, joins: list[dict[str, Any]], streams: list[str]) -> st
         if one == other:
             return operator(rng, joins, streams)
         joins.append(join(name, "derived", "merge", one, other))
-    elif what == "stream-stream":
+    else:
+        add_join(rng, joins, what, one, other)
+    return str(joins[-1]["id"])
+
+
+def add_join(rng: Random, joins: list[dict[str, Any]], what: str, one: str, other: str) -> None:
+    more: dict[str, Any] = {}
+    kind = rng.choice(JOINS[what])
+    if what == "stream-stream":
         window = {side: rng.choice([3, 10]) for side in ("before_ms", "after_ms")}
         more = {"window": {**window, "grace_ms": rng.choice([0, 5, 20])}, "eager": rng.random() < 0.6}
-        kind = rng.choice(JOINS[what]) if more["eager"] else "inner"
-        joins.append(join(name, what, kind, one, other, joiner=JOINERS[0], **more))
+        kind = kind if more["eager"] else "inner"
     elif what == "stream-table":
-        table = derive(joins, "to table", other)
-        name = f"n{len(joins)}"
-        joins.append(join(name, what, rng.choice(JOINS[what]), one, table, joiner=JOINERS[0]))
+        other = derive(joins, "to table", other)
     else:
-        joins.append(
-            join(name, what, rng.choice(JOINS[what]), one, "global", joiner=JOINERS[0], key_mapper=EXTRACTOR)
-        )
-    return name
+        other, more = "global", {"key_mapper": EXTRACTOR}
+    joins.append(join(f"n{len(joins)}", what, kind, one, other, joiner=JOINERS[0], **more))
 
 
 def by_row(joins: list[dict[str, Any]], one: str, other: str) -> bool:

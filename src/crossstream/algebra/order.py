@@ -66,13 +66,15 @@ class InTime(Protocol):
     def minor(self) -> np.ndarray: ...
 
 
-def came_before(major: np.ndarray, minor: np.ndarray, events: InTime, *, or_with: bool) -> np.ndarray:
+def came_before(
+    major: np.ndarray, minor: np.ndarray, events: InTime, *, or_with: bool | np.ndarray
+) -> np.ndarray:
     """For each place (``major``, ``minor``) the number of ``events`` that came before it.
 
-    ``or_with``: those that the same input record caused count too.
+    ``or_with``: those that the same input record caused count too, everywhere or at these places.
     """
     low, high = events.major.searchsorted(major, "left"), events.major.searchsorted(major, "right")
-    return bisect(events.minor, low, high, minor, right=or_with)
+    return bisect(events.minor, low, high, minor + or_with, right=False)
 
 
 def by_key(

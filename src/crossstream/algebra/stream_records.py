@@ -6,6 +6,7 @@ of the batch and the place. A stream joined with itself plays both sides: each r
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -90,12 +91,18 @@ _NO_ROWS = Run(
 
 
 def records_of(
-    left: Changes, right: Changes, *, itself: bool, right_first: bool, batch: int, bits: int
+    left: Changes,
+    right: Changes,
+    *,
+    itself: bool,
+    right_first: Callable[[np.ndarray], np.ndarray],
+    batch: int,
+    bits: int,
 ) -> Records:
     """The records of both sides by arrival; keys and values are in wire form.
 
-    ``itself``: both sides are the same stream, in arrival order. ``right_first``: of one input record's rows, those
-    that came to the right side arrived first.
+    ``itself``: both sides are the same stream, in arrival order. ``right_first``: tells of which input records, by
+    their `minor`, the rows that came to the right side arrived first.
     """
     if itself:
         side = np.tile(np.array(SIDES, np.int8), left.rows)
@@ -107,7 +114,7 @@ def records_of(
         of_side = np.repeat(np.array(SIDES, np.int8), [left.rows, right.rows])
         order = np.arange(1)
         if both.rows > 1:
-            order = np.lexsort((1 - of_side if right_first else of_side, both.minor, both.major))
+            order = np.lexsort((of_side ^ right_first(both.minor), both.minor, both.major))
         side = of_side[order]
         row = np.where(side == RIGHT, order - left.rows, order)
     key = both.key.wire() if _is_all(order, both.rows) else take(both.key.wire(), order)

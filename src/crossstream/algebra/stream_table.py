@@ -10,6 +10,7 @@ So no cut into batches changes a result. Source: semantics 2.3.1, KIP-914.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -40,16 +41,20 @@ class TableHistory:
     """A table before a batch, and all that the batch puts into it.
 
     ``before``: its store. ``puts``: in arrival order, keys not null; of a versioned table those it accepts.
-    ``first``: where one input record both changes the table and looks it up, whether the change comes first.
+    ``looking_first``: tells which records, by their `minor`, look the table up before they change it themselves.
     ``history``: how long versions are kept, ms, None: no versions. ``stream_time``: of the versions before the batch.
     """
 
     before: View
     puts: Changes
     serde: Serde | None
-    first: bool
+    looking_first: Callable[[np.ndarray], np.ndarray]
     history: int | None = None
     stream_time: int = -1
+
+    def puts_before(self, major: np.ndarray, minor: np.ndarray) -> np.ndarray:
+        """For each place in time the number of puts that a record there comes after."""
+        return came_before(major, minor, self.puts, or_with=~self.looking_first(minor))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +155,7 @@ def _see_rows(sight: _Sight, table: TableHistory) -> Seen:
     if not len(changed):
         return Seen(state.values, place)
     records = sight.records
-    before = came_before(records.major[changed], records.minor[changed], table.puts, or_with=table.first)
+    before = table.puts_before(records.major[changed], records.minor[changed])
     put = sight.last_put(changed, before)
     gone = sight.puts.changes.value.missing()
     place[changed] = np.where(put < 0, place[changed], np.where(gone[put], -1, state.values.rows + put))
@@ -160,7 +165,7 @@ def _see_rows(sight: _Sight, table: TableHistory) -> Seen:
 def _see_versions(sight: _Sight, table: TableHistory, history: int) -> Seen:
     """Of a versioned table: the version with the largest timestamp not above the record's own."""
     puts = sight.puts.changes
-    before = came_before(sight.records.major, sight.records.minor, table.puts, or_with=table.first)
+    before = table.puts_before(sight.records.major, sight.records.minor)
     keys = take(sight.keys, sight.group)
     match, ts = find_versions(table.before, sight.hashes[sight.group], keys, sight.records.ts)
     values, place = _distinct(match, table.serde)

@@ -7,7 +7,7 @@ turns, those of partings further up first. In between there are row-wise operato
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,9 @@ from crossstream.algebra.order import by_arrival
 _PREFIX = "turn "
 """Of the extra columns, before the name of the flow that parts."""
 
+CameFrom = Callable[[Collection[str], np.ndarray], np.ndarray]
+"""Tells which rows, by their places in time (`minor`), records of these sources made."""
+
 _WAY_BITS = 16
 """Lower bits of a turn: which way a row goes."""
 
@@ -27,10 +30,12 @@ class Parting:
     """A flow that several ways lead from, and meet again.
 
     ``ranks``: the order of the ends, where one way leads to each, and there are no turns; else None.
+    ``sources``: whose records come to the flow.
     """
 
     flow: str
     ranks: Mapping[str, int] | None = None
+    sources: frozenset[str] = frozenset()
 
     def renamed(self, names: Mapping[str, str]) -> Parting:
         """With other names of ends."""
@@ -64,7 +69,9 @@ def without_turns(changes: Changes) -> Changes:
     return changes if len(extra) == len(changes.extra) else replace(changes, extra=extra)
 
 
-def in_turn(parts: Sequence[tuple[str, Changes]], partings: Sequence[Parting]) -> Changes:
+def in_turn(
+    parts: Sequence[tuple[str, Changes]], partings: Sequence[Parting], came_from: CameFrom
+) -> Changes:
     """Rows that come on several ways, each part with its end, in order of arrival and then of turn.
 
     ``partings``: those further up come first. What is left goes in the order of the parts.
@@ -76,9 +83,8 @@ def in_turn(parts: Sequence[tuple[str, Changes]], partings: Sequence[Parting]) -
     keys = [merged.major, merged.minor]
     for parting in partings:
         if parting.ranks is not None:
-            keys.append(
-                np.concatenate([np.full(part.rows, parting.ranks.get(end, 0)) for end, part in parts])
-            )
+            ranks = [np.full(part.rows, parting.ranks.get(end, 0)) for end, part in parts]
+            keys.append(np.where(came_from(parting.sources, merged.minor), np.concatenate(ranks), 0))
         elif _PREFIX + parting.flow in merged.extra:
             keys.append(np.asarray(merged.extra[_PREFIX + parting.flow]))
     return merged.take(np.lexsort(keys[::-1]))

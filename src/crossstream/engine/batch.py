@@ -6,7 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
+import numpy as np
 
+from crossstream.algebra.order import OFFSET_BITS
 from crossstream.state.manifest import PieceRef
 
 StagedFrame = tuple[str, str, int, int, bytes]
@@ -61,6 +63,11 @@ class Batch(msgspec.Struct, frozen=True):
 
     def of_rank(self, rank: int) -> SourceRange | None:
         return next((span for span in self.ranges if span.rank == rank), None)
+
+    def came_from(self, nodes: Collection[str], minor: np.ndarray) -> np.ndarray:
+        """Which rows, by their places in time, records of these source nodes made."""
+        ranks = [span.rank for span in self.ranges if span.node in nodes]
+        return np.isin(minor >> OFFSET_BITS, ranks) if ranks else np.zeros(len(minor), bool)
 
     def read_by(self, nodes: Collection[str]) -> list[SourceRange]:
         """The ranges of these source nodes."""

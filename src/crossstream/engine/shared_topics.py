@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from crossstream.algebra.change import Changes
 from crossstream.algebra.interest import RAW
-from crossstream.algebra.turns import in_turn
+from crossstream.algebra.turns import CameFrom, in_turn
 from crossstream.algebra.values import Values
 from crossstream.topology.steps import SinkStep
 
@@ -52,11 +52,11 @@ class SharedTopics:
         )
         self._parts.setdefault((step.shares, topic), []).append((step.rank, step.node, written))
 
-    def take(self, step: SinkStep) -> Iterator[Sent]:
+    def take(self, step: SinkStep, came_from: CameFrom) -> Iterator[Sent]:
         """All that the sinks together have to write, in order."""
         for name, topic in [place for place in self._parts if place[0] == step.shares]:
             parts = sorted(self._parts.pop((name, topic)), key=lambda part: part[0])
-            written = in_turn([(sink, changes) for _, sink, changes in parts], step.partings)
+            written = in_turn([(sink, changes) for _, sink, changes in parts], step.partings, came_from)
             yield from _sent(topic, written)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from crossstream.algebra.turns import Parting
@@ -19,7 +19,7 @@ from crossstream.topology.graph import (
     Split,
     StreamStreamJoin,
 )
-from crossstream.topology.visits import Meeting, Visits, handing, meetings
+from crossstream.topology.visits import Meeting, Order, Visits, handing, meetings
 
 _ROW_WISE = Branch | Filter | FlatMap | FlatMapValues | Map | MapValues | Merge | Peek | SelectKey | Split
 
@@ -67,17 +67,27 @@ class Partings:
         they meet in between. And none where such ways pass anything but row-wise operators.
         """
         order = self._visits.order(meeting)
-        if order is None:
-            return ()
+        return () if order is None else (*self._forks(meeting), *_contrary(order))
+
+    def _forks(self, meeting: Meeting) -> tuple[Parting, ...]:
         ways = _ways_to(self._visits, meeting)
         forks = [name for name, mine in ways.items() if mine.part]
         needed = [name for name in forks if name in self._several or not ways[name].are_apart]
         if not needed or not all(ways[name].by_row for name in needed):
             return ()
-        ranks = {name: None if ways[name].by_row else _ranks(ways[name], order) for name in forks}
+        ranks = {
+            name: None if ways[name].by_row else _ranks(ways[name], self._visits.order_below(name, meeting))
+            for name in forks
+        }
         if any(rank is None and not ways[name].by_row for name, rank in ranks.items()):
             return ()
-        return tuple(Parting(name, ranks[name]) for name in forks)
+        return tuple(Parting(name, ranks[name], self._visits.sources_of(name)) for name in forks)
+
+
+def _contrary(order: Order) -> Iterator[Parting]:
+    """For rows of the sources that do not want the usual order: theirs."""
+    for source, ends in order.contrary.items():
+        yield Parting(source, {name: rank for rank, name in enumerate(ends)}, frozenset({source}))
 
 
 def _ways_to(visits: Visits, meeting: Meeting) -> Mapping[str, _Ways]:
@@ -101,7 +111,7 @@ def _ways_to(visits: Visits, meeting: Meeting) -> Mapping[str, _Ways]:
 def _ranks(ways: _Ways, order: Sequence[str]) -> Mapping[str, int] | None:
     """For each end the place of its way among the others; None if they take turns."""
     ends = sorted(ways.ends, key=lambda names: min(map(order.index, names)))
-    if [name for name in order if name in ways.all] != [n for names in ends for n in order if n in names]:
+    if list(order) != [name for names in ends for name in order if name in names]:
         return None
     return {name: rank for rank, names in enumerate(ends) for name in names}
 

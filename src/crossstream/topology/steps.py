@@ -91,28 +91,28 @@ class StreamStreamJoinStep(Step):
     """Stream–stream join; inputs are both streams, one name twice for a stream joined with itself.
 
     ``stores``: of the left and the right records; ``waiting``: of those that wait for their windows to close, if any
-    do. ``refused``: of either side, the reason under which null keys are counted. ``right_first``: where one record
-    reaches both sides, whether the right one is reached first.
+    do. ``refused``: of either side, the reason under which null keys are counted. ``right_first``: the sources whose
+    records reach both sides, and the right one first.
     """
 
     stores: tuple[str, str]
     refused: tuple[str, str]
     waiting: str | None = None
-    right_first: bool = False
+    right_first: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamTableJoinStep(Step):
     """Stream–table join; inputs are the stream's records and the records that the table in ``store`` is kept from.
 
-    ``table_first``: where one record both changes the table and looks it up, whether the change comes first.
+    ``looking_first``: the sources whose records look the table up before they change it.
     ``buffer``: the store of the records that wait, if any do. ``refusal``: under which reason an inner join counts
     null keys.
     """
 
     store: str
     buffer: str | None = None
-    table_first: bool = True
+    looking_first: frozenset[str] = frozenset()
     refusal: str = "null-key"
 
 

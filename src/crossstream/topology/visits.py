@@ -48,6 +48,17 @@ class Meeting:
         return cls({(sink.parents[0], sink.name): sink.name for sink in sinks})
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """In which order a record that comes on several ways gets to the ends of a meeting.
+
+    ``usual``: all ends, as most sources want them; ``contrary``: of sources that want them otherwise, by name.
+    """
+
+    usual: tuple[str, ...]
+    contrary: Mapping[str, Sequence[str]]
+
+
 def meetings(topology: Topology) -> Iterator[Meeting]:
     """All those at which a record may arrive on several ways."""
     sinks: dict[str | None, list[Sink]] = {}
@@ -73,44 +84,63 @@ class Visits:
             for node in topology
             for parent in handing(node)
         }
-        sources = [node for node in topology if isinstance(node, Source | FrameSource)]
-        self._first = [self._from(source, min) for source in sources]
-        self._last = [self._from(source, max) for source in sources]
+        sources = [node.name for node in topology if isinstance(node, Source | FrameSource)]
+        self._first = {name: self._from(name, min) for name in sources}
+        self._last = {name: self._from(name, max) for name in sources}
 
     def place_among(self, parent: str, node: Node) -> int:
         """The place of a node among the children of its parent."""
         return [child.name for child in self.children[parent]].index(node.name)
 
-    def table_comes_first(self, join: StreamTableJoin) -> bool:
-        """Whether the table of a join takes over what a record changes in it before the record itself looks there.
-
-        Without a source that feeds both it does not matter; the first of several decides.
-        """
+    def looking_first(self, join: StreamTableJoin) -> frozenset[str]:
+        """The sources whose records look into the table of a join before it takes over what they change there."""
         kept = keepers(self.topology.nodes, join.parents[1])
-        for first, last in zip(self._first, self._last, strict=True):
-            changes = [last[name] for name in kept if name in last]
-            if changes and join.name in first:
-                return max(changes) < first[join.name]
-        return True
+        found = set()
+        for source, first in self._first.items():
+            changes = [last for name in kept if (last := self._last[source].get(name)) is not None]
+            if changes and join.name in first and max(changes) >= first[join.name]:
+                found.add(source)
+        return frozenset(found)
 
-    def right_comes_first(self, join: StreamStreamJoin) -> bool:
-        """Whether a record that feeds both sides of a join reaches the right one first; as `table_comes_first`."""
+    def right_first(self, join: StreamStreamJoin) -> frozenset[str]:
+        """The sources whose records reach the right side of a join before the left one."""
         left, right = join.parents
-        for first in self._first:
-            if left != right and left in first and right in first:
-                return self._way(first, right, join.name) < self._way(first, left, join.name)
-        return False
+        return frozenset(
+            source
+            for source, first in self._first.items()
+            if left != right
+            and left in first
+            and right in first
+            and self._way(first, right, join.name) < self._way(first, left, join.name)
+        )
 
-    def order(self, meeting: Meeting) -> tuple[str, ...] | None:
-        """The ends in the order in which a record that comes on several ways gets there; None if none does.
+    def order(self, meeting: Meeting) -> Order | None:
+        """Of the ends; None if no record comes on several ways."""
+        orders = {
+            source: order
+            for source, first in self._first.items()
+            if len(order := self._order(first, meeting)) > 1
+        }
+        if not orders:
+            return None
+        usual = _together(orders.values(), tuple(dict.fromkeys(meeting.ends.values())))
+        contrary = {
+            source: order
+            for source, order in orders.items()
+            if order != [name for name in usual if name in order]
+        }
+        return Order(usual, contrary)
 
-        Where sources want several orders, that of the first one.
-        """
-        orders = [order for first in self._first if len(order := self._order(first, meeting)) > 1]
-        return _together(orders, tuple(dict.fromkeys(meeting.ends.values()))) if orders else None
+    def order_below(self, node: str, meeting: Meeting) -> Sequence[str]:
+        """The ends in the order in which a row of a node gets there."""
+        return self._order(self._from(node, min), meeting)
+
+    def sources_of(self, node: str) -> frozenset[str]:
+        """Those whose records reach a node."""
+        return frozenset(source for source, first in self._first.items() if node in first)
 
     def _order(self, first: Mapping[str, Visit], meeting: Meeting) -> list[str]:
-        """The ends that the records of a source get to."""
+        """The ends that rows get to, which reach nodes at these times first."""
         visits = {
             name: self._way(first, parent, child)
             for (parent, child), name in meeting.ends.items()
@@ -118,9 +148,9 @@ class Visits:
         }
         return sorted(visits, key=visits.__getitem__)
 
-    def _from(self, source: Node, pick: Callable[[Iterable[Visit]], Visit]) -> dict[str, Visit]:
-        """When a record of ``source`` reaches each node, first (``pick`` = min) or last (max) of all ways to it."""
-        found: dict[str, Visit] = {source.name: (0, ())}
+    def _from(self, start: str, pick: Callable[[Iterable[Visit]], Visit]) -> dict[str, Visit]:
+        """When a row of ``start`` reaches each node, first (``pick`` = min) or last (max) of all ways to it."""
+        found: dict[str, Visit] = {start: (0, ())}
         for node in self.topology:
             ways = [self._way(found, parent, node.name) for parent in handing(node) if parent in found]
             if ways:
@@ -132,7 +162,7 @@ class Visits:
         return moves + more, (*places, place)
 
 
-def _together(orders: Sequence[Sequence[str]], names: Sequence[str]) -> tuple[str, ...]:
+def _together(orders: Iterable[Sequence[str]], names: Sequence[str]) -> tuple[str, ...]:
     """All ``names`` in one order that agrees with these, as far as they agree with each other."""
     before: dict[str, set[str]] = {name: set() for name in names}
     found = tuple(names)

@@ -50,7 +50,7 @@ class SinkRunner(Runner):
 
     def finish(self) -> Emitted:
         if self.step.last:
-            for topic, records, partitions in self.task.shared.take(self.step):
+            for topic, records, partitions in self.task.shared.take(self.step, self.task.batch.came_from):
                 self.task.output.write(topic, records, partitions)
         return iter(())
 

@@ -57,4 +57,4 @@ class StatelessRunner(Runner):
         flows = dict.fromkeys(self.step.inputs)
         parts = [(flow, part) for flow in flows for part in self.held.pop(flow, []) if part.rows]
         if parts:
-            yield self.out(), in_turn(parts, self.step.partings)
+            yield self.out(), in_turn(parts, self.step.partings, self.task.batch.came_from)

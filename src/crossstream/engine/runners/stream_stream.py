@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -42,7 +43,7 @@ class StreamStreamJoinRunner(Runner):
             left,
             right,
             itself=join.itself,
-            right_first=self.step.right_first,
+            right_first=partial(self.task.batch.came_from, self.step.right_first),
             batch=self.task.batch.id,
             bits=self.task.batch.bits,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from crossstream.algebra.change import Changes
 from crossstream.algebra.grace import Buffer, depart, depart_in_silence, waiting_rows
@@ -52,7 +53,7 @@ class StreamTableJoinRunner(Runner):
             store.before(),
             replace(puts, old=None, extra={}, lost=None),
             definition.value,
-            self.step.table_first,
+            partial(self.task.batch.came_from, self.step.looking_first),
             definition.history,
             store.began,
         )

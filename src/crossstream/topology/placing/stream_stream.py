@@ -47,7 +47,7 @@ def place_stream_stream_join(planner: Planner, node: StreamStreamJoin) -> None:
             output=out.name,
             stores=(stores[0].name, stores[1].name),
             waiting=None if waiting is None else waiting.name,
-            right_first=planner.visits.right_comes_first(node),
+            right_first=planner.visits.right_first(node),
             refused=(_refusal(planner, node, node.parents[0]), _refusal(planner, node, node.parents[1])),
         )
     )

@@ -34,7 +34,7 @@ def place_stream_table_join(planner: Planner, node: StreamTableJoin) -> None:
             output=out.name,
             store=store.name,
             buffer=_buffer(planner, node, number, store.key, wanted.value),
-            table_first=planner.visits.table_comes_first(node),
+            looking_first=planner.visits.looking_first(node),
             refusal=planner.refusal(node),
         )
     )

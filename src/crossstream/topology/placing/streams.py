@@ -48,8 +48,8 @@ def place_repartition(planner: Planner, node: Repartition) -> None:
 def place_merge(planner: Planner, node: Merge) -> None:
     """The streams one after the other in the order of visits, where one record can be in several of them."""
     meeting = Meeting.of(node)
-    ordered = planner.visits.order(meeting)
-    flows = [planner.flow(name) for name in ordered or node.parents]
+    order = planner.visits.order(meeting)
+    flows = [planner.flow(name) for name in (node.parents if order is None else order.usual)]
     number = max(flow.round for flow in flows)
     arrive = {
         flow.name: flow.name if flow.round == number else planner.arrive(flow, number, node) for flow in flows
@@ -63,7 +63,7 @@ def place_merge(planner: Planner, node: Merge) -> None:
             round=number,
             inputs=tuple(arrive[flow.name] for flow in flows),
             output=node.name,
-            ordered=ordered is not None,
+            ordered=order is not None,
             partings=_partings(planner, meeting, number, arrive),
             ways=_ways(planner, node),
         )
@@ -126,7 +126,7 @@ def place_sink(planner: Planner, node: Sink) -> None:
     order = planner.visits.order(meeting)
     if order is not None:
         if node is sinks[-1]:
-            _place_together(planner, meeting, [planner.topology[name] for name in order])
+            _place_together(planner, meeting, [planner.topology[name] for name in order.usual])
         return
     parent = planner.flow(node.parents[0])
     planner.steps.append(SinkStep(node=node.name, round=parent.round, inputs=(parent.name,)))
