@@ -1,13 +1,15 @@
 """Runs a stream case through the driver in ways that must not matter: batches, partitions, places, collisions, chunks.
 
 check_by_record(case, way)    one record in a batch: the reference's outputs, timestamps, headers and drops, in order
-check_in_batches(case, way)   any batches: the very records of the reference, those of each batch in it, and the drops
+check_in_batches(case, way)   any batches: the very records of the reference, those of each batch in it, and the drops;
+                              in one partition those of each input after those of the input before
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import accumulate, pairwise
 
 import crossstream as cs
 from tests.conformance.compare import assert_same_by_input, assert_same_records
@@ -32,8 +34,16 @@ def check_in_batches(case: Case, way: Way, chunk: int | None = None) -> Ran:
     expected = run(as_taken(case, way), way.partition_of)
     for got, want in zip(per_batch(ran.outputs, ends), per_batch(expected.outputs, ends), strict=True):
         assert_same_records(got, want)
+    if way.partitions == 1:
+        assert_same_by_input(by_input(records_of(ran.outputs), expected.outputs), expected.outputs)
     assert ran.dropped == expected.dropped.total(), (ran.reasons, expected.dropped)
     return ran
+
+
+def by_input(records: Sequence[Output], expected: Sequence[Sequence[Output]]) -> list[Sequence[Output]]:
+    """The records of batches cut into as many for each input as there must be."""
+    ends = list(accumulate(len(outputs) for outputs in expected))
+    return [records[start:end] for start, end in pairwise([0, *ends])]
 
 
 def run_streams(

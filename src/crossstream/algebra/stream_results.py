@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from crossstream.algebra.change import Changes
+from crossstream.algebra.change import Changes, concat_changes
 from crossstream.algebra.evaluate import evaluate
 from crossstream.algebra.functions import Function
 from crossstream.algebra.partners import FRESH, Pieces
@@ -91,6 +91,20 @@ class Events:
         for first, last in ((0, back), (back, count)):
             for start in range(first, last, size):
                 yield self.take(slice(start, min(start + size, last)))
+
+
+def in_order(parts: Sequence[tuple[np.ndarray, Joined]]) -> Joined:
+    """Results with their triggers, which are in order in each part, together and in order."""
+    triggers = np.concatenate([trigger for trigger, _ in parts])
+    order = np.argsort(triggers, kind="stable")
+    row = np.empty(len(order), np.int64)
+    row[order] = np.arange(len(order))
+    failures, first = [], 0
+    for trigger, joined in parts:
+        failures += [replace(one, row=int(row[first + one.row])) for one in joined.failures]
+        first += len(trigger)
+    changes = concat_changes([joined.changes for _, joined in parts]).take(order)
+    return Joined(changes, sorted(failures, key=lambda one: one.row))
 
 
 @dataclass(frozen=True, slots=True)

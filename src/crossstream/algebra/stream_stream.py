@@ -19,7 +19,7 @@ many steps as the longest chain is long (`_settle`). Source: semantics 2.1, 8.1â
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -29,7 +29,7 @@ from crossstream.algebra.change import Changes
 from crossstream.algebra.joined_records import Closing, Kept, closing, put_records, put_waiting, rows_of
 from crossstream.algebra.partners import FRESH, Found, Pairs, Pieces, chunks, numbers_in, pairs, search
 from crossstream.algebra.stream_records import Records
-from crossstream.algebra.stream_results import ALONE, CLOSED, PAIR, Events, Maker
+from crossstream.algebra.stream_results import ALONE, CLOSED, PAIR, Events, Maker, in_order
 from crossstream.algebra.table_table import Joined
 from crossstream.algebra.windows import LEFT, RIGHT, SIDES, Times, Window
 
@@ -112,14 +112,11 @@ def join_streams(
     fates = _begun(batch)
     found = [one for side in SIDES for one in _search(batch, side)]
     keyless = np.flatnonzero(batch.outer & ~records.has_key & records.has_value)
-    if len(keyless):
-        yield join.maker.keyless(records, sides, keyless)
     for start, stop in chunks(found, records.count, chunk):
         valid = _settle(batch, fates, pairs(batch.pieces, found, records.key, start, stop))
         parts = [_pair_events(batch, valid), *_lonely_events(batch, fates, start, stop)]
-        for events in Events.together(parts).slices(chunk):
-            if len(events.trigger):
-                yield join.maker.results(records, sides, batch.pieces, events)
+        alone = keyless[slice(*keyless.searchsorted([start, stop]))]
+        yield from _results(batch, sides, Events.together(parts).slices(chunk), alone)
     _keep(batch, fates, stores, waiting)
 
 
@@ -250,6 +247,23 @@ def _note_found(batch: _Batch, fates: _Fates, found: Pairs) -> None:
             rows = found.row[found.piece == number]
             waited = rows[batch.pieces.runs[number]["alone"][rows] != 0]
             fates.found.append(batch.pieces.first[number] + np.unique(waited))
+
+
+def _results(
+    batch: _Batch, sides: tuple[Changes, Changes], slices: Iterable[Events], keyless: np.ndarray
+) -> Iterator[Joined]:
+    """Of events in order of their triggers, with those of the records without a key, at these places, in between."""
+    maker, records = batch.join.maker, batch.records
+    for events in slices:
+        if len(events.trigger):
+            joined = maker.results(records, sides, batch.pieces, events)
+            before, keyless = np.split(keyless, [int(keyless.searchsorted(events.trigger[-1]))])
+            if len(before):
+                alone = maker.keyless(records, sides, before)
+                joined = in_order([(events.trigger, joined), (before, alone)])
+            yield joined
+    if len(keyless):
+        yield maker.keyless(records, sides, keyless)
 
 
 def _pair_events(batch: _Batch, valid: Pairs) -> Events:
