@@ -12,7 +12,7 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.engine.log import BatchLog
-from crossstream.spark import engine
+from crossstream.spark import inputs
 from crossstream.spark.engine import Engine
 from tests.faults.one_process import OneProcess, application, process
 from tests.spark.world import World
@@ -22,7 +22,7 @@ TEXT = serdes.string()
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr(engine, "REFRESH_SECONDS", 0)
+    monkeypatch.setattr(inputs, "REFRESH_SECONDS", 0)
     made = World(tmp_path)
     made.create(a1=1, b1=1, out=1)
     made.append("a1", [("a", "v", 1)])
@@ -80,7 +80,7 @@ def test_one_that_is_deleted_is_left_out(
     world: World, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
     """Whether or not a look for topics comes first. What was read of it is known on."""
-    monkeypatch.setattr(engine, "REFRESH_SECONDS", seconds)
+    monkeypatch.setattr(inputs, "REFRESH_SECONDS", seconds)
     world.create(a2=1)
     with application(matching("a.*", "b.*"), world.config()) as running:
         drain(running)
@@ -161,7 +161,7 @@ def test_an_internal_one_is_read_where_it_is_named(world: World) -> None:
 
 @pytest.mark.parametrize("name", ["a1", ["b1", "a1"]])
 def test_one_that_is_named_is_missed(world: World, monkeypatch: pytest.MonkeyPatch, name: Any) -> None:
-    monkeypatch.setattr(engine, "REFRESH_SECONDS", 1000)
+    monkeypatch.setattr(inputs, "REFRESH_SECONDS", 1000)
     builder = cs.StreamsBuilder()
     builder.stream(name, cs.Consumed(key=TEXT, value=TEXT)).to("out", cs.Produced(key=TEXT, value=TEXT))
     with application(builder.build(), world.config()) as running:

@@ -58,9 +58,9 @@ def test_a_missing_topic(spark: Any, world: World) -> None:
 def test_a_topic_that_goes_away_while_running(
     spark: Any, stocked: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from crossstream.spark import engine
+    from crossstream.spark import inputs
 
-    monkeypatch.setattr(engine, "REFRESH_SECONDS", 0.1)
+    monkeypatch.setattr(inputs, "REFRESH_SECONDS", 0.1)
     aside = stocked.root / "aside"
     app = cs.SparkStreams(marketplace(), stocked.config(), spark)
     app.start()

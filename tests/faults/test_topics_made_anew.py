@@ -13,7 +13,7 @@ from msgspec import structs
 import crossstream as cs
 from crossstream import serdes
 from crossstream.engine.log import BatchLog
-from crossstream.spark import engine
+from crossstream.spark import inputs
 from crossstream.spark.rounds import SparkRounds
 from tests.faults.one_process import application, process
 from tests.spark.world import World
@@ -76,7 +76,7 @@ def test_an_error_after_a_restart(world: World, topics: Any) -> None:
 
 
 def test_an_error_while_running(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "REFRESH_SECONDS", 0)
+    monkeypatch.setattr(inputs, "REFRESH_SECONDS", 0)
     with application(copying(), world.config()) as running:
         assert running.run_next()
         make_anew(world, "orders", "n1", "n2", "n3")
@@ -91,7 +91,7 @@ def test_one_that_is_replaced_while_running(
     world: World, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Orders wait for what there is in a global table, also in one that was made anew."""
-    monkeypatch.setattr(engine, "REFRESH_SECONDS", 0)
+    monkeypatch.setattr(inputs, "REFRESH_SECONDS", 0)
     world.append("shops", [("s2", "old", 1)])
     with application(looking_up(), world.config(on_lost_records="skip")) as running:
         while running.run_next():

@@ -62,7 +62,7 @@ def results(
         application_id=state, state_dir=world.root / state, partitions=2, durable=False, **settings
     )
     with application(topology, config) as engine:
-        engine.run_until(engine.end_offsets())
+        engine.run_until(engine.inputs.end_offsets())
     return out(world)[before:]
 
 

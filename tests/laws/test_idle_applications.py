@@ -65,7 +65,7 @@ def test_the_time_in_which_nothing_ran_does_not_count(stocked: World, clock: Clo
 def test_a_batch_with_more_to_read_behind_it_is_not_silent(stocked: World, clock: Clock) -> None:
     stocked.append("clicks", [("x", "c", 1_000 + n) for n in range(6)])
     with application(topology(), config(stocked, max_records_per_batch=2)) as engine:
-        while engine.sources.lag(engine.end_offsets()):
+        while engine.sources.lag(engine.inputs.end_offsets()):
             clock.advance(100)
             assert engine.run_next()
     assert out(stocked) == []

@@ -16,7 +16,7 @@ import pytest
 
 import crossstream as cs
 from crossstream.engine.log import BatchLog
-from crossstream.spark import engine
+from crossstream.spark import inputs
 from tests.spark.marketplace import JSON, TEXT, joined, marketplace, merchants, products
 from tests.spark.world import World
 
@@ -344,7 +344,7 @@ def test_a_trigger_paces_the_batches(spark: Any, stocked: World) -> None:
 def test_new_topics_of_a_pattern_are_picked_up(
     spark: Any, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "REFRESH_SECONDS", 0.2)
+    monkeypatch.setattr(inputs, "REFRESH_SECONDS", 0.2)
     builder = cs.StreamsBuilder()
     orders = builder.stream(
         re.compile("orders-.*"), cs.Consumed(key=TEXT, value=TEXT, name="orders", offset_reset="latest")

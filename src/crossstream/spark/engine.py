@@ -14,21 +14,20 @@ from pyspark.sql import SparkSession
 from crossstream.config import StreamsConfig
 from crossstream.engine.batch import Batch, Report
 from crossstream.engine.idling import Idling
-from crossstream.engine.log import BatchEntry, BatchLog, Commit, Starts
+from crossstream.engine.log import BatchEntry, BatchLog, Commit
 from crossstream.engine.placement import placements
-from crossstream.engine.planning import NoTopics, SourcePlanner
 from crossstream.engine.policies import settings_of
 from crossstream.engine.rescaling import misplaced, rescale
 from crossstream.engine.retirement import Retirement
 from crossstream.engine.silence import Listener, milliseconds, somebody_waits
 from crossstream.engine.sizing import Sizing, fans_of
 from crossstream.engine.stores import measure
-from crossstream.errors import SourceError
 from crossstream.spark.claim import claim
-from crossstream.spark.connections import check_topics, connection_of, publisher_of, staging_of, written_ends
+from crossstream.spark.connections import connection_of, publisher_of, staging_of
 from crossstream.spark.errors import unpacked
 from crossstream.spark.feed import FrameFeed
 from crossstream.spark.frames import check_frames, complete, deliver, united
+from crossstream.spark.inputs import Inputs
 from crossstream.spark.progress import Account, Progress
 from crossstream.spark.publishing import Publishing
 from crossstream.spark.rounds import SparkRounds
@@ -38,9 +37,6 @@ from crossstream.state.root import Place, root_of
 from crossstream.topics import TopicPartition
 from crossstream.topology.graph import Topology
 from crossstream.topology.plan import Plan
-
-REFRESH_SECONDS = 5.0
-"""How often new topics and partitions are looked for."""
 
 
 class Halted(Exception):
@@ -78,7 +74,7 @@ class Engine:
         self.log = BatchLog(self.state, config.durable)
         self.connection = connection_of(config)
         self._staging = staging_of(self.connection, self.state)
-        self.topics = None if self.connection is None else self.connection.log()
+        self.inputs = Inputs(topology, config, self.connection, self.log)
         self._publishing = Publishing(publisher_of(self.connection), self._staging, self.log)
         self.partitions = 1
         self._wanted = 1
@@ -95,7 +91,6 @@ class Engine:
         self._next = 0
         self._versions: dict[str, dict[int, str]] = {}
         self._rounds: SparkRounds | None = None
-        self._refreshed = 0.0
         self._listener = Listener(config.idle_after_ms, 0)
         self._idling = Idling.of(topology, config.max_task_idle_ms)
         self._sizing = Sizing(config.single_task_rows, fans_of(plan))
@@ -129,7 +124,9 @@ class Engine:
         self.retirement.sweep(self._next)
         self._account.state = measure(self.state, self._versions)
         self._rescale(bool(misplaced(self.log, placements(self.plan, self.partitions))))
-        self._find_topics(commit, found.application.starts)
+        self.sources = self.inputs.find(commit, found.application.starts)
+        self._repeat = self._repeatable()
+        self.sources.await_globals()
         self._rounds = SparkRounds(context, job, shipped, self.config.application_id)
         self._listener.since = milliseconds()
 
@@ -152,55 +149,12 @@ class Engine:
         self._account.state = measure(self.state, self._versions)
         self.retirement.add(done.commit.id, done.retired)
 
-    def _find_topics(self, commit: Commit, starts: Starts) -> None:
-        positions = {n: {t: dict(p) for t, p in topics.items()} for n, topics in commit.positions.items()}
-        check_topics(self.topology, self.connection)
-        log = self.topics if self.topics is not None else NoTopics()
-        ids = {**starts.topic_ids, **commit.topic_ids}
-        self.sources = SourcePlanner(
-            self.topology, log, positions, self.config.on_lost_records, ids, starts=starts
-        )
-        self.sources.refresh()
-        if self.sources.starts != starts:
-            self._note_starts()
-        self._repeat = self._repeatable()
-        self.sources.await_globals()
-        self._refreshed = time.monotonic()
-
-    def _note_starts(self) -> None:
-        application = self.log.application()
-        assert application is not None
-        self.log.write_application(structs.replace(application, starts=self.sources.starts))
-        self.log.settled()
-
     def _repeatable(self) -> BatchEntry | None:
         """The batch that was begun, for the sources of now; None if its records are gone, and it is planned anew."""
         if self._repeat is None:
             return None
         ranges = self.sources.renamed(self._repeat.ranges)
         return None if ranges is None else structs.replace(self._repeat, ranges=ranges)
-
-    def end_offsets(self) -> dict[TopicPartition, int]:
-        self._refresh(force=True)
-        return dict(self.sources.end_offsets())
-
-    def end_offsets_from_outside(self) -> dict[TopicPartition, int]:
-        """The end offsets, asked for by another thread than the application's."""
-        if self.connection is None:
-            return {}
-        log = self.connection.log()
-        try:
-            topics = log.topics()
-            wanted = [
-                TopicPartition(t, p) for t in self.sources.topic_names(topics) for p in range(topics[t])
-            ]
-            return dict(log.end_offsets(wanted)) if wanted else {}
-        finally:
-            log.close()
-
-    def reached(self, ends: dict[TopicPartition, int]) -> bool:
-        consumed, gone = self.sources.consumed(), self.sources.gone()
-        return all(tp.topic in gone or consumed.get(tp, 0) >= end for tp, end in ends.items())
 
     def tell_when_rows_are_through(self, tell: Callable[[], None]) -> None:
         """Calls ``tell`` when the rows that DataFrame sources have now are through; not if they are read no more."""
@@ -241,7 +195,7 @@ class Engine:
         """One batch of the topics, if there is anything to read."""
         self._feed.check()
         with self._batch_lock:
-            self._refresh()
+            self.inputs.refresh()
             ends = self.sources.end_offsets()
             idles = self._repeat is None and not self.hurried
             if idles and self._idling.holds(self.sources, ends, milliseconds()):
@@ -263,7 +217,7 @@ class Engine:
             if epoch <= self._epoch:
                 complete(frame, self._checkpoint)
                 return
-            self._refresh()
+            self.inputs.refresh()
             while epoch > self._epoch:  # again where records were deleted under the batch
                 self._catch_up()
                 ends = self.sources.end_offsets() if self._until is None else self._until
@@ -273,11 +227,6 @@ class Engine:
         """What comes before rows of a DataFrame: a batch of topics to repeat, and all of the global tables."""
         while self.sources.bootstrapping if self._repeat is None else self._repeat.epoch < 0:
             self._run({})
-
-    def _refresh(self, *, force: bool = False) -> None:
-        if force or time.monotonic() - self._refreshed > REFRESH_SECONDS:
-            self.sources.refresh()
-            self._refreshed = time.monotonic()
 
     def _run(self, ends: Any, frame: Any = None, epoch: int = -1) -> bool:
         """One batch, if there is anything to do."""
@@ -311,7 +260,7 @@ class Engine:
         try:
             report = self._on_spark(entry, repeated, frame)
         except Exception as error:
-            if self._is_out_of_date(entry, unpacked(error)):
+            if self.inputs.allows(unpacked(error), entry.ranges):
                 self._repeat = None
                 return True
             raise
@@ -359,30 +308,9 @@ class Engine:
         deliver(self.spark, self.topology, frames, entry.id)
         return report
 
-    def _is_out_of_date(self, entry: BatchEntry, error: Exception) -> bool:
-        """Whether a batch that failed is to be planned anew: what it was to read is gone, and may be."""
-        return isinstance(error, SourceError) and (self.sources.leave_out(error) or self._lost(entry))
-
-    def _lost(self, entry: BatchEntry) -> bool:
-        """Whether records were deleted under a running batch, where that is allowed."""
-        if self.config.on_lost_records != "skip":
-            return False
-        begins = self.topics.begin_offsets(  # type: ignore[union-attr]
-            [TopicPartition(span.topic, span.partition) for span in entry.ranges]
-        )
-        lost = False
-        for span in entry.ranges:
-            tp = TopicPartition(span.topic, span.partition)
-            if begins[tp] > span.start:
-                self.sources.lose(span.node, tp, span.start, begins[tp])
-                lost = True
-        return lost
-
     def _sink_ends(self) -> dict[str, list[int]]:
         """Where the file topics that are written end before the batch: publishing it again looks from there on."""
-        if self._publishing.publisher is None or self.topics is None:
-            return {}
-        return written_ends(self.topology, self.config, self.topics)
+        return {} if self._publishing.publisher is None else self.inputs.written_ends()
 
     def _following(self, entry: BatchEntry, report: Report) -> Commit:
         """The commit of a batch that has run."""
@@ -400,8 +328,7 @@ class Engine:
         self._versions = commit.versions
         self._next = commit.id + 1
         self._epoch = commit.epoch
-        if self.topics is not None:
-            self.topics.commit_offsets(self.config.application_id, self.sources.consumed())
+        self.inputs.note_consumed()
         self.retirement.add(commit.id, report.retired)
         for path, *_ in report.staged:
             Path(path).unlink(missing_ok=True)
@@ -433,8 +360,7 @@ class Engine:
             if self._rounds is not None:
                 self._rounds.close()
                 self._rounds = None
-            if self.topics is not None:
-                self.topics.close()
+            self.inputs.close()
             self._publishing.close()
         finally:
             self.log.unlock()

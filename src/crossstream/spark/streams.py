@@ -281,7 +281,7 @@ class SparkStreams:
 
     def _run_through(self, engine: Engine, stop: threading.Event) -> bool:
         try:
-            return engine.run_until(engine.end_offsets(), stop.is_set)
+            return engine.run_until(engine.inputs.end_offsets(), stop.is_set)
         except Exception as error:
             self._fail(error)
             return False
@@ -291,11 +291,11 @@ class SparkStreams:
 
     def _await_processed(self, engine: Engine, over: threading.Event) -> None:
         """Waits for the started application to have processed what there is."""
-        ends, rows = engine.end_offsets_from_outside(), threading.Event()
+        ends, rows = engine.inputs.end_offsets_from_outside(), threading.Event()
         engine.tell_when_rows_are_through(lambda: self._set(rows))
 
         def is_processed() -> bool:
-            return rows.is_set() and engine.reached(ends)
+            return rows.is_set() and engine.inputs.reached(ends)
 
         with self._turn:
             engine.hurried += 1  # what is there is asked for: nothing waits for what may come

@@ -1,0 +1,117 @@
+"""The topics that an application reads: where they are, how far they reach, and what of them is gone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from msgspec import structs
+
+from crossstream.config import StreamsConfig
+from crossstream.engine.batch import SourceRange
+from crossstream.engine.log import BatchLog, Commit, Starts
+from crossstream.engine.planning import NoTopics, SourcePlanner
+from crossstream.errors import SourceError
+from crossstream.spark.connections import check_topics, written_ends
+from crossstream.topics import TopicConnection, TopicPartition
+from crossstream.topology.graph import Topology
+
+REFRESH_SECONDS = 5.0
+"""How often new topics and partitions are looked for."""
+
+
+class Inputs:
+    """The topics of an application, through a connection of its thread; `planner` says what a batch reads of them."""
+
+    planner: SourcePlanner
+
+    def __init__(
+        self, topology: Topology, config: StreamsConfig, connection: TopicConnection | None, log: BatchLog
+    ) -> None:
+        self._topology = topology
+        self._config = config
+        self._connection = connection
+        self._log = log
+        self._topics = None if connection is None else connection.log()
+        self._refreshed = 0.0
+
+    def find(self, commit: Commit, starts: Starts) -> SourcePlanner:
+        """Finds the topics, and goes on in them where the last batch ended.
+
+        Where it begins in those that are new is noted with the application. Raises `ConfigError` CS-235 if nobody said
+        where topics are.
+        """
+        check_topics(self._topology, self._connection)
+        positions = {n: {t: dict(p) for t, p in topics.items()} for n, topics in commit.positions.items()}
+        topics = NoTopics() if self._topics is None else self._topics
+        ids = {**starts.topic_ids, **commit.topic_ids}
+        lost = self._config.on_lost_records
+        self.planner = SourcePlanner(self._topology, topics, positions, lost, ids, starts=starts)
+        self.planner.refresh()
+        if self.planner.starts != starts:
+            self._note_starts()
+        self._refreshed = time.monotonic()
+        return self.planner
+
+    def _note_starts(self) -> None:
+        application = self._log.application()
+        assert application is not None
+        self._log.write_application(structs.replace(application, starts=self.planner.starts))
+        self._log.settled()
+
+    def refresh(self, *, force: bool = False) -> None:
+        """Looks for topics and partitions that are new or gone, if it was not done just before."""
+        if force or time.monotonic() - self._refreshed > REFRESH_SECONDS:
+            self.planner.refresh()
+            self._refreshed = time.monotonic()
+
+    def end_offsets(self) -> dict[TopicPartition, int]:
+        self.refresh(force=True)
+        return dict(self.planner.end_offsets())
+
+    def end_offsets_from_outside(self) -> dict[TopicPartition, int]:
+        """The end offsets, asked for by another thread than the application's."""
+        if self._connection is None:
+            return {}
+        log = self._connection.log()
+        try:
+            topics = log.topics()
+            wanted = [
+                TopicPartition(t, p) for t in self.planner.topic_names(topics) for p in range(topics[t])
+            ]
+            return dict(log.end_offsets(wanted)) if wanted else {}
+        finally:
+            log.close()
+
+    def reached(self, ends: dict[TopicPartition, int]) -> bool:
+        """Whether all is read up to ``ends``, of the topics that are still there."""
+        consumed, gone = self.planner.consumed(), self.planner.gone()
+        return all(tp.topic in gone or consumed.get(tp, 0) >= end for tp, end in ends.items())
+
+    def allows(self, error: Exception, ranges: Iterable[SourceRange]) -> bool:
+        """Whether what a batch of these ranges failed on is that records are gone which may be: they are left out."""
+        return isinstance(error, SourceError) and (self.planner.leave_out(error) or self._lost(ranges))
+
+    def _lost(self, ranges: Iterable[SourceRange]) -> bool:
+        """Whether records were deleted under a running batch, where that is allowed."""
+        if self._config.on_lost_records != "skip" or self._topics is None:
+            return False
+        places = [(TopicPartition(span.topic, span.partition), span) for span in ranges]
+        begins = self._topics.begin_offsets([tp for tp, _ in places])
+        lost = [(tp, span) for tp, span in places if begins[tp] > span.start]
+        for tp, span in lost:
+            self.planner.lose(span.node, tp, span.start, begins[tp])
+        return bool(lost)
+
+    def written_ends(self) -> dict[str, list[int]]:
+        """Where the topics that are written end."""
+        return {} if self._topics is None else written_ends(self._topology, self._config, self._topics)
+
+    def note_consumed(self) -> None:
+        """Tells others how far the application is: its consumer group, on Kafka."""
+        if self._topics is not None:
+            self._topics.commit_offsets(self._config.application_id, self.planner.consumed())
+
+    def close(self) -> None:
+        if self._topics is not None:
+            self._topics.close()
