@@ -91,4 +91,4 @@ def application(topology: cs.Topology, config: cs.StreamsConfig) -> Iterator[Eng
 def process(topology: cs.Topology, config: cs.StreamsConfig) -> None:
     """Processes and commits every record that is there."""
     with application(topology, config) as running:
-        running.run_until(running.end_offsets())
+        running.run_until(running.inputs.end_offsets())

@@ -116,7 +116,7 @@ def test_what_a_batch_had_published_for_a_source_that_is_gone_is_not_taken_for_a
     with pytest.MonkeyPatch.context() as patch, application(both, world.config()) as running:
         POINTS["after the first frame is published"](patch)
         with pytest.raises(Crash):
-            running.run_until(running.end_offsets())
+            running.run_until(running.inputs.end_offsets())
     [first] = set(out(world)) - {"b1"} or {"b1"}
     process(bills, world.config())
     assert set(out(world)) == {first, "b1"}

@@ -45,7 +45,7 @@ def test_the_rows_of_a_dataframe_beside_them_are_not_lost(
 
     with application(copying(), world.config(on_lost_records="skip")) as app:
         monkeypatch.setattr(OneProcess, "run", running)
-        monkeypatch.setattr(app.topics, "begin_offsets", lambda wanted: {TopicPartition("rows", 0): 1})
+        monkeypatch.setattr(app.inputs.topics, "begin_offsets", lambda wanted: {TopicPartition("rows", 0): 1})
         app._take_frame("what Spark hands in", 0)
     assert taken == [(0, "what Spark hands in"), (1, "what Spark hands in")]
     assert [record.key for record in world.read("out")] == ["kept"]

@@ -107,7 +107,7 @@ def test_one_that_is_replaced_while_running(
 def test_a_batch_that_was_planned_before_it_was_seen(world: World) -> None:
     """The ids of a commit are those of before: the batch may have begun in the middle of another topic."""
     with application(copying(), world.config()) as running:
-        running.run_until(running.end_offsets())
+        running.run_until(running.inputs.end_offsets())
         make_anew(world, "orders", "n1", "n2", "n3")
         assert running.run_next()
         assert keys(world) == ["o1", "o2", "n3"]

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser
 from typing import Any
+
+from crossstream.cli.values import (
+    assignment,
+    duration,
+    not_negative,
+    on_error,
+    port,
+    positive,
+    some,
+)
 
 SERDES = (
     "string",
@@ -19,9 +29,6 @@ SERDES = (
     "uuid",
 )
 """Serdes that can be named on the command line: those that need no type or schema."""
-
-DEAD_LETTER = "dead-letter:"
-"""What stands before the topic for records that cannot be processed."""
 
 RECORD = (
     'A record is a line {"key": …, "value": …, "timestamp": ms, "partition": n, "headers": {name: text}}; '
@@ -77,10 +84,10 @@ def _demo(commands: Commands) -> None:
         action="store_true",
         help="topics on a Kafka broker instead of in files; it is started and stopped if none runs",
     )
-    parser.add_argument("--port", type=_port, default=9092, help="the broker's port (default: %(default)s)")
+    parser.add_argument("--port", type=port, default=9092, help="the broker's port (default: %(default)s)")
     parser.add_argument(
         "--dir",
-        type=_some,
+        type=some,
         default="crossstream-demo",
         help="where topics and state are kept; emptied at the start (default: ./%(default)s)",
     )
@@ -109,21 +116,21 @@ def _run(commands: Commands) -> None:
     settings = parser.add_argument_group("settings (see StreamsConfig)")
     settings.add_argument("--application-id", metavar="ID", help="default: the name of the file")
     place = settings.add_mutually_exclusive_group()
-    place.add_argument("--bootstrap-servers", type=_some, metavar="HOST:PORT", help="Kafka's brokers")
-    place.add_argument("--topics-dir", type=_some, metavar="DIR", help="the folder of file topics")
+    place.add_argument("--bootstrap-servers", type=some, metavar="HOST:PORT", help="Kafka's brokers")
+    place.add_argument("--topics-dir", type=some, metavar="DIR", help="the folder of file topics")
     settings.add_argument(
-        "--state-dir", type=_some, metavar="DIR", help="folder or URI; default: ./crossstream-state/ID"
+        "--state-dir", type=some, metavar="DIR", help="folder or URI; default: ./crossstream-state/ID"
     )
-    settings.add_argument("--partitions", type=_positive, metavar="N", help="state partitions")
+    settings.add_argument("--partitions", type=positive, metavar="N", help="state partitions")
     settings.add_argument(
         "--idle-after",
-        type=_duration,
+        type=duration,
         metavar="DURATION",
         help="without input for so long, stream time goes on with the clock; default: it stands still",
     )
     settings.add_argument(
         "--max-task-idle",
-        type=_duration,
+        type=duration,
         metavar="DURATION",
         help="wait so long for topics of a join of streams that have nothing yet; default: 0",
     )
@@ -134,28 +141,28 @@ def _run(commands: Commands) -> None:
     )
     settings.add_argument(
         "--trigger",
-        type=_duration,
+        type=duration,
         metavar="DURATION",
         help='time from one batch to the next: "2 seconds", or a number of milliseconds',
     )
     settings.add_argument(
-        "--max-records-per-batch", type=_positive, metavar="N", help="default: all there are"
+        "--max-records-per-batch", type=positive, metavar="N", help="default: all there are"
     )
     settings.add_argument(
         "--single-task-rows",
-        type=_not_negative,
+        type=not_negative,
         metavar="N",
         help="batches up to so many rows are done by one task; 0: none",
     )
     settings.add_argument(
         "--deserialization-errors",
-        type=_on_error,
+        type=on_error,
         metavar="fail|skip|dead-letter:TOPIC",
         help="what to do with a record that cannot be decoded",
     )
     settings.add_argument(
         "--processing-errors",
-        type=_on_error,
+        type=on_error,
         metavar="fail|skip|dead-letter:TOPIC",
         help="what to do with a record on which a function raises",
     )
@@ -165,11 +172,11 @@ def _run(commands: Commands) -> None:
         help="what to do when unread records were deleted, by retention or with their topic",
     )
     settings.add_argument(
-        "--broker-patience", type=_duration, metavar="DURATION", help="how long to wait for an absent broker"
+        "--broker-patience", type=duration, metavar="DURATION", help="how long to wait for an absent broker"
     )
     settings.add_argument(
         "--retain-batches",
-        type=_positive,
+        type=positive,
         metavar="N",
         help="past batches that stay readable (query --as-of)",
     )
@@ -187,7 +194,7 @@ def _describe(commands: Commands) -> None:
         ("plan", "the rounds, stores and shuffles that Spark will run"),
     ):
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=help)
-    parser.add_argument("--partitions", type=_positive, metavar="N", help="state partitions, for --plan")
+    parser.add_argument("--partitions", type=positive, metavar="N", help="state partitions, for --plan")
 
 
 def _topics(commands: Commands) -> None:
@@ -227,8 +234,8 @@ def _topics(commands: Commands) -> None:
         default="beginning",
         help="where to begin (default: %(default)s)",
     )
-    read.add_argument("--max", type=_positive, metavar="N", help="stop after N records")
-    read.add_argument("--partition", type=_not_negative, metavar="P", help="only this partition")
+    read.add_argument("--max", type=positive, metavar="N", help="stop after N records")
+    read.add_argument("--partition", type=not_negative, metavar="P", help="only this partition")
     read.add_argument("--follow", action="store_true", help="wait for more records, until Ctrl-C")
 
     listing = _command(
@@ -243,7 +250,7 @@ def _topics(commands: Commands) -> None:
     create = _command(actions, "create", "topics:create", "create topics")
     create.add_argument("topic", nargs="+")
     _place(create)
-    create.add_argument("--partitions", type=_positive, default=1, metavar="N", help="default: %(default)s")
+    create.add_argument("--partitions", type=positive, default=1, metavar="N", help="default: %(default)s")
     _assignments(
         create, "--config", "a setting of the topic, such as cleanup.policy=compact; may be repeated"
     )
@@ -260,7 +267,7 @@ def _query(commands: Commands) -> None:
         "committed batches are seen. A range is inclusive; an empty bound ('') is no bound. Options come last; keys "
         "that begin with a dash come behind --, at the very end.",
     )
-    parser.add_argument("state_dir", type=_some, metavar="STATE_DIR")
+    parser.add_argument("state_dir", type=some, metavar="STATE_DIR")
     parser.add_argument("store", metavar="STORE", nargs="?")
     parser.add_argument(
         "operation", metavar="get KEY | range [FROM [TO]] | prefix P | all", nargs="*", help="default: all"
@@ -271,10 +278,10 @@ def _query(commands: Commands) -> None:
         default="table",
         help="json: a line for each row (default: %(default)s)",
     )
-    parser.add_argument("--max", type=_positive, metavar="N", help="print at most N rows")
+    parser.add_argument("--max", type=positive, metavar="N", help="print at most N rows")
     parser.add_argument(
         "--as-of",
-        type=_not_negative,
+        type=not_negative,
         metavar="BATCH",
         help="the state after this batch, one of those retained",
     )
@@ -316,13 +323,13 @@ def _state(commands: Commands) -> None:
         "started with other partitions.",
     )
     for parser in (inspect, verify, rescale):
-        parser.add_argument("state_dir", type=_some, metavar="STATE_DIR")
+        parser.add_argument("state_dir", type=some, metavar="STATE_DIR")
     inspect.add_argument("store", metavar="STORE", nargs="?", help="only this one, by state partition")
     for parser in (inspect, verify):
         parser.add_argument(
             "--format", choices=("table", "json"), default="table", help="default: %(default)s"
         )
-    rescale.add_argument("--partitions", type=_positive, metavar="N", required=True, help="state partitions")
+    rescale.add_argument("--partitions", type=positive, metavar="N", required=True, help="state partitions")
 
 
 def _broker(commands: Commands) -> None:
@@ -336,10 +343,10 @@ def _broker(commands: Commands) -> None:
     stop = _command(actions, "stop", "broker:stop", "stop it; its topics stay")
     status = _command(actions, "status", "broker:status", "tell whether it runs")
     for parser in (start, stop, status):
-        parser.add_argument("--port", type=_port, default=9092, help="default: %(default)s")
+        parser.add_argument("--port", type=port, default=9092, help="default: %(default)s")
     start.add_argument(
         "--dir",
-        type=_some,
+        type=some,
         help="where topics, settings and log are kept (default: a folder per port in the cache)",
     )
 
@@ -354,13 +361,13 @@ def _doctor(commands: Commands) -> None:
     parser.add_argument("--full", action="store_true", help="also run a small join on Spark")
     parser.add_argument(
         "--state-dir",
-        type=_some,
+        type=some,
         default="crossstream-state",
         metavar="DIR",
         help="the folder whose disk is checked, or a URI that must answer (default: ./%(default)s)",
     )
     parser.add_argument(
-        "--bootstrap-servers", type=_some, metavar="HOST:PORT", help="a Kafka that must answer"
+        "--bootstrap-servers", type=some, metavar="HOST:PORT", help="a Kafka that must answer"
     )
 
 
@@ -379,12 +386,12 @@ def _bench(commands: Commands) -> None:
 
 def _place(parser: ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--topics-dir", type=_some, metavar="DIR", help="the folder of file topics")
-    where.add_argument("--bootstrap-servers", type=_some, metavar="HOST:PORT", help="Kafka's brokers")
+    where.add_argument("--topics-dir", type=some, metavar="DIR", help="the folder of file topics")
+    where.add_argument("--bootstrap-servers", type=some, metavar="HOST:PORT", help="Kafka's brokers")
     _assignments(parser, "--kafka", "a setting of Kafka's client; may be repeated")
     parser.add_argument(
         "--broker-patience",
-        type=_duration,
+        type=duration,
         default="10 seconds",
         metavar="DURATION",
         help="default: %(default)s",
@@ -405,46 +412,4 @@ def _serdes(parser: ArgumentParser) -> None:
 
 
 def _assignments(parser: Any, name: str, help: str) -> None:
-    parser.add_argument(name, action="append", type=_assignment, default=[], metavar="NAME=VALUE", help=help)
-
-
-def _assignment(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise ArgumentTypeError(f"{text!r} is not NAME=VALUE")
-    return name, value
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
-
-
-def _not_negative(text: str) -> int:
-    if not text.isdecimal():
-        raise ArgumentTypeError(f"{text!r} is not a whole number")
-    return int(text)
-
-
-def _some(text: str) -> str:
-    if not text:
-        raise ArgumentTypeError("an empty text names nothing")
-    return text
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) < 1 << 16:
-        raise ArgumentTypeError(f"{text!r} is not a port: 1 to 65535")
-    return int(text)
-
-
-def _duration(text: str) -> str | int:
-    """A bare number is milliseconds; whether a text is a duration is for the setting to tell."""
-    return int(text) if text.isdecimal() else text
-
-
-def _on_error(text: str) -> str:
-    if text not in ("fail", "skip") and not text.startswith(DEAD_LETTER):
-        raise ArgumentTypeError(f"{text!r} is none of: fail, skip, {DEAD_LETTER}TOPIC")
-    return text
+    parser.add_argument(name, action="append", type=assignment, default=[], metavar="NAME=VALUE", help=help)

@@ -8,9 +8,9 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from crossstream.cli.arguments import DEAD_LETTER
 from crossstream.cli.loading import Loaded
 from crossstream.cli.usage import typed
+from crossstream.cli.values import DEAD_LETTER
 from crossstream.config import DeadLetter, StreamsConfig
 from crossstream.errors import ConfigError
 from crossstream.topology.graph import Sink, Source

@@ -32,7 +32,7 @@ class Inputs:
         self._config = config
         self._connection = connection
         self._log = log
-        self._topics = None if connection is None else connection.log()
+        self.topics = None if connection is None else connection.log()
         self._refreshed = 0.0
 
     def find(self, commit: Commit, starts: Starts) -> SourcePlanner:
@@ -43,7 +43,7 @@ class Inputs:
         """
         check_topics(self._topology, self._connection)
         positions = {n: {t: dict(p) for t, p in topics.items()} for n, topics in commit.positions.items()}
-        topics = NoTopics() if self._topics is None else self._topics
+        topics = NoTopics() if self.topics is None else self.topics
         ids = {**starts.topic_ids, **commit.topic_ids}
         lost = self._config.on_lost_records
         self.planner = SourcePlanner(self._topology, topics, positions, lost, ids, starts=starts)
@@ -94,10 +94,10 @@ class Inputs:
 
     def _lost(self, ranges: Iterable[SourceRange]) -> bool:
         """Whether records were deleted under a running batch, where that is allowed."""
-        if self._config.on_lost_records != "skip" or self._topics is None:
+        if self._config.on_lost_records != "skip" or self.topics is None:
             return False
         places = [(TopicPartition(span.topic, span.partition), span) for span in ranges]
-        begins = self._topics.begin_offsets([tp for tp, _ in places])
+        begins = self.topics.begin_offsets([tp for tp, _ in places])
         lost = [(tp, span) for tp, span in places if begins[tp] > span.start]
         for tp, span in lost:
             self.planner.lose(span.node, tp, span.start, begins[tp])
@@ -105,13 +105,13 @@ class Inputs:
 
     def written_ends(self) -> dict[str, list[int]]:
         """Where the topics that are written end."""
-        return {} if self._topics is None else written_ends(self._topology, self._config, self._topics)
+        return {} if self.topics is None else written_ends(self._topology, self._config, self.topics)
 
     def note_consumed(self) -> None:
         """Tells others how far the application is: its consumer group, on Kafka."""
-        if self._topics is not None:
-            self._topics.commit_offsets(self._config.application_id, self.planner.consumed())
+        if self.topics is not None:
+            self.topics.commit_offsets(self._config.application_id, self.planner.consumed())
 
     def close(self) -> None:
-        if self._topics is not None:
-            self._topics.close()
+        if self.topics is not None:
+            self.topics.close()

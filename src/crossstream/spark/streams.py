@@ -14,12 +14,12 @@ from pyspark.sql import SparkSession
 
 from crossstream.config import StreamsConfig
 from crossstream.engine.given import check_config, check_topology
-from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, told
+from crossstream.errors import ConfigError, CrossStreamError
 from crossstream.query.files import open_store
 from crossstream.query.store import StoreReader
-from crossstream.settings import fits_call, put_off
 from crossstream.spark.engine import Engine
 from crossstream.spark.errors import held, unpacked
+from crossstream.spark.listeners import Listeners
 from crossstream.spark.progress import Progress
 from crossstream.spark.session import check_running, check_session
 from crossstream.spark.shared import SHARED
@@ -45,16 +45,6 @@ def _settled(config: StreamsConfig) -> StreamsConfig:
     """With file topics where they are now, also after the process has changed its folder."""
     place = config.topics_path
     return config if place is None else replace(config, topics_dir=Path(place).absolute())
-
-
-def _fault(listener: object) -> str | None:
-    """Why a listener would not be told of progress; None: nothing is wrong."""
-    if not callable(listener):
-        return f"{listener!r}, not a function"
-    if not fits_call(listener, ("progress",)):
-        return "called with (progress), and does not take that"
-    way = put_off(listener)
-    return None if way is None else f"called, and not awaited or iterated: it has {way}"
 
 
 class SparkStreams:
@@ -98,7 +88,7 @@ class SparkStreams:
         self._status: Status = "created"
         self._progress = Progress()
         self._turn = threading.Condition()
-        self._listeners: list[Callable[[Progress], None]] = []
+        self._listeners = Listeners()
 
     def __enter__(self) -> SparkStreams:
         return self
@@ -128,15 +118,7 @@ class SparkStreams:
         An exception that it raises stops the application: `ProcessingError` CS-591. Raises `ConfigError` CS-238 if it
         cannot be called so.
         """
-        fault = _fault(listener)
-        if fault is not None:
-            raise ConfigError(
-                f"a listener for progress is {fault}",
-                code="CS-238",
-                where=here(),
-                next="pass a function, such as lambda progress: …",
-            )
-        self._listeners.append(listener)
+        self._listeners.add(listener)
 
     def start(self) -> None:
         """Starts the application; returns when it is running (state opened, topics found).
@@ -345,8 +327,7 @@ class SparkStreams:
     def _tell(self, progress: Progress) -> None:
         self._progress = progress
         self._wake()
-        for listener in self._listeners:
-            _call(listener, progress)
+        self._listeners.tell(progress)
 
     def _refuse_failed(self) -> None:
         if self._status == "failed":
@@ -393,18 +374,6 @@ class SparkStreams:
         session, self._session = self._session, None
         if session is not None and self._given is None:
             SHARED.let_go(session)
-
-
-def _call(listener: Callable[[Progress], None], progress: Progress) -> None:
-    try:
-        listener(progress)
-    except Exception as error:
-        raise ProcessingError(
-            f"a listener for progress raised {told(error)}",
-            code="CS-591",
-            where={"batch": progress.batch},
-            next="mend the listener; the batch itself is committed",
-        ) from error
 
 
 def _stopped_early() -> ConfigError:

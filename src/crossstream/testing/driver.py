@@ -6,7 +6,7 @@ partitions and any batch size. A batch of one record is record-at-a-time process
 
 from __future__ import annotations
 
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -23,11 +23,12 @@ from crossstream.engine.services import Settings
 from crossstream.engine.stores import MemoryStores
 from crossstream.engine.task import RoundTask
 from crossstream.engine.wholes import Wholes
-from crossstream.errors import ConfigError, StateError
+from crossstream.errors import ConfigError
 from crossstream.query.store import StoreReader
 from crossstream.serdes import Serde
 from crossstream.settings import is_whole
 from crossstream.state.store import Version
+from crossstream.testing.kinds import Kind, store_named
 from crossstream.testing.memory import MemoryInput, MemoryOutput, MemoryTopic
 from crossstream.testing.topics import TestInputTopic, TestOutputTopic, TestRecord
 from crossstream.topology.graph import Source, Topology
@@ -37,15 +38,6 @@ from crossstream.topology.plan import Plan
 from crossstream.topology.validate import check_matched_once
 
 __all__ = ["TestRecord", "TopologyTestDriver"]
-
-_ASKED_BY = MappingProxyType(
-    {
-        "key-value": ("a key-value store", "get_key_value_store"),
-        "versioned": ("a versioned store", "get_versioned_store"),
-        "window": ("a store of records by time", "get_window_store"),
-    }
-)
-"""What stores of each kind are called in messages, and the method that asks for them."""
 
 _BITS = 64
 """Of the hash of a key; fewer make different keys collide."""
@@ -391,31 +383,12 @@ class TopologyTestDriver:
     def _rank(self, span: tuple[str, str, int, int, int]) -> tuple[int, str, int]:
         return (self._places[span[0]], span[1], span[2])
 
-    def _store(self, name: str, kind: str) -> StoreReader:
-        found = [store for store in self.plan.stores.values() if store.public == name]
-        if found and found[0].layout.kind != kind:
-            raise self._other_kind(name, kind, found[0].layout.kind)
-        if not found:
-            public = sorted(store.public for store in self.plan.stores.values() if store.public is not None)
-            raise StateError(
-                f"the topology has no store named {name!r}",
-                code="CS-710",
-                next=f"name it, with Materialized or StreamJoined; its stores are: {', '.join(public) or 'none'}",
-            )
-        store = found[0]
+    def _store(self, name: str, kind: Kind) -> StoreReader:
+        store = store_named(self.plan, name, kind)
 
         def versions() -> list[Version]:
             return [self._stores.open(store, pid, None) for pid in range(self._partitions)]
 
         return StoreReader(
             name, store.key, store.value, versions, store.history, self._bits, windowed=kind == "window"
-        )
-
-    def _other_kind(self, name: str, wanted: str, kind: str) -> StateError:
-        (_, asked), (other, method) = _ASKED_BY[wanted], _ASKED_BY[kind]
-        return StateError(
-            f"{asked} was asked for {name!r}, which is {other}",
-            code="CS-710",
-            where={"store": name},
-            next=f"ask {method}({name!r})",
         )
