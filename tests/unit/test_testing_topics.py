@@ -46,6 +46,27 @@ def test_a_wrong_serde_leaves_the_records(read: str, key: Serde, value: Serde, p
         assert out.queue_size == 2
 
 
+def test_output_topics_of_one_name_read_one_queue() -> None:
+    with driver([("a", "one")], TEXT) as made:
+        first, second = (made.create_output_topic("out", TEXT, value) for value in (JSON, TEXT))
+        pipe = made.create_input_topic("in", TEXT, JSON).pipe_records
+        assert made.create_output_topic("out", TEXT, JSON).read_values() == ["one"]
+        assert (first.is_empty, second.queue_size) == (True, 0)
+        pipe([("b", "two", 6), ("c", "three", 7)])
+        assert second.read_record().value == '"two"'
+        assert (first.queue_size, first.read_record().value) == (1, "three")
+        pipe([("b", "more", 8)])
+        assert made.create_output_topic("out", TEXT, JSON).read_values() == ["more"]
+
+
+def test_a_topic_that_another_serde_could_not_read() -> None:
+    made = driver([("a", "one"), ("b", "two")], TEXT)
+    assert made.create_output_topic("out", TEXT, JSON).read_record().value == "one"
+    with pytest.raises(cs.SerdeError):
+        made.create_output_topic("out", TEXT, INT).read_values()
+    assert made.create_output_topic("out", TEXT, JSON).read_values() == ["two"]
+
+
 def refused(act: Any, *words: str) -> None:
     with pytest.raises(cs.StateError) as caught:
         act()

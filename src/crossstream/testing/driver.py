@@ -173,6 +173,8 @@ class TopologyTestDriver:
     def create_output_topic(self, topic: str, key_serde: Serde, value_serde: Serde) -> TestOutputTopic:
         """A topic to read results from; it may be any topic, also one that nothing was written to.
 
+        Made again for the same topic, with the same serdes or others, it goes on where the topic has been read to.
+
         >>> from crossstream import Consumed, Materialized, StreamsBuilder, serdes
         >>> text, builder = serdes.string(), StreamsBuilder()
         >>> names = builder.table("names", Consumed(key=text, value=text), Materialized(store="names"))

@@ -94,12 +94,24 @@ def _placed(rows: pa.RecordBatch, first: int) -> pa.RecordBatch:
 
 
 @dataclass(slots=True)
+class Position:
+    """How far a topic has been read: ``batches`` of what was written as a whole, and ``records`` of the next one."""
+
+    batches: int = 0
+    records: int = 0
+
+
+@dataclass(slots=True)
 class MemoryOutput:
-    """Collects what sinks write; ``fed_back`` gives a topic that the topology itself reads, None for another."""
+    """Collects what sinks write; ``fed_back`` gives a topic that the topology itself reads, None for another.
+
+    ``read``: how far a test has read each topic. Whoever reads it next goes on from there, as in Kafka's driver.
+    """
 
     partitions: int
     fed_back: Callable[[str], MemoryTopic | None]
     written: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
+    read: dict[str, Position] = field(default_factory=dict)
 
     def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
         self.written.setdefault(topic, []).append(records)

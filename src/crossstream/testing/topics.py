@@ -22,7 +22,7 @@ from crossstream.query.key_dicts import check_dict_keys
 from crossstream.records import Header, decode_headers, encode_headers
 from crossstream.serdes import Serde, calls
 from crossstream.settings import is_whole
-from crossstream.testing.memory import ROWS, MemoryOutput
+from crossstream.testing.memory import ROWS, MemoryOutput, Position
 from crossstream.topology.location import here
 
 _TYPES = ROWS.types[:3]
@@ -220,6 +220,8 @@ def _encoded(serde: Serde, values: Sequence[Any]) -> pa.LargeBinaryArray:
 class TestOutputTopic:
     """Reads what the topology wrote to a topic. Made by `TopologyTestDriver.create_output_topic`.
 
+    All that the driver made for one topic read it together, as in Kafka's driver: each record comes out once.
+
     >>> import crossstream as cs
     >>> text, builder = cs.serdes.string(), cs.StreamsBuilder()
     >>> names = builder.table("names", cs.Consumed(key=text, value=text), cs.Materialized(store="names"))
@@ -238,13 +240,12 @@ class TestOutputTopic:
         self._topic = topic
         self._key = key
         self._value = value
-        self._read = 0
-        self._next = 0
+        self._position = output.read.setdefault(topic, Position())
 
     @property
     def queue_size(self) -> int:
         """Records that have not been read."""
-        return int(sum(records.num_rows for records in self._unread())) - self._next
+        return int(sum(records.num_rows for records in self._unread())) - self._position.records
 
     @property
     def is_empty(self) -> bool:
@@ -255,10 +256,11 @@ class TestOutputTopic:
         """The next record; `IndexError` if there is none. Raises what `read_records` does."""
         if self.is_empty:
             raise IndexError(f"no more records in {self._topic}")
-        while (first := self._unread()[0]).num_rows == self._next:
-            self._read, self._next = self._read + 1, 0
-        (record,) = self._decoded(first.slice(self._next, 1))
-        self._next += 1
+        position = self._position
+        while (first := self._unread()[0]).num_rows == position.records:
+            position.batches, position.records = position.batches + 1, 0
+        (record,) = self._decoded(first.slice(position.records, 1))
+        position.records += 1
         return record
 
     def read_records(self) -> list[TestRecord]:
@@ -293,18 +295,19 @@ class TestOutputTopic:
 
     def _rest(self) -> list[TestRecord]:
         """All records not read yet, which stay so."""
-        found, first = [], self._next
+        found, first = [], self._position.records
         for records in self._unread():
             found += self._decoded(records.slice(first))
             first = 0
         return found
 
     def _skip(self) -> None:
-        self._read, self._next = self._read + len(self._unread()), 0
+        position = self._position
+        position.batches, position.records = position.batches + len(self._unread()), 0
 
     def _unread(self) -> list[pa.RecordBatch]:
-        """What was written since; of the first one, ``_next`` records have been read."""
-        return self._output.written.get(self._topic, [])[self._read :]
+        """What was written since; of the first batch some records may have been read."""
+        return self._output.written.get(self._topic, [])[self._position.batches :]
 
     def _decoded(self, records: pa.RecordBatch) -> list[TestRecord]:
         keys, values, timestamps, headers = records.columns
