@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import datetime, timedelta, timezone
+from threading import TIMEOUT_MAX
 
 from crossstream.errors import ConfigError, CrossStreamError, TopologyError
 from crossstream.settings import is_whole
@@ -67,6 +69,24 @@ def to_milliseconds(
     return milliseconds
 
 
+def to_timeout(duration: timedelta | float | str, name: str = "timeout") -> float:
+    """Seconds to wait for ``duration``, a number of which means seconds, as everywhere in Python's threads.
+
+    At least 0, for the rest of a time that has run out, and at most what a thread can wait. Raises `ConfigError` CS-210
+    on anything that is no duration.
+
+    >>> to_timeout("1 minute"), to_timeout(0.5), to_timeout(timedelta(microseconds=-7))
+    (60.0, 0.5, 0.0)
+    """
+    seconds = _seconds(duration)
+    if seconds is None:
+        how = (
+            'write a number of seconds, a timedelta, or a string such as "10 seconds" or "1 hour 30 minutes"'
+        )
+        raise _refusal(ConfigError, f"{name} is not a duration: {duration!r}", how)
+    return float(min(max(seconds, 0), TIMEOUT_MAX))
+
+
 def to_timestamp(timestamp: Timestamp, name: str = "timestamp") -> int:
     """Milliseconds since the epoch; a `datetime` is rounded down. Raises `ConfigError` CS-211.
 
@@ -125,6 +145,17 @@ def _count(duration: object) -> int | None:
     return duration if isinstance(duration, int) and not isinstance(duration, bool) else None
 
 
+def _seconds(duration: object) -> float | None:
+    if isinstance(duration, timedelta):
+        return duration.total_seconds()
+    if isinstance(duration, str):
+        milliseconds = _parse(duration)
+        return None if milliseconds is None else milliseconds / 1000
+    if isinstance(duration, float):
+        return None if math.isnan(duration) else duration
+    return duration if is_whole(duration) else None
+
+
 def _parse(text: str) -> int | None:
     sign = _SIGN.match(text)
     position, total = sign.end() if sign else 0, 0
@@ -139,6 +170,6 @@ def _parse(text: str) -> int | None:
     return -total if sign and sign[1] else total
 
 
-def _refusal(error: type[CrossStreamError], what: str) -> CrossStreamError:
+def _refusal(error: type[CrossStreamError], what: str, how: str = _HOW) -> CrossStreamError:
     code = "CS-110" if issubclass(error, TopologyError) else "CS-210"
-    return error(what, code=code, where=here(), next=_HOW)
+    return error(what, code=code, where=here(), next=how)

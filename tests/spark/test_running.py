@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -175,8 +176,10 @@ def test_topics_are_where_they_were_when_the_process_moves(
 def test_await_termination(spark: Any, stocked: World) -> None:
     app = cs.SparkStreams(marketplace(), stocked.config(), spark)
     app.start()
-    assert app.await_termination(timeout=0.2) is False
-    assert app.await_termination(0) is False
+    for timeout in (0.2, 0, "200 ms", timedelta(seconds=0.2)):
+        assert app.await_termination(timeout=timeout) is False
+    with pytest.raises(cs.ConfigError, match=r"CS-210\] timeout"):
+        app.await_termination("soon")
     waiting, results = in_background(app.await_termination)
     app.stop()
     waiting.join(30)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime, timedelta, timezone
+from threading import TIMEOUT_MAX
 
 import numpy as np
 import pytest
 
-from crossstream.durations import to_milliseconds, to_timestamp
+from crossstream.durations import to_milliseconds, to_timeout, to_timestamp
 from crossstream.errors import ConfigError, TopologyError
 
 
@@ -61,6 +63,29 @@ def test_the_error_is_that_of_the_caller():
     with pytest.raises(TopologyError) as caught:
         to_milliseconds("soon", error=TopologyError)
     assert caught.value.code == "CS-110"
+    assert caught.value.where["line"].startswith(__file__)
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        *((0, 0), (60, 60), (0.25, 0.25), (np.int64(2), 2), (-1.5, 0), (-(10**400), 0)),
+        *(("1 minute", 60), ("250 ms", 0.25), ("-1 second", 0)),
+        *((timedelta(microseconds=250), 0.00025), (timedelta(days=-1), 0)),
+        *((given, TIMEOUT_MAX) for given in (math.inf, 10**400, "1000000000 days", timedelta.max)),
+    ],
+)
+def test_what_a_thread_waits(written, seconds):
+    found = to_timeout(written)
+    assert (found, type(found)) == (seconds, float)
+
+
+@pytest.mark.parametrize("written", ["x", "", "10", True, None, math.nan, [1]])
+def test_nothing_to_wait_for(written):
+    with pytest.raises(ConfigError, match=r"number of seconds, a timedelta, or a string") as caught:
+        to_timeout(written)
+    assert caught.value.code == "CS-210"
+    assert caught.value.what == f"timeout is not a duration: {written!r}"
     assert caught.value.where["line"].startswith(__file__)
 
 

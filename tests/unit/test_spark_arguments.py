@@ -64,6 +64,15 @@ def test_whoever_listens_to_progress_is_a_function() -> None:
         assert caught.value.next
 
 
+@pytest.mark.parametrize("timeout", ["x", "", True, float("nan"), []])
+def test_what_an_application_is_waited_for_is_a_duration(timeout: Any) -> None:
+    with pytest.raises(cs.ConfigError, match="timeout is not a duration") as caught:
+        cs.SparkStreams(topology(), CONFIG).await_termination(timeout)
+    assert caught.value.code == "CS-210"
+    assert str(caught.value.where["line"]).startswith(__file__)
+    assert "a number of seconds" in str(caught.value.next)
+
+
 @pytest.mark.parametrize(
     ("said", "what"),
     [

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
@@ -13,6 +14,7 @@ from typing import Literal
 from pyspark.sql import SparkSession
 
 from crossstream.config import StreamsConfig
+from crossstream.durations import to_timeout
 from crossstream.engine.given import check_config, check_topology
 from crossstream.errors import ConfigError, CrossStreamError
 from crossstream.query.files import open_store
@@ -168,16 +170,19 @@ class SparkStreams:
             engine, over = self._open(), self._over
         self._await_processed(engine, over)
 
-    def await_termination(self, timeout: float | None = None) -> bool:
-        """Waits until the application has stopped (True) or ``timeout`` seconds have passed (False).
+    def await_termination(self, timeout: timedelta | float | str | None = None) -> bool:
+        """Waits until the application has stopped (True) or ``timeout`` has passed (False).
 
-        Raises what it failed with; `ConfigError` CS-239 in a listener, or another function that a batch calls.
+        A number means seconds, unlike elsewhere; a text such as ``"1 minute"`` and a `timedelta` say what they mean.
+        Raises what the application failed with; `ConfigError`: CS-210 no duration, CS-239 called by a listener, or
+        another function that a batch calls.
         """
+        seconds = None if timeout is None else to_timeout(timeout)
         if self._is_inside():
             raise _called_inside("await_termination()")
         thread = self._thread
         if thread is not None:
-            thread.join(timeout)
+            thread.join(seconds)
             if thread.is_alive():
                 return False
         self._raise_error()
