@@ -30,12 +30,13 @@ def keyword_settings(
     """Makes a dataclass raise ``error`` where Python's own ``__init__`` would raise a bare `TypeError`.
 
     That is for an unknown keyword (``hints`` maps foreign names to the setting to use instead), a missing
-    one, and more than ``positional`` positional arguments.
+    one, and more than ``positional`` positional arguments. A setting that is in ``hints`` itself is not proposed.
     """
 
     def decorate(cls: type[T]) -> type[T]:
         known = [item for item in fields(cls) if item.init]  # type: ignore[arg-type]
         names = [item.name for item in known]
+        proposed = [name for name in names if name not in hints]
         required = [n.name for n in known if n.default is MISSING and n.default_factory is MISSING]
         original = cls.__init__
 
@@ -44,7 +45,8 @@ def keyword_settings(
             what = _fault(cls.__name__, args[positional:], settings, names, required[len(args) :])
             if what is not None:
                 unknown = [name for name in settings if name not in names]
-                raise error(what, code=code, where=here(), next=_advice(cls.__name__, unknown, names, hints))
+                advice = _advice(cls.__name__, unknown, proposed, hints)
+                raise error(what, code=code, where=here(), next=advice)
             original(self, *args, **settings)
 
         cls.__init__ = __init__  # type: ignore[method-assign,assignment]

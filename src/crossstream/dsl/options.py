@@ -1,8 +1,8 @@
 """Option objects: frozen, keyword arguments only, checked when made.
 
 All raise `TopologyError` in the line that makes them: CS-101 unknown, missing or positional setting,
-CS-102 name against Kafka's rule, CS-103 value of a wrong kind, CS-104 function that cannot be called as
-crossstream calls it, CS-106 one that does not run then. Sources: semantics 3.5 and 5.1.
+or one that nothing uses yet, CS-102 name against Kafka's rule, CS-103 value of a wrong kind, CS-104 function that
+cannot be called as crossstream calls it, CS-106 one that does not run then. Sources: semantics 3.5 and 5.1.
 """
 
 from __future__ import annotations
@@ -106,6 +106,7 @@ class Materialized:
     who come from Kafka: nothing is cached between batches, and a batch gives the last change of each key.
     ``history_retention`` (a duration) makes the table versioned: versions that old can still be asked for, and
     joins ignore records behind the newest version of their key. Source: semantics 2.2.6, KIP-889, KIP-914.
+    ``retention`` is for stores of windows, and None until there are any.
 
     >>> Materialized(store="promotions").store
     'promotions'
@@ -115,10 +116,13 @@ class Materialized:
     key: Serde | None = None
     value: Serde | None = None
     caching: bool = True
+    retention: None = None
     history_retention: Duration | None = None
 
     def __post_init__(self) -> None:
         check_serdes("Materialized", key=self.key, value=self.value)
+        if self.retention is not None:
+            raise _not_yet("retention", self.retention)
         if self.history_retention is not None:
             to_milliseconds(self.history_retention, "history_retention", error=TopologyError)
         check_choice("Materialized", "caching", self.caching, (True, False))
@@ -129,6 +133,15 @@ class Materialized:
         history = self.history_retention
         kept = None if history is None else to_milliseconds(history, "history_retention", error=TopologyError)
         return StoreSpec(name=self.store, key=key, value=value, caching=self.caching, history_retention=kept)
+
+
+def _not_yet(setting: str, given: object) -> TopologyError:
+    return TopologyError(
+        f"Materialized({setting}={given!r}): nothing uses this setting yet",
+        code="CS-101",
+        where=here(),
+        next=_NOT_YET[setting],
+    )
 
 
 @keyword_settings(TopologyError, "CS-101")
