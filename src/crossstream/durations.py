@@ -60,6 +60,9 @@ def to_milliseconds(
     5400000
     """
     milliseconds = _count(duration)
+    if milliseconds is None and isinstance(duration, timedelta):
+        how = f"round it: timedelta(milliseconds={round(duration / _MILLISECOND)})"
+        raise _refusal(error, f"{name} is no whole number of milliseconds: {duration!r}", how)
     if milliseconds is None:
         raise _refusal(error, f"{name} is not a duration: {duration!r}")
     if minimum is not None and milliseconds < minimum:

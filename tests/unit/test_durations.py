@@ -41,7 +41,7 @@ def test_durations(written, milliseconds):
     "written",
     [
         *("", "  ", "-", "10", "ten seconds", "10 parsecs", "10 seconds and more", "1.5 seconds", "s"),
-        *(1.5, True, None, timedelta(microseconds=1), "10 mss", "10 secondss"),
+        *(1.5, True, None, "10 mss", "10 secondss"),
     ],
 )
 def test_no_durations(written):
@@ -49,6 +49,22 @@ def test_no_durations(written):
         to_milliseconds(written, "grace")
     assert caught.value.code == "CS-210"
     assert caught.value.what == f"grace is not a duration: {written!r}"
+
+
+@pytest.mark.parametrize(
+    ("written", "rounded"),
+    [
+        (timedelta(seconds=1) / 3, 333),
+        (timedelta(microseconds=1), 0),
+        (-timedelta(seconds=2) / 3, -667),
+    ],
+)
+def test_no_part_of_a_millisecond(written, rounded):
+    with pytest.raises(ConfigError) as caught:
+        to_milliseconds(written, "grace", minimum=None)
+    assert caught.value.code == "CS-210"
+    assert caught.value.what == f"grace is no whole number of milliseconds: {written!r}"
+    assert caught.value.next == f"round it: timedelta(milliseconds={rounded})"
 
 
 def test_negative_durations_only_where_they_are_allowed():
