@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from datetime import timedelta
 
 import polars as pl
 import pytest
@@ -93,6 +94,19 @@ def test_windows():
     refused("CS-101", lambda: cs.JoinWindows.of(5, 0, False, 1), "too many")
     with pytest.raises(AttributeError):
         TEN.grace = 5
+
+
+def test_durations_that_are_spelled_in_another_way_are_the_same():
+    minute = timedelta(minutes=1)
+    assert cs.JoinWindows.of("10 seconds", grace=minute) == cs.JoinWindows.of(10_000, grace="60 seconds")
+    assert cs.JoinWindows(before="-5 seconds", after=minute) == cs.JoinWindows(before=-5_000, after=60_000)
+    assert cs.Joined(grace="1 minute") == cs.Joined(grace=minute) != cs.Joined()
+    assert cs.Materialized(history_retention="1 minute") == cs.Materialized(history_retention=60_000)
+
+
+def test_a_window_of_a_third_of_a_second_is_told_in_milliseconds():
+    third = timedelta(seconds=1) / 3
+    refused("CS-110", lambda: cs.JoinWindows.of(third), "no whole number", "timedelta(milliseconds=333)")
 
 
 def test_windows_to_either_side_have_the_signature_that_is_promised():

@@ -11,7 +11,7 @@ import polars as pl
 from crossstream.algebra.functions import Function, keyed
 from crossstream.algebra.other_rows import other_rows
 from crossstream.algebra.uses import ALL, uses_of
-from crossstream.durations import is_duration
+from crossstream.durations import is_duration, to_milliseconds
 from crossstream.errors import TopologyError
 from crossstream.settings import fits_call, put_off
 from crossstream.topology.location import here
@@ -38,6 +38,18 @@ def check_topic(operator: str, topic: object) -> None:
         raise TopologyError(
             f"{operator}: {topic!r} is not a topic: {fault}", code="CS-102", where=here(), next=NAME_RULE
         )
+
+
+def settle_durations(option: object, *settings: str, minimum: int | None = 0) -> None:
+    """Puts milliseconds in the place of durations, which makes options equal that say the same.
+
+    Refuses (CS-110) what is no duration, or less than ``minimum`` ms; None stays.
+    """
+    for setting in settings:
+        given = getattr(option, setting)
+        if given is not None:
+            settled = to_milliseconds(given, setting, minimum=minimum, error=TopologyError)
+            object.__setattr__(option, setting, settled)
 
 
 _BOTH_WAYS = ("serialize", "deserialize")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from crossstream.dsl.checks import check_choice, check_name, check_serdes, check_signature
+from crossstream.dsl.checks import check_choice, check_name, check_serdes, check_signature, settle_durations
 from crossstream.durations import Duration, to_milliseconds
 from crossstream.errors import TopologyError
 from crossstream.serdes import Serde
@@ -123,8 +123,7 @@ class Materialized:
         check_serdes("Materialized", key=self.key, value=self.value)
         if self.retention is not None:
             raise _not_yet("retention", self.retention)
-        if self.history_retention is not None:
-            to_milliseconds(self.history_retention, "history_retention", error=TopologyError)
+        settle_durations(self, "history_retention")
         check_choice("Materialized", "caching", self.caching, (True, False))
         check_name("Materialized", "store", self.store, optional=True)
 
@@ -215,7 +214,7 @@ class Joined:
     and keep versions for at least that long. Sources: KIP-923, semantics 2.3.2.
 
     >>> Joined(grace="10 seconds", name="enriched").grace
-    '10 seconds'
+    10000
     """
 
     key: Serde | None = None
@@ -226,8 +225,7 @@ class Joined:
 
     def __post_init__(self) -> None:
         check_serdes("Joined", key=self.key, value=self.value, other_value=self.other_value)
-        if self.grace is not None:
-            to_milliseconds(self.grace, "grace", error=TopologyError)
+        settle_durations(self, "grace")
         check_name("Joined", "name", self.name, optional=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from crossstream.dsl.checks import check_choice
+from crossstream.dsl.checks import check_choice, settle_durations
 from crossstream.durations import Duration, to_milliseconds
 from crossstream.errors import TopologyError
 from crossstream.settings import keyword_settings, refuse_calls, settings_refusal
@@ -25,11 +25,11 @@ class JoinWindows:
     a bound may be negative (``before="-5 seconds"``: at least 5 s newer), but together they are at least 0. ``grace``
     is how much longer, in stream time, a record waits for partners that are late. A record of a left or outer join
     that finds none comes out alone when its window and the grace period are over; with ``eager=True`` (Kafka before
-    3.1) at once, even if partners follow. Durations. Raises CS-110 for what is none, CS-170 for an empty window.
-    Sources: semantics 2.1.1, KIP-633.
+    3.1) at once, even if partners follow. Durations, which are kept in milliseconds. Raises CS-110 for what is none,
+    CS-170 for an empty window. Sources: semantics 2.1.1, KIP-633.
 
     >>> JoinWindows(before=0, after="10 seconds", grace="1 minute").after
-    '10 seconds'
+    10000
     """
 
     before: Duration
@@ -38,6 +38,8 @@ class JoinWindows:
     eager: bool = False
 
     def __post_init__(self) -> None:
+        settle_durations(self, "before", "after", minimum=None)
+        settle_durations(self, "grace")
         before, after, _ = self.milliseconds()
         check_choice("JoinWindows", "eager", self.eager, (True, False))
         if before + after < 0:
@@ -54,7 +56,7 @@ class JoinWindows:
         """A window of ``duration`` to either side.
 
         >>> JoinWindows.of("10 seconds", grace="1 minute")
-        JoinWindows(before='10 seconds', after='10 seconds', grace='1 minute', eager=False)
+        JoinWindows(before=10000, after=10000, grace=60000, eager=False)
         """
         return cls(before=duration, after=duration, grace=grace, eager=eager)
 
