@@ -280,6 +280,10 @@ def test_to_a_topic_of_each_record():
     assert sink.partitioner("t", "k", "v", 3) == 0
     refused("CS-104", lambda: stream().to(lambda: "x"))
     refused("CS-102", lambda: stream().to(None))
+    for given in (cs.keyed(lambda key, value: "x"), pl.col("value")):
+        refused(
+            "CS-104", lambda given=given: stream().to(given), "to(topic=", "pass a function of (key, value)"
+        )
 
 
 def test_operations_by_key_need_a_key_serde():

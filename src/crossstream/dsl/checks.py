@@ -40,6 +40,14 @@ def check_topic(operator: str, topic: object) -> None:
         )
 
 
+def check_target(operator: str, topic: object) -> None:
+    """Refuses what is neither the name of a topic (CS-102) nor a function of key and value that gives one (CS-104)."""
+    if callable(topic) or isinstance(topic, keyed | pl.Expr):
+        check_signature(operator, "topic", topic, ("key", "value"))
+    else:
+        check_topic(operator, topic)
+
+
 def settle_durations(option: object, *settings: str, minimum: int | None = 0) -> None:
     """Puts milliseconds in the place of durations, which makes options equal that say the same.
 

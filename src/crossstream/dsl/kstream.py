@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from crossstream.algebra.functions import keyed
 from crossstream.dsl.branched import BranchedKStream
-from crossstream.dsl.checks import REQUIRED, check_option, check_signature, check_topic, function_of
+from crossstream.dsl.checks import REQUIRED, check_option, check_signature, check_target, function_of
 from crossstream.dsl.draft import Draft
 from crossstream.dsl.handle import child, given_name
 from crossstream.dsl.joins import stream_join
@@ -402,17 +402,14 @@ class KStream:
         for a record (CS-662). Several streams may be written to a topic: what comes of one record, and of those after
         it, stays in order there.
         Serdes not in ``produced`` are those of the stream. Raises CS-142 where one is unknown, CS-102 for a
-        name that Kafka would not take. Source: semantics 3.12.
+        name that Kafka would not take, CS-104 for a function that does not take key and value. Source: semantics 3.12.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
         >>> orders.map_values(lambda order: order["price"]).to("prices", Produced(value=serdes.float64()))
         """
         option = check_option("to", "produced", produced, Produced) or Produced()
-        if callable(topic):
-            check_signature("to", "topic", topic, ("key", "value"))
-        else:
-            check_topic("to", topic)
+        check_target("to", topic)
         where = "to" if callable(topic) else f"to({topic})"
         key, value = sink_serdes(where, (self._node.key, self._node.value), (option.key, option.value))
         target: dict[str, Any] = {"topic_of": topic} if callable(topic) else {"topic": topic}
