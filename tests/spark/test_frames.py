@@ -207,6 +207,7 @@ def test_a_column_that_its_serde_does_not_take_is_named(spark: Any, world: World
         ),
         ("CS-151", ["1 as key", "2 as value"], "key, key"),
         ("CS-151", ["1 as KEY", "2 as value"], "key, KEY"),
+        ("CS-151", ["2 as value", "timestamp as Timestamp"], "a column Timestamp"),
     ],
 )
 def test_columns_that_are_refused_where_they_are_passed(

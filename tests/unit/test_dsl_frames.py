@@ -113,6 +113,20 @@ def test_a_column_that_spark_finds_twice(name):
         cs.StreamsBuilder().stream_from(frame)
 
 
+@pytest.mark.parametrize("column", ["Key", "VALUE", "Timestamp", "Headers"])
+def test_a_column_that_spark_finds_in_other_letters(column):
+    """It is not read, and so a timestamp would be the clock's."""
+    types = {name: "string" for name in ("key", "value") if name != column.lower()}
+    frame = Frame({**types, column: "timestamp"})
+    error = refused("CS-151", lambda: cs.StreamsBuilder().stream_from(frame), f"a column {column}")
+    assert f'.withColumnRenamed("{column}", "{column.lower()}")' in error.next
+    frame.sparkSession.conf["spark.sql.caseSensitive"] = "true"
+    if column.lower() in ("key", "value"):
+        refused("CS-151", lambda: cs.StreamsBuilder().stream_from(frame), f"no column {column.lower()}")
+    else:
+        cs.StreamsBuilder().stream_from(frame)
+
+
 @pytest.mark.parametrize("given", [{}, {"value": serdes.json()}])
 @pytest.mark.parametrize("kind", ["variant", "interval", "interval year to month", "geometry(4326)"])
 def test_types_that_no_serde_reads(kind, given):

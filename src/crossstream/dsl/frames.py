@@ -38,9 +38,9 @@ _PLACES = ("geometry", "geography")
 def frame_serdes(operator: str, frame: Any, consumed: Consumed) -> tuple[Serde, Serde]:
     """The serdes of key and value: those of ``consumed``, else by the columns' types.
 
-    Raises `TopologyError`: CS-150 not a streaming DataFrame, CS-151 no column key or value, or several,
-    CS-152 a type without a serde, CS-153 settings of ``consumed`` that only topics have, CS-154 timestamps or headers
-    of other types.
+    Raises `TopologyError`: CS-150 not a streaming DataFrame, CS-151 no column key or value, several
+    of a name, or one that has it in other letters, CS-152 a type without a serde, CS-153 settings of ``consumed`` that
+    only topics have, CS-154 timestamps or headers of other types.
     """
     _check_frame(operator, frame)
     _check_settings(operator, consumed)
@@ -75,6 +75,8 @@ def _check_frame(operator: str, frame: Any) -> None:
             where=here(operator),
             next="make it with spark.readStream; a batch DataFrame has no changes to follow",
         )
+    for name in COLUMNS:
+        _check_found(operator, name, _found_as(frame, name))
     missing = [name for name in ("key", "value") if name not in frame.columns]
     if missing:
         raise TopologyError(
@@ -83,8 +85,6 @@ def _check_frame(operator: str, frame: Any) -> None:
             where=here(operator),
             next="select key, value and optionally timestamp and headers; struct(…) makes a value of columns",
         )
-    for name in COLUMNS:
-        _check_once(operator, name, _found_as(frame, name))
 
 
 def _found_as(frame: Any, name: str) -> list[str]:
@@ -94,13 +94,21 @@ def _found_as(frame: Any, name: str) -> list[str]:
     return [column for column in frame.columns if column.lower() == name]
 
 
-def _check_once(operator: str, name: str, found: list[str]) -> None:
+def _check_found(operator: str, name: str, found: list[str]) -> None:
+    """Refuses several columns for one name, and one that is spelled in another way: it would not be read."""
     if len(found) > 1:
         raise TopologyError(
             f"the DataFrame has several columns that Spark takes for {name}: {', '.join(found)}",
             code="CS-151",
             where=here(operator),
             next="drop or rename all but one of them",
+        )
+    if found not in ([], [name]):
+        raise TopologyError(
+            f"the DataFrame has a column {found[0]}, which Spark takes for {name}",
+            code="CS-151",
+            where=here(operator),
+            next=f'write it as it is read: .withColumnRenamed("{found[0]}", "{name}"); or drop it',
         )
 
 
