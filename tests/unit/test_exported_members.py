@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import os
 import subprocess
@@ -91,3 +92,18 @@ def test_public_things_tell_what_they_do(module):
             assert value.__doc__, name
             methods = [method for key, method in vars(value).items() if callable(method) and key[0] != "_"]
             assert all(method.__doc__ for method in methods), name
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("stream", "group_by"), ("stream", "group_by_key"), ("table", "group_by"), ("table", "suppress")],
+)
+def test_methods_that_are_not_there_yet_say_so(kind, name):
+    consumed = cs.Consumed(key=serdes.string(), value=serdes.json())
+    handle = getattr(cs.StreamsBuilder(), kind)("orders", consumed)
+    with pytest.raises(AttributeError, match=rf"^'K{kind.title()}' object has no {name} yet: see Status"):
+        getattr(handle, name)
+    with pytest.raises(AttributeError, match="object has no attribute 'filtr'") as caught:
+        handle.filtr  # noqa: B018
+    assert (caught.value.name, caught.value.obj) == ("filtr", handle)
+    assert repr(copy.copy(handle)) == repr(handle)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from crossstream.dsl.checks import check_option
 from crossstream.dsl.draft import Draft
@@ -21,6 +21,16 @@ OPERATORS: Mapping[JoinKind, str] = MappingProxyType(
     {"inner": "join", "left": "left_join", "outer": "outer_join"}
 )
 """The methods that make the kinds of joins."""
+
+_NOT_YET = MappingProxyType({"KStream": ("group_by", "group_by_key"), "KTable": ("group_by", "suppress")})
+"""Methods of Kafka Streams that come with aggregations."""
+
+
+def no_attribute(handle: object, name: str) -> NoReturn:
+    """The ``__getattr__`` of handles: what there will be says so, what there is none of is as Python tells it."""
+    kind = type(handle).__name__
+    what = f"no {name} yet: see Status in README.md" if name in _NOT_YET[kind] else f"no attribute {name!r}"
+    raise AttributeError(f"{kind!r} object has {what}", name=name, obj=handle)
 
 
 def given_name(operator: str, named: Named | None, **others: type[object]) -> str | None:

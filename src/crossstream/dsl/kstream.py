@@ -8,7 +8,7 @@ from crossstream.algebra.functions import keyed
 from crossstream.dsl.branched import BranchedKStream
 from crossstream.dsl.checks import REQUIRED, check_option, check_signature, check_target, function_of
 from crossstream.dsl.draft import Draft
-from crossstream.dsl.handle import child, given_name
+from crossstream.dsl.handle import child, given_name, no_attribute
 from crossstream.dsl.joins import stream_join
 from crossstream.dsl.merging import merged
 from crossstream.dsl.options import Joined, Materialized, Named, Produced, Repartitioned, StreamJoined
@@ -65,6 +65,9 @@ class KStream:
     """
 
     __slots__ = ("_draft", "_node")
+
+    if not TYPE_CHECKING:  # a type checker knows the methods, and tells of one that is none
+        __getattr__ = no_attribute
 
     def __init__(self, draft: Draft, node: Node) -> None:
         self._draft = draft

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crossstream.dsl.checks import REQUIRED, check_option, function_of
 from crossstream.dsl.draft import Draft
 from crossstream.dsl.global_joins import table_global_join
 from crossstream.dsl.global_table import GlobalKTable
-from crossstream.dsl.handle import OPERATORS, child, given_name, misplaced_name
+from crossstream.dsl.handle import OPERATORS, child, given_name, misplaced_name, no_attribute
 from crossstream.dsl.joins import (
     check_key_selector,
     check_keyed_by,
@@ -54,6 +54,9 @@ class KTable:
     """
 
     __slots__ = ("_draft", "_node")
+
+    if not TYPE_CHECKING:  # a type checker knows the methods, and tells of one that is none
+        __getattr__ = no_attribute
 
     def __init__(self, draft: Draft, node: Node) -> None:
         self._draft = draft
