@@ -1,4 +1,7 @@
-"""Without declared type, an expression gives for records together what it gives for each alone (decision 0030)."""
+"""Without declared type, an expression gives for records together what it gives for each alone (decision 0030).
+
+And for each what it gives where the type is declared.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from hypothesis import strategies as st
 
 import crossstream as cs
 from crossstream import serdes
-from tests.laws.effort import law
+from tests.laws.effort import cases, law
 
 TEXT, JSON, BYTES = serdes.string(), serdes.json(), serdes.bytes()
 
@@ -70,27 +73,33 @@ EXPRESSIONS: dict[str, pl.Expr] = {
 }
 
 numbers = st.integers(0, 4) | st.sampled_from([0.5, 1.0, 2.5])
-small = st.none() | numbers
-FIELDS: dict[str, st.SearchStrategy[Any]] = {
-    "n": small,
-    "m": small,
-    "f": st.none() | st.sampled_from([0.5, 1.25, -2.5, 3]),
-    "s": st.none() | st.sampled_from(["a", "ab", "12", ""]),
-    "b": st.none() | st.booleans(),
-    "l": st.none() | st.lists(small, max_size=2),
-    "o": st.none()
-    | st.fixed_dictionaries(
-        {},
-        optional={
-            "c": st.none() | st.sampled_from("cd"),
-            "z": small,
-            "p": st.none() | st.fixed_dictionaries({}, optional={"q": small}),
-        },
-    ),
-    "items": st.none() | st.lists(st.fixed_dictionaries({}, optional={"p": small, "t": small}), max_size=2),
-    "value": small,
-}
-objects = st.fixed_dictionaries({}, optional=FIELDS)
+
+
+def fields(numbers: st.SearchStrategy[Any]) -> dict[str, st.SearchStrategy[Any]]:
+    small = st.none() | numbers
+    return {
+        "n": small,
+        "m": small,
+        "f": st.none() | st.sampled_from([0.5, 1.25, -2.5, 3]),
+        "s": st.none() | st.sampled_from(["a", "ab", "12", ""]),
+        "b": st.none() | st.booleans(),
+        "l": st.none() | st.lists(small, max_size=2),
+        "o": st.none()
+        | st.fixed_dictionaries(
+            {},
+            optional={
+                "c": st.none() | st.sampled_from("cd"),
+                "z": small,
+                "p": st.none() | st.fixed_dictionaries({}, optional={"q": small}),
+            },
+        ),
+        "items": st.none()
+        | st.lists(st.fixed_dictionaries({}, optional={"p": small, "t": small}), max_size=2),
+        "value": small,
+    }
+
+
+objects = st.fixed_dictionaries({}, optional=fields(numbers))
 
 
 @law
@@ -102,6 +111,89 @@ objects = st.fixed_dictionaries({}, optional=FIELDS)
 @example("compare", [{"n": {}}, {"n": {"x": 1}}, {"n": None}])
 def test_together_as_alone(name: str, rows: list[dict[str, Any]]) -> None:
     assert mapped(EXPRESSIONS[name], rows, 1) == mapped(EXPRESSIONS[name], rows, len(rows))
+
+
+DECLARED = serdes.json(
+    {
+        **dict.fromkeys(("n", "m", "value", "key"), pl.Int64()),
+        **dict.fromkeys(("s", "t"), pl.String()),
+        **dict.fromkeys(("l", "k"), pl.List(pl.Int64)),
+        "b": pl.Boolean(),
+        "f": pl.Float64(),
+        "texts": pl.List(pl.String),
+        "o": pl.Struct({"c": pl.String, "z": pl.Int64, "p": pl.Struct({"q": pl.Int64})}),
+        "items": pl.List(pl.Struct({"p": pl.Int64, "t": pl.Int64})),
+    }
+)
+LIKE_DECLARED: dict[str, pl.Expr] = {
+    **{name: expression for name, expression in EXPRESSIONS.items() if name != "item"},
+    "list of texts": pl.concat_list("s", "t"),
+    "list of three": pl.concat_list(c("n") + 1, "value", c("o").struct.field("z")),
+    "list of objects": pl.concat_list("o", "o"),
+    "list of truths": pl.concat_list("b", pl.lit(True), c("s").is_null()),
+    "list, and length of another": pl.struct(c("l").list.len(), list=pl.concat_list("n", "m")),
+    "union": c("l").list.set_union("k").list.sort(),
+    "without": c("l").list.set_difference("k"),
+    "contains a field": c("l").list.contains(c("n")),
+    "text of a list": c("texts").list.join(c("s"), ignore_nulls=True),
+    "lengths": c("l").list.len() + c("items").list.len(),
+    "at": c("l").list.get(c("n"), null_on_oob=True),
+    "some": c("l").list.gather([0], null_on_oob=True),
+    "slice": c("l").list.slice(0, 1),
+    "largest of a list": c("l").list.max(),
+    "distinct": c("l").list.unique(maintain_order=True),
+    "object of a list": c("l").list.to_struct(fields=["x", "y"]),
+    "in a field": c("n").is_in(c("l")),
+    "text and sum": pl.struct(text=pl.format("{}!", "n"), sum=c("n") + 1),
+    "joined text and sum": pl.struct(text=pl.concat_str("n", "s"), sum=c("n") + 1),
+    "moment": pl.datetime(c("n") + 2000, c("m") + 1, "value"),
+    "day": pl.date("m", 1, 1),
+    "later": pl.datetime(2020, 1, 1) + pl.duration(weeks="n", days="m"),
+    "with a column": c("o").struct.with_fields(c=c("n")),
+    "with a constant": c("o").struct.with_fields(c=pl.lit("x")),
+    "with a field of it": c("o").struct.with_fields(
+        more=pl.field("z") + 1, c=pl.field("c").str.to_uppercase()
+    ),
+    "with a field in a field": c("o").struct.with_fields(q=pl.field("p").struct.field("q") + c("n")),
+    "key and value": pl.struct("key", "value", "n"),
+}
+wholes = fields(st.integers(1, 4))
+declared_fields = {
+    **{name: values for name, values in wholes.items() if name != "value"},
+    "f": st.none() | st.sampled_from([0.5, 1.25, -2.5]),
+    "t": wholes["s"],
+    "k": wholes["l"],
+    "key": wholes["n"],
+    "texts": st.none() | st.lists(st.none() | st.sampled_from("ab"), max_size=2),
+}
+
+
+@cases(2)
+@given(
+    st.sampled_from(sorted(LIKE_DECLARED)),
+    st.fixed_dictionaries({"value": wholes["value"]}, optional=declared_fields),
+)
+@example("list of texts", {"value": 1, "t": "x"})
+@example("sum", {"value": 1})
+@example("with a constant", {"value": 1})
+@example("with a field of it", {"value": 1, "o": {"z": 1}})
+@example("later", {"value": 1})
+@example("joined text and sum", {"value": 1})
+@example("in a field", {"value": 1, "n": 2})
+def test_as_where_a_type_is_declared(name: str, row: dict[str, Any]) -> None:
+    """But for a field `value` that only some records have, and fields that are null in one and missing in the other."""
+    found, declared = (mapped(LIKE_DECLARED[name], [row], 1, serde=serde) for serde in (JSON, DECLARED))
+    assert without_nulls(found) == without_nulls(declared)
+
+
+def without_nulls(given: Any) -> Any:
+    """Keys and values that came out, and what was dropped; of objects the fields that are not null."""
+
+    def plain(value: dict[str, Any]) -> dict[str, Any]:
+        return {name: item for name, item in value.items() if item is not None}
+
+    records, dropped = given
+    return [(key, json.loads(value, object_hook=plain)) for key, value in records], dropped
 
 
 @dataclass
@@ -164,11 +256,15 @@ def test_decimals_together_as_alone(name: str, rows: list[dict[str, Any]]) -> No
 
 
 def mapped(
-    expression: pl.Expr, rows: list[Any], every: int, first: Callable[[Any], Any] | None = None
+    expression: pl.Expr,
+    rows: list[Any],
+    every: int,
+    first: Callable[[Any], Any] | None = None,
+    serde: Any = JSON,
 ) -> Any:
     """What comes out and what fails, with so many records in each batch. ``first``: makes the values of JSON's."""
     builder = cs.StreamsBuilder()
-    stream = builder.stream("in", cs.Consumed(key=TEXT, value=JSON))
+    stream = builder.stream("in", cs.Consumed(key=TEXT, value=serde))
     if first is not None:
         stream = stream.map_values(first)
     stream.map_values(pl.struct(result=expression)).to("out", cs.Produced(key=TEXT, value=JSON))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,9 @@ class TestNullsBesideOthers:
             (pl.when(pl.col("gone")).then(pl.lit("x")).otherwise(pl.lit("y")), [b'"y"', b'"y"', b'"y"']),
             (pl.when(pl.col("gone")).then(1).otherwise(pl.col("n").abs()), [b"1", b"2", b"null"]),
             (pl.col("l").list.sum(), [b"0", b"null", b"3"]),
+            (pl.concat_list("n", "gone"), [b"[1,0]", b"[2,null]", b"[null,null]"]),
+            (pl.col("o").struct.with_fields(x=pl.field("y") + 1), [b"null"] * 3),
+            (pl.col("o").struct.rename_fields(["x", "y"]), [b"null"] * 3),
         ],
         ids=str,
     )
@@ -139,6 +143,29 @@ class TestNullsBesideOthers:
         given = records(b'{"n":1,"gone":false,"l":[]}', b'{"n":2}', b'{"l":[1,2]}')
         found, dropped = run(mapped(pl.struct(r=expression)), given, every)
         assert ([value for _, value in found], dropped) == ([b'{"r":' + one + b"}" for one in expected], {})
+
+    def test_lists_of_nulls_are_lists(self, every: int) -> None:
+        """Of a table they would be tombstones, of a list of values the values would be lost."""
+
+        def build(builder: cs.StreamsBuilder) -> None:
+            left, right = (builder.table(name, cs.Consumed(key=TEXT, value=JSON)) for name in ("l", "r"))
+            sides = (pl.col(side).struct.field("x") for side in ("left", "right"))
+            joined = left.outer_join(right, pl.concat_list(*sides))
+            joined.to_stream().to("out", cs.Produced(value=JSON))
+            stream(builder).flat_map_values(pl.concat_list("a", "b").list.drop_nulls()).to(
+                "out", cs.Produced(value=JSON)
+            )
+
+        given = [("r", b"k", b'{"x":"R"}'), ("in", b"i", b'{"b":"y"}')]
+        assert run(build, given, every)[0] == [(b"i", b'"y"'), (b"k", b'[null,"R"]')]
+
+    def test_lengths_of_time(self, every: int) -> None:
+        def build(builder: cs.StreamsBuilder) -> None:
+            times = stream(builder).map_values(lambda value: {"t": timedelta(days=value) if value else None})
+            times.map_values(pl.struct(d=pl.col("t").dt.total_days())).to("out", cs.Produced(value=JSON))
+
+        found, dropped = run(build, records(b"7", b"0"), every)
+        assert (found, dropped) == ([(b"0", b'{"d":7}'), (b"1", b'{"d":null}')], {})
 
     def test_predicates(self, every: int) -> None:
         given = records(b'{"gone":false}', b"{}", b'{"gone":true}')

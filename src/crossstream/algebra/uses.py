@@ -10,22 +10,13 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import polars as pl
 
 from crossstream.algebra.functions import Function
+from crossstream.algebra.wanted import wanted
 from crossstream.serdes.json_columns import with_nulls_of
-
-_TYPES: dict[str, pl.DataType] = {
-    "StringExpr": pl.String(),
-    "TemporalExpr": pl.Datetime("ms"),
-    "ListExpr": pl.List(pl.Null()),
-    "BinaryExpr": pl.Binary(),
-    "Boolean": pl.Null(),
-}
-"""The type that the functions of a namespace of Polars (``.str``, ``.dt``, …) want."""
-
 
 WHOLE = "value"
 """The name by which an expression reads a value as a whole."""
@@ -125,6 +116,10 @@ class Same:
         return isinstance(other, Same) and other.expression is self.expression
 
 
+_Path: TypeAlias = tuple[str, ...]
+"""(column, field, field of it, …)."""
+
+
 @lru_cache(maxsize=512)
 def _uses(same: Same) -> dict[str, Use]:
     parts = serialized(same.expression)
@@ -153,26 +148,42 @@ def reads_columns(part: Any) -> bool:
     return any(True for _ in _reads(part))
 
 
-def _reads(node: Any) -> Iterator[tuple[tuple[str, ...], pl.DataType | None]]:
-    """(column, field, field of it, …) for everything a serialised expression reads, and its type if known."""
+def _reads(node: Any, struct: _Path | None = None) -> Iterator[tuple[_Path, pl.DataType | None]]:
+    """Everything a serialised expression reads, and its type if known. ``struct``: what ``pl.field`` is of."""
     if isinstance(node, list):
         for item in node:
-            yield from _reads(item)
+            yield from _reads(item, struct)
     elif isinstance(node, dict):
-        path = _path(node)
+        path = _path(node, struct)
         if path is not None:
             yield path, None
             return
         if (names := _selected(node)) is not None:
             yield from (((name,), None) for name in names)
             return
-        dtype, first = _wanted(node.get("Function"))
-        if first is not None:
-            yield first, dtype
+        if isinstance(changed := node.get("StructEval"), dict):
+            yield from _reads_of_struct(changed, struct)
+            return
+        for given, dtype in wanted(node.get("Function")):
+            if (path := _path(given, struct)) is not None:
+                yield path, dtype
         for kind, item in node.items():
-            yield from _reads(operands(kind, item))
+            yield from _reads(operands(kind, item), struct)
     elif node == "Wildcard":
         yield (ALL,), None
+
+
+def _reads_of_struct(
+    node: dict[str, Any], struct: _Path | None
+) -> Iterator[tuple[_Path, pl.DataType | None]]:
+    """Of ``.struct.with_fields(…)``: the struct as a whole, and what is read of its fields and of columns."""
+    whole, fields = node.get("expr"), node.get("evaluation")
+    path = _path(whole, struct)
+    if path is None:
+        yield from _reads(whole, struct)
+    else:
+        yield path, pl.Struct({})
+    yield from _reads(fields, path)
 
 
 def operands(kind: str, node: Any) -> Any:
@@ -198,21 +209,12 @@ def _selected(node: dict[str, Any]) -> Sequence[str] | None:
     return names
 
 
-def _wanted(call: Any) -> tuple[pl.DataType | None, tuple[str, ...] | None]:
-    """What a function reads as its first argument, where its namespace tells the type."""
-    if not isinstance(call, dict) or not isinstance(call.get("function"), dict) or not call.get("input"):
-        return None, None
-    function = call["function"]
-    dtype = next((_TYPES[kind] for kind in function if kind in _TYPES), None)
-    if function.get("ListExpr") == "Sum":
-        dtype = pl.List(pl.Int64())  # of no items: 0
-    return dtype, None if dtype is None else _path(call["input"][0])
-
-
-def _path(node: Any) -> tuple[str, ...] | None:
+def _path(node: Any, struct: _Path | None) -> _Path | None:
     """The column and field that a node stands for; None if it is something else."""
     if not isinstance(node, dict):
         return None
+    if struct is not None and isinstance(names := node.get("Field"), list) and len(names) == 1:
+        return (*struct, names[0])
     if isinstance(column := node.get("Column"), str):
         return (ALL if column.startswith("^") and column.endswith("$") else column,)
     call = node.get("Function")
@@ -226,5 +228,5 @@ def _path(node: Any) -> tuple[str, ...] | None:
         or len(inputs) != 1
     ):
         return None
-    outer = _path(inputs[0])
+    outer = _path(inputs[0], struct)
     return None if outer is None else (*outer, access["FieldByName"])
