@@ -187,6 +187,22 @@ def test_the_field_value_is_the_field_where_a_record_has_it(every: int) -> None:
 
 
 @pytest.mark.parametrize("every", EVERY)
+def test_a_null_has_the_field_value_and_all_others(every: int) -> None:
+    given = records(b'{"value":8,"unit":"C"}', b"null", b'{"value":null}')
+    found, dropped = run(mapped(pl.struct("value", "unit")), given, every)
+    nothing = b'{"value":null,"unit":null}'
+    assert ([value for _, value in found], dropped) == ([b'{"value":8,"unit":"C"}', nothing, nothing], {})
+
+
+@pytest.mark.parametrize("every", EVERY)
+def test_fields_of_the_field_value(every: int) -> None:
+    given = records(b'{"value":{"n":1}}', b"null", b'{"value":null}', b'{"n":4}', b'{"m":5}', b'{"value":{}}')
+    found, dropped = run(mapped(pl.struct(r=pl.col("value").struct.field("n") + 1)), given, every)
+    expected = [b'{"r":2}', b'{"r":null}', b'{"r":null}', b'{"r":5}', b'{"r":null}', b'{"r":null}']
+    assert ([value for _, value in found], dropped) == (expected, {})
+
+
+@pytest.mark.parametrize("every", EVERY)
 def test_items_of_several_types(every: int) -> None:
     def items(builder: cs.StreamsBuilder) -> None:
         stream(builder).flat_map_values(pl.col("v")).to("out", cs.Produced(key=TEXT, value=JSON))

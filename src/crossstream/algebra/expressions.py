@@ -187,11 +187,22 @@ def _spread(read: Read, uses: dict[str, Use]) -> tuple[dict[str, pl.Series], boo
     undeclared = read.undeclared()
     series = value.series(None if use.whole else use.fields) if undeclared is None else undeclared.series(use)
     is_open = undeclared is not None
-    if isinstance(series.dtype, pl.Struct) or (series.dtype == pl.Null and not use.whole):
-        fields = fitted(series, Use(fields=use.fields), is_open or not value.declared()).struct
+    columns = _columns_of(series, use, uses, is_open or not value.declared())
+    return columns, is_open
+
+
+def _columns_of(series: pl.Series, use: Use, uses: dict[str, Use], open_: bool) -> dict[str, pl.Series]:
+    """The fields of objects by their names; also under "value" what they are as a whole, if none of them is called so.
+
+    A null has all fields, and they are null.
+    """
+    found = {}
+    if isinstance(series.dtype, pl.Struct) or (series.dtype == pl.Null and use.fields):
+        fields = fitted(series, Use(fields=use.fields), open_).struct
         found = {name: fields.field(name) for name in fields.schema if name in uses or ALL in uses}
-        return (found if WHOLE in found or WHOLE not in uses else {**found, WHOLE: series}), is_open
-    return {WHOLE: series}, is_open
+        if WHOLE not in uses:
+            return found
+    return {**found, WHOLE: fitted(found.get(WHOLE, series), uses.get(WHOLE, Use()), open_)}
 
 
 def _select(expression: pl.Expr, frame: pl.DataFrame, rows: int) -> pl.Series:
