@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from crossstream import serdes
+from crossstream import SerdeError, serdes
 from tests.laws.effort import cases
 
 NUMBERS = st.sets(st.integers(-(2**70), 2**70), max_size=5)
@@ -52,6 +52,18 @@ class Tree(msgspec.Struct, frozen=True):
     below: tuple[Tree, ...] = ()
 
 
+class Chained(TypedDict):
+    zone: int
+    area: str
+    next: Chained | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Category:
+    tags: frozenset[str]
+    parent: Category | None = None
+
+
 class Left(msgspec.Struct, frozen=True, tag="l"):
     tags: frozenset[str]
 
@@ -72,6 +84,12 @@ SMALL = st.frozensets(st.text(max_size=3), max_size=5)
 TREES = st.recursive(
     st.builds(Tree, SMALL),
     lambda inner: st.builds(Tree, SMALL, st.lists(inner, max_size=3).map(tuple)),
+    max_leaves=4,
+)
+NAMES = st.fixed_dictionaries({"zone": st.integers(0, 9), "area": st.text(max_size=2)})
+CHAINS = st.recursive(
+    NAMES.map(lambda one: {**one, "next": None}),
+    lambda inner: st.builds(lambda one, following: {**one, "next": following}, NAMES, inner),
     max_leaves=4,
 )
 KINDS: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
@@ -96,6 +114,13 @@ KINDS: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
     "named tuple": (Pair, st.builds(Pair, st.integers(0, 9), SMALL)),
     "with a limit": (Annotated[set[str], msgspec.Meta(max_length=9)], WORDS),
     "tree": (Tree, TREES),
+    "typed dict in itself": (Chained, CHAINS),
+    "class in itself": (
+        Category,
+        st.recursive(
+            st.builds(Category, SMALL), lambda inner: st.builds(Category, SMALL, inner), max_leaves=4
+        ),
+    ),
     "one of several": (
         list[Left | Right | int],
         st.lists(
@@ -119,6 +144,33 @@ def test_one_json(name: str, data: st.DataObject, seed: int) -> None:
 @cases(0.2)
 def test_one_json_of_a_set(numbers: set[int], seed: int) -> None:
     check(set[int], [numbers], seed)
+
+
+def test_chains_of_any_length() -> None:
+    """As long as msgspec has JSON for them: what is not spelled is refused, and not written in some spelling."""
+    serde = serdes.json(Category)
+    for length in (1, 5, 100):
+        text = b'{"tags":["x"],"parent":null}'
+        for _ in range(length):
+            text = b'{"tags":["a","b","c","d"],"parent":%s}' % text
+        assert serde.serialize(serde.deserialize(text)) == text
+    chain = None
+    for _ in range(400):
+        chain = Category(frozenset("ab"), chain)
+    with pytest.raises(SerdeError) as caught:
+        serde.serialize(chain)
+    assert caught.value.code == "CS-403"
+
+
+@given(tags=SMALL)
+@example(tags=frozenset("abcdefgh"))
+@cases(0.2)
+def test_beside_an_object_that_is_not_what_its_class_says(tags: frozenset[str]) -> None:
+    """Python lets it be, and it is written as it is."""
+    serde = serdes.json(Kept)
+    wrong: Any = None
+    both = serde.encode_objects([Kept(tags), Kept(wrong)])
+    assert both.to_pylist() == [serde.serialize(Kept(tags)), b'{"tags":null,"id":0}']
 
 
 @pytest.mark.parametrize("tags", ["abc", "cba", "bca"])

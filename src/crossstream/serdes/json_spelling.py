@@ -23,6 +23,9 @@ Spelling = Callable[[Sequence[Any]], Sequence[Any]]
 """Values of one type to the same values in the one spelling."""
 
 _KEPT = (*KEPT, msgspec.Raw)
+_MISTYPED = (AttributeError, LookupError, TypeError, ValueError)
+"""What an object leads to in which something is not what its class says; Python lets it be, and it is left as it is."""
+
 _SETS = (mi.SetType, mi.FrozenSetType)
 _LISTS = (mi.ListType, mi.VarTupleType)
 _ARRAYS = (*_SETS, *_LISTS, mi.TupleType, mi.NamedTupleType)
@@ -31,7 +34,10 @@ _RECORDS = (*_CLASSES, mi.TypedDictType)
 
 
 def spelling(node: mi.Type) -> Spelling | None:
-    """How objects that `msgspec.convert` gave are spelled before they are encoded; None: there is nothing to do."""
+    """How objects that `msgspec.convert` gave are spelled before they are encoded; None: there is nothing to do.
+
+    It raises `RecursionError` for objects in one another that are too many.
+    """
     plain = _plain(node, {})
     if plain is None:
         return None
@@ -40,9 +46,14 @@ def spelling(node: mi.Type) -> Spelling | None:
     def spelled(values: Sequence[Any]) -> Sequence[Any]:
         try:
             given = msgspec.to_builtins(values, builtin_types=_KEPT) if made_plain else values
-            return _where(given, lambda value: value is not None, plain)
         except Exception:  # an object that cannot be written: encoding it tells which, and why
             return values
+        try:
+            return _where(given, lambda value: value is not None, plain)
+        except _MISTYPED:
+            return (
+                list(chain.from_iterable(spelled([value]) for value in values)) if len(values) > 1 else values
+            )
 
     return spelled
 
@@ -184,6 +195,8 @@ def _tag(node: mi.Type) -> Any:
 def _where(values: Sequence[Any], holds: Callable[[Any], bool], plain: Spelling) -> Sequence[Any]:
     """The values, those in the spelling of which ``holds`` is true."""
     rows = [row for row, value in enumerate(values) if holds(value)]
+    if not rows:  # and a class that may be inside itself is not asked for what is inside nothing
+        return values
     if len(rows) == len(values):
         return plain(values)
     found = list(values)

@@ -229,7 +229,10 @@ class TypedJson:
     def _spelled(self, values: Sequence[Any]) -> Sequence[Any]:
         """Objects of which msgspec makes the same text whenever they are equal."""
         instances, spelled = self._instances(values), _reading(self.type).spelling
-        return instances if spelled is None else spelled(instances)
+        try:
+            return instances if spelled is None else spelled(instances)
+        except RecursionError as error:
+            raise refusals.unencodable(self.name, "too many objects in one another") from error
 
     def _instances(self, values: Sequence[Any]) -> list[Any]:
         many = _reading(self.type).many
