@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import dataclass
+
+import cloudpickle
 import msgspec
 import pytest
 
@@ -9,6 +13,7 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.serdes.serde import alike
 from tests.unit.dsl_cases import refused, serde_names
+from tests.unit.pairs import Pair
 
 TEXT, JSON = serdes.string(), serdes.json()
 
@@ -103,6 +108,61 @@ def test_what_is_alike(one, other, same):
     assert mine.name == theirs.name
     assert alike(mine, theirs) == same
     assert alike(serdes.left_or_right(TEXT, mine), serdes.left_or_right(TEXT, theirs)) == same
+
+
+@dataclass(frozen=True)
+class Delimited(Pair):
+    """A serde of the user's that is compared by its fields."""
+
+    separator: str = ","
+    name: str = "delimited"
+
+
+class Changeable(Delimited):
+    """Compared by its fields, too, and without a hash."""
+
+    __hash__ = None
+
+
+class Alone(Pair):
+    """Compared as an object: two of them are never equal, though they mean the same."""
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
+@pytest.mark.parametrize("kind", [Delimited, Changeable])
+def test_serdes_that_say_whether_they_are_equal(kind):
+    builder = cs.StreamsBuilder()
+    left = builder.table("left", cs.Consumed(key=kind(), value=JSON))
+    right = builder.table("right", cs.Consumed(key=kind(separator=";"), value=JSON))
+    name = kind.__name__
+    refused("CS-134", lambda: left.join(right, joiner), f"{name}(", "separator=','", "separator=';'")
+    refused("CS-163", lambda: left.to_stream().join(right, joiner), "separator=';'")
+    stored = cs.Materialized(key=kind(separator=";"))
+    refused("CS-143", lambda: builder.table("in", cs.Consumed(key=kind(), value=JSON), stored), "separator")
+    same = builder.table("same", cs.Consumed(key=kind(), value=JSON))
+    assert serde_names(left.join(same, joiner)) == ("delimited", None)
+    assert not alike(serdes.left_or_right(TEXT, kind()), serdes.left_or_right(TEXT, kind(separator=";")))
+    assert alike(serdes.left_or_right(TEXT, kind()), serdes.left_or_right(TEXT, kind()))
+
+
+def test_serdes_that_do_not_say_it():
+    assert Alone() != Alone()
+    assert alike(Alone(), Alone())
+    assert alike(serdes.left_or_right(TEXT, Alone()), serdes.left_or_right(TEXT, Alone()))
+
+
+@pytest.mark.parametrize("kind", [Delimited, Changeable, Alone])
+def test_a_topology_of_them_that_was_pickled(kind):
+    builder = cs.StreamsBuilder()
+    moved = builder.stream("in", cs.Consumed(key=TEXT, value=JSON)).map(lambda key, value: (value, value))
+    for name in ("one", "other"):
+        moved.repartition(cs.Repartitioned(key=kind(), value=JSON, name=name)).to(name)
+    with cs.TopologyTestDriver(pickle.loads(cloudpickle.dumps(builder.build()))) as driver:
+        driver.create_input_topic("in", TEXT, JSON).pipe_input("k", ["a", "b"])
+        for name in ("one", "other"):
+            assert driver.create_output_topic(name, TEXT, JSON).read_key_values() == [("a,b", ["a", "b"])]
 
 
 def test_a_merge_forgets_the_class():

@@ -298,6 +298,7 @@ class SchemaJson:
 
     dtype: pl.Struct
     varied: ClassVar[bool] = True
+    classes: ClassVar[tuple[type, ...]] = ()
 
     @property
     def name(self) -> str:

@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.serde import Serde, Way, find_invalid, identity, is_varied
+from crossstream.serdes.serde import Comparable, Serde, Way, find_invalid, identity, is_varied
 
 LEFT, RIGHT = 0, 1
 _WANTED = "LeftOrRight(left=…) or LeftOrRight(right=…), exactly one of them set"
@@ -57,7 +57,7 @@ class LeftOrRightSerde:
         return is_varied(self.left) or is_varied(self.right)
 
     @property
-    def classes(self) -> tuple[type, ...]:
+    def classes(self) -> tuple[type | Comparable, ...]:
         return identity(self.left)[1] + identity(self.right)[1]
 
     def serialize(self, value: Any) -> bytes | None:

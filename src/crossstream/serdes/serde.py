@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import polars as pl
 import pyarrow as pa
@@ -59,13 +60,42 @@ class OfClasses(Protocol):
     """What a serde of declared types has besides: the classes of its values, for two classes may have one name."""
 
     @property
-    def classes(self) -> tuple[type, ...]:
-        """All of them, those inside others too, in the order of the type."""
+    def classes(self) -> tuple[type | Comparable, ...]:
+        """All of them, those inside others too, in the order of the type; and serdes it is made of."""
 
 
-def identity(serde: Serde) -> tuple[str, tuple[type, ...]]:
-    """What two serdes of one process have in common if they mean the same: their name, and the classes behind it."""
-    return serde.name, serde.classes if isinstance(serde, OfClasses) else ()
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparable:
+    """A serde whose class says which of them are equal, by fields for instance. Its hash need not tell them apart."""
+
+    serde: Serde
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Comparable) and (
+            self.serde is other.serde or bool(self.serde == other.serde)
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.serde.name)
+
+
+Identity: TypeAlias = tuple[str, tuple[type | Comparable, ...]]
+"""The name of a serde, and what is behind it."""
+
+
+def identity(serde: Serde) -> Identity:
+    """What two serdes of one process have in common if they mean the same: their name, and what is behind it.
+
+    That is the classes of their values, or the serde, if its class has an ``__eq__``. Two of a class that has none are
+    never equal, and it is usual to make two for one topology.
+    """
+    return serde.name, _behind(serde)
+
+
+def _behind(serde: Serde) -> tuple[type | Comparable, ...]:
+    if isinstance(serde, OfClasses):
+        return serde.classes
+    return () if type(serde).__eq__ is object.__eq__ else (Comparable(serde),)
 
 
 def alike(one: Serde, other: Serde) -> bool:
@@ -77,15 +107,18 @@ def told_apart(one: Serde, other: Serde) -> tuple[str, str]:
     """What two serdes are called in a message that is about their difference."""
     if one.name != other.name:
         return one.name, other.name
-    classes = zip_longest(identity(one)[1], identity(other)[1])
-    mine, theirs = map(_full_name, next((pair for pair in classes if pair[0] is not pair[1]), (None, None)))
+    pairs = zip_longest(_behind(one), _behind(other))
+    pair = next((pair for pair in pairs if pair[0] != pair[1]), (None, None))
+    mine, theirs = map(_told, pair)
     if mine == theirs:
-        theirs += ", another class of that name"
+        theirs += ", another one" if isinstance(pair[1], Comparable) else ", another class of that name"
     return f"{one.name} ({mine})", f"{other.name} ({theirs})"
 
 
-def _full_name(cls: type | None) -> str:
-    return "no class" if cls is None else f"{cls.__module__}.{cls.__qualname__}"
+def _told(part: type | Comparable | None) -> str:
+    if isinstance(part, Comparable):
+        return repr(part.serde)
+    return "no class" if part is None else f"{part.__module__}.{part.__qualname__}"
 
 
 @runtime_checkable

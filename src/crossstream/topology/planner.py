@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from crossstream.serdes.internal import pickled
-from crossstream.serdes.serde import alike, identity
+from crossstream.serdes.serde import Identity, alike, identity
 from crossstream.topology.describe import has_new_key
 from crossstream.topology.graph import (
     Branch,
@@ -61,8 +61,7 @@ from crossstream.topology.steps import MaterializeStep, OrderStep, Step
 from crossstream.topology.validate import history_of, inner_store, keeps_versions
 from crossstream.topology.visits import Visits, handing
 
-_Identity = tuple[str, tuple[type, ...]]
-_Wanted = tuple[str, int, Partitioner | None, _Identity, _Identity]
+_Wanted = tuple[str, int, Partitioner | None, Identity, Identity]
 """A flow, the round and partitioner, and the serdes of its keys and values."""
 
 
