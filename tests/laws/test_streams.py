@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import crossstream as cs
@@ -18,6 +18,7 @@ from tests.reference.chain import headers_of
 
 names = st.none() | st.sampled_from(KEYS) | st.sampled_from(KEYS)
 values = st.none() | st.fixed_dictionaries({"n": st.integers(0, 5), "name": names})
+TWO = with_headers([{"side": "left", "key": "a", "value": None, "ts": ts} for ts in (0, 1)])
 inputs = records({"left": (names, values)}).map(with_headers)
 
 
@@ -51,15 +52,27 @@ def test_the_last_record_of_a_key_is_its_row(pipeline: list[Operator], given_: I
     assert table == {key: value for key, value in rows.items() if value is not None}
 
 
+topics = st.sampled_from(["out", "out", "chosen"])
+"""Of a sink: by name, or by a function of the record."""
+
+
 @law
-@given(pipelines, by_row, by_row, inputs, ways())
+@given(pipelines, by_row, by_row, topics, topics, inputs, ways())
+@example([], [], [], "out", "chosen", TWO, Way(every=2))
 def test_sinks_of_one_topic_keep_the_order_of_a_key(
-    pipeline: list[Operator], one: list[Operator], other: list[Operator], given_: Inputs, way: Way
+    pipeline: list[Operator],
+    one: list[Operator],
+    other: list[Operator],
+    to_one: str,
+    to_other: str,
+    given_: Inputs,
+    way: Way,
 ) -> None:
     builder = cs.StreamsBuilder()
     parting = built(pipeline, builder.stream("left", cs.Consumed(key=TEXT, value=JSON)))
-    for operators in (one, other):
-        built(operators, parting).to("out", cs.Produced(key=TEXT, value=JSON))
+    for operators, to in ((one, to_one), (other, to_other)):
+        topic = to if to == "out" else lambda key, value: "out"
+        built(operators, parting).to(topic, cs.Produced(key=TEXT, value=JSON))
     found: list[cs.TestRecord] = []
     with way.driver(builder.build()) as driver:
         out = driver.create_output_topic("out", TEXT, JSON)

@@ -36,6 +36,18 @@ def dynamic_topics(small_: cs.KStream, large: cs.KStream, table: cs.KTable) -> N
     small_.to(lambda key, value: "out" if value != "b" else "another", PRODUCED)
 
 
+def one_dynamic_topic(small_: cs.KStream, large: cs.KStream, table: cs.KTable) -> None:
+    large.to(lambda key, value: "out", PRODUCED)
+    small_.to("out", PRODUCED)
+
+
+def one_dynamic_topic_beside_others(small_: cs.KStream, large: cs.KStream, table: cs.KTable) -> None:
+    """Each of two topics has a sink of its own, and one that may write to either."""
+    small_.left_join(table, lambda value, row: value).to("another", PRODUCED)
+    large.to(lambda key, value: "out" if value != "y" else "another", PRODUCED)
+    small_.to("out", PRODUCED)
+
+
 def partitioners(small_: cs.KStream, large: cs.KStream, table: cs.KTable) -> None:
     large.to("out", cs.Produced(key=TEXT, value=TEXT, partitioner=lambda topic, key, value, count: 0))
     small_.to("out", cs.Produced(key=TEXT, value=TEXT, partitioner=to_several))
@@ -56,6 +68,8 @@ GIVEN = {
     other_serdes: "azbycx",
     other_rounds: "azbycx",
     dynamic_topics: "azycx",
+    one_dynamic_topic: "azbycx",
+    one_dynamic_topic_beside_others: "azbcx",
     partitioners: "zbbycx",
     one_is_nowhere: "zzyyxx",
 }
@@ -76,12 +90,13 @@ def test_in_order_of_arrival(graph: Callable[[cs.KStream, cs.KStream, cs.KTable]
     assert [record.timestamp for record in out] == ["azbycx".index(record.value) for record in out]
 
 
+@pytest.mark.parametrize("deletes_to", ["rows", lambda key, value: "rows"], ids=["by name", "dynamic"])
 @pytest.mark.parametrize("every", [1, 1000])
-def test_a_row_that_is_deleted_and_comes_again_is_there(every: int) -> None:
+def test_a_row_that_is_deleted_and_comes_again_is_there(every: int, deletes_to: Any) -> None:
     """Deletes and other changes on ways of their own, as of a CDC topic."""
     builder = cs.StreamsBuilder()
     changes = builder.stream("changes", CONSUMED)
-    changes.filter(lambda value: value == "delete").map_values(lambda value: None).to("rows", PRODUCED)
+    changes.filter(lambda value: value == "delete").map_values(lambda value: None).to(deletes_to, PRODUCED)
     changes.filter_not(lambda value: value == "delete").to("rows", PRODUCED)
     with TopologyTestDriver(builder.build(), commit_every=every) as driver:
         given = driver.create_input_topic("changes", TEXT, TEXT)
@@ -105,10 +120,30 @@ def test_several_results_of_a_record_in_turn(every: int) -> None:
     assert counted["dropped-records-total"] == 0
 
 
-def test_sinks_of_streams_that_share_no_record_wait_for_nothing() -> None:
+@pytest.mark.parametrize("every", [1, 1000])
+def test_other_topics_change_no_order(every: int) -> None:
+    """A dynamic topic and two others: a way to one of these is not in turn, for a join is on it."""
     builder = cs.StreamsBuilder()
-    for name in ("one", "other"):
-        builder.stream(name, CONSUMED).to("out", PRODUCED)
+    letters = builder.stream("in", CONSUMED).flat_map_values(list)
+    rows = builder.global_table("rows", CONSUMED)
+    letters.left_join(rows, lambda letter, row: letter, key_selector=lambda key, letter: key).to(
+        "joined", PRODUCED
+    )
+    letters.filter_not(small).map_values(str.upper).to(lambda key, value: "out", PRODUCED)
+    letters.filter(small).to("out", PRODUCED)
+    with TopologyTestDriver(builder.build(), commit_every=every) as driver:
+        given = driver.create_input_topic("in", TEXT, TEXT)
+        given.pipe_records([("k", "azb"), ("k", "ycx")])
+        driver.commit()
+        assert driver.create_output_topic("out", TEXT, TEXT).read_values() == list("aZbYcX")
+        assert driver.create_output_topic("joined", TEXT, TEXT).read_values() == list("azbycx")
+
+
+@pytest.mark.parametrize("to", ["out", lambda key, value: "out"], ids=["by name", "dynamic"])
+def test_sinks_of_streams_that_share_no_record_wait_for_nothing(to: Any) -> None:
+    builder = cs.StreamsBuilder()
+    builder.stream("one", CONSUMED).to("out", PRODUCED)
+    builder.stream("other", CONSUMED).to(to, PRODUCED)
     sinks = [step for step in Plan.of(builder.build()).steps if isinstance(step, SinkStep)]
     assert [sink.shares for sink in sinks] == [None, None]
 

@@ -27,7 +27,7 @@ Sent = tuple[str, pa.RecordBatch, Sequence[int] | None]
 class SharedTopics:
     """Rows that wait for those of other sinks, as they go to topics: by what the sinks are called together."""
 
-    _parts: dict[tuple[str, str], list[tuple[int, str, Changes]]] = field(default_factory=dict)
+    _parts: dict[tuple[str, str], list[tuple[str, Changes]]] = field(default_factory=dict)
 
     def put(
         self,
@@ -50,14 +50,15 @@ class SharedTopics:
             headers,
             extra={**changes.extra, _PARTITION: chosen},
         )
-        self._parts.setdefault((step.shares, topic), []).append((step.rank, step.node, written))
+        self._parts.setdefault((step.shares, topic), []).append((step.node, written))
 
     def take(self, step: SinkStep, came_from: CameFrom) -> Iterator[Sent]:
         """All that the sinks together have to write, in order."""
+        orders = dict(step.orders)
         for name, topic in [place for place in self._parts if place[0] == step.shares]:
-            parts = sorted(self._parts.pop((name, topic)), key=lambda part: part[0])
-            written = in_turn([(sink, changes) for _, sink, changes in parts], step.partings, came_from)
-            yield from _sent(topic, written)
+            order = orders.get(topic) or orders[None]
+            parts = sorted(self._parts.pop((name, topic)), key=lambda part: order.sinks.index(part[0]))
+            yield from _sent(topic, in_turn(parts, order.partings, came_from))
 
 
 def _sent(topic: str, written: Changes) -> Iterator[Sent]:

@@ -19,7 +19,8 @@ from crossstream.topology.graph import (
     Split,
     StreamStreamJoin,
 )
-from crossstream.topology.visits import Meeting, Order, Visits, handing, meetings
+from crossstream.topology.meetings import meetings
+from crossstream.topology.visits import Meeting, Order, Visits, handing
 
 _ROW_WISE = Branch | Filter | FlatMap | FlatMapValues | Map | MapValues | Merge | Peek | SelectKey | Split
 
@@ -56,7 +57,7 @@ class Partings:
     def __init__(self, visits: Visits) -> None:
         self._visits = visits
         self._several = _several(visits)
-        found = [parting for meeting in meetings(visits.topology) for parting in self.of(meeting)]
+        found = [parting for meeting in meetings(visits) for parting in self.of(meeting)]
         self.with_turns = frozenset(parting.flow for parting in found if parting.ranks is None)
         """The nodes whose rows get turns, for where they meet again they go by them."""
 

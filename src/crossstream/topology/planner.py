@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -38,6 +38,7 @@ from crossstream.topology.graph import (
     ToTable,
     is_stream_join,
 )
+from crossstream.topology.meetings import sharing
 from crossstream.topology.names import inner, name_of, unique
 from crossstream.topology.partings import Partings
 from crossstream.topology.placing.foreign_key import place_foreign_key_join
@@ -86,11 +87,14 @@ class Planner:
     """The store of each global table."""
     visits: Visits = field(init=False)
     partings: Partings = field(init=False)
+    sharing: Mapping[str, Sequence[Sink]] = field(init=False)
+    """The sinks that wait for each other, by the name of each."""
     _before: Planner | None = None
 
     def __post_init__(self) -> None:
         self.visits = Visits(self.topology)
         self.partings = Partings(self.visits)
+        self.sharing = {sink.name: sinks for sinks in sharing(self.visits) for sink in sinks}
 
     def plan(self) -> Plan:
         for node in reversed(list(self.topology)):

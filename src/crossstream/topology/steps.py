@@ -215,19 +215,28 @@ class GlobalResolveStep(Step):
     every: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class TopicOrder:
+    """The order in which several sinks write to a topic: that of arrival.
+
+    The rows of one record go in turn from ``partings``, and then in the order of ``sinks`` (names).
+    """
+
+    sinks: tuple[str, ...]
+    partings: tuple[Parting, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkStep(Step):
     """Writes a flow to its topic.
 
-    ``shares``: where a record may come to several sinks of a topic, what they are called together; they are written in
-    order of arrival, those of one record in turn from ``partings``, and by ``rank``. ``last``: the other sinks have
-    finished. ``ways``: as of a `StatelessStep`.
+    ``shares``: where a record may come to several sinks of a topic, what they are called together. ``orders``: when all
+    of them have finished, of the last one, by topic; None: of topics that no sink names. ``ways``: as of a
+    `StatelessStep`.
     """
 
     shares: str | None = None
-    rank: int = 0
-    last: bool = False
-    partings: tuple[Parting, ...] = ()
+    orders: tuple[tuple[str | None, TopicOrder], ...] = ()
     ways: tuple[tuple[str, int], ...] = ()
 
 

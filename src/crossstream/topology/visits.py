@@ -6,7 +6,7 @@ the next. What moves to the partition of another key comes after all that does n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
@@ -57,17 +57,6 @@ class Order:
 
     usual: tuple[str, ...]
     contrary: Mapping[str, Sequence[str]]
-
-
-def meetings(topology: Topology) -> Iterator[Meeting]:
-    """All those at which a record may arrive on several ways."""
-    sinks: dict[str | None, list[Sink]] = {}
-    for node in topology:
-        if isinstance(node, Merge):
-            yield Meeting.of(node)
-        elif isinstance(node, Sink):
-            sinks.setdefault(node.topic, []).append(node)
-    yield from map(Meeting.of_sinks, sinks.values())
 
 
 class Visits:

@@ -49,7 +49,7 @@ class SinkRunner(Runner):
         return iter(())
 
     def finish(self) -> Emitted:
-        if self.step.last:
+        if self.step.orders:
             for topic, records, partitions in self.task.shared.take(self.step, self.task.batch.came_from):
                 self.task.output.write(topic, records, partitions)
         return iter(())

@@ -21,7 +21,8 @@ from crossstream.topology.graph import (
     Split,
     ToStream,
 )
-from crossstream.topology.steps import FrameSinkStep, SinkStep, StatelessStep
+from crossstream.topology.meetings import by_topic
+from crossstream.topology.steps import FrameSinkStep, SinkStep, StatelessStep, TopicOrder
 from crossstream.topology.visits import Meeting
 
 if TYPE_CHECKING:
@@ -121,22 +122,22 @@ def place_stateless(planner: Planner, node: Node) -> None:
 
 def place_sink(planner: Planner, node: Sink) -> None:
     """By itself, or with the other sinks of its topic, where one record can come to several of them."""
-    sinks = [one for one in planner.topology if isinstance(one, Sink) and one.topic == node.topic]
-    meeting = Meeting.of_sinks(sinks)
-    order = planner.visits.order(meeting)
-    if order is not None:
-        if node is sinks[-1]:
-            _place_together(planner, meeting, [planner.topology[name] for name in order.usual])
-        return
-    parent = planner.flow(node.parents[0])
-    planner.steps.append(SinkStep(node=node.name, round=parent.round, inputs=(parent.name,)))
+    sinks = planner.sharing.get(node.name)
+    if sinks is None:
+        parent = planner.flow(node.parents[0])
+        planner.steps.append(SinkStep(node=node.name, round=parent.round, inputs=(parent.name,)))
+    elif node is sinks[-1]:
+        _place_together(planner, sinks)
 
 
-def _place_together(planner: Planner, meeting: Meeting, sinks: Sequence[Node]) -> None:
-    """In the round of the last one, in the order of visits."""
+def _place_together(planner: Planner, sinks: Sequence[Sink]) -> None:
+    """In the round of the last one."""
     flows = [planner.flow(sink.parents[0]) for sink in sinks]
     number = max(flow.round for flow in flows)
-    for rank, (sink, flow) in enumerate(zip(sinks, flows, strict=True)):
+    orders = tuple(
+        (topic, _topic_order(planner, meeting, number)) for topic, meeting in by_topic(sinks).items()
+    )
+    for sink, flow in zip(sinks, flows, strict=True):
         arrived = flow.name if flow.round == number else planner.arrive(flow, number, sink)
         planner.steps.append(
             SinkStep(
@@ -144,12 +145,17 @@ def _place_together(planner: Planner, meeting: Meeting, sinks: Sequence[Node]) -
                 round=number,
                 inputs=(arrived,),
                 shares=sinks[0].name,
-                rank=rank,
-                last=rank == len(sinks) - 1,
-                partings=_partings(planner, meeting, number),
+                orders=orders if sink is sinks[-1] else (),
                 ways=_ways(planner, sink),
             )
         )
+
+
+def _topic_order(planner: Planner, meeting: Meeting, number: int) -> TopicOrder:
+    """The order of visits."""
+    order = planner.visits.order(meeting)
+    sinks = tuple(meeting.ends.values()) if order is None else order.usual
+    return TopicOrder(sinks, _partings(planner, meeting, number))
 
 
 def place_frame_sink(planner: Planner, node: FrameSink) -> None:
