@@ -115,6 +115,10 @@ OPERATORS = [
 pipelines = st.lists(st.sampled_from(OPERATORS), max_size=5)
 by_row = st.lists(st.sampled_from([one for one in OPERATORS if "repartition" not in one.name]), max_size=3)
 """Those that leave records in their partitions."""
+_SEVERAL = ("flat_map_values", "flat_map", "merge with itself", "repartition", "repartition by partitioner")
+one_by_one = st.lists(st.sampled_from([one for one in OPERATORS if one.name not in _SEVERAL]), max_size=3)
+"""Likewise, and make one record of one at most."""
+MOVE = next(one for one in OPERATORS if one.name == "repartition")
 
 
 def result_of(pipeline: list[Operator], key: Key, value: Value) -> list[One]:

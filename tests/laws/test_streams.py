@@ -12,13 +12,26 @@ from hypothesis import strategies as st
 import crossstream as cs
 from tests.laws.effort import law
 from tests.laws.engine import Way, as_taken, ways
-from tests.laws.pipelines import JSON, TEXT, Operator, built, by_row, pipelines, result_of
+from tests.laws.pipelines import (
+    JSON,
+    MOVE,
+    OPERATORS,
+    TEXT,
+    Operator,
+    built,
+    by_row,
+    one_by_one,
+    pipelines,
+    result_of,
+)
 from tests.laws.strategies import KEYS, Inputs, records, with_headers
 from tests.reference.chain import headers_of
 
 names = st.none() | st.sampled_from(KEYS) | st.sampled_from(KEYS)
 values = st.none() | st.fixed_dictionaries({"n": st.integers(0, 5), "name": names})
 TWO = with_headers([{"side": "left", "key": "a", "value": None, "ts": ts} for ts in (0, 1)])
+RENAMED = [{**item, "key": key, "value": {"n": 2, "name": "c"}} for item, key in zip(TWO, "ab", strict=True)]
+RE_KEYED = next(one for one in OPERATORS if one.name == "map")
 inputs = records({"left": (names, values)}).map(with_headers)
 
 
@@ -71,14 +84,7 @@ def test_sinks_of_one_topic_keep_the_order_of_a_key(
     builder = cs.StreamsBuilder()
     parting = built(pipeline, builder.stream("left", cs.Consumed(key=TEXT, value=JSON)))
     for operators, to in ((one, to_one), (other, to_other)):
-        topic = to if to == "out" else lambda key, value: "out"
-        built(operators, parting).to(topic, cs.Produced(key=TEXT, value=JSON))
-    found: list[cs.TestRecord] = []
-    with way.driver(builder.build()) as driver:
-        out = driver.create_output_topic("out", TEXT, JSON)
-        for _, ended in way.pipe(driver, {"left": driver.create_input_topic("left", TEXT, JSON)}, given_):
-            if ended:
-                found += out.read_records()
+        write(built(operators, parting), to)
     wanted = [
         cs.TestRecord(key, value, item["ts"], headers_of(item))
         for item in as_taken({"inputs": given_}, way)["inputs"]
@@ -86,6 +92,58 @@ def test_sinks_of_one_topic_keep_the_order_of_a_key(
         for operators in (one, other)
         for key, value in result_of(operators, *parted)
     ]
+    assert_same_by_key(written(builder, given_, way), wanted)
+
+
+@law
+@given(one_by_one, one_by_one, one_by_one, st.sampled_from(["merge", "out", "chosen"]), inputs, ways())
+@example([RE_KEYED], [], [], "out", TWO, Way(partitions=5, every=2))
+@example([RE_KEYED], [], [], "merge", TWO, Way(partitions=5, every=2))
+@example([RE_KEYED], [], [RE_KEYED], "out", RENAMED, Way(partitions=5, every=2))
+@example([RE_KEYED], [], [RE_KEYED], "merge", RENAMED, Way(partitions=5, every=2))
+def test_ways_of_which_one_moves_keep_the_order_of_a_key(
+    stays: list[Operator],
+    before: list[Operator],
+    after: list[Operator],
+    meeting: str,
+    given_: Inputs,
+    way: Way,
+) -> None:
+    """What moves to the partition of another key comes after what does not."""
+    builder = cs.StreamsBuilder()
+    stream = builder.stream("left", cs.Consumed(key=TEXT, value=JSON))
+    moves = [*before, MOVE, *after]
+    ends = built(moves, stream), built(stays, stream)
+    if meeting == "merge":
+        write(ends[0].merge(ends[1]), "out")
+    else:
+        write(ends[0], "out")
+        write(ends[1], meeting)
+    wanted = [
+        cs.TestRecord(key, value, item["ts"], headers_of(item))
+        for item in as_taken({"inputs": given_}, way)["inputs"]
+        for operators in (stays, moves)
+        for key, value in result_of(operators, item["key"], item["value"])
+    ]
+    assert_same_by_key(written(builder, given_, way), wanted)
+
+
+def write(stream: cs.KStream, topic: str) -> None:
+    """To a topic by its name, or to one that is "chosen" by a function: the same one."""
+    stream.to(topic if topic == "out" else lambda key, value: "out", cs.Produced(key=TEXT, value=JSON))
+
+
+def written(builder: cs.StreamsBuilder, given_: Inputs, way: Way) -> list[cs.TestRecord]:
+    found: list[cs.TestRecord] = []
+    with way.driver(builder.build()) as driver:
+        out = driver.create_output_topic("out", TEXT, JSON)
+        for _, ended in way.pipe(driver, {"left": driver.create_input_topic("left", TEXT, JSON)}, given_):
+            if ended:
+                found += out.read_records()
+    return found
+
+
+def assert_same_by_key(found: Sequence[cs.TestRecord], wanted: Sequence[cs.TestRecord]) -> None:
     for key in [*KEYS, None]:
         ours, theirs = ([r for r in records_ if r.key == key] for records_ in (found, wanted))
         assert shown(ours) == shown(theirs)

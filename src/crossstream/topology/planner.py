@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from crossstream.serdes import Serde
 from crossstream.serdes.internal import pickled
 from crossstream.serdes.serde import Identity, alike, identity
 from crossstream.topology.describe import has_new_key
@@ -62,8 +63,8 @@ from crossstream.topology.steps import MaterializeStep, OrderStep, Step
 from crossstream.topology.validate import history_of, inner_store, keeps_versions
 from crossstream.topology.visits import Visits, handing
 
-_Wanted = tuple[str, int, Partitioner | None, Identity, Identity]
-"""A flow, the round and partitioner, and the serdes of its keys and values."""
+_Wanted = tuple[str, int, Partitioner | None, Identity, Identity, Identity | None]
+"""A flow, the round and partitioner, the serdes of its keys and values, and another that keys are placed by."""
 
 
 @dataclass(slots=True)
@@ -235,19 +236,22 @@ class Planner:
         partitioner: Partitioner | None = None,
         place: str | None = None,
         columns: frozenset[str] = frozenset(),
+        by: Serde | None = None,
     ) -> str:
         """Makes a flow available to ``node`` in a round, in the state partition of its key.
 
         ``flow`` has the serdes that its rows are to arrive with. ``place``: the extra column that says where to.
-        ``columns``: fields of the values that go with them, if they have been decoded.
+        ``columns``: fields of the values that go with them, if they have been decoded. ``by``: the serde whose bytes of
+        the key say where to, as of an `Exchange`.
         """
         if flow.round == number and flow.routed and partitioner is None:
             return flow.name
-        wanted = (flow.name, number, partitioner, identity(flow.key), identity(flow.value))
+        placed = None if by is None else identity(by)
+        wanted = (flow.name, number, partitioner, identity(flow.key), identity(flow.value), placed)
         if wanted not in self.exchanges:
             arrives = f"{flow.name}>{number}" + ("" if partitioner is None else f" by {name_of(partitioner)}")
             arrives = unique(arrives, {exchange.arrives: exchange for exchange in self.exchanges.values()})
-            stays = flow.routed and partitioner is None and alike(self.flows[flow.name].key, flow.key)
+            stays = flow.routed and partitioner is None and alike(self.flows[flow.name].key, by or flow.key)
             self.exchanges[wanted] = Exchange(
                 flow.name,
                 number,
@@ -259,6 +263,7 @@ class Planner:
                 place,
                 stays=stays,
                 columns=columns,
+                by=by,
             )
         return self.exchanges[wanted].arrives
 

@@ -22,6 +22,8 @@ from crossstream.topology.graph import (
     ToStream,
 )
 from crossstream.topology.meetings import by_topic
+from crossstream.topology.placing.gathering import Coming, common_key, gather
+from crossstream.topology.plan import Flow
 from crossstream.topology.steps import FrameSinkStep, SinkStep, StatelessStep, TopicOrder
 from crossstream.topology.visits import Meeting
 
@@ -51,10 +53,8 @@ def place_merge(planner: Planner, node: Merge) -> None:
     meeting = Meeting.of(node)
     order = planner.visits.order(meeting)
     flows = [planner.flow(name) for name in (node.parents if order is None else order.usual)]
-    number = max(flow.round for flow in flows)
-    arrive = {
-        flow.name: flow.name if flow.round == number else planner.arrive(flow, number, node) for flow in flows
-    }
+    number, arrived = _one_round(planner, node, flows) if order is None else _gathered(planner, node, flows)
+    arrive = {flow.name: name for flow, name in zip(flows, arrived, strict=True)}
     # The same key of another serde has other bytes, and so another place.
     routed = all(flow.routed and node.key is not None and alike(flow.key, node.key) for flow in flows)
     planner.flow_of(node, node.name, number, routed)
@@ -62,12 +62,25 @@ def place_merge(planner: Planner, node: Merge) -> None:
         StatelessStep(
             node=node.name,
             round=number,
-            inputs=tuple(arrive[flow.name] for flow in flows),
+            inputs=arrived,
             output=node.name,
             ordered=order is not None,
             partings=_partings(planner, meeting, number, arrive),
             ways=_ways(planner, node),
         )
+    )
+
+
+def _gathered(planner: Planner, node: Merge, flows: Sequence[Flow]) -> tuple[int, tuple[str, ...]]:
+    by = common_key(flows)
+    return gather(planner, [Coming(flow, node, by) for flow in flows])
+
+
+def _one_round(planner: Planner, node: Merge, flows: Sequence[Flow]) -> tuple[int, tuple[str, ...]]:
+    """That of the last one; no two have rows of one record."""
+    number = max(flow.round for flow in flows)
+    return number, tuple(
+        flow.name if flow.round == number else planner.arrive(flow, number, node) for flow in flows
     )
 
 
@@ -131,19 +144,18 @@ def place_sink(planner: Planner, node: Sink) -> None:
 
 
 def _place_together(planner: Planner, sinks: Sequence[Sink]) -> None:
-    """In the round of the last one."""
     flows = [planner.flow(sink.parents[0]) for sink in sinks]
-    number = max(flow.round for flow in flows)
+    ways = [Coming(flow, sink, sink.key or flow.key) for flow, sink in zip(flows, sinks, strict=True)]
+    number, arrived = gather(planner, ways)
     orders = tuple(
         (topic, _topic_order(planner, meeting, number)) for topic, meeting in by_topic(sinks).items()
     )
-    for sink, flow in zip(sinks, flows, strict=True):
-        arrived = flow.name if flow.round == number else planner.arrive(flow, number, sink)
+    for sink, name in zip(sinks, arrived, strict=True):
         planner.steps.append(
             SinkStep(
                 node=sink.name,
                 round=number,
-                inputs=(arrived,),
+                inputs=(name,),
                 shares=sinks[0].name,
                 orders=orders if sink is sinks[-1] else (),
                 ways=_ways(planner, sink),

@@ -1,0 +1,162 @@
+"""Ways that meet with keys that no serde is known of, or another one: in several state partitions, in order."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+import crossstream as cs
+from crossstream.algebra.values import Values
+from crossstream.engine.key_places import placing_bytes
+from crossstream.serdes.internal import pickled
+from crossstream.testing import TopologyTestDriver
+
+TEXT, RAW, JSON = cs.serdes.string(), cs.serdes.bytes(), cs.serdes.json()
+CONSUMED = cs.Consumed(key=TEXT, value=TEXT)
+PRODUCED = cs.Produced(key=TEXT, value=TEXT)
+
+Ways = Callable[[cs.KStream, cs.KStream, cs.KTable], None]
+
+
+def looked_up(stream: cs.KStream, table: cs.KTable) -> cs.KStream:
+    """In the state partition of its key."""
+    return stream.left_join(table, lambda value, row: value)
+
+
+def same_key(stream: cs.KStream) -> cs.KStream:
+    """With the key that it has, which no serde is known of any more."""
+    return stream.map(lambda key, value: (key, value))
+
+
+def merged(first: cs.KStream, second: cs.KStream, table: cs.KTable) -> None:
+    same_key(first).merge(looked_up(second, table)).to("out", PRODUCED)
+
+
+def two_sinks(first: cs.KStream, second: cs.KStream, table: cs.KTable) -> None:
+    same_key(first).to("out", PRODUCED)
+    looked_up(second, table).to("out", PRODUCED)
+
+
+def keys_of_bytes(first: cs.KStream, second: cs.KStream, table: cs.KTable) -> None:
+    first.map(lambda key, value: (key.encode(), value)).to("out", cs.Produced(key=RAW, value=TEXT))
+    looked_up(second, table).to("out", PRODUCED)
+
+
+def both_in_json(first: cs.KStream, second: cs.KStream, table: cs.KTable) -> None:
+    """In other bytes than those that the rows of the join are placed by."""
+    same_key(first).to("out", cs.Produced(key=JSON, value=TEXT))
+    looked_up(second, table).to("out", cs.Produced(key=JSON, value=TEXT))
+
+
+def re_keyed_below_a_join(first: cs.KStream, second: cs.KStream, table: cs.KTable) -> None:
+    """No serde is known on either way."""
+    same_key(first).merge(same_key(looked_up(second, table))).to("out", PRODUCED)
+
+
+def of_tuples(first: cs.KStream, second: cs.KStream, table: cs.KTable) -> None:
+    """Equal ones, whose pickles differ."""
+    ones = first.map(lambda key, value: ((key, key), value))
+    others = looked_up(second, table).map(lambda key, value: ((key, str.upper(key).lower()), value))
+    ones.merge(others).map(lambda key, value: (key[0], value)).to("out", PRODUCED)
+
+
+GRAPHS: list[Ways] = [merged, two_sinks, keys_of_bytes, both_in_json, re_keyed_below_a_join, of_tuples]
+
+
+@pytest.mark.parametrize("every", [1, 9])
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("key", ["k", "w"])
+@pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.__name__)
+def test_in_order_of_arrival(graph: Ways, key: str, partitions: int, every: int) -> None:
+    builder = cs.StreamsBuilder()
+    stream, table = builder.stream("in", CONSUMED), builder.table("rows", CONSUMED)
+    graph(stream.filter(lambda value: value < "m"), stream.filter_not(lambda value: value < "m"), table)
+    with TopologyTestDriver(builder.build(), commit_every=every, partitions=partitions) as driver:
+        given = driver.create_input_topic("in", TEXT, TEXT)
+        for number, value in enumerate("azby"):
+            given.pipe_input(key, value, number)
+        driver.commit()
+        assert driver.create_output_topic("out", RAW, TEXT).read_values() == list("azby")
+
+
+@pytest.mark.parametrize("every", [1, 9])
+def test_ways_of_the_state_partitions_of_two_keys(every: int) -> None:
+    """Both rows come in one round, each where its old key is."""
+    builder = cs.StreamsBuilder()
+    stream, table = builder.stream("in", CONSUMED), builder.table("rows", CONSUMED)
+    by_value = stream.select_key(lambda key, value: value)
+    found = by_value.left_join(table, lambda value, row: value, cs.Joined(key=TEXT, value=TEXT))
+    found.select_key(lambda key, value: "k").to("out", PRODUCED)
+    looked_up(stream.map_values(str.upper), table).to("out", PRODUCED)
+    with TopologyTestDriver(builder.build(), commit_every=every, partitions=3) as driver:
+        given = driver.create_input_topic("in", TEXT, TEXT)
+        for number, value in enumerate("azby"):
+            given.pipe_input("k", value, number)
+        driver.commit()
+        out = driver.create_output_topic("out", TEXT, TEXT).read_values()
+    assert [value for value in out if value.islower()] == list("azby")
+    assert out == list("AaZzBbYy")
+
+
+def test_keys_that_the_serde_of_the_other_way_refuses() -> None:
+    """They are no keys of that way."""
+    builder = cs.StreamsBuilder()
+    stream, table = builder.stream("in", CONSUMED), builder.table("rows", CONSUMED)
+    numbers = stream.map(lambda key, value: (len(value) if len(value) < 3 else key, value))
+    both = numbers.merge(looked_up(stream.map_values(str.upper), table))
+    both.map(lambda key, value: (str(key), value)).to("out", PRODUCED)
+    with TopologyTestDriver(builder.build(), commit_every=9, partitions=3) as driver:
+        driver.create_input_topic("in", TEXT, TEXT).pipe_records(
+            [("k", value) for value in ("a", "bbb", "cc", "ddd")]
+        )
+        driver.commit()
+        out = driver.create_output_topic("out", TEXT, TEXT).read_key_values()
+    assert [value for key, value in out if key == "k"] == ["A", "bbb", "BBB", "CC", "ddd", "DDD"]
+    assert {(key, value) for key, value in out if key != "k"} == {("1", "a"), ("2", "cc")}
+
+
+class Size(int, enum.Enum):
+    ONE = 1
+
+
+class Name(str, enum.Enum):
+    K = "k"
+
+
+@dataclass(frozen=True)
+class Place:
+    street: str
+    number: int
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (1, 1.0),
+        (1, True),
+        (1, Decimal("1.0")),
+        (1, Size.ONE),
+        (0.0, -0.0),
+        ("k", Name.K),
+        (b"k", bytearray(b"k")),
+        (("k", 1), ("k", 1.0)),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        (frozenset("abc"), frozenset("cab")),
+        (Place("x", 1), Place("x", 1.0)),
+    ],
+    ids=str,
+)
+def test_equal_keys_have_one_place(one: Any, other: Any) -> None:
+    assert one == other
+    first, second = placing_bytes(Values(objects=[one, other]), pickled()).to_pylist()
+    assert first == second
+
+
+def test_keys_without_a_place_of_their_own() -> None:
+    odd = [None, Decimal("sNaN"), float("nan"), "\ud800", object()]
+    assert placing_bytes(Values(objects=odd), pickled()).null_count == 1
