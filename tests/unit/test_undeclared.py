@@ -247,3 +247,10 @@ def test_columns_of_several_types_in_all_forms() -> None:
     picked = values().take(np.array([3, -1, 0]))
     assert picked.wire(JSON).to_pylist() == [b'{"x":1}', None, b"1"]
     assert values().take(np.array([2, 2])).objects() == ["a", "a"]
+
+
+@pytest.mark.parametrize("every", EVERY)
+def test_an_undecodable_record_beside_values_of_several_types_is_skipped_alone(every: int) -> None:
+    given = records(b'{"n":1}', b'{"n":"a"}', b'{"n":01}', b'{"n":2}')
+    found, dropped = run(mapped(pl.col("n")), given, every, deserialization_errors="skip")
+    assert ([value for _, value in found], dropped) == ([b"1", b'"a"', b"2"], {"in: undecodable": 1})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -11,10 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossstream.algebra.change import Changes
+from crossstream.algebra.undeclared import Undeclared
 from crossstream.algebra.values import Values, missing_in
 from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.serdes import Serde, calls
-from crossstream.serdes.serde import invalid_rows, is_varied
+from crossstream.serdes.serde import Inferring, bisected, invalid_rows, is_varied
 from crossstream.topology.graph import Node
 from crossstream.topology.steps import ReadStep
 
@@ -90,9 +92,12 @@ class Decoder:
     def _reasons(self, node: Node, changes: Changes, part: Part, series: bool) -> list[tuple[int, str]]:
         values: Values = getattr(changes, part)
         way: Literal["objects", "series"] = "series" if series else "objects"
+        fields = self._fields(values) if series else None
         assert values.serde is not None
         try:
-            return invalid_rows(values.serde, values.wire(), self._fields(values) if series else None, way)
+            if series and isinstance(values.serde, Inferring) and not _is_declared(values):
+                return bisected(partial(_check_undeclared, values.serde, fields), values.wire())
+            return invalid_rows(values.serde, values.wire(), fields, way)
         except SerdeError as error:
             raise self._at(node, error) from error.__cause__
 
@@ -108,6 +113,11 @@ class Decoder:
     def _at(self, node: Node, error: SerdeError) -> CrossStreamError:
         line = None if node.location is None else str(node.location)
         return error.at(operator=node.name, line=line, **self.where)
+
+
+def _check_undeclared(serde: Inferring, fields: frozenset[str] | None, data: pa.LargeBinaryArray) -> None:
+    """Raises `SerdeError` if a row cannot be decoded, or no column holds it; rows of several types may be there."""
+    Undeclared(serde.name, *serde.decode_fields(data, fields)).check()
 
 
 def _is_declared(values: Values) -> bool:

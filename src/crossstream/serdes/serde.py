@@ -197,9 +197,9 @@ def find_invalid(
     """`Serde.find_invalid` for any serde: halves the rows until the bad ones stand alone."""
     found: dict[int, str] = {}
     if way != "series":
-        found.update(_bisect(partial(calls.decode_objects, serde), data, 0))
+        found.update(bisected(partial(calls.decode_objects, serde), data))
     if way == "series" or (way is None and (serde.dtype is not None or fields is not None)):
-        found = {**dict(_bisect(lambda part: calls.decode_series(serde, part, fields), data, 0)), **found}
+        found = {**dict(bisected(lambda part: calls.decode_series(serde, part, fields), data)), **found}
     return sorted(found.items())
 
 
@@ -217,9 +217,10 @@ def invalid_rows(
     return found or find_invalid(serde, data, fields, way)
 
 
-def _bisect(
-    decode: Callable[[pa.LargeBinaryArray], object], data: pa.LargeBinaryArray, first: int
+def bisected(
+    decode: Callable[[pa.LargeBinaryArray], object], data: pa.LargeBinaryArray, first: int = 0
 ) -> list[tuple[int, str]]:
+    """(row, reason) of the rows that ``decode`` refuses as undecodable. ``first``: the number of the first row."""
     try:
         decode(data)
     except SerdeError as error:
@@ -228,5 +229,5 @@ def _bisect(
         if len(data) <= 1:
             return [(first, error.what)]
         middle = len(data) // 2
-        return _bisect(decode, data[:middle], first) + _bisect(decode, data[middle:], first + middle)
+        return bisected(decode, data[:middle], first) + bisected(decode, data[middle:], first + middle)
     return []
