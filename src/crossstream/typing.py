@@ -76,7 +76,8 @@ TopicSelector: TypeAlias = Callable[[Key, Value], str]
 
 TimestampExtractor: TypeAlias = Callable[[Key, Value, int], "int | datetime"] | pl.Expr
 """``(key, value, the record's own timestamp in ms) → timestamp``, in ms since the epoch or as a `datetime`;
-or an expression over the value's fields and the columns ``key`` and ``timestamp``."""
+or an expression over the value's fields and ``key``, and over ``timestamp``: the record's own, where the value has no
+field of that name."""
 
 BatchFunction: TypeAlias = Callable[[Any, int], None]
 """``(Spark DataFrame, batch id) → None``, called in the driver."""

@@ -43,8 +43,10 @@ class Consumed:
     """How a topic is read: the serdes of its keys and values, and where to begin.
 
     ``timestamp_extractor(key, value, timestamp)`` gives a record another timestamp than its own (ms since
-    the epoch or a `datetime`; an expression may be given instead). ``offset_reset`` is where an application
-    that starts for the first time begins. ``name`` names the source, which else is called after its topic.
+    the epoch, or a `datetime`, in UTC if it has no zone). It may be an expression over the value's fields and the
+    columns ``key`` and ``timestamp``; of a value with a field ``timestamp`` that is the field, of any other
+    the record's own timestamp. ``offset_reset`` is where an application that starts for the first time begins.
+    ``name`` names the source, which else is called after its topic.
 
     >>> from crossstream import serdes
     >>> Consumed(key=serdes.string(), value=serdes.json(), offset_reset="latest").offset_reset

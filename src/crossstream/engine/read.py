@@ -14,15 +14,19 @@ from crossstream.algebra.evaluate import Failure, Outcome, call_of_user, call_ro
 from crossstream.algebra.expressions import columns_in
 from crossstream.algebra.functions import Function
 from crossstream.algebra.order import minor_of, running_maximum
+from crossstream.algebra.uses import columns_of
 from crossstream.algebra.values import Values
 from crossstream.durations import LATEST, to_record_timestamp
 from crossstream.engine.batch import SourceRange
 from crossstream.engine.decoding import Decoder
 from crossstream.engine.runners.base import Task
 from crossstream.errors import ConfigError, ProcessingError
+from crossstream.serdes.json_inferred import fields_of_object
 from crossstream.serdes.refusals import show
 from crossstream.topology.graph import FrameSource, Node
 from crossstream.topology.steps import ReadStep
+
+_TIMESTAMP = "timestamp"
 
 
 @dataclass(slots=True)
@@ -116,12 +120,37 @@ class Reader:
 def extract(function: Any, changes: Changes) -> tuple[np.ndarray, list[Failure]]:
     """The timestamps (ms) that an extractor gives: a callable (key, value, timestamp) or an expression."""
     if isinstance(function, pl.Expr):
-        stamps = Values(series=pl.Series(changes.ts))
-        outcome = evaluate(Function.of(function), changes.key, value=changes.value, timestamp=stamps)
-        return _stamps(outcome)
+        return _expressed(Function.of(function), changes)
     columns = [changes.key.objects(), changes.value.objects(), changes.ts.tolist()]
     found, failures = call_of_user(function, columns, _timestamp)
     return np.array([0 if stamp is None else stamp for stamp in found], np.int64), failures
+
+
+def _expressed(function: Function, changes: Changes) -> tuple[np.ndarray, list[Failure]]:
+    """What an expression gives: of values with a field ``timestamp`` it reads that one, of others the record's own."""
+    own = (
+        _has_timestamp(changes.value) if _TIMESTAMP in columns_of(function) else np.zeros(changes.rows, bool)
+    )
+    result = np.zeros(changes.rows, np.int64)
+    failures: list[Failure] = []
+    for rows in (np.flatnonzero(own), np.flatnonzero(~own)):
+        if len(rows):
+            part = changes if len(rows) == changes.rows else changes.take(rows)
+            read = {} if own[rows[0]] else {_TIMESTAMP: Values(series=pl.Series(part.ts))}
+            outcome = evaluate(function, part.key, value=part.value, **read)
+            result[rows], failed = _stamps(outcome)
+            failures += [Failure(int(rows[failure.row]), failure.error) for failure in failed]
+    return result, sorted(failures, key=lambda failure: failure.row)
+
+
+def _has_timestamp(value: Values) -> np.ndarray:
+    """Row by row, whether the value has a field of this name: the declared type tells, or else each object."""
+    dtype = None if value.serde is None else value.serde.dtype
+    if dtype is not None:
+        return np.full(value.rows, isinstance(dtype, pl.Struct) and _TIMESTAMP in dtype.to_schema())
+    undeclared = value.undeclared()
+    fields = map(fields_of_object, value.objects() if undeclared is None else undeclared.objects)
+    return np.fromiter((_TIMESTAMP in (one or ()) for one in fields), bool, value.rows)
 
 
 def _timestamp(given: Any) -> int:

@@ -119,11 +119,19 @@ def fields(planner: Planner, node: Node) -> frozenset[str] | None:
     is_declared = node.value is not None and node.value.dtype is not None
     if is_declared:
         names |= _named_later(planner, node) | _joined(planner, node, bool(functions))
+    elif _looks_for_timestamp(node):
+        return None
     return None if WHOLE in names or not (names or is_declared) else frozenset(names)
 
 
 def _named(functions: Sequence[Function]) -> set[str]:
-    return {name for function in functions for name in columns_of(function)} - {"key", "timestamp"}
+    return {name for function in functions for name in columns_of(function)} - {"key"}
+
+
+def _looks_for_timestamp(node: Node) -> bool:
+    """Whether the extractor names ``timestamp``; without a declared type only whole records tell if they have it."""
+    extractor = getattr(node, "timestamp_extractor", None)
+    return extractor is not None and "timestamp" in columns_of(Function.of(extractor, arguments=3))
 
 
 def _named_later(planner: Planner, node: Node) -> set[str]:
