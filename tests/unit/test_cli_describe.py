@@ -10,6 +10,7 @@ import pytest
 
 from crossstream.cli.loading import load
 from crossstream.errors import ConfigError, TopologyError
+from crossstream.serdes import shipping
 from tests.unit.cli_cases import APP, ENVIRONMENT, app_file, call, start
 
 NAMED = APP.replace("builder = ", "shop = ").replace("builder.", "shop.")
@@ -97,7 +98,8 @@ def test_a_file_may_import_its_neighbours_and_leaves_no_module_behind(tmp_path, 
     file = app_file(tmp_path, "from neighbour_of_app import builder\n")
     before = set(sys.modules)
     load(str(file))
-    assert set(sys.modules) - before - {"neighbour_of_app"} == set()
+    assert set(sys.modules) - before <= {"neighbour_of_app", "crossstream_app_app"}
+    assert not hasattr(sys.modules["crossstream_app_app"], "builder")
     monkeypatch.delitem(sys.modules, "neighbour_of_app")
 
 
@@ -109,6 +111,50 @@ def test_functions_of_the_file_travel_by_value(tmp_path):
     program = f"import pickle; print(pickle.loads({packed!r})({{'merchant': 'm1'}}))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("m1\n", "")
+
+
+TYPED = """
+from __future__ import annotations
+import dataclasses, enum, typing
+import msgspec
+import crossstream as cs
+from crossstream import serdes
+
+class Color(enum.Enum):
+    RED = "red"
+
+class Item(typing.TypedDict):
+    color: Color
+
+@dataclasses.dataclass
+class Car:
+    color: Color
+
+class Hat(msgspec.Struct):
+    color: Color
+
+def build():
+    class Bag(msgspec.Struct):
+        color: Color
+
+    builder = cs.StreamsBuilder()
+    for kind in (Item, Car, Hat, Bag):
+        builder.stream(kind.__name__, cs.Consumed(key=serdes.string(), value=serdes.json(kind)))
+    return builder
+"""
+
+
+@pytest.mark.parametrize("text", [TYPED, TYPED + "builder = build()\n"], ids=["build", "builder"])
+@pytest.mark.parametrize("kind", ["Item", "Car", "Hat", "Bag"])
+def test_annotations_that_are_text_find_names_of_the_file(tmp_path, text, kind):
+    value = load(str(app_file(tmp_path, text, "typed.py"))).topology[kind].value
+    packed = shipping.dumps(value)
+    row = b'{"color":"red"}'
+    program = (
+        f"import pickle; serde = pickle.loads({packed!r}); print(serde.serialize(serde.deserialize({row!r})))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == (f"{row!r}\n", "")
 
 
 @pytest.mark.parametrize(

@@ -62,8 +62,8 @@ def split_target(target: str) -> tuple[Path, str | None]:
 def execute(file: Path) -> ModuleType:
     """Runs the file under a name of its own, with its folder on the path.
 
-    The module is not kept in `sys.modules`: what is not found there is sent to Spark's workers, and noted in
-    the state folder, by value, so that neither needs the file.
+    Nothing in it can be imported afterwards: what is not found in `sys.modules` is sent to Spark's workers, and
+    noted in the state folder, by value, so that neither needs the file.
     """
     _on_path(file.parent)
     name = "crossstream_app_" + re.sub(r"\W", "_", file.stem)
@@ -86,8 +86,24 @@ def execute(file: Path) -> ModuleType:
             next='mend the file; what must not happen here belongs under if __name__ == "__main__"',
         ) from error
     finally:
-        sys.modules.pop(name, None)
+        sys.modules[name] = _Names(module)
     return module
+
+
+class _Names(ModuleType):
+    """Stands in `sys.modules` for a file: annotations that are text find its names, but pickle finds nothing to import.
+
+    Such annotations are resolved when a serde is made, in ``build()`` for instance, and when its class is sent to
+    other processes.
+    """
+
+    def __init__(self, module: ModuleType) -> None:
+        super().__init__(module.__name__, module.__doc__)
+        self._vars = vars(module)
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        return self._vars
 
 
 def _on_path(folder: Path) -> None:
