@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[2]
 WARNINGS = ",".join(["default", *FILTERS])
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": WARNINGS}
 
+TEXT = serdes.string()
 APP = """
 import crossstream as cs
 from crossstream import serdes
@@ -89,23 +90,28 @@ def app_file(folder: Path, text: str = APP, name: str = "app.py") -> Path:
     return file
 
 
-def saved_state(folder: Path | str, batches: Sequence[Sequence[tuple[Any, Any]]], **history: Any) -> None:
+def saved_state(
+    folder: Path | str,
+    batches: Sequence[Sequence[tuple[Any, Any]]],
+    key: serdes.Serde = TEXT,
+    **history: Any,
+) -> None:
     """A state folder, or state at a URI, with the store "things" after some batches of rows, batch N at N seconds."""
     builder = cs.StreamsBuilder()
     builder.table(
         "things",
-        cs.Consumed(key=serdes.string(), value=serdes.json()),
+        cs.Consumed(key=key, value=serdes.json()),
         cs.Materialized(store="things", **history),
     )
     topology = builder.build()
     with cs.TopologyTestDriver(topology, partitions=2, commit_every=1000) as driver:
-        topic = driver.create_input_topic("things", serdes.string(), serdes.json())
+        topic = driver.create_input_topic("things", key, serdes.json())
         log, stores = BatchLog(folder), FolderStores(folder)
         plan = driver.plan
         log.write_application(Application("shop", 2, plan.fingerprint(), describe_readers(plan)))
         for number, rows in enumerate(batches):
-            for key, value in rows:
-                topic.pipe_input(key, value, timestamp=1000 * number)
+            for name, value in rows:
+                topic.pipe_input(name, value, timestamp=1000 * number)
             driver.commit()
             saved: Mapping[tuple[str, int], Version] = driver._stores.versions
             names: dict[str, dict[int, str]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timezone
+from decimal import Decimal
 from types import SimpleNamespace
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from crossstream.cli.rows import as_text, in_columns
 from crossstream.cli.texts import parse_key, parse_time, to_plain
 from tests.unit.cli_cases import call, saved_state
 
+EITHER = serdes.left_or_right(serdes.string(), serdes.int64())
 BATCHES = [
     [("apple", {"n": 1, "tags": ["red"]}), ("pear", {"n": 2}), ("plum", {"n": 3})],
     [("plum", None), ("apple", {"n": 10, "tags": None}), ("quince", {"n": 4, "note": "tart"})],
@@ -155,6 +157,22 @@ def test_versions(capsys, tmp_path):
         (serdes.json(), '{"a": 1}', {"a": 1}),
         (serdes.json(), "plain", "plain"),
         (serdes.json(int), "7", 7),
+        (serdes.json(str), "123", "123"),
+        (serdes.json(str), '"123"', "123"),
+        (serdes.json(), '"true"', "true"),
+        (serdes.json(), "null", "null"),
+        (serdes.json(Decimal), "19.50", Decimal("19.50")),
+        (serdes.bytes(), '{"base64":"/wE="}', b"\xff\x01"),
+        (serdes.bytes(), "7", b"7"),
+        (serdes.bytes(), '{"base64":7}', b'{"base64":7}'),
+        (EITHER, '["scarf",null]', cs.LeftOrRight(left="scarf")),
+        (EITHER, "[null, 7]", cs.LeftOrRight(right=7)),
+        (serdes.left_or_right(serdes.json(), serdes.bytes()), '["7",null]', cs.LeftOrRight(left="7")),
+        (
+            serdes.left_or_right(serdes.json(), serdes.bytes()),
+            '[null,{"base64":"/wE="}]',
+            cs.LeftOrRight(right=b"\xff\x01"),
+        ),
     ],
 )
 def test_keys_are_typed_as_their_serde_wants_them(serde, text, key):
@@ -163,12 +181,56 @@ def test_keys_are_typed_as_their_serde_wants_them(serde, text, key):
 
 @pytest.mark.parametrize(
     ("serde", "text"),
-    [(serdes.int64(), "x"), (serdes.boolean(), "maybe"), (serdes.json(int), '"x"'), (None, "x")],
+    [
+        (serdes.int64(), "x"),
+        (serdes.boolean(), "maybe"),
+        (serdes.json(int), '"x"'),
+        (serdes.json(int), "null"),
+        (None, "x"),
+        (EITHER, "scarf"),
+        (EITHER, "[null,null]"),
+        (EITHER, '[null,"7"]'),
+        (EITHER, '["a"]'),
+    ],
 )
 def test_what_is_no_key_is_refused(serde, text):
     with pytest.raises(cs.ConfigError) as caught:
         parse_key(serde, text)
     assert caught.value.code == "CS-279"
+
+
+@pytest.mark.parametrize(
+    ("serde", "key"),
+    [
+        (serdes.bytes(), b"\xff\x01"),
+        (serdes.bytes(), b'{"base64":"/wE="}'),
+        (EITHER, cs.LeftOrRight(left="scarf")),
+        (EITHER, cs.LeftOrRight(right=7)),
+        (serdes.json(str), "123"),
+        (serdes.json(), "true"),
+        (serdes.json(), True),
+        (serdes.json(), '"x"'),
+    ],
+)
+def test_a_key_is_found_as_it_is_shown(capsys, tmp_path, serde, key):
+    saved_state(tmp_path, [[(key, {"n": 1})]], key=serde)
+    shown = call(capsys, "query", tmp_path, "things", "all", "--format", "json").lines[0]["key"]
+    outcome = call(capsys, "query", tmp_path, "things", "get", as_text(shown), "--format", "json")
+    assert [row["key"] for row in outcome.lines] == [shown]
+
+
+def test_where_a_key_is_json_and_text_json_is_meant_and_quotes_make_it_a_text(capsys, tmp_path):
+    saved_state(tmp_path, [[(True, {"n": 1}), ("true", {"n": 2})]], key=serdes.json())
+    get = ["query", tmp_path, "things", "get"]
+    assert call(capsys, *get, "true", "--format", "json").lines[0]["value"] == {"n": 1}
+    assert call(capsys, *get, '"true"', "--format", "json").lines[0]["value"] == {"n": 2}
+
+
+def test_prefixes_of_keys_of_either_table(capsys, tmp_path):
+    keys = [cs.LeftOrRight(left="scarf"), cs.LeftOrRight(left="socks"), cs.LeftOrRight(right=7)]
+    saved_state(tmp_path, [[(key, {"n": 1}) for key in keys]], key=EITHER)
+    found = call(capsys, "query", tmp_path, "things", "prefix", '["sc",null]', "--format", "json").lines
+    assert [row["key"] for row in found] == [["scarf", None]]
 
 
 def test_times():

@@ -11,7 +11,7 @@ from typing import Any
 from crossstream.cli.console import say, show_table
 from crossstream.cli.places import state_of
 from crossstream.cli.rows import as_text, show_rows
-from crossstream.cli.texts import parse_key, parse_time, to_json
+from crossstream.cli.texts import parse_key, parse_keys, parse_time, to_json
 from crossstream.cli.usage import refuse_without, wrong_usage
 from crossstream.engine.log import BatchLog
 from crossstream.query.files import application_of, open_store, store_names
@@ -53,21 +53,26 @@ def _operation(words: list[str]) -> tuple[str, list[str]]:
 
 def _get(store: StoreReader, text: str, arguments: Namespace) -> int:
     """Prints a row; 1 if there is none."""
-    key = parse_key(store.key, text)
+    keys = parse_keys(store.key, text)
     time = None if arguments.as_of_time is None else parse_time(arguments.as_of_time)
     if store.windowed:
         refuse_without(
             "versioned stores", "drop it: this store keeps records by time", arguments, "as_of_time"
         )
-        rows = [((key, timestamp), value) for timestamp, value in store.fetch(key)]
-    else:
-        value = store.get(key, time)
-        rows = [] if value is None else [(key, value)]
+    rows = next(filter(None, (_found(store, key, time) for key in keys)), [])
     if not rows:
         say(f"no row {text!r} in {store.name}")
         return 1
     show_rows(rows[: arguments.max], arguments.format)
     return 0
+
+
+def _found(store: StoreReader, key: Any, time: int | datetime | None) -> list[tuple[Any, Any]]:
+    """The row of a key, or the records of it by time."""
+    if store.windowed:
+        return [((key, timestamp), value) for timestamp, value in store.fetch(key)]
+    value = store.get(key, time)
+    return [] if value is None else [(key, value)]
 
 
 def _rows(store: StoreReader, operation: str, operands: list[str]) -> Iterable[tuple[Any, Any]]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -17,6 +19,7 @@ import msgspec
 from crossstream import serdes
 from crossstream.errors import ConfigError, SerdeError
 from crossstream.serdes import Serde
+from crossstream.serdes.left_or_right import LeftOrRight, LeftOrRightSerde
 
 _BASE64 = "base64"
 
@@ -31,6 +34,8 @@ def to_plain(value: Any) -> Any:
     """What msgspec or json can write; dataclasses and structs become dicts."""
     if isinstance(value, bytes | bytearray | memoryview):
         return from_bytes(bytes(value))
+    if isinstance(value, LeftOrRight):
+        return list(map(to_plain, value))
     return msgspec.to_builtins(value, enc_hook=str, str_keys=True)
 
 
@@ -70,31 +75,84 @@ def from_plain(serde: Serde, value: Any) -> Any:
     return UUID(value) if serde.name == "uuid" else value
 
 
-def parse_key(serde: Serde | None, text: str) -> Any:
-    """A key as a person types it. JSON keys may be typed as JSON, or as plain text for a text.
+def parse_keys(serde: Serde | None, text: str) -> list[Any]:
+    """The keys that a person may mean, the likeliest first: what is shown like this may be JSON, or a text like it.
 
-    Raises `ConfigError` CS-279 if the text is no such key.
+    Raises `ConfigError` CS-279 if it is no key.
     """
-    name = "" if serde is None else serde.name
     try:
         if serde is None:
             raise ValueError("its keys have no serde")
-        if name.startswith("json"):
-            return _json_key(serde, text)
-        if name.startswith("int"):
-            return int(text)
-        if name.startswith("float"):
-            return float(text)
-        if name == "boolean":
-            return {"true": True, "false": False}[text.lower()]
-        return from_plain(serde, text)
+        return _keys(serde, text)
     except (ValueError, KeyError, SerdeError) as error:
         raise ConfigError(
             f"{text!r} is not a key of this store: {getattr(error, 'what', error)}",
             code="CS-279",
-            where={"serde": name or None},
+            where={"serde": None if serde is None else serde.name},
             next="type a key as `crossstream query STATE_DIR STORE` shows it",
         ) from error
+
+
+def parse_key(serde: Serde | None, text: str) -> Any:
+    """The likeliest of `parse_keys`."""
+    return parse_keys(serde, text)[0]
+
+
+def _keys(serde: Serde, text: str) -> list[Any]:
+    name = serde.name
+    if isinstance(serde, LeftOrRightSerde):
+        return [_of_either(serde, text.encode())]
+    if name.startswith("json"):
+        return _accepted(serde.deserialize, [text.encode(), json.dumps(text).encode()])
+    if name == "bytes":
+        return _accepted(to_bytes, [*_objects(text), text])
+    if name.startswith("int"):
+        return [int(text)]
+    if name.startswith("float"):
+        return [float(text)]
+    if name == "boolean":
+        return [{"true": True, "false": False}[text.lower()]]
+    return [from_plain(serde, text)]
+
+
+def _accepted(reading: Callable[[Any], Any], forms: Sequence[Any]) -> list[Any]:
+    """What these forms of a key mean. Raises `ValueError`, `SerdeError`, the first of all, if none means anything."""
+    found, refusals = [], []
+    for form in forms:
+        try:
+            key = reading(form)
+        except (ValueError, SerdeError) as error:
+            refusals.append(error)
+        else:
+            found += [] if key is None else [key]
+    if not found:
+        raise refusals[0]
+    return found
+
+
+def _objects(text: str) -> list[dict[str, Any]]:
+    """The object that a text is as JSON, if it is one."""
+    with suppress(ValueError):
+        value = json.loads(text)
+        return [value] if isinstance(value, dict) else []
+    return []
+
+
+def _of_either(serde: LeftOrRightSerde, text: bytes) -> LeftOrRight:
+    """A key of one of two tables, as `to_json` shows it. Raises `ValueError`, `SerdeError`."""
+    try:
+        left, right = map(bytes, msgspec.json.decode(text, type=tuple[msgspec.Raw, msgspec.Raw]))
+    except msgspec.MsgspecError as error:
+        raise ValueError("a key of one of two tables is [key, null] or [null, key]") from error
+    key = LeftOrRight(_of_json(serde.left, left), _of_json(serde.right, right))
+    serde.serialize(key)
+    return key
+
+
+def _of_json(serde: Serde, text: bytes) -> Any:
+    if isinstance(serde, LeftOrRightSerde) and text != b"null":
+        return _of_either(serde, text)
+    return serde.deserialize(text) if serde.name.startswith("json") else from_plain(serde, json.loads(text))
 
 
 def parse_time(text: str) -> int | datetime:
@@ -109,11 +167,3 @@ def parse_time(text: str) -> int | datetime:
             code="CS-279",
             next="give milliseconds since the epoch, or a time such as 2026-01-31T12:00:00",
         ) from error
-
-
-def _json_key(serde: Serde, text: str) -> Any:
-    try:
-        json.loads(text)
-    except ValueError:
-        text = json.dumps(text)
-    return serde.deserialize(text.encode())
