@@ -138,6 +138,14 @@ def test_headers_of_one_name_stay_apart(topics):
     assert topics("read", "t").lines[0]["headers"] == headers
 
 
+@pytest.mark.parametrize("part", ["key", "value"])
+def test_what_is_no_text_is_no_uuid(topics, part):
+    topics("create", "t")
+    outcome = topics.write("t", {part: 5}, options=(f"--{part}-serde", "uuid"))
+    assert outcome.code == 1
+    assert "[CS-420] line 1 is not a record: a UUID is written as text, not as 5" in outcome.err
+
+
 @pytest.mark.parametrize(
     ("line", "what"),
     [

@@ -72,7 +72,13 @@ def from_plain(serde: Serde, value: Any) -> Any:
         return None
     if serde.name == "bytes":
         return to_bytes(value)
-    return UUID(value) if serde.name == "uuid" else value
+    return _uuid(value) if serde.name == "uuid" else value
+
+
+def _uuid(value: Any) -> UUID:
+    if not isinstance(value, str):
+        raise ValueError(f"a UUID is written as text, not as {to_json(value)}")
+    return UUID(value)
 
 
 def parse_keys(serde: Serde | None, text: str) -> list[Any]:
