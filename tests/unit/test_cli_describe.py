@@ -78,6 +78,14 @@ def test_the_line_that_failed_is_named(tmp_path):
     assert caught.value.where["line"] == f"{file}:3"
 
 
+@pytest.mark.parametrize("form", ["builder = cs.StreamsBuilder()\n", "build = cs.StreamsBuilder\n"])
+def test_the_file_that_reads_nothing_is_named(tmp_path, form):
+    file = app_file(tmp_path, "import crossstream as cs\n" + form)
+    with pytest.raises(TopologyError) as caught:
+        load(str(file))
+    assert (caught.value.code, caught.value.where) == ("CS-126", {"file": file})
+
+
 def test_there_must_be_a_file(tmp_path):
     with pytest.raises(ConfigError) as caught:
         load(str(tmp_path / "nope.py:topology"))

@@ -15,7 +15,7 @@ from typing import Any
 
 from crossstream.config import StreamsConfig
 from crossstream.dsl import StreamsBuilder
-from crossstream.errors import ConfigError, CrossStreamError, told
+from crossstream.errors import ConfigError, CrossStreamError, TopologyError, told
 from crossstream.topology.graph import Topology
 
 NAMES = ("topology", "builder", "build")
@@ -136,7 +136,7 @@ def _built(value: Any, name: str, file: Path) -> Topology:
     if callable(value):
         value = _called(value, name, file)
     if isinstance(value, StreamsBuilder):
-        return value.build()
+        return _finished(value, file)
     if isinstance(value, Topology):
         return value
     raise ConfigError(
@@ -145,6 +145,16 @@ def _built(value: Any, name: str, file: Path) -> Topology:
         where={"file": file},
         next="a Topology, a StreamsBuilder, or a function without parameters that returns one is wanted",
     )
+
+
+def _finished(builder: StreamsBuilder, file: Path) -> Topology:
+    """The topology of a builder; no line of the user's is at fault if it reads nothing (CS-126), but the file."""
+    try:
+        return builder.build()
+    except TopologyError as error:
+        if error.code == "CS-126":
+            error.where = {"file": file}
+        raise
 
 
 def _called(function: Callable[[], Any], name: str, file: Path) -> Any:
