@@ -258,4 +258,9 @@ def test_columns_of_values():
         "value.key": [2, ""],
         "y": ["", 3],
     }
+    assert in_columns([("a", {"key": 1, "value.key": 2})]) == {
+        "key": ["a"],
+        "value.value.key": [1],
+        "value.key": [2],
+    }
     assert in_columns([("a", {"x": 1}), ("b", 7)]) == {"key": ["a", "b"], "value": [{"x": 1}, 7]}

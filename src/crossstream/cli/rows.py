@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from crossstream.cli.console import show_table
@@ -35,9 +35,14 @@ def in_columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
     if not all(isinstance(value, dict) for _, value in rows):
         return {**keys, "value": [value for _, value in rows]}
     fields = dict.fromkeys(name for _, value in rows for name in value)
-    return keys | {
-        "value.key" if name == "key" else name: [value.get(name, "") for _, value in rows] for name in fields
-    }
+    titles = {name: name for name in fields} | {"key": _other_than(fields, "key")}
+    return keys | {titles[name]: [value.get(name, "") for _, value in rows] for name in fields}
+
+
+def _other_than(fields: Collection[str], name: str) -> str:
+    """What to call a field whose own name is taken: ``value.key``, unless a field is called that."""
+    title = f"value.{name}"
+    return _other_than(fields, title) if title in fields else title
 
 
 def is_numeric(column: Sequence[Any]) -> bool:
