@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any, ClassVar
@@ -510,6 +511,37 @@ def test_a_value_that_its_serde_refuses(build: Build, part: str, operator: str) 
     assert (where["operator"], where["topic"], where["partition"], where["offset"], where["part"]) == (
         operator, "in", 1, 0, part,
     )  # fmt: skip
+
+
+@dataclass
+class Offer:
+    shop: str
+    price: int
+
+
+@pytest.mark.parametrize("price", ["5", None, 2.0])
+def test_an_instance_that_could_not_be_read_again(price: Any) -> None:
+    """It is refused before it is in a store, from which nothing could be read any more."""
+
+    def offers(builder: cs.StreamsBuilder) -> None:
+        prices, shops = source(builder, "prices", JSON, "table"), table(builder, "shops")
+        stored = cs.Materialized(store="offers", value=serdes.json(Offer))
+        prices.join(
+            shops,
+            lambda row, shop: Offer(shop, row["price"]),
+            foreign_key=lambda row: row["shop"],
+            materialized=stored,
+        )
+
+    sound = [("shops", "s1", "Kiosk"), ("prices", "a", {"price": 5, "shop": "s1"}, JSON)]
+    assert list(run(offers, sound).get_key_value_store("offers").all()) == [("a", Offer("Kiosk", 5))]
+    with pytest.raises(cs.SerdeError, match=r"CS-401(.|\n)*\$\.price") as caught:
+        run(offers, [*sound, ("prices", "b", {"price": price, "shop": "s1"}, JSON)])
+    where = caught.value.where
+    assert (where["operator"], where["topic"], where["offset"], where["key"], where["part"]) == (
+        "prices.join(shops)", "prices", 1, "b", "value",
+    )  # fmt: skip
+    assert where["line"].startswith(__file__)
 
 
 def test_dead_letters_of_what_a_function_made_are_json() -> None:

@@ -628,6 +628,72 @@ def test_values_of_another_type(kind: Any, value: Any) -> None:
         assert caught.value.next
 
 
+class Range(msgspec.Struct):
+    low: Annotated[int, msgspec.Meta(ge=0)]
+    high: float = 0.0
+
+
+class Place(NamedTuple):
+    row: int
+
+
+class Basket(TypedDict):
+    items: list[Item]
+    place: Place
+
+
+@dataclasses.dataclass
+class Even:
+    n: int
+    label: str | int = ""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.n, str):
+            raise TypeError("n is text")
+
+
+def _text_in(made: Any, name: str) -> Any:
+    """An object whose field was set later, where its class does not check it."""
+    setattr(made, name, "5")
+    return made
+
+
+UNREADABLE: list[tuple[Any, Any, Any]] = [
+    (Item, Item("a", 1.5), Item("a", "5")),  # type: ignore[arg-type]
+    (Item, Item("a", 1), Item("a", None)),  # type: ignore[arg-type]
+    (Item, Item("a", 1), Item("a", math.nan)),
+    (Line, Line("a", 2), Line("a", 2.0)),  # type: ignore[arg-type]
+    (Range, Range(0), Range(-1)),
+    (list[Range], [Range(1)], [Range(1), Range("x")]),  # type: ignore[arg-type]
+    (dict[str, list[float]], {"a": [1.5]}, {"a": [math.inf]}),
+    (Place, Place(1), Place("x")),  # type: ignore[arg-type]
+    (Basket, {"items": [Item("a", 1.5)], "place": Place(1)}, {"items": [Item(1, 1.5)], "place": Place(1)}),  # type: ignore[arg-type]
+    (Even, Even(2, 3), _text_in(Even(2), "n")),
+]
+
+
+@pytest.mark.parametrize(("kind", "good", "bad"), UNREADABLE)
+@pytest.mark.parametrize("beside", [0, 1, 100])
+def test_instances_that_could_not_be_read_again(kind: Any, good: Any, bad: Any, beside: int) -> None:
+    serde = serdes.json(kind)
+    around = [good, None] * beside
+    assert serde.decode_objects(serde.encode_objects(around)) == around
+    with pytest.raises(SerdeError, match=r"CS-401(.|\n)*could not be read again") as caught:
+        serde.encode_objects([*around, bad, *around])
+    assert repr(bad)[:60] in str(caught.value)
+    with pytest.raises(SerdeError, match="CS-401"):
+        serde.serialize(bad)
+
+
+@pytest.mark.parametrize("copies", [1, 100])
+def test_what_only_objects_hold_is_written(copies: int) -> None:
+    """Of a wire struct, that a column is made of, neither is taken."""
+    made = [Line("a", 10**20), None] * copies
+    assert serdes.json(Line).decode_objects(serdes.json(Line).encode_objects(made)) == made
+    at = [Wide(at=dt.datetime(2026, 1, 1))] * copies
+    assert serdes.json(Wide).decode_objects(serdes.json(Wide).encode_objects(at)) == at
+
+
 def test_a_dict_that_fits_is_taken() -> None:
     assert LINE.deserialize(LINE.serialize({"sku": "a", "count": 1})) == Line("a", 1)
     assert (

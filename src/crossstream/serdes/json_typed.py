@@ -22,6 +22,7 @@ from crossstream.serdes.json_conform import conform
 from crossstream.serdes.json_decimals import decimals_as_text
 from crossstream.serdes.json_defaults import complete, leaves_defaults
 from crossstream.serdes.json_leaves import is_checked, is_text
+from crossstream.serdes.json_readable import check_rows, checks
 from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows, encode_row, encode_rows
 from crossstream.serdes.json_schemas import Narrow, narrowing, read_schema, schema_name, struct_dtype
 from crossstream.serdes.json_shapes import KEPT, Layout, NoColumn, Shape, StructOf, optional, rows_of
@@ -71,6 +72,7 @@ class _Reading(NamedTuple):
 
     name: str
     decoder: Decoder
+    checks: tuple[Decoder, ...]
     many: Any
     shape: Shape | NoColumn
     layout: Layout | NoColumn
@@ -88,7 +90,16 @@ def _reading(kind: Any) -> _Reading:
     decoder = msgspec.json.Decoder(kind | None)
     name, derives, incomplete = f"json[{type_name(kind)}]", derives_values(node), leaves_defaults(node)
     return _Reading(
-        name, decoder, rows_of(kind), shape, layout, derives, incomplete, spelling(node), classes_of(node)
+        name,
+        decoder,
+        checks(node, shape, decoder),
+        rows_of(kind),
+        shape,
+        layout,
+        derives,
+        incomplete,
+        spelling(node),
+        classes_of(node),
     )
 
 
@@ -139,11 +150,12 @@ class TypedJson:
     UUID → String, Enum and Literal → String (or Int64), list, nested classes → Struct. A field of another
     type (a dict, a union, ``int | float`` too, a time with an offset) is for callables only. A column refuses
     what it cannot hold, such as an int of 65 bits. NaN and infinity are written as null, so a field that may
-    hold them should be ``float | None``. Sets are written sorted, and fields of a TypedDict in declared order.
+    hold them is to be ``float | None``. Sets are written sorted, and fields of a TypedDict in declared order.
     Objects keep the zeros at the end of a Decimal and the offset of a datetime; columns are written without such
     zeros, and in UTC.
 
-    Values to write are instances of the type; a dict is taken where it fits.
+    Values to write are instances of the type; a dict is taken where it fits. An instance whose fields hold something
+    else than the type says (CS-401) is refused, for it could not be read again.
     """
 
     type: Any
@@ -166,7 +178,10 @@ class TypedJson:
         return _reading(self.type).classes
 
     def serialize(self, value: Any) -> bytes | None:
-        return encode_row(self._spelled([value])[0], self.name)
+        data = encode_row(self._spelled([value])[0], self.name)
+        if decoders := _reading(self.type).checks:
+            check_rows(arrays.binary_rows([data]), [value], decoders, self.name)
+        return data
 
     def deserialize(self, data: bytes | None) -> Any:
         if data is None:
@@ -178,7 +193,9 @@ class TypedJson:
         return value
 
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
-        return encode_rows(self._spelled(values), self.name)
+        rows = encode_rows(self._spelled(values), self.name)
+        check_rows(rows, values, _reading(self.type).checks, self.name)
+        return rows
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
         reading = _reading(self.type)

@@ -51,6 +51,18 @@ def misfit(serde: str, value: object, reason: str) -> SerdeError:
     )
 
 
+def unreadable(serde: str, value: object, reason: str) -> SerdeError:
+    """An instance of the declared type, but not with the fields that the type says."""
+    kind = type(value).__name__
+    return SerdeError(
+        f"this {kind} could not be read again by serde {serde} ({reason}): {show(value)}",
+        code="CS-401",
+        where={"serde": serde, "type": kind},
+        next="give its fields what the type says, for instance int(price), or widen the type: float | None for NaN "
+        "and None",
+    )
+
+
 def wrong_column(serde: str, dtype: object, wanted: str, next: str, field: str = "") -> SerdeError:
     what = f"field {field} is" if field else "got"
     return SerdeError(
