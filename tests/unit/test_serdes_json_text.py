@@ -167,6 +167,20 @@ def test_decimals_without_declared_scale(written: str, text: str, copies: int) -
         assert serde.serialize(one) == expected.encode()
 
 
+@pytest.mark.parametrize("rows", [1, 100])
+def test_columns_of_decimals_without_declared_scale_as_untyped_json(rows: int) -> None:
+    """As of the declared type from which they come; where a scale was declared, the zeros stay."""
+    rates = serdes.json(Rate)
+    read = rates.decode_series(rates.encode_objects([Rate(Decimal("19.5"), [Decimal(2)]), None] * rows))
+    assert JSON.encode_series(read).to_pylist() == [b'{"rate":"19.5","more":["2"]}', None] * rows
+    assert JSON.encode_series(read.struct.field("rate")).to_pylist() == [b'"19.5"', None] * rows
+    scaled = read.struct.field("rate").cast(pl.Decimal(10, 2))
+    assert JSON.encode_series(scaled).to_pylist() == [b'"19.50"', None] * rows
+    schema = serdes.json({"rate": pl.Decimal(38, 18)})
+    written = schema.encode_series(read.struct.unnest().select("rate").to_struct())
+    assert written[0].as_py() == b'{"rate":"19.500000000000000000"}'
+
+
 def test_decimals_whatever_the_context_of_the_thread() -> None:
     with localcontext() as context:
         context.capitals, context.prec = 0, 2

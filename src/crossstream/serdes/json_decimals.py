@@ -22,9 +22,13 @@ import pyarrow.compute as pc
 
 from crossstream.serdes import arrays
 from crossstream.serdes.json_columns import struct_of, with_nulls_of
+from crossstream.serdes.json_types import DECIMAL_DIGITS
 
 _DIGITS = 38
 """The most a column has, before the point and after it. Numbers beyond are in objects only: as Python writes them."""
+
+_SCALELESS = pl.Decimal(*DECIMAL_DIGITS)
+"""The column of Decimals for which no scale is declared."""
 
 _NOT_PLAIN = (re.compile(rb'E(?<=[0-9]E)[+-][0-9]+"'), re.compile(rb'-[0.]+"'))
 """What the text of a Decimal with an exponent ends with, and that of a zero with a sign; other text may as well."""
@@ -71,7 +75,10 @@ def _plain(value: Decimal) -> str:
 
 
 def decimals_as_text(values: pl.Series, shortest: bool) -> pl.Series:
-    """The series with text in the place of Decimals. ``shortest``: without zeros at the end."""
+    """The series with text in the place of Decimals.
+
+    ``shortest``: those for which no scale is declared without zeros at the end.
+    """
     dtype = values.dtype
     if not _has_decimals(dtype):
         return values
@@ -83,7 +90,7 @@ def decimals_as_text(values: pl.Series, shortest: bool) -> pl.Series:
     if isinstance(dtype, pl.List):
         return _items_as_text(values.to_arrow(), shortest)
     text = values.cast(pl.String)
-    if not shortest or not dtype.scale:  # type: ignore[attr-defined]
+    if not shortest or dtype != _SCALELESS:
         return text
     return text.str.strip_chars_end("0").str.strip_chars_end(".")
 

@@ -35,7 +35,7 @@ _EXPONENT = 1e16
 
 
 def json_text(values: pl.Series, serde: str, shortest: bool = False) -> pa.LargeBinaryArray:
-    """The JSON of every row, null → null. ``shortest``: Decimals without zeros at the end.
+    """The JSON of every row, null → null. ``shortest``: Decimals without declared scale have no zeros at the end.
 
     Raises `SerdeError` (CS-403, CS-405).
     """

@@ -61,7 +61,7 @@ class UntypedJson:
     def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
         if values.dtype == pl.Null:
             return arrays.null_rows(len(values))
-        return json_text(values, "json")
+        return json_text(values, "json", shortest=True)
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         """A column of the type the values have; with ``fields``, a struct of exactly these, sorted."""
