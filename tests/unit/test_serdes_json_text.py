@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 from decimal import Decimal, localcontext
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -191,3 +192,59 @@ def test_texts_that_look_like_decimals_stay() -> None:
     for copies in (1, 50):
         values = [{"code": "3E-7", "raw": msgspec.Raw(b"[1]")}, {"code": "A-3E+7", "at": NOON}] * copies
         assert JSON.encode_objects(values).to_pylist() == [msgspec.json.encode(value) for value in values]
+
+
+class Inner(msgspec.Struct, frozen=True):
+    n: int = 0
+
+
+class Short(msgspec.Struct, frozen=True, omit_defaults=True):
+    id: int
+    region: str = "euro"
+    rate: float = 0.5
+    price: Decimal = Decimal("1.5")
+    day: dt.date = dt.date(2024, 5, 1)
+    tags: list[str] = []
+    inner: Inner = Inner()
+    note: str | None = None
+
+
+class Around(TypedDict):
+    one: Short
+    more: list[Short]
+
+
+@pytest.mark.parametrize("copies", [1, 50])
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({}, ""),
+        ({"region": "asia", "tags": ["a"]}, ',"region":"asia","tags":["a"]'),
+        ({"rate": -0.5, "note": "n"}, ',"rate":-0.5,"note":"n"'),
+        ({"inner": Inner(1), "day": dt.date(2024, 5, 2)}, ',"day":"2024-05-02","inner":{"n":1}'),
+        ({"price": Decimal("0.25")}, ',"price":"0.25"'),
+    ],
+)
+def test_defaults_are_left_out_wherever_they_come_from(
+    changed: dict[str, Any], text: str, copies: int
+) -> None:
+    """msgspec leaves the very object out that is the default, not one that equals it."""
+    serde, expected = serdes.json(Short), f'{{"id":1{text}}}'.encode()
+    parts = msgspec.structs.asdict(Short(1, **changed))
+    full = msgspec.json.encode(parts)
+    made = serde.encode_objects([Short(1, **changed), None] * copies)
+    read = serde.decode_objects(pa.array([full, None] * copies, pa.large_binary()))
+    column = serde.decode_series(pa.array([full, None] * copies, pa.large_binary()))
+    assert made.to_pylist() == [expected, None] * copies
+    assert serde.encode_objects(read).equals(made)
+    assert serde.encode_series(column).equals(made)
+    assert serde.serialize(parts) == serde.serialize(read[0]) == expected
+    around = serdes.json(Around)
+    within = around.encode_objects([{"one": read[0], "more": read[:1]}] * copies)
+    assert within[0].as_py() == b'{"one":%s,"more":[%s]}' % (expected, expected)
+    assert around.encode_series(around.decode_series(within)).equals(within)
+
+
+def test_a_default_that_is_equal_and_has_another_text_is_written() -> None:
+    serde = serdes.json(Short)
+    assert serde.serialize(Short(1, price=Decimal("1.50"))) == b'{"id":1,"price":"1.50"}'

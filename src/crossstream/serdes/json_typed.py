@@ -20,7 +20,7 @@ from crossstream.serdes import arrays, refusals, shipping
 from crossstream.serdes.json_columns import in_chunks, to_series
 from crossstream.serdes.json_conform import conform
 from crossstream.serdes.json_decimals import decimals_as_text
-from crossstream.serdes.json_defaults import complete, leaves_defaults
+from crossstream.serdes.json_defaults import complete, leaves_defaults, omits_defaults
 from crossstream.serdes.json_leaves import is_checked, is_text
 from crossstream.serdes.json_readable import check_rows, checks
 from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows, encode_row, encode_rows
@@ -78,6 +78,7 @@ class _Reading(NamedTuple):
     layout: Layout | NoColumn
     derives: bool
     incomplete: bool
+    omits: bool
     spelling: Spelling | None
     classes: tuple[type, ...]
 
@@ -89,18 +90,9 @@ def _reading(kind: Any) -> _Reading:
     shape = layout.struct() if isinstance(layout, Layout) else read_type(node)[0]
     decoder = msgspec.json.Decoder(kind | None)
     name, derives, incomplete = f"json[{type_name(kind)}]", derives_values(node), leaves_defaults(node)
-    return _Reading(
-        name,
-        decoder,
-        checks(node, shape, decoder),
-        rows_of(kind),
-        shape,
-        layout,
-        derives,
-        incomplete,
-        spelling(node),
-        classes_of(node),
-    )
+    defaults = derives, incomplete, omits_defaults(node)
+    many, looks = rows_of(kind), checks(node, shape, decoder)
+    return _Reading(name, decoder, looks, many, shape, layout, *defaults, spelling(node), classes_of(node))
 
 
 @lru_cache(maxsize=512)
@@ -152,7 +144,7 @@ class TypedJson:
     what it cannot hold, such as an int of 65 bits. NaN and infinity are written as null, so a field that may
     hold them is to be ``float | None``. Sets are written sorted, and fields of a TypedDict in declared order.
     Objects keep the zeros at the end of a Decimal and the offset of a datetime; columns are written without such
-    zeros, and in UTC.
+    zeros, and in UTC. Structs with ``omit_defaults`` are written without what equals a default, both ways.
 
     Values to write are instances of the type; a dict is taken where it fits. An instance whose fields hold something
     else than the type says (CS-401) is refused, for it could not be read again.
@@ -209,6 +201,12 @@ class TypedJson:
             return arrays.null_rows(len(values))
         shape = _columns(self.type, None).shape
         fitted = conform(values, shape, self.name)
+        text = self._text_of(fitted, shape)
+        if _reading(self.type).omits:  # by way of objects, which leave their defaults out
+            return self.encode_objects(self.decode_objects(text))
+        return text
+
+    def _text_of(self, fitted: pl.Series, shape: Shape) -> pa.LargeBinaryArray:
         if not (isinstance(shape, StructOf) and shape.tagged):
             return json_text(fitted, self.name, shortest=True)
         plain = msgspec.to_builtins(decimals_as_text(fitted, shortest=True).to_list(), builtin_types=KEPT)
@@ -252,10 +250,10 @@ class TypedJson:
             raise refusals.unencodable(self.name, "too many objects in one another") from error
 
     def _instances(self, values: Sequence[Any]) -> list[Any]:
-        many = _reading(self.type).many
+        reading = _reading(self.type)
         try:
-            instances: list[Any] = msgspec.convert(values, many, builtin_types=_NATIVE)
-            if _reading(self.type).incomplete:  # those made of dicts
+            instances: list[Any] = msgspec.convert(values, reading.many, builtin_types=_NATIVE)
+            if reading.incomplete or reading.omits:  # those made of dicts, and those with equal defaults
                 complete(instances)
             return instances
         except Exception as error:  # msgspec's errors, and whatever a __post_init__ raises
