@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from contextlib import closing
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -131,11 +132,11 @@ def test_the_longest_history_and_grace_period() -> None:
 # -- values and keys -----------------------------------------------------------------------------------
 
 
-def stored(rows: list[tuple[Any, Any]], key: Any = JSON) -> Any:
+def stored(rows: list[tuple[Any, Any]], key: Any = JSON, value: Any = JSON) -> Any:
     builder = cs.StreamsBuilder()
-    builder.table("rows", cs.Consumed(key=key, value=JSON), cs.Materialized(store="rows"))
+    builder.table("rows", cs.Consumed(key=key, value=value), cs.Materialized(store="rows"))
     driver = cs.TopologyTestDriver(builder.build())
-    topic = driver.create_input_topic("rows", key, JSON)
+    topic = driver.create_input_topic("rows", key, value)
     for row in rows:
         topic.pipe_input(*row, timestamp=5)
     return driver.get_key_value_store("rows")
@@ -152,6 +153,32 @@ def test_a_store_with_numbers_that_arrow_has_not(number: int) -> None:
     keyed = stored([(number, 1)])
     assert keyed.to_polars().rows() == [(str(number).encode(), 1, 5)]
     assert keyed.get_many([number]) == {number: 1}
+
+
+@dataclass(frozen=True)
+class Event:
+    at: datetime
+    n: int = 0
+
+
+NOON = datetime(2026, 1, 1, 12)
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (Event(NOON), b'{"at":"2026-01-01T12:00:00","n":0}'),
+        (Event(NOON.replace(tzinfo=timezone.utc), 10**20), b'{"at":"2026-01-01T12:00:00Z","n":%d}' % 10**20),
+    ],
+)
+def test_a_store_with_what_the_columns_of_its_type_have_not(event: Event, text: bytes) -> None:
+    """Such rows are sound: they are not blamed on an earlier run."""
+    events = serdes.json(Event)
+    store = stored([("a", event)], TEXT, events)
+    assert list(store.all()) == [("a", event)]
+    assert store.to_polars().rows() == [("a", text, 5)]
+    assert store.to_arrow()["value"].to_pylist() == store.to_pandas()["value"].tolist() == [text]
+    assert stored([(event, 1)], events).to_polars().rows() == [(text, 1, 5)]
 
 
 @pytest.mark.parametrize("key", [{"id": 1}, [1, 2]])

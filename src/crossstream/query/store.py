@@ -128,8 +128,9 @@ class StoreReader:
     def to_arrow(self) -> pa.Table:
         """All rows as a table with the columns key, value and timestamp (ms).
 
-        Untyped values that no one type of Arrow holds (several kinds in one place, a number of more than 64 bits)
-        are their serialised bytes.
+        Values that no one type of Arrow holds (several kinds in one place, a number of more than 64 bits), or not the
+        one that a declared type has as a column (a datetime without a zone, if it is not ``Meta(tz=False)``), are all
+        their serialised bytes.
         """
         columns = self._live()
         key = Values(self.key or pickled(), wire=columns["key"])
@@ -242,10 +243,16 @@ class StoreReader:
 
 
 def _arrow(values: Values) -> pa.Array:
+    """The values as a column; their bytes where no one type holds them. Raises `SerdeError` for what no serde reads."""
     serde = values.serde
-    if serde is not None and serde.dtype is None:
-        try:
+    try:
+        if serde is not None and serde.dtype is None:
             return pa.array(values.objects())
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-            return values.wire()
-    return values.series().to_arrow()
+        return values.series().to_arrow()
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return values.wire()
+    except SerdeError as error:
+        if error.code != UNDECODABLE:
+            raise
+        values.objects()  # may hold more than a column: an int of 65 bits, a time without a zone
+        return values.wire()
