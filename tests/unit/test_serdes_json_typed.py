@@ -733,6 +733,8 @@ def test_columns_of_other_types_are_fitted_where_nothing_is_lost() -> None:
         (pl.Series([{"sku": "a", "count": None, "price": 1.0, "tags": []}]), "CS-409"),
         (pl.Series([{"sku": "a", "price": 1.0, "tags": []}]), "CS-409"),
         (pl.Series([{"sku": "a", "count": 1, "price": 1.0, "tags": ["x", None]}]), "CS-409"),
+        (pl.Series([{"sku": "a", "count": 1, "price": math.nan, "tags": []}]), "CS-409"),
+        (pl.Series([{"sku": "a", "count": 1, "price": math.inf, "tags": []}, None]), "CS-409"),
         (pl.Series(["a"]), "CS-401"),
     ],
 )
@@ -742,6 +744,15 @@ def test_columns_that_could_not_be_read_again(column: pl.Series, code: str) -> N
             LINE.encode_series(pl.concat([column] * copies))
         assert caught.value.code == code
         assert caught.value.next
+
+
+def test_items_that_could_not_be_read_again() -> None:
+    column = pl.Series([[1.0], [2.0, math.nan]])
+    with pytest.raises(SerdeError, match="CS-409"):
+        serdes.json(list[float]).encode_series(column)
+    optional = serdes.json(list[float | None])
+    assert optional.encode_series(column)[1].as_py() == b"[2.0,null]"
+    assert optional.encode_objects([[2.0, math.nan]])[0].as_py() == b"[2.0,null]"
 
 
 def test_null_rows_are_no_null_fields() -> None:

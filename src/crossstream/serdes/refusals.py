@@ -194,10 +194,10 @@ def unknown_fields(serde: str, unknown: Iterable[str], known: Iterable[str]) -> 
 
 def null_field(serde: str, field: str) -> SerdeError:
     return SerdeError(
-        f"field {field} is null, but {serde} could not read a null there again",
+        f"field {field} is null, as NaN and infinity are in JSON, but {serde} could not read a null there again",
         code="CS-409",
         where={"serde": serde, "field": field},
-        next="make the field Optional in the type, or fill the nulls, for instance with .fill_null(0)",
+        next="make the field Optional in the type, or fill the nulls, for instance with .fill_nan(0).fill_null(0)",
     )
 
 
