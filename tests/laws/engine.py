@@ -60,10 +60,10 @@ class Way:
     def place(self, number: int) -> int:
         return self.places[number % len(self.places)] % self.partitions
 
-    def driver(self, topology: Topology, chunk: int | None = None) -> cs.TopologyTestDriver:
+    def driver(self, topology: Topology, chunk: int | None = None, **settings: Any) -> cs.TopologyTestDriver:
         """A driver that runs the topology so; `pipe` ends its batches. ``chunk``: rows that a join makes at a time."""
         driver = cs.TopologyTestDriver(
-            topology, partitions=self.partitions, commit_every=self.every, hash_bits=self.bits
+            topology, partitions=self.partitions, commit_every=self.every, hash_bits=self.bits, **settings
         )
         if chunk is not None:
             driver._settings = replace(driver._settings, chunk_rows=chunk)

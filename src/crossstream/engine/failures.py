@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -16,11 +15,11 @@ from crossstream.algebra.evaluate import Failure, Raised
 from crossstream.algebra.order import place_of
 from crossstream.algebra.values import Values
 from crossstream.engine.batch import Batch, Report
+from crossstream.engine.dead_letters import Forms, bytes_of
 from crossstream.errors import CrossStreamError, ProcessingError, SerdeError, told
 from crossstream.records import decode_headers, encode_headers
 from crossstream.serdes import Serde, calls
-from crossstream.serdes.internal import pickled
-from crossstream.topology.graph import Node
+from crossstream.topology.graph import Node, Topology
 
 Write = Callable[[str, pa.RecordBatch], None]
 
@@ -37,6 +36,7 @@ class Policy:
 class Failures:
     """Carries out the policies in one task. ``write``: appends records to a topic."""
 
+    topology: Topology
     batch: Batch
     report: Report
     decoding: Policy
@@ -119,6 +119,8 @@ class Failures:
     def _bury(self, policy: Policy, node: Node, changes: Changes, reasons: Sequence[tuple[int, str]]) -> None:
         rows = np.array([row for row, _ in reasons])
         taken = changes.take(rows)
+        forms = Forms.of_input(self.topology, node)
+        key, value = bytes_of(taken.key, forms.key), bytes_of(taken.value, forms.value)
         given = [None] * taken.rows if taken.headers is None else taken.headers.to_pylist()
         headers = [
             encode_headers([*decode_headers(own), *self._why(node, changes, row, why)])
@@ -128,12 +130,7 @@ class Failures:
         self.write(
             policy.topic,
             pa.RecordBatch.from_arrays(
-                [
-                    _public(taken.key),
-                    _public(taken.value),
-                    pa.array(taken.ts),
-                    pa.array(headers, pa.large_binary()),
-                ],
+                [key, value, pa.array(taken.ts), pa.array(headers, pa.large_binary())],
                 names=["key", "value", "timestamp", "headers"],
             ),
         )
@@ -153,22 +150,6 @@ def _readable(changes: Changes) -> Changes:
     """The rows as columns of their own, so that nobody decodes the ones left out along with them."""
     key, value = (Values(values.serde, wire=values.wire()) for values in (changes.key, changes.value))
     return replace(changes, key=key, value=value)
-
-
-def _public(values: Values) -> pa.LargeBinaryArray:
-    """Bytes that others can read: JSON, or else text, for what only the engine has a form for."""
-    if values.serde is not None and values.serde != pickled():
-        return values.wire()
-    return pa.array(
-        [None if value is None else _text(value) for value in values.objects()], pa.large_binary()
-    )
-
-
-def _text(value: Any) -> bytes:
-    try:
-        return msgspec.json.encode(value)
-    except Exception:  # whatever the value's own conversion raises
-        return repr(value).encode()
 
 
 def _shown(changes: Changes, row: int) -> object:

@@ -134,7 +134,12 @@ class RoundTask:
 
     def _set_up(self) -> Task:
         self._failures = failures = Failures(
-            self.batch, self.report, self.settings.decoding, self.settings.processing, self.output.write
+            self.plan.topology,
+            self.batch,
+            self.report,
+            self.settings.decoding,
+            self.settings.processing,
+            self.output.write,
         )
         self.wholes = self.wholes or Wholes(self.plan, self.batch, self.stores)
         task = Task(

@@ -1,0 +1,70 @@
+"""The bytes that dead letters have: in the serdes that the topology knows, whatever else was in the batch.
+
+Rows of one flow may have bytes, or have been made by a function; those of a merge may have either, and which of them
+are together in a batch, and so in one column, depends on the cut. So nothing here goes by the rows (decision 0030).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from crossstream.algebra.values import Values
+from crossstream.errors import SerdeError
+from crossstream.serdes import Serde, calls
+from crossstream.serdes.internal import pickled
+from crossstream.serdes.serde import alike
+from crossstream.topology.graph import Node, Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """The serdes of dead letters; None: nobody but the engine has bytes of these."""
+
+    key: Serde | None
+    value: Serde | None
+
+    @classmethod
+    def of_input(cls, topology: Topology, node: Node) -> Forms:
+        """Of records that an operator takes; a source takes what it yields."""
+        taken = topology[node.parents[0]] if node.parents else node
+        return cls(_public(taken.key), _public(taken.value))
+
+
+def bytes_of(values: Values, serde: Serde | None) -> pa.LargeBinaryArray:
+    """Bytes that others can read: in the serde, or as JSON, or else as text."""
+    if serde is None:
+        return _each(values, _text)
+    if values.serde is not None and alike(values.serde, serde):
+        return values.wire()
+    try:
+        return values.wire(serde)
+    except SerdeError:
+        return _each(values, lambda value: _serialized(value, serde))
+
+
+def _public(serde: Serde | None) -> Serde | None:
+    return None if serde == pickled() else serde
+
+
+def _each(values: Values, written: Any) -> pa.LargeBinaryArray:
+    return pa.array(
+        [None if value is None else written(value) for value in values.objects()], pa.large_binary()
+    )
+
+
+def _serialized(value: Any, serde: Serde) -> bytes | None:
+    try:
+        return calls.serialize(serde, value)
+    except SerdeError:
+        return _text(value)
+
+
+def _text(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except Exception:  # whatever the value's own conversion raises
+        return repr(value).encode()
