@@ -44,6 +44,13 @@ class Sides:
     def stream(self, side: str = "left") -> Any:
         return self._as_asked(self.builder.stream(side, self._consumed(side)), side)
 
+    def table(self, side: str = "left", **options: Any) -> Any:
+        materialized = cs.Materialized(store=side, **options)
+        return self._as_asked(self.builder.table(side, self._consumed(side), materialized), side)
+
+    def whole(self) -> Any:
+        return self.builder.global_table("right", self._consumed("right"))
+
     def _consumed(self, side: str) -> cs.Consumed:
         return cs.Consumed(key=TEXT, value=TEXT if side == "left" else JSON)
 
@@ -57,6 +64,21 @@ def wrapped(value: str | None) -> Any:
 
 def text_of(value: Any) -> str:
     return str(value["text"]) if isinstance(value, dict) else str(value or "-")
+
+
+def reference(value: Any) -> str | None:
+    """The foreign key; there is none to be had of some values."""
+    found = text_of(value)
+    if found == "2;z":
+        raise ValueError("no foreign key")
+    return None if found[0] == "-" else found[0]
+
+
+def join(left: Any, right: Any) -> Any:
+    """Fails for most values on the left, for one on the right, and for lack of either."""
+    if left is None or right is None or text_of(left)[-1] in "xy" or "x" in str(right):
+        raise ValueError("no result")
+    return {"joined": text_of(left)}
 
 
 def fails(key: Any, value: Any) -> bool:
@@ -103,6 +125,44 @@ FAILING: dict[str, Callable[[Any], Any]] = {
         fails, materialized=cs.Materialized(store="kept", history_retention=1000)
     ),
 }
+JOINS: dict[str, Callable[[Sides], Any]] = {
+    "stream-table": lambda s: s.stream().join(s.table("right"), join),
+    "stream-table, left": lambda s: s.stream().left_join(s.table("right"), join),
+    "stream-table, with grace": lambda s: s.stream().left_join(
+        s.table("right", history_retention=1000), join, cs.Joined(grace=4)
+    ),
+    "stream-global": lambda s: s.stream().join(s.whole(), join, key_selector=reference),
+    "stream-global, left": lambda s: s.stream().left_join(s.whole(), join, key_selector=reference),
+    "stream-stream": lambda s: s.stream().join(s.stream("right"), join, WINDOWS),
+    "stream-stream, left": lambda s: s.stream().left_join(s.stream("right"), join, WINDOWS),
+    "stream-stream, outer": lambda s: s.stream().outer_join(s.stream("right"), join, WINDOWS),
+    "stream-stream, eager": lambda s: s.stream().outer_join(
+        s.stream("right"), join, cs.JoinWindows.of(4, eager=True)
+    ),
+    "stream with itself": lambda s: (lambda one: one.left_join(one, join, WINDOWS))(s.stream()),
+    "table-table": lambda s: s.table().join(s.table("right"), join, **EVERY),
+    "table-table, left": lambda s: s.table().left_join(s.table("right"), join, **EVERY),
+    "table-table, outer": lambda s: s.table().outer_join(s.table("right"), join, **EVERY),
+    "foreign key": lambda s: s.table().join(s.table("right"), join, foreign_key=reference, **EVERY),
+    "foreign key, left": lambda s: s.table().left_join(
+        s.table("right"), join, foreign_key=reference, **EVERY
+    ),
+    "foreign key, right": lambda s: s.table().right_join(
+        s.table("right"), join, foreign_key=reference, keyed_by=cs.LeftOrRight, **EVERY
+    ),
+    "foreign key, outer": lambda s: s.table().outer_join(
+        s.table("right"), join, foreign_key=reference, keyed_by=cs.LeftOrRight, **EVERY
+    ),
+    "table-global": lambda s: s.table().left_join(s.whole(), join, foreign_key=reference, **EVERY),
+    "many": lambda s: s.table().join_many({"r": (s.table("right"), reference)}, join_many, **EVERY),
+    "many, left": lambda s: s.table().left_join_many(
+        {"r": (s.table("right"), reference)}, join_many, **EVERY
+    ),
+}
+
+
+def join_many(left: Any, rows: dict[str, Any]) -> Any:
+    return join(left, rows["r"])
 
 
 def letters(sides: Sides, given_: Inputs, way: Way) -> Counter[Letter]:
@@ -142,6 +202,18 @@ def test_of_row_wise_operators(merge: str, failing: str, made: bool, given_: Inp
     def sides() -> Sides:
         found = Sides(made)
         FAILING[failing](MERGES[merge](found.stream()))
+        return found
+
+    check(sides, given_, way)
+
+
+@cases(4)
+@given(st.sampled_from(sorted(JOINS)), st.booleans(), inputs, ways())
+@example("stream-table, left", False, with_headers([item("left", "a", "1;x", 5)]), BATCH)
+def test_of_joins(kind: str, made: bool, given_: Inputs, way: Way) -> None:
+    def sides() -> Sides:
+        found = Sides(made)
+        JOINS[kind](found)
         return found
 
     check(sides, given_, way)

@@ -555,6 +555,91 @@ def test_dead_letters_of_what_a_function_made_are_json() -> None:
     assert out(driver, "bad", JSON) == [("a", {"n": 0})]
 
 
+def no_result(*values: Any) -> Any:
+    raise ValueError("no result")
+
+
+def by_number(value: str) -> str:
+    return value[0]
+
+
+WINDOWS = cs.JoinWindows.of(0)
+
+
+@pytest.mark.parametrize("size", [1, 100])
+@pytest.mark.parametrize(
+    ("build", "letters"),
+    [
+        (lambda b: source(b, "l").join(table(b, "r"), no_result), []),
+        (lambda b: source(b, "l").left_join(table(b, "r"), no_result), [("k", "1")]),
+        (lambda b: source(b, "l").left_join(source(b, "r"), no_result, WINDOWS), [("k", "1")]),
+        (
+            lambda b: source(b, "l").outer_join(source(b, "r"), no_result, WINDOWS),
+            [("k", "1"), ("1", "one")],
+        ),
+        (
+            lambda b: source(b, "l").join(source(b, "r"), no_result, cs.JoinWindows.of(5)),
+            [("k", "two")],
+        ),
+        (
+            lambda b: source(b, "l").left_join(
+                b.global_table("r", cs.Consumed(key=TEXT, value=TEXT)), no_result, key_selector=by_number
+            ),
+            [("k", "1")],
+        ),
+        (lambda b: table(b, "l").left_join(table(b, "r"), no_result), [("k", "1"), ("k", "1")]),
+        (
+            lambda b: table(b, "l").outer_join(table(b, "r"), no_result),
+            [("k", "1"), ("1", "one"), ("k", "1")],
+        ),
+        (
+            lambda b: table(b, "l").left_join(table(b, "r"), no_result, foreign_key=by_number),
+            [("k", "1"), ("k", "1")],
+        ),
+        (
+            lambda b: table(b, "l").outer_join(
+                table(b, "r"), no_result, foreign_key=by_number, keyed_by=cs.LeftOrRight
+            ),
+            [("\0k", "1"), ("\0k", "1"), ("\1k", "two")],
+        ),
+        (
+            lambda b: table(b, "l").left_join(
+                b.global_table("r", cs.Consumed(key=TEXT, value=TEXT)), no_result, foreign_key=by_number
+            ),
+            [("k", "1"), ("k", "1")],
+        ),
+        (
+            lambda b: table(b, "l").left_join_many({"r": (table(b, "r"), by_number)}, no_result),
+            [("k", "1"), ("k", "1")],
+        ),
+    ],
+)
+def test_dead_letters_of_joiners_have_the_value_of_the_record(
+    build: Build, letters: Records, size: int
+) -> None:
+    """Of a table's result, the left row, or the right one where that is alone. A batch tells the last of each row."""
+    driver = run(
+        build,
+        [("l", "k", "1"), ("r", "1", "one"), ("r", "k", "two")],
+        processing_errors=cs.DeadLetter("bad"),
+        commit_every=size,
+    )
+    found = out(driver, "bad")
+    assert sorted(set(found)) == sorted(set(letters))
+    assert size > 1 or sorted(found) == sorted(letters)
+
+
+def test_dead_letters_of_joiners_are_in_the_serdes_of_their_sides() -> None:
+    """A pair is a result of the record that came second."""
+
+    def build(builder: cs.StreamsBuilder) -> None:
+        source(builder, "l").map_values(int).join(source(builder, "r", INT), no_result, cs.JoinWindows.of(9))
+
+    records = [("l", "a", "7"), ("r", "a", 8, INT), ("l", "a", "9")]
+    driver = run(build, records, processing_errors=cs.DeadLetter("bad"))
+    assert out(driver, "bad", serdes.bytes()) == [("a", INT.serialize(8)), ("a", b"9")]
+
+
 def test_next_of_nothing_loses_no_record() -> None:
     """StopIteration ends what a function is mapped over."""
 

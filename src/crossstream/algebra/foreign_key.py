@@ -207,8 +207,9 @@ def resolve(
 def without_partner(joiner: Function, answers: Changes, serdes: Serdes) -> Joined:
     """Left rows without a foreign key: the row alone, or a tombstone if it is gone. Their own timestamp."""
     keys = answers.key if serdes.either is None else serdes.keys(answers.key.wire())
-    value, failures = call_joiner(joiner, keys, answers.value, nulls(answers.rows), ~answers.value.missing())
-    return Joined(replace(answers, key=keys, value=value, old=None, extra={}), failures)
+    given = answers.value, nulls(answers.rows)
+    value, failures = call_joiner(joiner, keys, *given, ~answers.value.missing())
+    return Joined.of(replace(answers, key=keys, value=value, old=None, extra={}), failures, *given)
 
 
 def stored(subs: Changes, hashes: np.ndarray, serde: Serde | None, bits: int) -> dict[str, Column]:
@@ -254,7 +255,8 @@ def _from_left(
     value, failures = call_joiner(joiner, keys, picked.value, partners, exists)
     times = np.where(there[rows], np.maximum(picked.ts, found.ts[g]), picked.ts)
     result = replace(picked, key=keys, value=value, ts=times, old=None, extra={})
-    yield Joined(_right_was_later(result, changed[rows], told[rows], right), failures)
+    later = _right_was_later(result, changed[rows], told[rows], right)
+    yield Joined.of(later, failures, picked.value, partners)
 
 
 def _changed_right(right: Changes, hashes: np.ndarray, keys: Column, bits: int) -> np.ndarray:
@@ -339,9 +341,8 @@ def answer(
     partners = right.value.take(np.where(gone, -1, queries))
     value, failures = call_joiner(joiner, keys, lefts, partners, exists)
     headers = None if right.headers is None else take_or_null(right.headers, queries)
-    return Joined(
-        Changes(keys, value, right.ts[queries], right.major[queries], right.minor[queries], headers), failures
-    )
+    changes = Changes(keys, value, right.ts[queries], right.major[queries], right.minor[queries], headers)
+    return Joined.of(changes, failures, lefts, partners)
 
 
 def _in_fresh(fresh: Run | None, columns: dict[str, Column]) -> np.ndarray:

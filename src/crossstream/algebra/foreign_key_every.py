@@ -150,7 +150,8 @@ def _from_left(
     exists = (told >= ANSWER) & (there | (kind == "left"))
     value, failures = call_joiner(joiner, keys, picked.value, partners, exists)
     times = np.where(there, np.maximum(picked.ts, row_ts), picked.ts)
-    yield Joined(replace(picked, key=keys, value=value, ts=times, old=None, extra={}), failures)
+    result = replace(picked, key=keys, value=value, ts=times, old=None, extra={})
+    yield Joined.of(result, failures, picked.value, partners)
 
 
 def _asked(
@@ -228,8 +229,9 @@ def unreferenced_every(
         events.changes.take(told.last[rows]), key=Values(either, wire=tagged(RIGHT, keys)), ts=told.ts[rows]
     )
     lefts = Values(left_value, wire=EMPTY_BYTES).take(np.full(len(rows), -1))
-    value, failures = call_joiner(joiner, result.key, lefts, told.now.values.take(rows), told.alone[rows])
-    return Joined(result.with_value(value), failures)
+    rights = told.now.values.take(rows)
+    value, failures = call_joiner(joiner, result.key, lefts, rights, told.alone[rows])
+    return Joined.of(result.with_value(value), failures, lefts, rights)
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,17 +196,17 @@ def made(
     """The joiner where the row exists, a tombstone elsewhere. ``picked``: the rows of ``rights`` to take."""
     rows = np.flatnonzero(exists)
     if not len(rows):
-        return Joined(result.with_value(Values(objects=[None] * result.rows)), [])
+        return Joined(result.with_value(Values(objects=[None] * result.rows)))
     if len(rows) < rights[0].rows:
         rights = [one.take(picked[rows]) for one in rights]
     if len(rows) == result.rows:
         outcome = call_many(joiner, names, result.key, left, rights)
-        return Joined(result.with_value(outcome.values), outcome.failures)
+        return Joined.of(result.with_value(outcome.values), outcome.failures, left, left)
     outcome = call_many(joiner, names, result.key.take(rows), left.take(rows), rights)
     place = np.full(result.rows, -1)
     place[rows] = np.arange(len(rows))
     failures = [Failure(int(rows[failure.row]), failure.error) for failure in outcome.failures]
-    return Joined(result.with_value(outcome.values.take(place)), failures)
+    return Joined.of(result.with_value(outcome.values.take(place)), failures, left, left)
 
 
 def call_many(

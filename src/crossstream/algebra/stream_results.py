@@ -13,8 +13,8 @@ from crossstream.algebra.evaluate import evaluate
 from crossstream.algebra.functions import Function
 from crossstream.algebra.partners import FRESH, Pieces
 from crossstream.algebra.stream_records import Records
-from crossstream.algebra.table_table import Joined
-from crossstream.algebra.values import Values, nulls
+from crossstream.algebra.table_table import Given, Joined
+from crossstream.algebra.values import Values, concat_values, nulls
 from crossstream.algebra.windows import RIGHT, SIDES
 from crossstream.serdes import Serde
 from crossstream.state.columns import take
@@ -104,7 +104,18 @@ def in_order(parts: Sequence[tuple[np.ndarray, Joined]]) -> Joined:
         failures += [replace(one, row=int(row[first + one.row])) for one in joined.failures]
         first += len(trigger)
     changes = concat_changes([joined.changes for _, joined in parts]).take(order)
-    return Joined(changes, sorted(failures, key=lambda one: one.row))
+    given = [joined.given for _, joined in parts if joined.given is not None]
+    if not given:
+        return Joined(changes)
+    ranks = np.argsort([one.row for one in failures])
+    return Joined(changes, [failures[rank] for rank in ranks], _given(given, ranks))
+
+
+def _given(parts: Sequence[Given], order: np.ndarray) -> Given:
+    """What joiners were given, together and in this order."""
+    left, right = (concat_values([getattr(part, side) for part in parts]) for side in ("left", "right"))
+    side = np.concatenate([part.is_right for part in parts]).astype(np.int8)
+    return Given(left.take(order), right.take(order), side[order])
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +142,7 @@ class Maker:
             records.minor[events.trigger],
             _headers(pieces, events),
         )
-        return Joined(changes, outcome.failures)
+        return Joined.of(changes, outcome.failures, left, right, events.side)
 
     def keyless(self, records: Records, sides: tuple[Changes, Changes], places: np.ndarray) -> Joined:
         """Records without a key, which have no partner: each alone, with its own timestamp and headers."""
@@ -144,7 +155,8 @@ class Maker:
         outcome = evaluate(self.joiner, key, left=left, right=right)
         headers = None if records.headers is None else records.headers.take(pa.array(places))
         ts, major, minor = records.ts[places], records.major[places], records.minor[places]
-        return Joined(Changes(key, outcome.values, ts, major, minor, headers), outcome.failures)
+        changes = Changes(key, outcome.values, ts, major, minor, headers)
+        return Joined.of(changes, outcome.failures, left, right, side)
 
     def _key(self, records: Records, pieces: Pieces, events: Events) -> Values:
         place = _places(pieces, events.piece, events.row)

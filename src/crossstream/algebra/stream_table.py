@@ -86,8 +86,9 @@ def join_stream_table(
         found = seen.place >= 0
         stream, seen = stream.where(found), Seen(seen.values, seen.place[found])
     there = np.ones(stream.rows, bool)
-    value, failures = call_joiner(joiner, stream.key, stream.value, seen.values.take(seen.place), there)
-    return Joined(replace(stream, value=value, old=None, extra={}, lost=None), failures)
+    given = stream.value, seen.values.take(seen.place)
+    value, failures = call_joiner(joiner, stream.key, *given, there)
+    return Joined.of(replace(stream, value=value, old=None, extra={}, lost=None), failures, *given)
 
 
 def see(stream: Changes, table: TableHistory, bits: int) -> Seen:

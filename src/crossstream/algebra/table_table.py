@@ -11,7 +11,7 @@ last one for each key stays. Source: semantics 2.2.3, 2.2.4, 8.7, 8.8.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -23,6 +23,7 @@ from crossstream.algebra.functions import Function
 from crossstream.algebra.order import by_key
 from crossstream.algebra.table import Rows, as_stored
 from crossstream.algebra.values import Values, concat_values
+from crossstream.algebra.windows import RIGHT
 from crossstream.state.columns import Column, take_or_null
 
 Kind = Literal["inner", "left", "outer"]
@@ -33,11 +34,46 @@ _NEVER = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """What a joiner was given for the rows it failed on, in their order: the values of both sides.
+
+    ``side``: where the record is that each of them is a result of; None: on the left, if that has a value.
+    """
+
+    left: Values
+    right: Values
+    side: np.ndarray | None = None
+
+    @property
+    def is_right(self) -> np.ndarray:
+        """Which rows are results of a record on the right."""
+        return self.left.missing() if self.side is None else self.side == RIGHT
+
+
+@dataclass(frozen=True, slots=True)
 class Joined:
-    """Result changes, and the rows of them that the joiner could not make."""
+    """Result changes, and the rows of them that the joiner could not make. ``given``: what it got for these."""
 
     changes: Changes
-    failures: list[Failure]
+    failures: list[Failure] = field(default_factory=list)
+    given: Given | None = None
+
+    @classmethod
+    def of(
+        cls,
+        changes: Changes,
+        failures: list[Failure],
+        left: Values,
+        right: Values,
+        side: np.ndarray | None = None,
+    ) -> Joined:
+        """Results; and of those that failed what the joiner was given. All three as in `Given`, but for all rows."""
+        if not failures:
+            return cls(changes)
+        rows = np.array([failure.row for failure in failures])
+        return cls(
+            changes, failures, Given(left.take(rows), right.take(rows), None if side is None else side[rows])
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +145,9 @@ def join_tables(
     kept = np.flatnonzero(emit) if every else _last_of_group(emit, group)
 
     event = order[kept]
-    value, failures = _results(kind, joiner, keys.take(event), lefts, rights, kept)
+    there = _exists(kind, lefts.is_now()[kept], rights.is_now()[kept])
+    given = _picked(lefts, lefts.now[kept]), _picked(rights, rights.now[kept])
+    value, failures = call_joiner(joiner, keys.take(event), *given, there)
     changes = Changes(
         keys.take(event),
         value,
@@ -123,7 +161,7 @@ def join_tables(
         old, unknown = _old_results(kind, joiner, keys.take(event), lefts, rights, *was)
         lost = np.isin(np.arange(changes.rows), [f.row for f in unknown]) if unknown else None
         changes = changes.with_value(value, old, lost)
-    return Joined(changes, failures)
+    return Joined.of(changes, failures, *given)
 
 
 def _changes_alone(changes: Changes, order: np.ndarray) -> _Side:
@@ -216,15 +254,6 @@ def _timestamps(
         return np.asarray(np.maximum(ts, other))
     own = np.where(merged, np.maximum(ts, _previous(ts)), ts)
     return np.maximum(own, np.where(merged, np.maximum(lefts.time(), rights.time()), other))
-
-
-def _results(
-    kind: Kind, joiner: Function, keys: Values, lefts: _Side, rights: _Side, kept: np.ndarray
-) -> tuple[Values, list[Failure]]:
-    there = _exists(kind, lefts.is_now()[kept], rights.is_now()[kept])
-    return call_joiner(
-        joiner, keys, _picked(lefts, lefts.now[kept]), _picked(rights, rights.now[kept]), there
-    )
 
 
 def _old_results(

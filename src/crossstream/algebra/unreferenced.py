@@ -83,8 +83,9 @@ def unreferenced(
     result = _triggers(events, now, rows)
     result = replace(result, key=Values(either, wire=tagged(RIGHT, take(keys, rows))))
     lefts = Values(left_value, wire=EMPTY_BYTES).take(np.full(len(rows), -1))
-    value, failures = call_joiner(joiner, result.key, lefts, now.values.take(rows), alone_now[rows])
-    return Joined(result.with_value(value), failures)
+    rights = now.values.take(rows)
+    value, failures = call_joiner(joiner, result.key, lefts, rights, alone_now[rows])
+    return Joined.of(result.with_value(value), failures, lefts, rights)
 
 
 def events_of(moves: Changes, right: Changes, bits: int) -> Events:

@@ -10,28 +10,51 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
+from crossstream.algebra.change import Changes
+from crossstream.algebra.table_table import Given
 from crossstream.algebra.values import Values
 from crossstream.errors import SerdeError
 from crossstream.serdes import Serde, calls
 from crossstream.serdes.internal import pickled
 from crossstream.serdes.serde import alike
-from crossstream.topology.graph import Node, Topology
+from crossstream.state.columns import take_or_null
+from crossstream.topology.graph import Node, StreamStreamJoin, StreamTableJoin, Topology
 
 
 @dataclass(frozen=True, slots=True)
 class Forms:
-    """The serdes of dead letters; None: nobody but the engine has bytes of these."""
+    """The serdes of dead letters; None: nobody but the engine has bytes of these.
+
+    ``value``: of the records, or of those of a join's left side; ``right``: of those of its right side.
+    """
 
     key: Serde | None
     value: Serde | None
+    right: Serde | None = None
 
     @classmethod
     def of_input(cls, topology: Topology, node: Node) -> Forms:
         """Of records that an operator takes; a source takes what it yields."""
         taken = topology[node.parents[0]] if node.parents else node
         return cls(_public(taken.key), _public(taken.value))
+
+    @classmethod
+    def of_join(cls, topology: Topology, node: Node) -> Forms:
+        """Of results of a join, with the values of its sides."""
+        return cls(_public(node.key), *map(_public, _sides(topology, node)))
+
+
+def letters(forms: Forms, changes: Changes, given: Given | None) -> tuple[Any, Any]:
+    """Keys and values (`pyarrow.LargeBinaryArray`) of changes that failed. ``given``: to a joiner, for each of them."""
+    key = bytes_of(changes.key, forms.key)
+    if given is None:
+        return key, bytes_of(changes.value, forms.value)
+    sides = [bytes_of(given.left, forms.value), bytes_of(given.right, forms.right)]
+    rows = np.arange(changes.rows)
+    return key, take_or_null(pa.concat_arrays(sides), np.where(given.is_right, changes.rows + rows, rows))
 
 
 def bytes_of(values: Values, serde: Serde | None) -> pa.LargeBinaryArray:
@@ -44,6 +67,13 @@ def bytes_of(values: Values, serde: Serde | None) -> pa.LargeBinaryArray:
         return values.wire(serde)
     except SerdeError:
         return _each(values, lambda value: _serialized(value, serde))
+
+
+def _sides(topology: Topology, node: Node) -> tuple[Serde | None, Serde | None]:
+    if isinstance(node, StreamStreamJoin):
+        return node.store.value, node.other_store.value
+    left, right = (topology[name].value for name in node.parents[:2])
+    return (node.stream_value, right) if isinstance(node, StreamTableJoin) else (left, right)
 
 
 def _public(serde: Serde | None) -> Serde | None:

@@ -13,9 +13,10 @@ import pyarrow as pa
 from crossstream.algebra.change import Changes
 from crossstream.algebra.evaluate import Failure, Raised
 from crossstream.algebra.order import place_of
+from crossstream.algebra.table_table import Given
 from crossstream.algebra.values import Values
 from crossstream.engine.batch import Batch, Report
-from crossstream.engine.dead_letters import Forms, bytes_of
+from crossstream.engine.dead_letters import Forms, letters
 from crossstream.errors import CrossStreamError, ProcessingError, SerdeError, told
 from crossstream.records import decode_headers, encode_headers
 from crossstream.serdes import Serde, calls
@@ -64,14 +65,19 @@ class Failures:
             )
         return _readable(changes.without(rows))
 
-    def failed(self, node: Node, changes: Changes, failures: Sequence[Failure]) -> None:
-        """Stops, or counts and buries the rows on which a function of the user raised."""
+    def failed(
+        self, node: Node, changes: Changes, failures: Sequence[Failure], given: Given | None = None
+    ) -> None:
+        """Stops, or counts and buries the rows on which a function of the user raised.
+
+        ``given``: what a joiner got for each of them, where the changes are the results of a join.
+        """
         if self.processing.action == "fail":
             raise self.error(node, changes, failures[0])
         self.report.count_dropped(node.name, {"failed": len(failures)})
         if self.processing.action == "dead-letter":
             reasons = [(f.row, told(_of_user(f.error))) for f in failures]
-            self._bury(self.processing, node, changes, reasons)
+            self._bury(self.processing, node, changes, reasons, given)
 
     def error(self, node: Node, changes: Changes, failure: Failure) -> CrossStreamError:
         """The error of one failed row, with its place."""
@@ -116,11 +122,18 @@ class Failures:
             "key": _shown(changes, row),
         }
 
-    def _bury(self, policy: Policy, node: Node, changes: Changes, reasons: Sequence[tuple[int, str]]) -> None:
+    def _bury(
+        self,
+        policy: Policy,
+        node: Node,
+        changes: Changes,
+        reasons: Sequence[tuple[int, str]],
+        joined: Given | None = None,
+    ) -> None:
         rows = np.array([row for row, _ in reasons])
         taken = changes.take(rows)
-        forms = Forms.of_input(self.topology, node)
-        key, value = bytes_of(taken.key, forms.key), bytes_of(taken.value, forms.value)
+        forms = (Forms.of_input if joined is None else Forms.of_join)(self.topology, node)
+        key, value = letters(forms, taken, joined)
         given = [None] * taken.rows if taken.headers is None else taken.headers.to_pylist()
         headers = [
             encode_headers([*decode_headers(own), *self._why(node, changes, row, why)])

@@ -196,7 +196,7 @@ def emit_joined(runner: Runner, joined: Joined) -> Emitted:
     node = runner.task.node(runner.step.node)
     changes = joined.changes
     if joined.failures:
-        runner.task.failures.failed(node, changes, joined.failures)
+        runner.task.failures.failed(node, changes, joined.failures, joined.given)
         changes = changes.without([failure.row for failure in joined.failures])
     if changes.rows:
         runner.task.report.count_out(node.name, changes.rows)
