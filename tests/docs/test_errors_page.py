@@ -77,6 +77,16 @@ def test_no_error_is_made_without_a_code_of_its_class() -> None:
     assert wrong == []
 
 
+def test_no_error_is_made_without_a_next_step() -> None:
+    """Nor with one that is nothing, or an empty text."""
+    wrong = []
+    for path, call, _ in calls():
+        steps = [keyword.value for keyword in call.keywords if keyword.arg == "next"]
+        if not steps or (isinstance(steps[0], ast.Constant) and not steps[0].value):
+            wrong.append(f"{path.name}:{call.lineno}")
+    assert wrong == []
+
+
 def test_defaults_are_never_raised() -> None:
     assert set(raised()) & DEFAULTS == set()
 

@@ -232,7 +232,10 @@ def test_another_kind_of_store_or_format_is_told(stored: tuple[Folder, str], mon
     folder, manifest = stored
     with pytest.raises(StateError, match="key-value store, not of a versioned store") as caught:
         load_version(folder, VERSIONED, manifest)
-    assert caught.value.code == "CS-705"
+    assert (caught.value.code, caught.value.next) == (
+        "CS-705",
+        "restore the state folder from a copy, or start the application on an empty one",
+    )
     monkeypatch.setattr("crossstream.state.manifest.FORMAT", 2)
     assert refused(folder, manifest).code == "CS-704"
 

@@ -258,6 +258,15 @@ def test_a_store_of_another_kind_is_told_with_the_method_for_it(store: str, meth
     assert method in caught.value.what
 
 
+def test_a_store_that_is_asked_for_no_key_says_what_to_do() -> None:
+    builder = cs.StreamsBuilder()
+    builder.table("in", cs.Consumed(key=TEXT, value=TEXT), cs.Materialized(store="rows"))
+    with cs.TopologyTestDriver(builder.build()) as driver, pytest.raises(cs.StateError) as caught:
+        driver.get_key_value_store("rows").get(None)
+    assert (caught.value.code, caught.value.where) == ("CS-711", {"store": "rows"})
+    assert caught.value.next == "ask for another key: records without one make no row"
+
+
 def test_a_store_that_is_not_there_is_told_with_those_that_are() -> None:
     text, builder = serdes.string(), cs.StreamsBuilder()
     builder.table("rows", cs.Consumed(key=text, value=text), cs.Materialized(store="rows"))

@@ -155,7 +155,12 @@ class StoreReader:
     def _bytes(self, key: Any) -> bytes:
         data = calls.serialize(self.key or pickled(), key)
         if data is None:
-            raise StateError("a key cannot be None", code="CS-711", where={"store": self.name})
+            raise StateError(
+                "a key cannot be None",
+                code="CS-711",
+                where={"store": self.name},
+                next="ask for another key: records without one make no row",
+            )
         return data
 
     def _unfit(self, what: str, step: str) -> StateError:

@@ -89,7 +89,9 @@ def read_manifest(storage: Storage, name: str, kind: str | None = None) -> Manif
         )
     if kind is not None and manifest.kind != kind:
         raise StateError(
-            f"the manifest {name} is of a {manifest.kind} store, not of a {kind} store", code="CS-705"
+            f"the manifest {name} is of a {manifest.kind} store, not of a {kind} store",
+            code="CS-705",
+            next="restore the state folder from a copy, or start the application on an empty one",
         )
     return manifest
 

@@ -213,7 +213,9 @@ def load_version(
         whole = runs[ref.file]
         if tuple(whole.columns) != layout.names:
             raise StateError(
-                f"the run file {ref.file} has other columns than a {layout.kind} store", code="CS-705"
+                f"the run file {ref.file} has other columns than a {layout.kind} store",
+                code="CS-705",
+                next="restore the state folder from a copy, or start the application on an empty one",
             )
         return Piece(whole.slice(ref.start, ref.stop), ref)
 
