@@ -165,3 +165,32 @@ def test_what_idle_after_must_be(wrong: Any) -> None:
         cs.StreamsConfig(application_id="a", idle_after=wrong)
     assert caught.value.code == "CS-210"
     assert cs.StreamsConfig(application_id="a", idle_after="1 minute").idle_after_ms == 60_000
+
+
+@pytest.mark.parametrize(
+    ("idle_after", "place"),
+    [(None, {"topic": b"clicks", "partition": b"0", "offset": b"0"}), ("1 minute", {})],
+)
+def test_a_dead_letter_of_a_record_that_waited_tells_which_record_let_it_go(
+    idle_after: str | None, place: dict[str, bytes]
+) -> None:
+    """And nothing of the kind where the clock did; the rest is of the record itself."""
+    builder = cs.StreamsBuilder()
+    views, clicks = (builder.stream(topic, CONSUMED) for topic in ("views", "clicks"))
+    views.left_join(clicks, lambda left, right: 1 / 0, TEN).to("out", PRODUCED)
+    with cs.TopologyTestDriver(
+        builder.build(), idle_after=idle_after, processing_errors=cs.DeadLetter("bad")
+    ) as driver:
+        driver.create_input_topic("views", TEXT, TEXT).pipe_input("k", "v", 1_000, [("own", b"h")])
+        if idle_after is None:
+            driver.create_input_topic("clicks", TEXT, TEXT).pipe_input("x", "c", 60_000)
+        else:
+            driver.advance_wall_clock_time(600_000)
+        (letter,) = driver.create_output_topic("bad", TEXT, TEXT).read_records()
+    assert (letter.key, letter.value, letter.timestamp) == ("k", "v", 1_000)
+    assert dict(letter.headers) == {
+        "own": b"h",
+        "crossstream.reason": b"ZeroDivisionError: division by zero",
+        "crossstream.operator": b"views.left_join(clicks)",
+        **{f"crossstream.{name}": value for name, value in place.items()},
+    }

@@ -110,7 +110,10 @@ class Failures:
         return error.at(operator=node.name, line=line, part=part)
 
     def place(self, node: Node, changes: Changes, row: int) -> dict[str, object]:
-        """Operator, the user's line, topic, partition, offset and key of a row."""
+        """Operator, the user's line and key of a row; topic, partition and offset of the record that made it come.
+
+        A row that had waited is not that record's own. If it was the clock, there is no record: None.
+        """
         rank, offset = place_of(int(changes.minor[row]))
         span = self.batch.of_rank(rank)
         return {
@@ -151,7 +154,9 @@ class Failures:
     def _why(self, node: Node, changes: Changes, row: int, why: str) -> list[tuple[str, bytes]]:
         place = self.place(node, changes, row)
         told = {"reason": why} | {name: place[name] for name in ("operator", "topic", "partition", "offset")}
-        return [(f"crossstream.{name}", str(value).encode()) for name, value in told.items()]
+        return [
+            (f"crossstream.{name}", str(value).encode()) for name, value in told.items() if value is not None
+        ]
 
 
 def _of_user(error: Exception) -> Exception:
