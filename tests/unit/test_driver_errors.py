@@ -640,6 +640,22 @@ def test_dead_letters_of_joiners_are_in_the_serdes_of_their_sides() -> None:
     assert out(driver, "bad", serdes.bytes()) == [("a", INT.serialize(8)), ("a", b"9")]
 
 
+@pytest.mark.parametrize("size", [1, 9])
+@pytest.mark.parametrize("topic", ["out", "bad"])
+def test_bytes_beside_what_a_function_made_stay_as_they_were(topic: str, size: int) -> None:
+    def build(builder: cs.StreamsBuilder) -> None:
+        rows = source(builder, value=JSON, kind="table")
+        stored = cs.Materialized(key=TEXT, value=JSON)
+        made = rows.filter(lambda row: row["n"] == 2).map_values(dict, materialized=stored)
+        both = rows.filter(lambda row: row["n"] == 1).to_stream().merge(made.to_stream())
+        sink(both, JSON)
+        both.foreach(no_result)
+
+    pieces = [("in", "a", '{"n": 1}'), ("in", "b", '{"n": 2}')]
+    driver = run(build, pieces, processing_errors=cs.DeadLetter("bad"), commit_every=size)
+    assert sorted(out(driver, topic)) == [("a", '{"n": 1}'), ("b", '{"n":2}')]
+
+
 def test_next_of_nothing_loses_no_record() -> None:
     """StopIteration ends what a function is mapped over."""
 

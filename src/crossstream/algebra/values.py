@@ -343,7 +343,7 @@ def nulls(rows: int) -> Values:
 
 
 def chained(parts: Sequence[Values]) -> Values:
-    """What an expression gave, one after the other, also where it is of several types; each stays a column."""
+    """Values one after the other, each in the form it has: columns of several types, bytes beside what was made."""
     parts = [one for part in parts if part.rows for one in part._chained or [part]]
     if all(part.expressed() for part in parts) and len({part.series().dtype for part in parts}) == 1:
         return Values(series=pl.concat([part.series() for part in parts]))
@@ -354,7 +354,7 @@ def chained(parts: Sequence[Values]) -> Values:
 
 
 def concat_values(parts: Sequence[Values]) -> Values:
-    """Values one after the other, in the cheapest form they share."""
+    """Values one after the other, in the cheapest form they share; where they share none, each keeps its bytes."""
     parts = [part for part in parts if part.rows] or parts[:1]
     if len(parts) == 1:
         return parts[0]
@@ -365,6 +365,8 @@ def concat_values(parts: Sequence[Values]) -> Values:
         series = [part.series() for part in parts]
         if len({one.dtype for one in series}) == 1:
             return Values(series=pl.concat(series))
+    if serdes != {None} or any(part._is_chained() for part in parts):
+        return chained(parts)
     return Values(objects=[value for part in parts for value in part.objects()])
 
 
