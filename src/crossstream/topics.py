@@ -65,11 +65,12 @@ class TopicLog(Protocol):
         """The offset one past the last readable record (last stable offset for transactions)."""
 
     def moments_at(
-        self, starts: Mapping[TopicPartition, int], timestamp: int
+        self, spans: Sequence[OffsetRange], timestamp: int, most: int
     ) -> Mapping[TopicPartition, Moment | None]:
-        """The first record with that timestamp (ms) or a later one, None if there is none.
+        """The first record of each range with that timestamp (ms) or a later one; None if there is none in it.
 
-        Records before ``starts`` may be left out of account.
+        Where more than ``most`` offsets of all ranges together lie before these records, it need not look on until
+        it has found them: then it tells how far it has looked, and the latest time up to there, which is earlier.
         """
 
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:

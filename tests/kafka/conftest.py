@@ -190,10 +190,10 @@ def offsets_of(batches: Sequence[pa.RecordBatch]) -> list[int]:
     return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
 
 
-def await_end(log: KafkaLog, topic: str, end: int) -> OffsetRange:
-    """Everything in partition 0, once it can be read up to ``end``: transactions end a little later."""
+def await_end(log: KafkaLog, topic: str, end: int, partition: int = 0) -> OffsetRange:
+    """Everything in the partition, once it can be read up to ``end``: transactions end a little later."""
     deadline = time.monotonic() + 20
-    while (span := whole(log, topic)).end < end:
+    while (span := whole(log, topic, partition)).end < end:
         assert time.monotonic() < deadline, f"readable up to {span.end}, not {end}"
         time.sleep(0.01)
     assert span.end == end

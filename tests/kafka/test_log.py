@@ -16,8 +16,8 @@ from crossstream.kafka import log as log_module
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.writer import KafkaWriter
-from crossstream.topics import Moment, TopicPartition
-from tests.kafka.conftest import delete, frozen, guarded, new_topic, numbered, records
+from crossstream.topics import Moment, OffsetRange, TopicPartition
+from tests.kafka.conftest import delete, frozen, guarded, new_topic, numbered, records, whole
 
 pytestmark = pytest.mark.kafka
 
@@ -76,8 +76,8 @@ def test_offsets(log: KafkaLog, writer: KafkaWriter) -> None:
 
 
 def test_offsets_by_time(log: KafkaLog, writer: KafkaWriter) -> None:
-    topic = new_topic(log, 2)
-    place, empty = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    topic = new_topic(log)
+    place = TopicPartition(topic, 0)
     times = [100, 300, 200, 300, 400]
     for moment in times:  # a batch of its own for each
         writer.write(topic, records((b"k", b"v", moment)), [0])
@@ -93,8 +93,9 @@ def test_offsets_by_time(log: KafkaLog, writer: KafkaWriter) -> None:
         (401, None),
     ):
         expected = None if offset is None else Moment(offset, times[offset])
-        assert log.moments_at({place: 0, empty: 0}, timestamp) == {place: expected, empty: None}
-    assert log.moments_at({}, 1) == {}
+        assert log.moments_at([whole(log, topic)], timestamp, 9) == {place: expected}
+        assert log.moments_at([OffsetRange(topic, 0, 5, 5)], timestamp, 9) == {place: None}
+    assert log.moments_at([], 1, 9) == {}
 
 
 def test_a_topic_is_made_once_with_its_settings(log: KafkaLog) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,32 +11,49 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crossstream.engine.cutting import Cutter, Span, count
-from crossstream.topics import Moment, TopicPartition
+from crossstream.topics import Moment, OffsetRange, TopicPartition
 
 TOPIC = "t"
 Times = list[list[int]]
 """Timestamps of the records of each partition."""
+First = dict[OffsetRange, Moment | None]
 
 
 @dataclass
 class Log:
-    """Partitions with these timestamps. ``whole``: looks at all their records, as Kafka does."""
+    """Partitions with these timestamps. ``lazy``: looks no further than it has to."""
 
     times: Times
-    whole: bool
+    lazy: bool
     asked: int = 0
 
     def moments_at(
-        self, starts: Mapping[TopicPartition, int], timestamp: int
+        self, spans: Sequence[OffsetRange], timestamp: int, most: int
     ) -> Mapping[TopicPartition, Moment | None]:
         self.asked += 1
-        return {place: self._first(place, start, timestamp) for place, start in starts.items()}
+        first = {span: self._first(span, timestamp) for span in spans}
+        if self.lazy:
+            first = self._as_far_as_needed(first, most)
+        return {TopicPartition(span.topic, span.partition): moment for span, moment in first.items()}
 
-    def _first(self, place: TopicPartition, start: int, timestamp: int) -> Moment | None:
-        first = 0 if self.whole else start
-        times = self.times[place.partition]
-        late = np.flatnonzero(np.array(times[first:], dtype=np.int64) >= timestamp)
-        return Moment(first + int(late[0]), times[first + int(late[0])]) if len(late) else None
+    def _as_far_as_needed(self, first: First, most: int) -> First:
+        """One record after the other in all partitions, until they are too many."""
+        ends = {span: span.end if moment is None else moment.offset for span, moment in first.items()}
+        looked = {span: span.start for span in first}
+        while sum(looked.values()) - sum(span.start for span in first) <= most and looked != ends:
+            looked = {span: min(end + 1, ends[span]) for span, end in looked.items()}
+        return {
+            span: first[span] if looked[span] == ends[span] else self._last(span, looked[span])
+            for span in first
+        }
+
+    def _last(self, span: OffsetRange, end: int) -> Moment:
+        return Moment(end, max(self.times[span.partition][span.start : end]))
+
+    def _first(self, span: OffsetRange, timestamp: int) -> Moment | None:
+        times = self.times[span.partition][span.start : span.end]
+        late = np.flatnonzero(np.array(times, dtype=np.int64) >= timestamp)
+        return Moment(span.start + int(late[0]), times[int(late[0])]) if len(late) else None
 
 
 def parts(log: Log, most: int, starts: list[int] | None = None) -> list[list[Span]]:
@@ -64,10 +81,10 @@ partitions = st.lists(st.lists(moments, max_size=30), min_size=1, max_size=4)
 
 @given(partitions, st.integers(1, 40), st.booleans())
 @example([[0, 0, 0, 0], [0, 0, 0, 0, 1]], 2, True)
-def test_batches_are_cut_by_the_running_maximum(times: Times, most: int, whole: bool) -> None:
+def test_batches_are_cut_by_the_running_maximum(times: Times, most: int, lazy: bool) -> None:
     majors = [np.maximum.accumulate(np.array(of, dtype=np.int64)) if of else np.empty(0) for of in times]
     newest = -1
-    for batch in parts(Log(times, whole), most):
+    for batch in parts(Log(times, lazy), most):
         assert count(batch) <= most + len(times)
         if len(times) == 1:
             continue
@@ -80,18 +97,18 @@ def test_batches_are_cut_by_the_running_maximum(times: Times, most: int, whole: 
 def test_everything_is_read_wherever_reading_begins(times: Times, most: int, data: st.DataObject) -> None:
     starts = [data.draw(st.integers(0, len(of))) for of in times]
     left = sum(map(len, times)) - sum(starts)
-    batches = parts(Log(times, whole=True), most, starts)
+    batches = parts(Log(times, lazy=True), most, starts)
     assert sum(map(count, batches)) == left
 
 
 @pytest.mark.parametrize("gap", [0, 86_400_000])
-@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("lazy", [True, False])
 @pytest.mark.parametrize("start", [0, 1])
-def test_a_steady_backlog_is_cut_by_time_with_few_questions(start: int, whole: bool, gap: int) -> None:
-    """From the beginning of the log, and behind records that were read before, which Kafka's index still names."""
+def test_a_steady_backlog_is_cut_by_time_with_few_questions(start: int, lazy: bool, gap: int) -> None:
+    """From the beginning of the log, and behind records that were read before."""
     begin = 1_700_000_000_000
     times = [[begin, *range(begin + gap + number, begin + gap + 100_000, 4)] for number in range(4)]
-    log = Log(times, whole)
+    log = Log(times, lazy)
     batches = parts(log, 10_000, [start] * 4)
     assert len(batches) <= 12
     assert log.asked <= 12 + 2 * len(batches)
@@ -99,8 +116,8 @@ def test_a_steady_backlog_is_cut_by_time_with_few_questions(start: int, whole: b
     assert all(len(cut) <= 2 for cut in cuts)
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_short_topic_beside_a_long_one_does_not_run_ahead(whole: bool) -> None:
+@pytest.mark.parametrize("lazy", [True, False])
+def test_a_short_topic_beside_a_long_one_does_not_run_ahead(lazy: bool) -> None:
     month, day = list(range(0, 30_000, 10)), list(range(29_000, 30_000))
-    first = parts(Log([month, day], whole), 1_000)[0]
+    first = parts(Log([month, day], lazy), 1_000)[0]
     assert [span[2] for span in first] == [0]

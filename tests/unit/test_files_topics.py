@@ -160,11 +160,11 @@ def test_offsets_by_time(
     for frame in frames:
         write(topics, [(b"k", b"v", moment, None) for moment in frame])
     times = [moment for frame in frames for moment in frame]
-    start = data.draw(st.integers(0, len(times)))
-    later = [offset for offset in range(start, len(times)) if times[offset] >= timestamp]
+    start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(times))] * 2)))
+    later = [offset for offset in range(start, end) if times[offset] >= timestamp]
     log, place = topics.log(), TopicPartition("t", 0)
     log.end_offsets([place])
-    assert log.moments_at({place: start}, timestamp) == {
+    assert log.moments_at([OffsetRange("t", 0, start, end)], timestamp, 1) == {
         place: Moment(later[0], times[later[0]]) if later else None
     }
 

@@ -13,7 +13,7 @@ from crossstream import serdes
 from crossstream.engine.batch import SourceRange
 from crossstream.engine.planning import BOOTSTRAP_RECORDS, Positions, SourcePlanner
 from crossstream.errors import SourceError
-from crossstream.topics import Moment, TopicPartition
+from crossstream.topics import Moment, OffsetRange, TopicPartition
 from crossstream.topology.graph import Topology
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -43,10 +43,15 @@ class Log:
         return {tp: self.ends[tp] for tp in partitions}
 
     def moments_at(
-        self, starts: Mapping[TopicPartition, int], timestamp: int
+        self, spans: Sequence[OffsetRange], timestamp: int, most: int
     ) -> Mapping[TopicPartition, Moment | None]:
         """As if every record came at the same time, 1000."""
-        return {tp: Moment(self.begins.get(tp, 0), 1_000) if timestamp <= 1_000 else None for tp in starts}
+        return {
+            TopicPartition(span.topic, span.partition): Moment(span.start, 1_000)
+            if timestamp <= 1_000
+            else None
+            for span in spans
+        }
 
 
 def topology(**consumed: Any) -> Topology:

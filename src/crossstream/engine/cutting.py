@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from crossstream.topics import Moment, TopicPartition
+from crossstream.topics import Moment, OffsetRange, TopicPartition
 
 Span = tuple[str, str, int, int, int]
 """Source node, topic, partition, first offset, and the offset after the last one."""
@@ -33,17 +33,21 @@ class Times(Protocol):
     """The part of a `TopicLog` that cutting needs."""
 
     def moments_at(
-        self, starts: Mapping[TopicPartition, int], timestamp: int
+        self, spans: Sequence[OffsetRange], timestamp: int, most: int
     ) -> Mapping[TopicPartition, Moment | None]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """The parts of spans before a time; ``next``: the time of the first record that is not before it."""
+    """The parts of spans before a time, as far as they were looked at.
+
+    ``next``: the time of the first record that is not before it. ``seen``: the latest time that was seen.
+    """
 
     until: int
     spans: list[Span]
     next: int
+    seen: int
 
 
 @dataclass(slots=True)
@@ -63,7 +67,8 @@ class Cutter:
             return in_proportion(spans, most)
         early, late, begun = self._bracket(spans, most)
         if count(early.spans) < most * ENOUGH:
-            tied = [(*one[:3], one[4], other[4]) for one, other in zip(early.spans, late.spans, strict=True)]
+            ends = [max(one[4], other[4]) for one, other in zip(early.spans, late.spans, strict=True)]
+            tied = [(*span[:3], span[4], end) for span, end in zip(early.spans, ends, strict=True)]
             ends = [span[4] for span in in_proportion(tied, most - count(early.spans))]
             taken = [(*span[:4], end) for span, end in zip(spans, ends, strict=True)]
         else:
@@ -77,8 +82,8 @@ class Cutter:
 
         Also when about the records begin.
         """
-        early = _Cut(0, [(*span[:4], span[3]) for span in spans], self.until)
-        late = _Cut(NEVER, list(spans), NEVER)
+        early = _Cut(0, [(*span[:4], span[3]) for span in spans], self.until, 0)
+        late = _Cut(NEVER, list(spans), NEVER, NEVER)
         ahead, begun, first = self.step if self.until else 0, self.until, self.until
         for turn in itertools.count():
             few, many = count(early.spans), count(late.spans)
@@ -89,10 +94,10 @@ class Cutter:
             elif early.until < begun < late.until:
                 guess = begun
             elif turn % 3:
-                guess = early.until + int((late.until - early.until) * (most * AIM - few) / (many - few))
+                guess = early.until + int((late.seen - early.until) * (most * AIM - few) / (many - few))
             else:
                 guess = (early.until + late.until) // 2
-            found = self._at(spans, min(max(guess, early.until + 1), late.until - 1))
+            found = self._at(spans, min(max(guess, early.until + 1), late.until - 1), most)
             if count(found.spans) > most:
                 late = found
             else:  # nothing lies between it and the record that comes next
@@ -102,33 +107,19 @@ class Cutter:
                     first = begun
         return early, late, first
 
-    def _at(self, spans: Sequence[Span], timestamp: int) -> _Cut:
-        """Each span up to its first record of that time or later.
-
-        Where such a record has been read before, the log does not tell which one comes next: those spans go as
-        far as the others do.
-        """
-        starts: dict[TopicPartition, int] = {}
-        for _, topic, partition, start, _ in spans:
-            place = TopicPartition(topic, partition)
-            starts[place] = min(start, starts.get(place, start))
-        moments = self.log.moments_at(starts, timestamp)
-        known: dict[int, Span] = {}
-        next_one = NEVER
-        for number, (node, topic, partition, start, end) in enumerate(spans):
-            moment = moments[TopicPartition(topic, partition)]
-            if moment is not None:
-                next_one = min(next_one, moment.timestamp)
-            if moment is None or moment.offset >= start:
-                stop = end if moment is None else min(moment.offset, end)
-                known[number] = (node, topic, partition, start, stop)
-        total = count([spans[number] for number in known])
-        share = count(list(known.values())) / total if total else 0.0
+    def _at(self, spans: Sequence[Span], timestamp: int, most: int) -> _Cut:
+        """Each span up to its first record of that time or later; or less, if that is more than ``most`` as well."""
+        ranges = [OffsetRange(topic, partition, start, end) for _, topic, partition, start, end in spans]
+        moments = self.log.moments_at(ranges, timestamp, most)
+        found = [moments[TopicPartition(topic, partition)] for _, topic, partition, _, _ in spans]
         parts = [
-            known.get(number) or (*span[:4], span[3] + int((span[4] - span[3]) * share))
-            for number, span in enumerate(spans)
+            (*span[:4], span[4] if moment is None else moment.offset)
+            for span, moment in zip(spans, found, strict=True)
         ]
-        return _Cut(timestamp, parts, next_one)
+        times = [moment.timestamp for moment in found if moment is not None]
+        next_one = min(times, default=NEVER)
+        seen = max((time for time in times if time < timestamp), default=timestamp)
+        return _Cut(timestamp, parts, next_one, seen)
 
 
 def count(spans: Sequence[Span]) -> int:

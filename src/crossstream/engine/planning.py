@@ -13,7 +13,7 @@ from crossstream.engine.batch import SourceRange
 from crossstream.engine.cutting import Cutter, Span, Times, in_proportion
 from crossstream.engine.log import Starts
 from crossstream.errors import CrossStreamError, SourceError
-from crossstream.topics import TopicPartition
+from crossstream.topics import OffsetRange, TopicPartition
 from crossstream.topology.graph import Source, Topology
 from crossstream.topology.names import matches
 from crossstream.topology.validate import check_matched_once
@@ -48,7 +48,7 @@ class NoTopics:
         return {}
 
     def moments_at(
-        self, starts: Mapping[TopicPartition, int], timestamp: int
+        self, spans: Sequence[OffsetRange], timestamp: int, most: int
     ) -> Mapping[TopicPartition, None]:
         return {}
 

@@ -14,7 +14,7 @@ from crossstream.errors import SinkError, SourceError
 from crossstream.files.appending import locked
 from crossstream.files.folders import GROUPS, TopicFolders
 from crossstream.files.reader import first_at
-from crossstream.topics import Moment, TopicPartition
+from crossstream.topics import Moment, OffsetRange, TopicPartition
 
 _Offsets = dict[str, dict[str, int]]
 
@@ -56,13 +56,15 @@ class FileTopicLog:
         return ends
 
     def moments_at(
-        self, starts: Mapping[TopicPartition, int], timestamp: int
+        self, spans: Sequence[OffsetRange], timestamp: int, most: int
     ) -> Mapping[TopicPartition, Moment | None]:
-        """The first record, from the given offset on, with that timestamp (ms) or a later one; or None."""
-        return {
-            owner: first_at(self._folders.partition(owner), start, timestamp)
-            for owner, start in starts.items()
-        }
+        """The first record of each range with that timestamp (ms) or a later one, or None."""
+        found = {}
+        for span in spans:
+            owner = TopicPartition(span.topic, span.partition)
+            first = first_at(self._folders.partition(owner), span.start, timestamp)
+            found[owner] = None if first is None or first.offset >= span.end else first
+        return found
 
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
         """Creates the topic; ``config`` is kept in its description and has no effect."""

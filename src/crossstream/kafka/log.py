@@ -16,7 +16,8 @@ from crossstream.kafka import faults
 from crossstream.kafka.client import SETTLE_SECONDS, Complaints, is_denial, logger, open_admin
 from crossstream.kafka.cut_off import UNANSWERED
 from crossstream.kafka.group import Group
-from crossstream.topics import Moment, TopicPartition
+from crossstream.kafka.moments import Moments
+from crossstream.topics import Moment, OffsetRange, TopicPartition
 
 if TYPE_CHECKING:
     from crossstream.kafka.connection import KafkaConnection
@@ -79,6 +80,7 @@ class KafkaLog:
         self._complaints = Complaints()
         self._client: AdminClient | None = None
         self._committing: Group | None = None
+        self._first_records = Moments(connection)
 
     def topics(self) -> Mapping[str, int]:
         """Every topic and its number of partitions, of those that the user may see."""
@@ -109,11 +111,16 @@ class KafkaLog:
         return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
     def moments_at(
-        self, starts: Mapping[TopicPartition, int], timestamp: int
+        self, spans: Sequence[OffsetRange], timestamp: int, most: int
     ) -> Mapping[TopicPartition, Moment | None]:
-        """The first record with that timestamp (ms) or a later one, wherever it lies, or None."""
-        found = self._moments(list(starts), OffsetSpec.for_timestamp(timestamp), nowhere=True)
-        return {place: None if moment.offset < 0 else moment for place, moment in found.items()}
+        """The first record of each range with that timestamp (ms) or a later one; see `TopicLog.moments_at`.
+
+        One request, and in topics that are written in transactions a look at records: `crossstream.kafka.moments`.
+        """
+        places = [TopicPartition(span.topic, span.partition) for span in spans]
+        found = self._moments(places, OffsetSpec.for_timestamp(timestamp), nowhere=True)
+        told = {place: None if moment.offset < 0 else moment for place, moment in found.items()}
+        return self._first_records.find(spans, told, timestamp, most)
 
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
         """Creates the topic with the cluster's replication factor, and returns when it can be used.
@@ -148,6 +155,7 @@ class KafkaLog:
     def close(self) -> None:
         """Closes the clients; a later call opens others."""
         self._client = None
+        self._first_records.close()
         self._close_group()
 
     def _admin(self) -> AdminClient:
