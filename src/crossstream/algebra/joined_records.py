@@ -47,13 +47,19 @@ class Closing:
         )
 
 
-def closing(window: Window, waiting: Kept | None, pieces: Pieces, times: Times) -> Closing:
-    """Who of those that wait has waited long enough."""
+def closing(
+    window: Window, outer: tuple[bool, bool], waiting: Kept | None, pieces: Pieces, times: Times
+) -> Closing:
+    """Who of those that wait has waited long enough.
+
+    ``outer``: by side, whether its records come out alone. Those that wait on another side began to when the
+    topology had a join of another kind: they stay until the horizon passes them.
+    """
     due = None if waiting is None else _due(window, waiting, int(times.join[-1]))
     parts = []
     for side in SIDES if due is not None else ():
         assert due is not None
-        rows = _picked(due, due["side"] == side)
+        rows = _picked(due, (due["side"] == side) & outer[side])
         for number in pieces.stored(side) if rows.rows else ():
             if not pieces.runs[number].reaches(*rows.times):
                 continue

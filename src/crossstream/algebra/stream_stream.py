@@ -163,7 +163,7 @@ def _prepared(
         np.array(join.outer)[records.side],
         times.first_after(closes),
         _finds_itself(join, records, times),
-        closing(join.window, waiting, pieces, times),
+        closing(join.window, join.outer, waiting, pieces, times),
     )
 
 
@@ -241,12 +241,11 @@ def _without_gone(batch: _Batch, found: Pairs, late: np.ndarray) -> tuple[Pairs,
 
 
 def _note_found(batch: _Batch, fates: _Fates, found: Pairs) -> None:
-    """Remembers the stored records among those found that waited."""
+    """Remembers the stored records among those found that waited, also on a side that was outer once."""
     for number in numbers_in(found.piece[found.piece >= FRESH]):
-        if batch.join.outer[batch.pieces.side[number]]:
-            rows = found.row[found.piece == number]
-            waited = rows[batch.pieces.runs[number]["alone"][rows] != 0]
-            fates.found.append(batch.pieces.first[number] + np.unique(waited))
+        rows = found.row[found.piece == number]
+        waited = rows[batch.pieces.runs[number]["alone"][rows] != 0]
+        fates.found.append(batch.pieces.first[number] + np.unique(waited))
 
 
 def _results(
