@@ -269,6 +269,64 @@ def test_a_stopped_session_is_refused(worlds: list[World], how: Callable[[cs.Spa
     assert caught.value.code == "CS-244"
 
 
+KILLED = """
+import sys
+from pathlib import Path
+
+from pyspark import SparkContext
+
+import crossstream as cs
+from tests.spark.test_sessions import application, begin, theirs
+from tests.spark.world import World
+
+first, second = (World(Path(sys.argv[1]) / name, name) for name in "AB")
+session = theirs() if sys.argv[2] == "passed" else None
+started = sys.argv[3] == "started"
+
+
+def tell(act):
+    try:
+        print(act())
+    except cs.CrossStreamError as error:
+        print(type(error).__name__, error.code)
+
+
+def result_of(app, value):
+    first.append("words", [("k", value, 1)])
+    begin(app, started=started)
+    return first.table("loud")["k"]
+
+
+def kill_jvm():
+    SparkContext._gateway.proc.kill()
+    SparkContext._gateway.proc.wait()
+
+
+app, beside = application(first, session), application(second, session)
+begin(beside, started=False)
+begin(app, started=started)
+kill_jvm()
+tell(lambda: result_of(app, "b"))
+print(app.status)
+tell(beside.stop)
+tell(lambda: application(first, session).status)
+for value in "cd":
+    with application(first) as app:
+        tell(lambda: result_of(app, value))
+    kill_jvm()
+"""
+
+
+@pytest.mark.parametrize("how", ["started", "called"])
+@pytest.mark.parametrize("passed", ["made", "passed"])
+def test_a_jvm_that_was_killed(worlds: list[World], passed: str, how: str) -> None:
+    """A new application starts another one; a session that was passed in does not come back."""
+    command = [sys.executable, "-c", KILLED, str(worlds[0].root.parent), passed, how]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=200)
+    status = "created" if passed == "made" else "ProcessingError CS-594"
+    assert done.stdout.splitlines() == ["ProcessingError CS-594", "failed", "None", status, "C", "D"]
+
+
 FAILING = """
 import sys
 import crossstream as cs

@@ -26,7 +26,7 @@ from crossstream.engine.task import Sent
 from crossstream.spark.errors import carried
 from crossstream.spark.exchange import brought, drop_batch, put_aside, shared_folder
 from crossstream.spark.frames import unpacked_row
-from crossstream.spark.session import check_running, is_stopped
+from crossstream.spark.session import check_running, is_running, is_stopped
 from crossstream.spark.worker import BATCH_PROPERTY, Job
 from crossstream.topology.plan import Plan
 
@@ -233,8 +233,8 @@ class SparkRounds:
                 drop_batch(self._folder, batch.id)
 
     def close(self) -> None:
-        """Frees the workers' memory; nothing is left to free once the session has been stopped."""
-        if not is_stopped(self.context):
+        """Frees the workers' memory; nothing is left to free once the session has been stopped or its JVM has ended."""
+        if is_running(self.context):
             self._broadcast.destroy()
 
 

@@ -13,6 +13,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from crossstream.errors import ConfigError
+from crossstream.spark.jvm import is_gone, jvm_ended
 from crossstream.topology.location import here
 
 DEFAULTS: Mapping[str, str] = {
@@ -53,6 +54,11 @@ def has_session() -> bool:
 def is_stopped(context: SparkContext) -> bool:
     """Whether it has been stopped, through any session of it."""
     return context._jsc is None
+
+
+def is_running(context: SparkContext) -> bool:
+    """Whether there is something left to stop or to free."""
+    return not is_stopped(context) and not is_gone(context)
 
 
 def found_session(settings: Mapping[str, Any]) -> SparkSession:
@@ -156,10 +162,12 @@ def _no_session(spark: object) -> ConfigError:
 
 
 def check_running(context: SparkContext) -> None:
-    """Raises `ConfigError` CS-244 if the session has been stopped."""
+    """Raises `ConfigError` CS-244 if the session has been stopped, `ProcessingError` CS-594 if its JVM has ended."""
     if is_stopped(context):
         raise ConfigError(
             "the Spark session that the application uses has been stopped",
             code="CS-244",
             next="stop the application before the session; make a new SparkStreams to go on",
         )
+    if is_gone(context):
+        raise jvm_ended()

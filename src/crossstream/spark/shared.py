@@ -14,7 +14,8 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from crossstream.spark.session import found_session, has_session, is_stopped, make_session
+from crossstream.spark.jvm import forget_if_gone
+from crossstream.spark.session import found_session, has_session, is_running, make_session
 
 
 class SharedSession:
@@ -28,6 +29,7 @@ class SharedSession:
     def use(self, application_id: str, settings: Mapping[str, Any]) -> SparkSession:
         """A session on the context of this process, made if there is none; to be given to `let_go` once."""
         with self._lock:
+            forget_if_gone()
             if has_session():
                 session = found_session(settings)
             else:
@@ -45,7 +47,7 @@ class SharedSession:
             self._users -= 1
             if not self._users:
                 self._made = None
-                if not is_stopped(session.sparkContext):
+                if is_running(session.sparkContext):
                     session.stop()
 
     def leave(self, session: SparkSession) -> None:

@@ -21,9 +21,10 @@ from crossstream.query.files import open_store
 from crossstream.query.store import StoreReader
 from crossstream.spark.engine import Engine
 from crossstream.spark.errors import held, unpacked
+from crossstream.spark.jvm import is_gone, jvm_ended
 from crossstream.spark.listeners import Listeners
 from crossstream.spark.progress import Progress
-from crossstream.spark.session import check_running, check_session
+from crossstream.spark.session import check_running, check_session, is_stopped
 from crossstream.spark.shared import SHARED
 from crossstream.state.root import StateRoot, root_of
 from crossstream.state.uris import is_uri
@@ -341,10 +342,15 @@ class SparkStreams:
             )
 
     def _fail(self, error: Exception) -> None:
-        self._error = unpacked(error)
+        lost = not isinstance(error, CrossStreamError) and self._has_lost_jvm()
+        self._error = jvm_ended() if lost else unpacked(error)
         if self._error is not error:
             self._error.__cause__ = error
         self._status = "failed"
+
+    def _has_lost_jvm(self) -> bool:
+        session = self._session
+        return session is not None and not is_stopped(session.sparkContext) and is_gone(session.sparkContext)
 
     def _raise_error(self) -> None:
         if self._error is not None:
