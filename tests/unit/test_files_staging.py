@@ -84,6 +84,18 @@ def test_publishing_after_any_crashes_publishes_once(
     assert published == numbered(8)
 
 
+def test_what_follows_on_a_frame_that_is_not_there_is_appended_after_it(topics: FileTopics) -> None:
+    """So the last record of a key is that of the last attempt, however the attempts before were cut short."""
+    folder = Path(topics.topics_dir).parent / "staged"
+    first, old, last = stage_frames(topics, 3)
+    new = stage(folder, tag(9), OWNER, batch(numbered(2, 20)), durable=False)
+    publisher = topics.publisher()
+    publisher.publish([first, old, last])
+    attempts = [[first, new], [first, new, last], [first, new, last]]
+    assert [publisher.publish(attempt)[OWNER] for attempt in attempts] == [8, 10, 10]
+    assert [row[1:] for row in read(topics)[6:]] == [row[1:] for row in numbered(2, 20) + numbered(2, 4)]
+
+
 class Crash(BaseException):
     """The process ends: nothing is tidied up."""
 
@@ -203,6 +215,18 @@ def test_another_batch_or_task_has_other_tags(topics: FileTopics, tmp_path: Path
         writer.close()
         tags |= {one.tag for one in writer.staged}
     assert len(tags) == 4
+
+
+def test_other_records_have_other_tags(topics: FileTopics, tmp_path: Path) -> None:
+    """Also where the bytes of all values together are the same, and where null and empty values differ only."""
+    rows = [(b"k", b"v"), (b"kv", b""), (b"kv", None), (None, b"kv"), (b"", b"kv")]
+    tags = set()
+    for key, value in rows:
+        writer = topics.staging_writer(tmp_path, b"batch 1")
+        writer.write("t", batch([(key, value, 1, None)]), [0])
+        writer.close()
+        tags |= {one.tag for one in writer.staged}
+    assert len(tags) == len(rows)
 
 
 def test_staging_is_durable_where_asked(tmp_path: Path) -> None:

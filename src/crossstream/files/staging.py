@@ -2,7 +2,8 @@
 
 A worker writes its records to staged files, which no reader of the topic sees; the driver, when the batch is
 decided, appends them to the topics as frames that carry a tag. A publication that was cut short is simply
-repeated: a frame whose tag is there already is not appended a second time. Decision 0007.
+repeated: a frame whose tag is there already is not appended a second time. The tag tells the content, too: what
+changed code gives instead is appended after what the code before has published. Decision 0007.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import os
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import xxhash
 
 from crossstream.durability import Disk, force
@@ -46,7 +49,8 @@ class StagingWriter:
     """`RecordWriter` whose records are staged below a folder instead of appended to their topics.
 
     The same writes with the same ``tag`` give the same frames with the same tags, so a task that runs again
-    stages what it staged before, in new files. ``tag`` (of any length) must name the batch and the task.
+    stages what it staged before, in new files; other records have other tags. ``tag`` (of any length) must name the
+    batch and the task.
     """
 
     def __init__(
@@ -90,10 +94,11 @@ class StagingWriter:
         self.flush()
 
     def _stage(self, owner: TopicPartition, records: pa.RecordBatch) -> None:
+        frame, payload = encode(records)
         name = f"{owner.topic}/{owner.partition}/{self._frames[owner]}/".encode()
-        tag = xxhash.xxh3_128_digest(name + self._tag)
+        frame = replace(frame, tag=xxhash.xxh3_128_digest(name + _digest(records) + self._tag))
         self._frames[owner] += 1
-        self._staged.append(stage(self._folder, tag, owner, records, durable=self._durable))
+        self._staged.append(_write(self._folder, owner, frame, payload, self._durable))
 
 
 class FilePublisher:
@@ -107,7 +112,7 @@ class FilePublisher:
     def publish(
         self, staged: Sequence[Staged], since: Mapping[TopicPartition, int] | None = None
     ) -> dict[TopicPartition, int]:
-        """Appends each staged frame, in the order given, unless its tag is there already.
+        """Appends each staged frame, in the order given, unless its tag is there already, behind those before it.
 
         ``since``: the offset in each partition from which a tag counts as already there (its end before the
         first attempt to publish; 0 where not given). A staged file may be gone if its tag is there. Returns
@@ -168,8 +173,11 @@ def stage(
             where={"topic": owner.topic, "partition": owner.partition},
             next="Make the tag from the batch and the task, for instance with xxh3_128.",
         )
-    frame, payload = encode(records, tag)
-    path = Path(folder) / f"{tag.hex()}-{uuid.uuid4().hex}.staged"
+    return _write(Path(folder), owner, *encode(records, tag), durable)
+
+
+def _write(folder: Path, owner: TopicPartition, frame: Frame, payload: pa.Buffer, durable: bool) -> Staged:
+    path = folder / f"{frame.tag.hex()}-{uuid.uuid4().hex}.staged"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "xb") as file:
@@ -187,7 +195,28 @@ def stage(
             where={"topic": owner.topic, "partition": owner.partition, "file": str(path)},
             next="Check the free space and the permissions of the folder.",
         ) from error
-    return Staged(str(path), owner.topic, owner.partition, frame.rows, tag)
+    return Staged(str(path), owner.topic, owner.partition, frame.rows, frame.tag)
+
+
+def _digest(records: pa.RecordBatch) -> bytes:
+    """The same for the same records, however their columns are laid out."""
+    digest = xxhash.xxh3_128()
+    for column in records.columns:
+        if pa.types.is_large_binary(column.type):
+            digest.update(pc.binary_length(column).fill_null(-1).to_numpy())
+            digest.update(_bytes_of(column.drop_null()))
+        else:
+            digest.update(column.to_numpy())
+    return digest.digest()
+
+
+def _bytes_of(column: pa.LargeBinaryArray) -> pa.Buffer | bytes:
+    """All values of a column without nulls, one after the other."""
+    if not len(column):
+        return b""
+    _, offsets, content = column.buffers()
+    first, last = np.frombuffer(offsets, np.int64)[[column.offset, column.offset + len(column)]].tolist()
+    return b"" if first == last else content[first:last]
 
 
 def _check_tags(staged: Sequence[Staged]) -> None:
@@ -205,9 +234,10 @@ def _check_tags(staged: Sequence[Staged]) -> None:
 
 
 def _append_missing(appender: Appender, log: PartitionLog, staged: list[Staged], since: int) -> None:
-    there = {frame.tag for frame in log.since(since)}
+    """In the order of ``staged``, also among those that are there: after one that is missing all others are, too."""
+    there = iter([frame.tag for frame in log.since(since)])
     for one in staged:
-        if one.tag not in there:
+        if one.tag not in there:  # looks behind the one found before
             _append_staged(appender, one)
 
 
