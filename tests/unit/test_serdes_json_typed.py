@@ -685,6 +685,40 @@ def test_instances_that_could_not_be_read_again(kind: Any, good: Any, bad: Any, 
         serde.serialize(bad)
 
 
+class Narrow(msgspec.Struct):
+    status: Status | None = None
+    level: Level = Level.LOW
+    channel: Literal["web", "shop"] = "web"
+    token: UUID = UUID(int=0)
+    count: Annotated[int, msgspec.Meta(ge=0)] = 0
+    code: Annotated[str, msgspec.Meta(max_length=2)] = ""
+    sizes: Annotated[list[int], msgspec.Meta(min_length=1)] = msgspec.field(default_factory=lambda: [1])
+
+
+@pytest.mark.parametrize(
+    ("field", "bad"),
+    [
+        ("status", "gone"),
+        ("level", 2),
+        ("channel", "phone"),
+        ("token", "none"),
+        ("count", -1),
+        ("code", "abc"),
+        ("sizes", []),
+    ],
+)
+@pytest.mark.parametrize("copies", [1, 100])
+def test_columns_with_what_the_type_does_not_allow(field: str, bad: Any, copies: int) -> None:
+    """What an expression makes: a column knows no members of an Enum, and no limits."""
+    serde = serdes.json(Narrow)
+    sound = serde.decode_series(serde.encode_objects([Narrow()] * copies))
+    assert serde.decode_objects(serde.encode_series(sound)) == [Narrow()] * copies
+    spoilt = sound.to_frame("row").unnest("row")[-1:].to_dicts()[0] | {field: bad}
+    column = pl.concat([sound, pl.Series([spoilt], dtype=sound.dtype)])
+    with pytest.raises(SerdeError, match=rf"CS-401(.|\n)*could not be read again(.|\n)*{field}"):
+        serde.encode_series(column)
+
+
 @pytest.mark.parametrize("copies", [1, 100])
 def test_what_only_objects_hold_is_written(copies: int) -> None:
     """Of a wire struct, that a column is made of, neither is taken."""

@@ -8,7 +8,7 @@ one call, as wire structs where there are such, for these are decoded in half th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -21,6 +21,8 @@ from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows
 from crossstream.serdes.json_shapes import NoColumn, Shape, optional
 from crossstream.serdes.json_types import any_node, derives_values
 
+_NARROWER = (mi.EnumType, mi.LiteralType, mi.UUIDType)
+_LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length")
 _UNCHECKED = (mi.StructType, mi.DataclassType, mi.NamedTupleType, mi.FloatType)
 
 
@@ -32,13 +34,26 @@ def checks(node: mi.Type, shape: Shape | NoColumn, whole: Decoder) -> tuple[Deco
     """
     if isinstance(node, mi.FloatType) or not any_node(node, lambda one: isinstance(one, _UNCHECKED)):
         return ()
+    return _decoders(node, shape, whole)
+
+
+def column_checks(node: mi.Type, shape: Shape | NoColumn, whole: Decoder) -> tuple[Decoder, ...]:
+    """As `checks`, of columns: they have text for UUIDs and members of Enums, and know no limits."""
+    return _decoders(node, shape, whole) if any_node(node, _is_narrower) else ()
+
+
+def _decoders(node: mi.Type, shape: Shape | NoColumn, whole: Decoder) -> tuple[Decoder, ...]:
     if isinstance(shape, NoColumn) or derives_values(node):
         return (whole,)
     return msgspec.json.Decoder(optional(shape.wire, True)), whole
 
 
+def _is_narrower(node: mi.Type) -> bool:
+    return isinstance(node, _NARROWER) or any(getattr(node, limit, None) is not None for limit in _LIMITS)
+
+
 def check_rows(
-    rows: pa.LargeBinaryArray, values: Sequence[Any], decoders: Iterable[Decoder], serde: str
+    rows: pa.LargeBinaryArray, values: Iterable[Any], decoders: Iterable[Decoder], serde: str
 ) -> None:
     """Raises `SerdeError` (CS-401) for the first of the values whose row none of the decoders can read."""
     error: SerdeError | None = None
@@ -52,7 +67,7 @@ def check_rows(
         raise _unreadable(rows, values, last, serde) from error.__cause__
 
 
-def _unreadable(rows: pa.LargeBinaryArray, values: Sequence[Any], decoder: Decoder, serde: str) -> SerdeError:
+def _unreadable(rows: pa.LargeBinaryArray, values: Iterable[Any], decoder: Decoder, serde: str) -> SerdeError:
     for row, value in zip(rows, values, strict=True):
         try:
             if row.is_valid:

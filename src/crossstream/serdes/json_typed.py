@@ -20,15 +20,21 @@ from crossstream.serdes import arrays, refusals, shipping
 from crossstream.serdes.json_columns import in_chunks, to_series
 from crossstream.serdes.json_conform import conform
 from crossstream.serdes.json_decimals import decimals_as_text
-from crossstream.serdes.json_defaults import complete, leaves_defaults, omits_defaults
-from crossstream.serdes.json_leaves import is_checked, is_text
-from crossstream.serdes.json_readable import check_rows, checks
+from crossstream.serdes.json_defaults import complete
+from crossstream.serdes.json_leaves import is_text
+from crossstream.serdes.json_readable import check_rows
+from crossstream.serdes.json_reading import (
+    Columns,
+    checked_columns,
+    columns_of,
+    reading_of,
+    some_fields,
+    with_unchecked,
+)
 from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows, encode_row, encode_rows
 from crossstream.serdes.json_schemas import Narrow, narrowing, read_schema, schema_name, struct_dtype
-from crossstream.serdes.json_shapes import KEPT, Layout, NoColumn, Shape, StructOf, optional, rows_of
-from crossstream.serdes.json_spelling import Spelling, spelling
+from crossstream.serdes.json_shapes import KEPT, NoColumn, Shape, StructOf, optional, rows_of
 from crossstream.serdes.json_text import json_text
-from crossstream.serdes.json_types import classes_of, derives_values, read_record, read_type, type_name
 from crossstream.serdes.json_untyped import UntypedJson
 from crossstream.serdes.serde import Serde, Way, find_invalid
 
@@ -59,80 +65,6 @@ def json(type: Any = None) -> Serde:
     return TypedJson(type)
 
 
-class _Columns(NamedTuple):
-    """How a column is decoded: rows by ``decoder``, and the shape they then have (or are converted to)."""
-
-    decoder: Decoder
-    shape: Shape
-    convert: Any
-
-
-class _Reading(NamedTuple):
-    """What is derived from a declared type, once for each process."""
-
-    name: str
-    decoder: Decoder
-    checks: tuple[Decoder, ...]
-    many: Any
-    shape: Shape | NoColumn
-    layout: Layout | NoColumn
-    derives: bool
-    incomplete: bool
-    omits: bool
-    spelling: Spelling | None
-    classes: tuple[type, ...]
-
-
-@lru_cache(maxsize=256)
-def _reading(kind: Any) -> _Reading:
-    node = msgspec.inspect.type_info(kind)
-    layout = read_record(node)
-    shape = layout.struct() if isinstance(layout, Layout) else read_type(node)[0]
-    decoder = msgspec.json.Decoder(kind | None)
-    name, derives, incomplete = f"json[{type_name(kind)}]", derives_values(node), leaves_defaults(node)
-    defaults = derives, incomplete, omits_defaults(node)
-    many, looks = rows_of(kind), checks(node, shape, decoder)
-    return _Reading(name, decoder, looks, many, shape, layout, *defaults, spelling(node), classes_of(node))
-
-
-@lru_cache(maxsize=512)
-def _columns(kind: Any, names: frozenset[str] | None) -> _Columns:
-    """How columns of a Python type are decoded. Raises CS-404, CS-408."""
-    reading = _reading(kind)
-    shape = reading.shape
-    if names is not None and isinstance(reading.layout, Layout):
-        shape = _some_fields(reading.layout, names, reading.name)
-    if isinstance(shape, NoColumn):
-        raise refusals.no_column(reading.name, shape.reason)
-    if reading.derives:
-        return _Columns(reading.decoder, shape, rows_of(shape.wire))
-    return _Columns(msgspec.json.Decoder(optional(shape.wire, True)), shape, None)
-
-
-@lru_cache(maxsize=512)
-def _checked_columns(kind: Any, names: frozenset[str]) -> _Columns:
-    """How columns of some fields of a Python type are decoded while all of them are looked at."""
-    whole, layout = _columns(kind, None), _reading(kind).layout
-    if whole.convert is not None or not isinstance(layout, Layout):
-        return whole
-    return whole._replace(shape=_with_unchecked(layout, names))
-
-
-def _with_unchecked(layout: Layout, names: frozenset[str]) -> Shape:
-    """The struct of those fields, and of the others that only a column can refuse."""
-    wanted = [field.name for field in layout.fields if field.name in names or not is_checked(field.shape)]
-    shape = layout.struct(wanted)
-    assert not isinstance(shape, NoColumn)
-    return shape
-
-
-def _some_fields(layout: Layout, names: frozenset[str], serde: str) -> Shape | NoColumn:
-    known = [field.name for field in layout.fields]
-    if unknown := names.difference(known):
-        raise refusals.unknown_fields(serde, unknown, known)
-    return layout.struct(names)
-
-
 @dataclass(frozen=True, slots=True)
 class TypedJson:
     """JSON of a Python type. Objects are what msgspec decodes for it.
@@ -158,27 +90,27 @@ class TypedJson:
 
     @property
     def name(self) -> str:
-        return _reading(self.type).name
+        return reading_of(self.type).name
 
     @property
     def dtype(self) -> pl.DataType | None:
-        shape = _reading(self.type).shape
+        shape = reading_of(self.type).shape
         return None if isinstance(shape, NoColumn) else shape.dtype
 
     @property
     def classes(self) -> tuple[type, ...]:
-        return _reading(self.type).classes
+        return reading_of(self.type).classes
 
     def serialize(self, value: Any) -> bytes | None:
         data = encode_row(self._spelled([value])[0], self.name)
-        if decoders := _reading(self.type).checks:
+        if decoders := reading_of(self.type).checks:
             check_rows(arrays.binary_rows([data]), [value], decoders, self.name)
         return data
 
     def deserialize(self, data: bytes | None) -> Any:
         if data is None:
             return None
-        reading = _reading(self.type)
+        reading = reading_of(self.type)
         value = decode_row(data, reading.decoder, self.name)
         if reading.incomplete:
             complete(value)
@@ -186,11 +118,11 @@ class TypedJson:
 
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
         rows = encode_rows(self._spelled(values), self.name)
-        check_rows(rows, values, _reading(self.type).checks, self.name)
+        check_rows(rows, values, reading_of(self.type).checks, self.name)
         return rows
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
-        reading = _reading(self.type)
+        reading = reading_of(self.type)
         values = decode_rows(data, reading.decoder, self.name)
         if reading.incomplete:
             complete(values)
@@ -199,10 +131,11 @@ class TypedJson:
     def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
         if values.dtype == pl.Null:
             return arrays.null_rows(len(values))
-        shape = _columns(self.type, None).shape
+        shape = columns_of(self.type, None).shape
         fitted = conform(values, shape, self.name)
         text = self._text_of(fitted, shape)
-        if _reading(self.type).omits:  # by way of objects, which leave their defaults out
+        check_rows(text, fitted, reading_of(self.type).column_checks, self.name)
+        if reading_of(self.type).omits:  # by way of objects, which leave their defaults out
             return self.encode_objects(self.decode_objects(text))
         return text
 
@@ -213,21 +146,21 @@ class TypedJson:
         return encode_rows(msgspec.convert(plain, rows_of(shape.wire)), self.name)
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
-        return self._decoded(data, _columns(self.type, None if fields is None else frozenset(fields)))
+        return self._decoded(data, columns_of(self.type, None if fields is None else frozenset(fields)))
 
     def decode_checked(self, data: pa.LargeBinaryArray, fields: Collection[str]) -> pl.Series:
         """A column of at least these fields, as far as there are such; raises what `decode_series` raises of all."""
-        return self._decoded(data, _checked_columns(self.type, frozenset(fields)))
+        return self._decoded(data, checked_columns(self.type, frozenset(fields)))
 
     def is_certain(self, name: str) -> bool:
         """As `Certain.is_certain`: a field of text that is not optional and has no default."""
-        layout = _reading(self.type).layout
+        layout = reading_of(self.type).layout
         return not isinstance(layout, NoColumn) and any(
             field.name == name and is_text(field.shape) and not field.nullable and field.default is None
             for field in layout.fields
         )
 
-    def _decoded(self, data: pa.LargeBinaryArray, how: _Columns) -> pl.Series:
+    def _decoded(self, data: pa.LargeBinaryArray, how: Columns) -> pl.Series:
         def decode(rows: pa.LargeBinaryArray) -> pl.Series:
             values = decode_rows(rows, how.decoder, self.name)
             if how.convert is not None:
@@ -243,14 +176,14 @@ class TypedJson:
 
     def _spelled(self, values: Sequence[Any]) -> Sequence[Any]:
         """Objects of which msgspec makes the same text whenever they are equal."""
-        instances, spelled = self._instances(values), _reading(self.type).spelling
+        instances, spelled = self._instances(values), reading_of(self.type).spelling
         try:
             return instances if spelled is None else spelled(instances)
         except RecursionError as error:
             raise refusals.unencodable(self.name, "too many objects in one another") from error
 
     def _instances(self, values: Sequence[Any]) -> list[Any]:
-        reading = _reading(self.type)
+        reading = reading_of(self.type)
         try:
             instances: list[Any] = msgspec.convert(values, reading.many, builtin_types=_NATIVE)
             if reading.incomplete or reading.omits:  # those made of dicts, and those with equal defaults
@@ -289,19 +222,19 @@ def _schema_reading(dtype: pl.Struct) -> _SchemaReading:
 
 
 @lru_cache(maxsize=512)
-def _schema_columns(dtype: pl.Struct, names: frozenset[str] | None) -> _Columns:
+def _schema_columns(dtype: pl.Struct, names: frozenset[str] | None) -> Columns:
     reading = _schema_reading(dtype)
     if names is None:
-        return _Columns(reading.decoder, reading.shape, None)
-    shape = _some_fields(read_schema(dtype), names, reading.name)
+        return Columns(reading.decoder, reading.shape, None)
+    shape = some_fields(read_schema(dtype), names, reading.name)
     assert isinstance(shape, StructOf)
-    return _Columns(msgspec.json.Decoder(optional(shape.wire, True)), shape, None)
+    return Columns(msgspec.json.Decoder(optional(shape.wire, True)), shape, None)
 
 
 @lru_cache(maxsize=512)
-def _checked_schema_columns(dtype: pl.Struct, names: frozenset[str]) -> _Columns:
+def _checked_schema_columns(dtype: pl.Struct, names: frozenset[str]) -> Columns:
     whole = _schema_columns(dtype, None)
-    return whole._replace(shape=_with_unchecked(read_schema(dtype), names))
+    return whole._replace(shape=with_unchecked(read_schema(dtype), names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +278,7 @@ class SchemaJson:
         """As `TypedJson.decode_checked`."""
         return self._decoded(data, _checked_schema_columns(self.dtype, frozenset(fields)))
 
-    def _decoded(self, data: pa.LargeBinaryArray, how: _Columns) -> pl.Series:
+    def _decoded(self, data: pa.LargeBinaryArray, how: Columns) -> pl.Series:
         return in_chunks(
             data, lambda rows: to_series(decode_rows(rows, how.decoder, self.name), how.shape, self.name)
         )
@@ -397,6 +330,6 @@ def _check_type(kind: Any) -> None:
         raise refusals.unusable_type(kind, "not a Python type or a schema")
     try:
         hash(kind)
-        _reading(kind)
+        reading_of(kind)
     except Exception as error:  # msgspec's TypeError, and NameError of an annotation that cannot be resolved
         raise refusals.unusable_type(kind, str(error)) from error
