@@ -59,7 +59,7 @@ def delivered(sent: Iterable[Sent]) -> dict[int, list[Parcel]]:
 
 
 SESSION: Any = SimpleNamespace(
-    sparkContext=SimpleNamespace(defaultParallelism=CORES, _jsc="runs"),
+    sparkContext=SimpleNamespace(defaultParallelism=CORES, _jsc=SimpleNamespace(version=lambda: "4")),
     _jsparkSession="what a classic session has",
 )
 
