@@ -6,8 +6,10 @@ import os
 import pickle
 import stat
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -33,19 +35,24 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> StateRoot:
 
 
 def root_of_kind(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> StateRoot:
-    """Where state may lie. ``moved``: as on HDFS, by way of pyarrow's file system of this machine."""
+    """Where state may lie. ``moved``: as on HDFS, by way of pyarrow's file system of this machine.
+
+    What one test has begun to put into the object store must not come into another's folder: names of folders recur.
+    """
     kind, _, without = name.partition(",")
     if kind == "local":
         return LocalRoot(tmp_path / "state")
     if kind == "moved":
         return RemoteRoot((tmp_path / "state").as_uri(), cached=not without)
     store = request.getfixturevalue("object_store")
-    return RemoteRoot(store.uri(tmp_path.name), cached=not without)
+    return RemoteRoot(store.uri(f"{tmp_path.name}-{uuid4()}"), cached=not without)
 
 
 @pytest.fixture
-def on_s3(object_store: ObjectStore, tmp_path: Path) -> RemoteRoot:
-    return RemoteRoot(object_store.uri(tmp_path.name))
+def on_s3(object_store: ObjectStore, tmp_path: Path) -> Iterator[RemoteRoot]:
+    root = RemoteRoot(object_store.uri(tmp_path.name))
+    yield root
+    root.close()
 
 
 def some_run(rows: int = 20) -> Run:
