@@ -107,7 +107,7 @@ def test_whoever_waits_for_a_running_application_leaves_no_haste_behind(
         running = app._engine
         assert running is not None
         with monkeypatch.context() as patch:
-            patch.setattr(running, "reached", interrupting)
+            patch.setattr(running.inputs, "reached", interrupting)
             with pytest.raises(KeyboardInterrupt):
                 app.process_available()
         assert running.hurried == 0
