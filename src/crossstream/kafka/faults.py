@@ -31,8 +31,8 @@ SERVERS_HINT = "check that the brokers run and that bootstrap_servers reaches th
 PROTOCOL_HINT = (
     f"{SERVERS_HINT}; if they hang up: that security.protocol in the Kafka settings is what their port wants"
 )
-HUNG_UP = ("brokers are down", "closed by peer")
-"""All that a client says where brokers hang up."""
+HUNG_UP = ("brokers are down", "closed by peer", "reset by peer", "Broken pipe", "security.protocol")
+"""All that a client says where brokers hang up: before it reads, while it reads, or while it sends."""
 DENIED_HINT = "check the TLS and SASL settings of the Kafka connection and the rights (ACLs) of its user"
 TOO_LARGE_HINT = (
     "raise max.message.bytes of the topic, and message.max.bytes where it is among the Kafka settings; "
