@@ -31,7 +31,7 @@ from crossstream.algebra.partners import FRESH, Found, Pairs, Pieces, chunks, nu
 from crossstream.algebra.stream_records import Records
 from crossstream.algebra.stream_results import ALONE, CLOSED, PAIR, Events, Maker, in_order
 from crossstream.algebra.table_table import Joined
-from crossstream.algebra.windows import LEFT, RIGHT, SIDES, Times, Window
+from crossstream.algebra.windows import LEFT, NEVER, RIGHT, SIDES, Times, Window
 
 Kind = Literal["inner", "left", "outer"]
 OUTER: dict[Kind, tuple[bool, bool]] = {
@@ -79,6 +79,8 @@ class _Batch:
     closes: np.ndarray
     finds_itself: np.ndarray
     closing: Closing
+    passed: tuple[int, int]
+    horizons: tuple[int, int]
 
 
 @dataclass(slots=True)
@@ -148,12 +150,15 @@ def _prepared(
     newest = (stores[LEFT].stream_time, stores[RIGHT].stream_time)
     before = max(newest) if waiting is None else waiting.stream_time
     times = Times.of(records.ts, records.side, records.kept, before, newest)
+    passed = _passed(stores, waiting)
     fresh = [records.run(side, sides[side].value.wire(join.maker.serdes[side])) for side in SIDES]
     pieces = Pieces.of(fresh, [store.view.pieces() for store in stores])
     row = np.full(records.count, -1, np.int64)
     for side, run in enumerate(fresh):
         row[run["place"]] = pieces.first[side] + np.arange(run.rows)
-    closes = np.where(records.side == LEFT, *(join.window.closes(side, records.ts) for side in SIDES))
+    closes = np.where(
+        records.side == LEFT, *(_closes(join.window, passed, side, records.ts) for side in SIDES)
+    )
     return _Batch(
         join,
         records,
@@ -162,16 +167,31 @@ def _prepared(
         row,
         np.array(join.outer)[records.side],
         times.first_after(closes),
-        _finds_itself(join, records, times),
+        _finds_itself(join, records, times, stores[LEFT].horizon),
         closing(join.window, join.outer, waiting, pieces, times),
+        passed,
+        (stores[LEFT].horizon, stores[RIGHT].horizon),
     )
 
 
-def _finds_itself(join: StreamJoin, records: Records, times: Times) -> np.ndarray:
+def _passed(stores: tuple[Kept, Kept], waiting: Kept | None) -> tuple[int, int]:
+    """By side: records older than this do not wait, for nobody would ever look for them.
+
+    Time has passed them by with the windows of a run before this one, which were shorter, or of other sides.
+    """
+    gone = NEVER if waiting is None else waiting.horizon
+    return (max(gone, stores[LEFT].horizon), max(gone, stores[RIGHT].horizon))
+
+
+def _closes(window: Window, passed: tuple[int, int], side: int, ts: np.ndarray) -> np.ndarray:
+    return np.where(ts < passed[side], NEVER - 1, window.closes(side, ts))
+
+
+def _finds_itself(join: StreamJoin, records: Records, times: Times, oldest: int) -> np.ndarray:
     """Records of a self-join in current mode that will be their own partners, and so are never alone."""
     if not join.itself or not join.waits or min(join.window.ahead) < 0:
         return np.zeros(records.count, bool)
-    return records.kept & (records.ts >= join.window.horizon(LEFT, times.newest[LEFT]))
+    return records.kept & (records.ts >= np.maximum(join.window.horizon(LEFT, times.newest[LEFT]), oldest))
 
 
 def _begun(batch: _Batch) -> _Fates:
@@ -188,6 +208,7 @@ def _search(batch: _Batch, side: int) -> Iterator[Found]:
     if not len(places):
         return iter(())
     low, high = batch.times.reach(batch.join.window, side, places, batch.records.ts[places])
+    low = np.maximum(low, batch.horizons[RIGHT - side])
     return search(batch.pieces, RIGHT - side, places, batch.records.hashes[places], low, high)
 
 
@@ -215,7 +236,7 @@ def _late(batch: _Batch, found: Pairs) -> np.ndarray:
     late = np.zeros(len(found.trigger), bool)
     for side in SIDES:
         if batch.join.outer[side]:
-            closes = batch.join.window.closes(side, found.ts)
+            closes = _closes(batch.join.window, batch.passed, side, found.ts)
             late |= (found.side == side) & (closes < batch.times.join[found.trigger])
     return late
 
@@ -223,9 +244,9 @@ def _late(batch: _Batch, found: Pairs) -> np.ndarray:
 def _without_gone(batch: _Batch, found: Pairs, late: np.ndarray) -> tuple[Pairs, np.ndarray]:
     """Without records that have left their store, which may be in an older piece and, as gone, in a newer one."""
     gone = np.zeros(len(late), bool)
-    for number in numbers_in(found.piece[late]):
+    for number in numbers_in(found.piece):
         if number >= FRESH:
-            rows = np.flatnonzero(late & (found.piece == number))
+            rows = np.flatnonzero(found.piece == number)
             gone[rows] = batch.pieces.runs[number]["gone"][found.row[rows]] != 0
     if not gone.any():
         return found, late
@@ -325,7 +346,7 @@ def _keep(batch: _Batch, fates: _Fates, stores: tuple[Kept, Kept], waiting: Kept
     if waiting is None:
         return
     waiting.stream_time = int(batch.times.join[-1])
-    limits = [join.window.closing(side, waiting.stream_time) for side in SIDES if join.outer[side]]
+    limits = [join.window.closing(side, waiting.stream_time) for side in SIDES]  # the next run may be outer
     waiting.horizon = max(waiting.horizon, min(limits))
     ended = np.concatenate([*fates.found, pieces.number(out.piece, out.row)])
     if len(ended) > 1:
