@@ -151,10 +151,23 @@ def put_off(function: Callable[..., Any]) -> str | None:
     return "yield" if inspect.isgeneratorfunction(called) else None
 
 
+def own_signature(function: Callable[..., Any]) -> inspect.Signature:
+    """How a function is called: of one that wraps another and takes any arguments, as the other is.
+
+    Raises TypeError or ValueError, as `inspect.signature` does, where Python cannot tell.
+    """
+    try:
+        own = inspect.signature(function, follow_wrapped=False)
+    except ValueError:
+        return inspect.signature(function)
+    passes_on = any(one.kind is one.VAR_POSITIONAL for one in own.parameters.values())
+    return inspect.signature(function) if passes_on else own
+
+
 def fits_call(function: Callable[..., Any], parameters: tuple[str, ...]) -> bool:
     """Whether ``function`` can be called with that many positional arguments; True if Python cannot tell."""
     try:
-        inspect.signature(function).bind(*parameters)
+        own_signature(function).bind(*parameters)
     except TypeError:
         return False
     except ValueError:  # a builtin without a signature

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
+
+from crossstream.settings import own_signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class Function:
 
 def _takes_key(function: Callable[..., Any], arguments: int, otherwise: bool) -> bool:
     try:
-        parameters = inspect.signature(function).parameters.values()
+        parameters = own_signature(function).parameters.values()
     except (TypeError, ValueError):
         return otherwise
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
