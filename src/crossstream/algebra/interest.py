@@ -108,11 +108,11 @@ class LeftRows:
     """Left changes grouped by row, those of a row in arrival order; ``begins``, ``ends``: the first, the last of them.
 
     ``hashes``, ``keys``: of each row. ``row``: the number of the row of each change; None: each row has one change.
-    ``superseded``: the other changes of the batch, whose rows have changed again.
+    ``superseded``: which of the changes given are not among them, for their rows have changed again.
     """
 
     changes: Changes
-    superseded: Changes
+    superseded: np.ndarray
     hashes: np.ndarray
     keys: Column
     begins: np.ndarray
@@ -138,11 +138,11 @@ class LeftRows:
         return column if self.row is None else take(column, self.row)
 
 
-def _others(changes: Changes, rows: np.ndarray) -> Changes:
-    """All but these rows."""
+def _others(changes: Changes, rows: np.ndarray) -> np.ndarray:
+    """All rows but these."""
     others = np.ones(changes.rows, bool)
     others[rows] = False
-    return changes.take(np.flatnonzero(others))
+    return np.flatnonzero(others)
 
 
 def incomplete(left: Changes, names: Sequence[str]) -> int:

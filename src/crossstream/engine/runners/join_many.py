@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from crossstream.algebra.change import Changes
 from crossstream.algebra.home import Home
 from crossstream.algebra.interest import Interest, LeftRows, Right, answer, incomplete, refer, reference
@@ -68,21 +70,26 @@ class ReferManyRunner(Runner):
         """
         bits, every, fields = self.task.batch.bits, self.step.every, _Fields.of(node, left.value)
         if self.task.settings.processing.action == "fail":
+            self.task.report.count_in(node.name, left.rows)
             rows = LeftRows.of(left, bits, every=every)
             rows = replace(rows, changes=self._keyed(node, rows.changes, fields.all))
-            self._count(node, rows.changes, self._superseded(node, rows.superseded, fields.foreign))
+            self._count_lacking(node, rows.changes)
+            self._superseded(node, left, rows.superseded, fields.foreign)
             return rows
-        left = self._keyed(node, left, fields.all)
-        self._count(node, left)
-        return LeftRows.of(left, bits, every=every)
+        keyed = self._keyed(node, left, fields.all)
+        self.task.report.count_in(node.name, keyed.rows)
+        self._count_lacking(node, keyed)
+        return LeftRows.of(keyed, bits, every=every)
 
-    def _superseded(self, node: graph.ManyJoin, left: Changes, fields: frozenset[str] | None) -> Changes:
-        """Likewise; without foreign keys where none can be null or bad: then the values are only checked, by chunks."""
-        if self.step.undecoded is None or not left.rows or not self._are_certain(node, left.value.serde):
-            return self._keyed(node, left, fields)
-        for part in left.chunks(_CHECKED_AT_ONCE):
-            self._decoded(node, part, frozenset())
-        return left
+    def _superseded(
+        self, node: graph.ManyJoin, left: Changes, rows: np.ndarray, fields: frozenset[str] | None
+    ) -> None:
+        """These rows likewise; without foreign keys where none can be null or bad: then the values are only checked."""
+        if self.step.undecoded is None or not len(rows) or not self._are_certain(node, left.value.serde):
+            self._count_lacking(node, self._keyed(node, left.take(rows), fields))
+            return
+        for start in range(0, len(rows), _CHECKED_AT_ONCE):
+            self._decoded(node, left.take(rows[start : start + _CHECKED_AT_ONCE]), frozenset())
 
     def _are_certain(self, node: graph.ManyJoin, serde: object) -> bool:
         """Whether every left row has all foreign keys, and each is a key of its table."""
@@ -92,12 +99,10 @@ class ReferManyRunner(Runner):
         fields = [function.field for function in node.foreign_keys]
         return all(field is not None and serde.is_certain(field) for field in fields)
 
-    def _count(self, node: graph.ManyJoin, *parts: Changes) -> None:
-        """Rows in, and those that lack a foreign key; a part without columns of them lacks none."""
-        self.task.report.count_in(node.name, sum(part.rows for part in parts))
+    def _count_lacking(self, node: graph.ManyJoin, keyed: Changes) -> None:
+        """Rows that lack a foreign key."""
         if node.kind == "inner":
-            lacking = sum(incomplete(part, node.names) for part in parts if part.extra)
-            self.task.report.count_dropped(node.name, {"null-foreign-key": lacking})
+            self.task.report.count_dropped(node.name, {"null-foreign-key": incomplete(keyed, node.names)})
 
     def _keyed(self, node: graph.ManyJoin, left: Changes, fields: frozenset[str] | None) -> Changes:
         """With extra columns of foreign keys, and ``fields`` of the values decoded, if they are wanted as columns."""
