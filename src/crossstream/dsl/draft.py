@@ -87,7 +87,7 @@ class Draft:
             raise TopologyError(
                 "a split was begun but not finished",
                 code="CS-127",
-                where={"operator": "split", "line": line},
+                where={"operator": "split", "line": None if line is None else str(line)},
                 next="end it with .default_branch() or .no_default_branch(), which give the branches",
             )
         return Topology(dict(self.nodes), dict(self.frames))
@@ -117,6 +117,6 @@ def _check_same_options(source: Source, wanted: Source) -> None:
         raise TopologyError(
             f"the topics of {source.name} are read a second time with another {' and '.join(different)}",
             code="CS-125",
-            where={**here(source.name), "first read at": source.location},
+            where={**here(source.name), "first read at": str(source.location)},
             next="read them once and use the stream twice, or pass the same Consumed",
         )

@@ -176,13 +176,13 @@ def foreign_key_join(
     )
 
 
-def check_keyed_by(operator: str, foreign_key: object, table_joined: object, keyed_by: object) -> None:
+def check_keyed_by(operator: str, foreign_key: object, keyed_by: object) -> None:
     """CS-132, CS-133: by foreign key an unreferenced row of the other table has no key like the left table's."""
     if foreign_key is None and keyed_by is not None:
         raise _misplaced(
             operator, "keyed_by", "a foreign key", "drop it: the result is keyed like both tables"
         )
-    if (foreign_key is not None or table_joined is not None) and keyed_by is not LeftOrRight:
+    if foreign_key is not None and keyed_by is not LeftOrRight:
         raise TopologyError(
             f"{operator} by foreign key also has rows that are not keyed like the left table: those of the"
             " other table that no left row refers to",

@@ -218,7 +218,7 @@ class KTable:
         ...                     foreign_key=lambda product: product["merchant_id"], keyed_by=LeftOrRight)
         <KTable products.outer_join(merchants)-2>
         """
-        check_keyed_by("outer_join", foreign_key, table_joined, keyed_by)
+        check_keyed_by("outer_join", foreign_key, keyed_by)
         return self._join("outer", other, joiner, foreign_key, None, table_joined, named, materialized)
 
     @refuse_calls(table_join_refusal)
@@ -246,7 +246,7 @@ class KTable:
         <KTable products.right_join(merchants)>
         """
         check_right_join(foreign_key)
-        check_keyed_by("right_join", foreign_key, table_joined, keyed_by)
+        check_keyed_by("right_join", foreign_key, keyed_by)
         assert foreign_key is not None
         node = foreign_key_join("right", self, other, joiner, foreign_key, table_joined, None, materialized)
         return KTable(self._draft, node)

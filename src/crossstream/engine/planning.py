@@ -283,15 +283,16 @@ class SourcePlanner:
 
     def _unlisted(self, node: Source, topic: str) -> CrossStreamError:
         """The topic does not exist, or the user may not see it: Kafka says which where it is asked for."""
+        line = None if node.location is None else str(node.location)
         try:
             self.log.begin_offsets([TopicPartition(topic, 0)])
         except SourceError as error:
             if error.code == "CS-605":
-                return error.at(operator=node.name, line=node.location)
+                return error.at(operator=node.name, line=line)
         return SourceError(
             f"the topic {topic!r} does not exist",
             code="CS-602",
-            where={"operator": node.name, "line": node.location},
+            where={"operator": node.name, "line": line},
             next="create it, or correct the name; `crossstream topics list` shows what is there",
         )
 

@@ -164,7 +164,7 @@ class StoreReader:
         return data
 
     def _unfit(self, what: str, step: str) -> StateError:
-        return StateError(f"{self.name} {what}", code="CS-716", next=step)
+        return StateError(f"{self.name} {what}", code="CS-716", where={"store": self.name}, next=step)
 
     def _values(self, keys: list[bytes], as_of_time: int | datetime | None) -> list[Any]:
         if self.windowed:
@@ -173,6 +173,7 @@ class StoreReader:
             raise StateError(
                 f"{self.name} keeps no versions",
                 code="CS-712",
+                where={"store": self.name},
                 next="materialise the table with history_retention to ask for past values",
             )
         versions = self.versions()

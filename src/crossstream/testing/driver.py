@@ -159,6 +159,7 @@ class TopologyTestDriver:
             raise ConfigError(
                 f"no source of the topology reads the topic {topic!r}",
                 code="CS-241",
+                where=here(),
                 next=f"its topics are: {', '.join(sorted(self._topics)) or 'none'}",
             )
         self._topic(topic)

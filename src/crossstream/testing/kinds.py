@@ -28,6 +28,7 @@ def store_named(plan: Plan, name: str, kind: Kind) -> StoreDef:
         raise StateError(
             f"the topology has no store named {name!r}",
             code="CS-710",
+            where={"store": name},
             next=f"name it, with Materialized or StreamJoined; its stores are: {', '.join(public) or 'none'}",
         )
     if found.layout.kind != kind:

@@ -112,7 +112,7 @@ def check_new_name(nodes: Mapping[str, Node], name: str) -> None:
         raise TopologyError(
             f"there is already an operator named {name!r}",
             code="CS-120",
-            where={**here(name), "first used at": nodes[name].location},
+            where={**here(name), "first used at": str(nodes[name].location)},
             next="give one of them another name",
         )
 
@@ -126,7 +126,7 @@ def check_new_store(nodes: Mapping[str, Node], stores: Mapping[str, str], node: 
         raise TopologyError(
             f"there is already a store named {store!r}, kept by {owner}",
             code="CS-121",
-            where={**here(node.name), "first used at": nodes[owner].location},
+            where={**here(node.name), "first used at": str(nodes[owner].location)},
             next='give this one another name: Materialized(store="…")',
         )
 
@@ -165,7 +165,7 @@ def check_matched_once(topic: str, readers: Sequence[Source]) -> None:
     raise TopologyError(
         f"topic {topic!r} is matched by two sources: {first.name} and {second.name}",
         code="CS-124",
-        where={"operator": second.name, "line": second.location, "first read at": first.location},
+        where={"operator": second.name, "line": str(second.location), "first read at": str(first.location)},
         next=f"make one pattern exclude {topic!r}{_such_as(second.pattern, topic)}",
     )
 
@@ -249,7 +249,7 @@ def _share(source: Source, other: Source) -> str:
 
 
 def _clash(code: str, source: Source, other: Source, what: str, next: str) -> TopologyError:
-    where = {**here(source.name), "first read at": other.location}
+    where = {**here(source.name), "first read at": str(other.location)}
     return TopologyError(what, code=code, where=where, next=next)
 
 
