@@ -4,8 +4,9 @@ The same results three ways, same machine, data and broker, in turn: `join_many`
 three of Kafka Streams. ``left``: updates, no orders there yet; ``later``: when all are there; ``pairs``: as ``later``,
 but all sides run at once and get the same updates in turn, seconds apart, for the speed of a shared machine changes
 from minute to minute; ``fan-out``: right rows change. ``engine`` counts the processor time of the operators alone, in
-the test driver. With ``--sides`` also crossstream-orders, but for ``fan-out``: the orders read, kept and written, and
-joined with nothing.
+the test driver. With ``--sides`` also crossstream-many-callables and crossstream-chain-callables, which take callables
+on untyped JSON where the others take expressions on typed JSON; and crossstream-orders, but for ``fan-out``: the orders
+read, kept and written, and joined with nothing.
 """
 
 from __future__ import annotations

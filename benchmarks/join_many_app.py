@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from benchmarks.generate import Topics
@@ -45,23 +47,26 @@ class Store:
     opened: int
 
 
+CALLABLES = "-callables"
+"""Ends the names of ways that take callables on untyped JSON; the others take expressions on typed JSON."""
+
 TYPES = {"orders": Order, "customers": Customer, "products": Product, "stores": Store}
 
 
 class OursMany(Ours):
-    """`Ours` with these topologies; ``functions``: many, chain or orders."""
+    """`Ours` with these topologies; ``functions``: many, chain or orders, or one of the first two with `CALLABLES`."""
 
     module = "benchmarks.join_many_app"
     max_records = None
 
 
-def table(builder: Any, topics: Topics, name: str, **options: Any) -> Any:
-    """One of the four tables, as typed JSON."""
+def table(builder: Any, topics: Topics, name: str, typed: bool = True, **options: Any) -> Any:
+    """One of the four tables, as JSON."""
     import crossstream as cs
     from crossstream import serdes
 
-    topic = f"{topics.prefix}-{name}"
-    return builder.table(topic, cs.Consumed(key=serdes.string(), value=serdes.json(TYPES[name])), **options)
+    value = serdes.json(TYPES[name]) if typed else serdes.json()
+    return builder.table(f"{topics.prefix}-{name}", cs.Consumed(key=serdes.string(), value=value), **options)
 
 
 def joined(topics: Topics, how: str) -> Any:
@@ -73,7 +78,8 @@ def joined(topics: Topics, how: str) -> Any:
     if how == "orders":
         made = alone(table(builder, topics, "orders", materialized=cs.Materialized(store="orders")))
     else:
-        made = (many if how == "many" else chained)({name: table(builder, topics, name) for name in TYPES})
+        typed = not how.endswith(CALLABLES)
+        made = WAYS[how]({name: table(builder, topics, name, typed) for name in TYPES})
     made.to_stream().to(topics.results, cs.Produced(key=serdes.string(), value=serdes.json()))
     return builder.build()
 
@@ -119,6 +125,49 @@ def chained(named: dict[str, Any]) -> Any:
         )
         kept += TAKEN[side]
     return result
+
+
+def many_callables(named: dict[str, Any]) -> Any:
+    others = {side: (named[table], itemgetter(f"{side}_id")) for side, table in TABLES.items()}
+    return named["orders"].join_many(others, whole)
+
+
+def whole(order: dict[str, Any], rights: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    result = {name: order[name] for name in KEPT}
+    for side, taken in TAKEN.items():
+        right = rights[side]
+        for to, name in taken.items():
+            result[to] = right[name]
+    return result
+
+
+def chained_callables(named: dict[str, Any]) -> Any:
+    """Three joins, each of which passes on what the next ones and the result need."""
+    result, kept, sides = named["orders"], list(KEPT), list(TABLES)
+    for place, side in enumerate(sides):
+        wanted = [f"{later}_id" for later in sides[place + 1 :]] + kept
+        result = result.join(
+            named[TABLES[side]], partial(part, wanted, TAKEN[side]), foreign_key=itemgetter(f"{side}_id")
+        )
+        kept += TAKEN[side]
+    return result
+
+
+def part(
+    wanted: list[str], taken: dict[str, str], left: dict[str, Any], right: dict[str, Any]
+) -> dict[str, Any]:
+    result = {name: left[name] for name in wanted}
+    for to, name in taken.items():
+        result[to] = right[name]
+    return result
+
+
+WAYS = {
+    "many": many,
+    "chain": chained,
+    f"many{CALLABLES}": many_callables,
+    f"chain{CALLABLES}": chained_callables,
+}
 
 
 if __name__ == "__main__":
