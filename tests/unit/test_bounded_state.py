@@ -138,3 +138,19 @@ def test_a_versioned_table_keeps_its_history_and_no_more(every: int) -> None:
         assert dict(store.all()) == {f"k{n}": f"v{9995 + n}" for n in range(5)}
         assert store.get("k3", as_of_time=9_998_000) == "v9998"
         assert store.get("k4", as_of_time=9_998_000) == "v9994"
+
+
+def test_who_waits_is_held_no_longer_than_outer_sides_may(tmp_path: Path) -> None:
+    """A day before, a second after: of a left join only left records wait, each for a second."""
+    builder = cs.StreamsBuilder()
+    views, clicks = (
+        builder.stream(topic, cs.Consumed(key=TEXT, value=TEXT)) for topic in ("views", "clicks")
+    )
+    windows, name = cs.JoinWindows(before="1 day", after="1 second"), cs.StreamJoined(name="seen")
+    views.left_join(clicks, lambda view, click: "", windows, name).foreach(len)
+    writer = Writer(tmp_path, builder.build(), retain=2)
+    for second in range(40):
+        writer.run({"views": [(b"%d %d" % (second, n), b"v", 1000 * second + n // 2) for n in range(2000)]})
+    held = measure(tmp_path, writer.versions)
+    writer.close()
+    assert held["seen.waiting/0"][0] <= 3 * 2000

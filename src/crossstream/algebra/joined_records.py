@@ -90,6 +90,15 @@ def _due(window: Window, waiting: Kept, stream_time: int) -> Run | None:
     return _picked(rows, newest(rows.columns) & (rows["gone"] == 0))
 
 
+def waits_on(waiting: Kept, side: int) -> bool:
+    """Whether stored records of that side wait, or did not long ago."""
+    return any(
+        bool(((run["side"] == side) & (run["s"] >= waiting.horizon)).any())
+        for run in waiting.view.pieces()
+        if run.rows and run.times[1] >= waiting.horizon
+    )
+
+
 def _picked(run: Run, mask: np.ndarray) -> Run:
     return run if mask.all() else Run(take_all(run.columns, np.flatnonzero(mask)))
 

@@ -26,7 +26,15 @@ from typing import Literal
 import numpy as np
 
 from crossstream.algebra.change import Changes
-from crossstream.algebra.joined_records import Closing, Kept, closing, put_records, put_waiting, rows_of
+from crossstream.algebra.joined_records import (
+    Closing,
+    Kept,
+    closing,
+    put_records,
+    put_waiting,
+    rows_of,
+    waits_on,
+)
 from crossstream.algebra.partners import FRESH, Found, Pairs, Pieces, chunks, numbers_in, pairs, search
 from crossstream.algebra.stream_records import Records
 from crossstream.algebra.stream_results import ALONE, CLOSED, PAIR, Events, Maker, in_order
@@ -346,7 +354,9 @@ def _keep(batch: _Batch, fates: _Fates, stores: tuple[Kept, Kept], waiting: Kept
     if waiting is None:
         return
     waiting.stream_time = int(batch.times.join[-1])
-    limits = [join.window.closing(side, waiting.stream_time) for side in SIDES]  # the next run may be outer
+    # Those that wait on a side that was outer once stay: the next run may have an outer join again.
+    sides = [side for side in SIDES if join.outer[side] or waits_on(waiting, side)]
+    limits = [join.window.closing(side, waiting.stream_time) for side in sides]
     waiting.horizon = max(waiting.horizon, min(limits))
     ended = np.concatenate([*fates.found, pieces.number(out.piece, out.row)])
     if len(ended) > 1:
