@@ -797,3 +797,40 @@ class TestCheckpoint:
         rows.process("left")
         rows.process()
         assert rows.out() == ["first", "l0", "o"]
+
+
+def meetings(source: Callable[[cs.StreamsBuilder], cs.KStream]) -> cs.Topology:
+    """One source on both sides of joins: the stream is looked up before its table, and the right side comes first."""
+    builder = cs.StreamsBuilder()
+    numbers, out = source(builder), cs.Produced(key=TEXT, value=JSON)
+    looking = numbers.map_values(lambda value: value["n"])
+    table = numbers.map_values(lambda value: value["n"]).to_table(
+        materialized=cs.Materialized(key=TEXT, value=JSON)
+    )
+    looking.left_join(table, lambda one, row: [one, row], cs.Joined(key=TEXT, value=JSON)).to("table", out)
+    right = numbers.map_values(lambda value: value["n"])
+    left = numbers.map_values(lambda value: value["n"])
+    joined = cs.StreamJoined(key=TEXT, value=JSON, other_value=JSON)
+    windows = cs.JoinWindows.of(0, eager=True)
+    left.left_join(right, lambda one, other: [one, other], windows, joined).to("window", out)
+    return builder.build()
+
+
+def test_rows_that_reach_both_sides_of_a_join_do_so_in_the_order_of_a_topic(spark: Any, world: World) -> None:
+    topic = meetings(lambda builder: builder.stream("rows", cs.Consumed(key=TEXT, value=JSON)))
+    with cs.TopologyTestDriver(topic) as driver:
+        rows = driver.create_input_topic("rows", TEXT, JSON)
+        for n in (1, 2):
+            rows.pipe_input("a", {"n": n}, timestamp=n)
+        expected = {
+            name: [record.value for record in driver.create_output_topic(name, TEXT, JSON).read_records()]
+            for name in ("table", "window")
+        }
+    world.create(table=1, window=1)
+    given = [{"key": "a", "value": {"n": n}, "timestamp": n} for n in (1, 2)]
+    source = frame(spark, world, "key string, value struct<n: bigint>, timestamp bigint", given)
+    topology = meetings(lambda builder: builder.stream_from(source, cs.Consumed(name="rows")))
+    with cs.SparkStreams(topology, world.config(), spark) as app:
+        app.process_available()
+    assert expected == {name: [record.value for record in world.read(name, TEXT, JSON)] for name in expected}
+    assert expected["window"] == [[1, 1], [2, 2]]

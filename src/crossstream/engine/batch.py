@@ -11,6 +11,9 @@ import numpy as np
 from crossstream.algebra.order import OFFSET_BITS
 from crossstream.state.manifest import PieceRef
 
+FRAME_RANK = 1_000_000
+"""Ranks of DataFrame sources begin here, after those of topic partitions: one for each source in each partition."""
+
 StagedFrame = tuple[str, str, int, int, bytes]
 """Records that wait to be published: file, topic, partition, rows, tag."""
 
@@ -46,7 +49,7 @@ class Batch(msgspec.Struct, frozen=True):
 
     ``recorded``: whether changes of global tables are kept for the rounds that follow; ``histories``: where they are.
     ``silence``: None where stream time stands still without input. ``shares``: as in its `BatchEntry`.
-    ``clock`` (ms): when it was planned, the timestamp of rows that have none.
+    ``clock`` (ms): when it was planned, the timestamp of rows that have none. ``frames``: the DataFrame sources.
     """
 
     id: int
@@ -60,14 +63,20 @@ class Batch(msgspec.Struct, frozen=True):
     silence: Silence | None = None
     shares: int = 1
     clock: int = 0
+    frames: tuple[str, ...] = ()
 
     def of_rank(self, rank: int) -> SourceRange | None:
         return next((span for span in self.ranges if span.rank == rank), None)
 
     def came_from(self, nodes: Collection[str], minor: np.ndarray) -> np.ndarray:
         """Which rows, by their places in time, records of these source nodes made."""
+        rank = minor >> OFFSET_BITS
         ranks = [span.rank for span in self.ranges if span.node in nodes]
-        return np.isin(minor >> OFFSET_BITS, ranks) if ranks else np.zeros(len(minor), bool)
+        places = [place for place, name in enumerate(self.frames) if name in nodes]
+        made = np.isin(rank, ranks) if ranks else np.zeros(len(minor), bool)
+        if places:
+            made |= (rank >= FRAME_RANK) & np.isin((rank - FRAME_RANK) % len(self.frames), places)
+        return made
 
     def read_by(self, nodes: Collection[str]) -> list[SourceRange]:
         """The ranges of these source nodes."""

@@ -26,7 +26,7 @@ from crossstream.spark.claim import claim
 from crossstream.spark.connections import connection_of, publisher_of, staging_of
 from crossstream.spark.errors import unpacked
 from crossstream.spark.feed import FrameFeed
-from crossstream.spark.frames import check_frames, complete, deliver, united
+from crossstream.spark.frames import check_frames, complete, deliver, frame_names, united
 from crossstream.spark.inputs import Inputs
 from crossstream.spark.progress import Account, Progress
 from crossstream.spark.publishing import Publishing
@@ -302,6 +302,7 @@ class Engine:
             silence=entry.silence,
             shares=entry.shares,
             clock=int(entry.time * 1000),
+            frames=frame_names(self.topology),
         )
         report, frames = self._rounds.run(batch, frame)
         self._sizing.learn(sum(report.seconds.values()))

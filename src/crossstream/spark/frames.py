@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from crossstream.dsl.frames import COLUMNS
-from crossstream.engine.batch import SourceRange
+from crossstream.engine.batch import FRAME_RANK, SourceRange
 from crossstream.engine.parcels import unpack
 from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, SerdeError, TopologyError, told
 from crossstream.records import RECORDS, encode_headers
@@ -44,8 +44,6 @@ _ARROW = pa.schema(
 )
 LONGEST_PAUSE = 1 << 42
 """The longest time from batch to batch in ms, 139 years: Spark counts it in microseconds, from 1970 on."""
-_RANK = 1_000_000
-"""Ranks of the partitions of a DataFrame begin here, after those of topic partitions."""
 
 
 def united(topology: Topology, order: Sequence[str]) -> DataFrame | None:
@@ -208,11 +206,15 @@ class FrameInput:
                 yield self.spans[name], pa.RecordBatch.from_arrays(columns, schema=RECORDS)
 
 
-def frame_spans(topology: Topology, partition: int, share: int) -> dict[str, SourceRange]:
-    """A range for each DataFrame source in one partition of a micro-batch."""
-    names = [node.name for node in topology if isinstance(node, FrameSource)]
+def frame_names(topology: Topology) -> tuple[str, ...]:
+    """The DataFrame sources, in the order of their ranks."""
+    return tuple(node.name for node in topology if isinstance(node, FrameSource))
+
+
+def frame_spans(names: Sequence[str], share: int) -> dict[str, SourceRange]:
+    """A range for each DataFrame source in one partition of a micro-batch, the ``share`` of one task."""
     return {
-        name: SourceRange(name, name, partition, 0, 1 << 40, _RANK + share * len(names) + place)
+        name: SourceRange(name, name, share, 0, 1 << 40, FRAME_RANK + share * len(names) + place)
         for place, name in enumerate(names)
     }
 
