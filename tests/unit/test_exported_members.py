@@ -107,3 +107,22 @@ def test_methods_that_are_not_there_yet_say_so(kind, name):
         handle.filtr  # noqa: B018
     assert (caught.value.name, caught.value.obj) == ("filtr", handle)
     assert repr(copy.copy(handle)) == repr(handle)
+
+
+def test_a_subclass_of_a_handle_is_a_python_object_as_any():
+    class Orders(cs.KStream):
+        """A user's stream."""
+
+    class Products(cs.KTable):
+        """A user's table."""
+
+    consumed = cs.Consumed(key=serdes.string(), value=serdes.json())
+    stream = cs.StreamsBuilder().stream("orders", consumed)
+    orders, products = (kind(stream._draft, stream._node) for kind in (Orders, Products))
+    for handle, awaited in ((orders, "group_by_key"), (products, "suppress")):
+        assert not hasattr(handle, "filtr")
+        assert getattr(handle, "_repr_html_", None) is None
+        assert type(copy.copy(handle)) is type(handle)
+        with pytest.raises(AttributeError, match=rf"'{type(handle).__name__}' object has no {awaited} yet"):
+            getattr(handle, awaited)
+    assert not hasattr(orders, "suppress")

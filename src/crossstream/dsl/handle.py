@@ -27,10 +27,13 @@ _NOT_YET = MappingProxyType({"KStream": ("group_by", "group_by_key"), "KTable": 
 
 
 def no_attribute(handle: object, name: str) -> NoReturn:
-    """The ``__getattr__`` of handles: what there will be says so, what there is none of is as Python tells it."""
-    kind = type(handle).__name__
-    what = f"no {name} yet: see Status in README.md" if name in _NOT_YET[kind] else f"no attribute {name!r}"
-    raise AttributeError(f"{kind!r} object has {what}", name=name, obj=handle)
+    """The ``__getattr__`` of handles: what there will be says so, what there is none of is as Python tells it.
+
+    A user's subclass says the same as the class of ours that it is made from.
+    """
+    awaited = any(name in _NOT_YET.get(kind.__name__, ()) for kind in type(handle).__mro__)
+    what = f"no {name} yet: see Status in README.md" if awaited else f"no attribute {name!r}"
+    raise AttributeError(f"{type(handle).__name__!r} object has {what}", name=name, obj=handle)
 
 
 def given_name(operator: str, named: Named | None, **others: type[object]) -> str | None:
