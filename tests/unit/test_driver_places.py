@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
-from dataclasses import dataclass
-from decimal import Decimal
-from typing import Any
 
 import pytest
 
 import crossstream as cs
-from crossstream.algebra.values import Values
-from crossstream.engine.key_places import placing_bytes
-from crossstream.serdes.internal import pickled
 from crossstream.testing import TopologyTestDriver
 
 TEXT, RAW, JSON = cs.serdes.string(), cs.serdes.bytes(), cs.serdes.json()
@@ -118,45 +111,3 @@ def test_keys_that_the_serde_of_the_other_way_refuses() -> None:
         out = driver.create_output_topic("out", TEXT, TEXT).read_key_values()
     assert [value for key, value in out if key == "k"] == ["A", "bbb", "BBB", "CC", "ddd", "DDD"]
     assert {(key, value) for key, value in out if key != "k"} == {("1", "a"), ("2", "cc")}
-
-
-class Size(int, enum.Enum):
-    ONE = 1
-
-
-class Name(str, enum.Enum):
-    K = "k"
-
-
-@dataclass(frozen=True)
-class Place:
-    street: str
-    number: int
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        (1, 1.0),
-        (1, True),
-        (1, Decimal("1.0")),
-        (1, Size.ONE),
-        (0.0, -0.0),
-        ("k", Name.K),
-        (b"k", bytearray(b"k")),
-        (("k", 1), ("k", 1.0)),
-        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
-        (frozenset("abc"), frozenset("cab")),
-        (Place("x", 1), Place("x", 1.0)),
-    ],
-    ids=str,
-)
-def test_equal_keys_have_one_place(one: Any, other: Any) -> None:
-    assert one == other
-    first, second = placing_bytes(Values(objects=[one, other]), pickled()).to_pylist()
-    assert first == second
-
-
-def test_keys_without_a_place_of_their_own() -> None:
-    odd = [None, Decimal("sNaN"), float("nan"), "\ud800", object()]
-    assert placing_bytes(Values(objects=odd), pickled()).null_count == 1
