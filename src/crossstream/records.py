@@ -29,6 +29,9 @@ def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 Header = tuple[str, bytes | None]
 
+REASON = "crossstream.reason"
+"""The header of dead letters that has what went wrong."""
+
 _headers_encoder = msgspec.msgpack.Encoder()
 _headers_decoder = msgspec.msgpack.Decoder(list[tuple[str, bytes | None]])
 

@@ -18,7 +18,7 @@ from crossstream.algebra.values import Values
 from crossstream.engine.batch import Batch, Report
 from crossstream.engine.dead_letters import Forms, letters
 from crossstream.errors import CrossStreamError, ProcessingError, SerdeError, told
-from crossstream.records import decode_headers, encode_headers
+from crossstream.records import REASON, decode_headers, encode_headers
 from crossstream.serdes import Serde, calls
 from crossstream.topology.graph import Node, Topology
 
@@ -153,9 +153,9 @@ class Failures:
 
     def _why(self, node: Node, changes: Changes, row: int, why: str) -> list[tuple[str, bytes]]:
         place = self.place(node, changes, row)
-        told = {"reason": why} | {name: place[name] for name in ("operator", "topic", "partition", "offset")}
+        told = {f"crossstream.{name}": place[name] for name in ("operator", "topic", "partition", "offset")}
         return [
-            (f"crossstream.{name}", str(value).encode()) for name, value in told.items() if value is not None
+            (name, str(value).encode()) for name, value in ({REASON: why} | told).items() if value is not None
         ]
 
 

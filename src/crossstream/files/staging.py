@@ -2,8 +2,9 @@
 
 A worker writes its records to staged files, which no reader of the topic sees; the driver, when the batch is
 decided, appends them to the topics as frames that carry a tag. A publication that was cut short is simply
-repeated: a frame whose tag is there already is not appended a second time. The tag tells the content, too: what
-changed code gives instead is appended after what the code before has published. Decision 0007.
+repeated: a frame whose tag is there already is not appended a second time. Half of the tag tells the code that made
+the records, half the records: what changed code gives instead is appended after what the code before has published,
+and what the same code gives is not, even if it is something else each time. Decision 0007.
 """
 
 from __future__ import annotations
@@ -29,9 +30,13 @@ from crossstream.files.folders import TopicFolders
 from crossstream.files.frames import HEADER, NO_TAG, Frame, encode, parse_header
 from crossstream.files.segments import PartitionLog
 from crossstream.files.writer import Spreader
+from crossstream.records import REASON, decode_headers, encode_headers
 from crossstream.topics import TopicPartition
 
 _PIECE = 1 << 20
+_HALF = 8
+_UNKNOWN = bytes(_HALF)
+"""The first half of a tag of records that no code is known of."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -50,7 +55,8 @@ class StagingWriter:
 
     The same writes with the same ``tag`` give the same frames with the same tags, so a task that runs again
     stages what it staged before, in new files; other records have other tags. ``tag`` (of any length) must name the
-    batch and the task.
+    batch and the task. ``code`` (of any length): the same as long as the code that makes the records is; nothing
+    where that is not known.
     """
 
     def __init__(
@@ -60,9 +66,11 @@ class StagingWriter:
         durable: bool,
         folder: Path,
         tag: bytes,
+        code: bytes = b"",
     ) -> None:
         self._folder = folder
         self._tag = tag
+        self._code = code
         self._durable = durable
         self._staged: list[Staged] = []
         self._frames: Counter[TopicPartition] = Counter()
@@ -95,10 +103,22 @@ class StagingWriter:
 
     def _stage(self, owner: TopicPartition, records: pa.RecordBatch) -> None:
         frame, payload = encode(records)
-        name = f"{owner.topic}/{owner.partition}/{self._frames[owner]}/".encode()
-        frame = replace(frame, tag=xxhash.xxh3_128_digest(name + _digest(records) + self._tag))
+        place = f"{owner.topic}/{owner.partition}/{self._frames[owner]}/".encode() + self._tag
+        by_records = xxhash.xxh3_64_digest(_digest(records) + place)
+        frame = replace(frame, tag=self._by_code(owner, records, place) + by_records)
         self._frames[owner] += 1
         self._staged.append(_write(self._folder, owner, frame, payload, self._durable))
+
+    def _by_code(self, owner: TopicPartition, records: pa.RecordBatch, place: bytes) -> bytes:
+        """The first half of a tag: of the code, and of what says that the records are those that it made before.
+
+        Where keys choose among partitions, other keys may mean that a record has gone from one frame to another.
+        """
+        if not self._code:
+            return _UNKNOWN
+        has_one = self._spreader.partition_count(owner.topic) == 1
+        kept = b"" if has_one else _digest(records.select(["key"]))
+        return xxhash.xxh3_64_digest(b"%d/%b" % (records.num_rows, kept) + self._code + place)
 
 
 class FilePublisher:
@@ -113,6 +133,8 @@ class FilePublisher:
         self, staged: Sequence[Staged], since: Mapping[TopicPartition, int] | None = None
     ) -> dict[TopicPartition, int]:
         """Appends each staged frame, in the order given, unless its tag is there already, behind those before it.
+
+        One half of the tag is enough.
 
         ``since``: the offset in each partition from which a tag counts as already there (its end before the
         first attempt to publish; 0 where not given). A staged file may be gone if its tag is there. Returns
@@ -199,15 +221,24 @@ def _write(folder: Path, owner: TopicPartition, frame: Frame, payload: pa.Buffer
 
 
 def _digest(records: pa.RecordBatch) -> bytes:
-    """The same for the same records, however their columns are laid out."""
+    """The same for the same records, however their columns are laid out, and whatever reasons dead letters have."""
     digest = xxhash.xxh3_128()
-    for column in records.columns:
+    for name, column in zip(records.schema.names, records.columns, strict=True):
+        column = _without_reasons(column) if name == "headers" else column
         if pa.types.is_large_binary(column.type):
             digest.update(pc.binary_length(column).fill_null(-1).to_numpy())
             digest.update(_bytes_of(column.drop_null()))
         else:
             digest.update(column.to_numpy())
     return digest.digest()
+
+
+def _without_reasons(headers: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+    """What an exception says may be another thing each time: where an object lies in memory."""
+    if not pc.any(pc.match_substring(headers, REASON)).as_py():
+        return headers
+    pairs = [[pair for pair in decode_headers(cell) if pair[0] != REASON] for cell in headers.to_pylist()]
+    return pa.array([encode_headers(kept) for kept in pairs], headers.type)
 
 
 def _bytes_of(column: pa.LargeBinaryArray) -> pa.Buffer | bytes:
@@ -237,8 +268,13 @@ def _append_missing(appender: Appender, log: PartitionLog, staged: list[Staged],
     """In the order of ``staged``, also among those that are there: after one that is missing all others are, too."""
     there = iter([frame.tag for frame in log.since(since)])
     for one in staged:
-        if one.tag not in there:  # looks behind the one found before
+        if not any(_is_same(one.tag, tag) for tag in there):  # looks behind the one found before
             _append_staged(appender, one)
+
+
+def _is_same(tag: bytes, other: bytes) -> bool:
+    """The same records in the same place, or what the same code made there."""
+    return tag[_HALF:] == other[_HALF:] or _UNKNOWN != tag[:_HALF] == other[:_HALF]
 
 
 def _append_staged(appender: Appender, one: Staged) -> None:

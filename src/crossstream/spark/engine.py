@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from crossstream.config import StreamsConfig
 from crossstream.engine.batch import Batch, Report
+from crossstream.engine.code_identity import code_identity
 from crossstream.engine.idling import Idling
 from crossstream.engine.log import BatchEntry, BatchLog, Commit
 from crossstream.engine.placement import placements
@@ -99,13 +100,15 @@ class Engine:
 
     def open(self) -> None:
         """Locks and checks the state, finds the topics, ships the plan to the workers."""
+        plan, settings = self.plan.shipped(), settings_of(self.config)
         job = Job(
             self.config.application_id,
-            self.plan.shipped(),
+            plan,
             self.state.address,
             str(self._staging),
-            settings_of(self.config),
+            settings,
             self.connection,
+            b"" if self._publishing.publisher is None else code_identity(plan, settings),
         )
         shipped = packed(job)
         check_frames(self.topology, self.state)

@@ -40,6 +40,7 @@ class Job:
     """Everything about an application run that stays the same from batch to batch.
 
     ``state_dir``: a folder or a URI. ``staging``: the folder where records for file topics wait for their batch.
+    ``code``: the same as long as the user's code is; nothing where that is not known, or nobody asks.
     """
 
     application_id: str
@@ -48,6 +49,7 @@ class Job:
     staging: str
     settings: Settings
     connection: TopicConnection | None
+    code: bytes = b""
 
 
 @dataclass(slots=True)
@@ -197,7 +199,7 @@ class WorkerOutput:
         job, connection = self.held.job, self.held.job.connection
         if self.staging is None and connection is not None and hasattr(connection, "staging_writer"):
             tag = f"{job.application_id}/{self.batch.id}/{self.number}/{self.sender}".encode()
-            self.staging = connection.staging_writer(Path(job.staging), tag)
+            self.staging = connection.staging_writer(Path(job.staging), tag, job.code)
         return self.staging
 
     def finish(self) -> None:

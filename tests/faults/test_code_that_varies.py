@@ -1,0 +1,115 @@
+"""Code that did not change writes once, also where it gives something else each time; what it wrote first stays."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import crossstream as cs
+from crossstream import serdes
+from crossstream.engine.log import BatchLog
+from crossstream.files.appending import Appender
+from tests.faults.crash_points import Arm, Crash, after, before
+from tests.faults.one_process import process
+from tests.spark.world import ALONE, SPREAD, TEXT, World
+
+JSON = serdes.json()
+COUNT = itertools.count()
+KEPT: list[Thing] = []
+
+BEFORE_THE_COMMIT = before(BatchLog, "write_commit")
+
+
+class Thing:
+    """Told as where it lies in memory."""
+
+
+def numbered(value: Any) -> Any:
+    return {**value, "id": next(COUNT)}
+
+
+def lookup(value: Any) -> Any:
+    KEPT.append(Thing())
+    return {}[KEPT[-1]]
+
+
+@pytest.fixture(params=[SPREAD, ALONE], ids=["spread", "alone"])
+def world(tmp_path: Path, request: pytest.FixtureRequest) -> World:
+    made = World(tmp_path, single_task_rows=request.param)
+    made.create(**{"in": 1, "out": 1, "dlq": 1, "wide": 4})
+    made.append("in", [(chr(97 + n), {"n": n}, n) for n in range(8)], value=JSON)
+    return made
+
+
+def mapped(function: Callable[[Any], Any], to: str = "out") -> cs.Topology:
+    builder = cs.StreamsBuilder()
+    stream = builder.stream("in", cs.Consumed(key=TEXT, value=JSON))
+    stream.map_values(function).to(to, cs.Produced(key=TEXT, value=JSON))
+    return builder.build()
+
+
+def rekeyed(to: str) -> cs.Topology:
+    builder = cs.StreamsBuilder()
+    stream = builder.stream("in", cs.Consumed(key=TEXT, value=JSON))
+    stream.map(lambda key, value: (str(next(COUNT)), value)).to(to, cs.Produced(key=TEXT, value=JSON))
+    return builder.build()
+
+
+def crash(world: World, topology: cs.Topology, arm: Arm, **settings: Any) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        arm(patch)
+        with pytest.raises(Crash):
+            process(topology, world.config(**settings))
+
+
+def keys(world: World, topic: str) -> list[str]:
+    return [record.key for record in world.read(topic, value=serdes.bytes())]
+
+
+LETTERS = list("abcdefgh")
+
+
+@pytest.mark.parametrize("to", ["out", "wide"])
+@pytest.mark.parametrize(
+    "arm",
+    [BEFORE_THE_COMMIT, after(Appender, "append")],
+    ids=["everything is published", "one frame is published"],
+)
+def test_values_that_are_new_each_time(world: World, to: str, arm: Arm) -> None:
+    crash(world, mapped(numbered, to), arm)
+    found = world.wire(to)
+    process(mapped(numbered, to), world.config())
+    assert sorted(keys(world, to)) == LETTERS
+    assert [part[: len(was)] for part, was in zip(world.wire(to), found, strict=True)] == found
+
+
+def test_other_code_that_gives_new_values_each_time_writes_its_own(world: World) -> None:
+    crash(world, mapped(numbered), BEFORE_THE_COMMIT)
+    process(mapped(lambda value: numbered(value)), world.config())
+    assert keys(world, "out") == LETTERS * 2
+
+
+def test_reasons_of_dead_letters_that_are_other_texts_each_time(world: World) -> None:
+    settings = {"processing_errors": cs.DeadLetter("dlq")}
+    crash(world, mapped(lookup), BEFORE_THE_COMMIT, **settings)
+    process(
+        mapped(lambda value: lookup(value)), world.config(**settings)
+    )  # no other code would write the same
+    assert keys(world, "dlq") == LETTERS
+
+
+def test_new_keys_each_time_in_one_partition(world: World) -> None:
+    crash(world, rekeyed("out"), BEFORE_THE_COMMIT)
+    process(rekeyed("out"), world.config())
+    assert len(keys(world, "out")) == 8
+
+
+def test_no_record_is_lost_where_new_keys_choose_other_partitions(world: World) -> None:
+    crash(world, rekeyed("wide"), after(Appender, "append"))
+    process(rekeyed("wide"), world.config())
+    written = {record.value["n"] for record in world.read("wide", value=JSON)}
+    assert written == set(range(8))
