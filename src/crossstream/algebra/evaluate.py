@@ -17,10 +17,11 @@ import pyarrow as pa
 
 from crossstream.algebra.expressions import Read, columns_for, columns_in, marks_of, reads_of
 from crossstream.algebra.functions import Function
+from crossstream.algebra.refused import encoded
 from crossstream.algebra.undeclared import groups_of
 from crossstream.algebra.values import Values, chained
 from crossstream.errors import CrossStreamError, ProcessingError, SerdeError
-from crossstream.serdes import Serde, calls
+from crossstream.serdes import Serde
 from crossstream.serdes.calendar import beyond
 from crossstream.serdes.json_columns import null_series
 from crossstream.serdes.refusals import MIXED, UNDECODABLE
@@ -141,19 +142,18 @@ def serialized(keys: Values, serde: Serde | None, noun: str) -> tuple[pa.LargeBi
     except SerdeError:
         if serde is None:
             raise
-        found: list[bytes | None] = []
-        wrong = []
-        for row, key in enumerate(keys.objects()):
-            try:
-                found.append(calls.serialize(serde, key))
-            except SerdeError as error:
-                what = f"{noun} has the wrong type: {error.what}"
-                step = "let the function return what the key serde of the other table takes"
-                wrong.append(Failure(row, SerdeError(what, code="CS-411", next=step)))
-                found.append(None)
-        if not wrong:
+        column, wrong = encoded(keys, serde)
+        if not wrong and not keys.missing().all():
             raise
-        return pa.array(found, pa.large_binary()), wrong
+        return column, [Failure(row, _wrong_type(noun, error)) for row, error in wrong]
+
+
+def _wrong_type(noun: str, error: SerdeError) -> SerdeError:
+    return SerdeError(
+        f"{noun} has the wrong type: {error.what}",
+        code="CS-411",
+        next="let the function return what the key serde of the other table takes",
+    )
 
 
 def _express(function: Function, key: Values, arguments: dict[str, Values]) -> Outcome:

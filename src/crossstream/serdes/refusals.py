@@ -22,6 +22,9 @@ UNDECODABLE = "CS-402"
 
 MIXED = "CS-406"
 
+NO_COLUMN = "CS-404"
+"""The code of a type without a column form: no single row is at fault."""
+
 WRONG_ANSWER = "CS-412"
 
 
@@ -134,7 +137,7 @@ def wrong_count(serde: str, method: str, rows: int, given: int) -> SerdeError:
 def no_column(serde: str, reason: str) -> SerdeError:
     return SerdeError(
         f"values of serde {serde} cannot be columns: {reason}",
-        code="CS-404",
+        code=NO_COLUMN,
         where={"serde": serde},
         next="use a Python callable here, or give the field a type of fixed shape: a dataclass, list[...], "
         "or one of int, float, bool, str, bytes, datetime, date, Decimal, UUID, Enum",

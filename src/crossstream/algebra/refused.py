@@ -1,0 +1,123 @@
+"""Which rows of a column a serde refuses, and the bytes of the others.
+
+Each row is told by what the serde says of it alone, in the form that it has: what an expression gave is a column, of
+which a serde may take what it would not take as an object (a UUID as text). So it is the same in whatever batch the row
+comes. A column is halved until the refused rows stand alone: a wrong one among many costs few calls. Nulls are null
+bytes in every serde, also where the type of their column is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from crossstream.algebra.values import Bytes, Values
+from crossstream.errors import SerdeError
+from crossstream.serdes import Serde, calls
+from crossstream.serdes.refusals import NO_COLUMN
+from crossstream.state.columns import take_or_null
+
+Piece: TypeAlias = tuple[np.ndarray, Bytes | SerdeError]
+"""Rows in ascending order, and their bytes, or why the serde refuses each of them."""
+
+
+def encoded(values: Values, serde: Serde) -> tuple[Bytes, list[tuple[int, SerdeError]]]:
+    """The bytes, null where there are none, and the refused rows in ascending order.
+
+    Raises `SerdeError` for what is not a matter of single rows.
+    """
+    rows, found, wrong = [np.empty(0, np.int64)], [pa.nulls(0, pa.large_binary())], []
+    for own, part in _parts(values):
+        for within, piece in _pieces(part, serde):
+            if isinstance(piece, SerdeError):
+                wrong += [(row, piece) for row in own[within].tolist()]
+            else:
+                rows.append(own[within])
+                found.append(piece)
+    places = np.concatenate(rows)
+    place = np.full(values.rows, -1, np.int64)
+    place[places] = np.arange(len(places))
+    return take_or_null(pa.concat_arrays(found), place), sorted(wrong, key=lambda one: one[0])
+
+
+def first_refused(values: Values, serde: Serde) -> tuple[int, SerdeError] | None:
+    """The first row that the serde refuses, and why; None if it refuses none. Raises as `encoded`."""
+    firsts = [
+        next(
+            (
+                (int(own[within[0]]), piece)
+                for within, piece in _pieces(part, serde)
+                if isinstance(piece, SerdeError)
+            ),
+            None,
+        )
+        for own, part in _parts(values)
+    ]
+    return min((one for one in firsts if one is not None), key=lambda one: one[0], default=None)
+
+
+def _parts(values: Values) -> Iterator[tuple[np.ndarray, Values]]:
+    """Rows, and the values of these, all in one form."""
+    origin = values._origin()
+    base = values if origin is None else origin
+    if not base._chained:
+        yield np.arange(values.rows), values
+        return
+    picked = np.arange(values.rows) if origin is None else values._rows()
+    end = 0
+    for part in base._chained:
+        start, end = end, end + part.rows
+        rows = np.flatnonzero((picked >= start) & (picked < end))
+        for within, one in _parts(part.take(picked[rows] - start)) if len(rows) else ():
+            yield rows[within], one
+
+
+def _pieces(values: Values, serde: Serde) -> Iterator[Piece]:
+    """All rows but nulls, in ascending order."""
+    rows = np.flatnonzero(~values.missing())
+    if not values.expressed():
+        items = values.objects()
+        for row in rows.tolist():
+            yield np.array([row]), _row(items[row], serde)
+        return
+    column = values.series()
+    there = column if len(rows) == len(column) else column.gather(pl.Series(rows, dtype=pl.Int64))
+    yield from _halved(there, rows, serde)
+
+
+def _row(item: object, serde: Serde) -> Bytes | SerdeError:
+    try:
+        return pa.array([calls.serialize(serde, item)], pa.large_binary())
+    except SerdeError as error:
+        return error
+
+
+def _halved(column: pl.Series, rows: np.ndarray, serde: Serde) -> Iterator[Piece]:
+    if not len(rows):
+        return
+    found = _column(column, serde)
+    if not isinstance(found, SerdeError) or len(rows) == 1 or _of_the_type(found, column, serde):
+        yield rows, found
+        return
+    middle = len(rows) // 2
+    yield from _halved(column[:middle], rows[:middle], serde)
+    yield from _halved(column[middle:], rows[middle:], serde)
+
+
+def _column(column: pl.Series, serde: Serde) -> Bytes | SerdeError:
+    try:
+        return calls.encode_series(serde, column)
+    except SerdeError as error:
+        if error.code == NO_COLUMN:
+            raise
+        return error
+
+
+def _of_the_type(refusal: SerdeError, column: pl.Series, serde: Serde) -> bool:
+    """Whether it is the type of the column that the serde refuses: then it says the same of any of the rows."""
+    without_rows = _column(column.clear(), serde)
+    return isinstance(without_rows, SerdeError) and without_rows.what == refusal.what
