@@ -191,3 +191,82 @@ def test_a_wrong_type_is_told_without_looking_at_each_row() -> None:
     serde: Any = Counting()
     _, wrong = refused.encoded(Values(series=pl.Series(range(100_000))), serde)
     assert (len(wrong), serde.calls) == (100_000, 2)
+
+
+def written(size: int, values: list[Any], produced: Any, make: Callable[[Any], Any]) -> Told:
+    """The record that is blamed, where and why, if all are written: code, part, offset, key, reason."""
+    builder = cs.StreamsBuilder()
+    make(builder.stream("in", cs.Consumed(key=TEXT, value=JSON))).to("out", produced)
+    with cs.TopologyTestDriver(builder.build(), commit_every=size) as driver:
+        try:
+            records = [(f"k{n}", value, n) for n, value in enumerate(values)]
+            driver.create_input_topic("in", TEXT, JSON).pipe_records(records)
+            driver.commit()
+        except cs.CrossStreamError as error:
+            return error.code, *(error.where[name] for name in ("part", "offset", "key")), error.what
+    return ()
+
+
+UUIDS = [str(ONE), str(TWO), "xyz", str(ONE), "later"]
+
+
+@pytest.mark.parametrize("values", [UUIDS, [*UUIDS[:2], 5, None, "xyz"], [None, *UUIDS]])
+def test_a_key_that_cannot_be_written_is_told_by_its_own_record(values: list[Any]) -> None:
+    records = [{"u": one} for one in values]
+    produced = cs.Produced(key=ID, value=JSON)
+    alone, *together = (
+        written(size, records, produced, lambda stream: stream.select_key(pl.col("u"))) for size in (1, 3, 9)
+    )
+    assert together == [alone, alone]
+    wrong = next(one for one in values if one in (5, "xyz"))
+    code, part, offset, _, what = alone
+    assert (code, part, offset) == ("CS-401" if wrong == 5 else "CS-403", "key", values.index(wrong))
+    assert "Int64" in str(what) if wrong == 5 else "'xyz'" in str(what)
+
+
+def test_a_value_that_cannot_be_written_is_told_by_its_own_record() -> None:
+    ids = [str(ONE), str(TWO), str(ONE), "late"]
+    records = [{"id": one, "n": n if n != 2 else None} for n, one in enumerate(ids)]
+    produced = cs.Produced(key=TEXT, value=serdes.json(Item))
+    item = pl.struct(pl.col("id"), pl.col("n").cast(pl.Int64))
+    alone, *together = (
+        written(size, records, produced, lambda stream: stream.map_values(item)) for size in (1, 3, 9)
+    )
+    assert together == [alone, alone]
+    assert alone[1:4] == ("value", 2, "k2")
+    assert "field n is null" in str(alone[4])
+
+
+@pytest.mark.parametrize("size", [1, 3, 9])
+def test_a_row_that_a_store_cannot_keep_is_told_by_its_own_record(size: int) -> None:
+    builder = cs.StreamsBuilder()
+    table = builder.table("in", cs.Consumed(key=TEXT, value=JSON))
+    table.map_values(pl.col("u"), materialized=cs.Materialized(store="ids", value=ID))
+    records = [(f"k{n}", {"u": one}, n) for n, one in enumerate(UUIDS)]
+    with cs.TopologyTestDriver(builder.build(), commit_every=size) as driver:
+
+        def process() -> None:
+            driver.create_input_topic("in", TEXT, JSON).pipe_records(records)
+            driver.commit()
+
+        with pytest.raises(SerdeError, match="'xyz'") as caught:
+            process()
+    where = caught.value.where
+    assert (where["part"], where["offset"], where["key"]) == ("value", 2, "k2")
+
+
+@pytest.mark.parametrize("size", [1, 3, 9])
+def test_the_first_to_arrive_is_told_where_rows_are_in_order_of_their_keys(size: int) -> None:
+    builder = cs.StreamsBuilder()
+    table = builder.table("in", cs.Consumed(key=TEXT, value=JSON))
+    table.map_values(pl.col("u"), materialized=cs.Materialized(store="ids", value=ID))
+    records = [(f"k{n}", {"u": f"wrong {n}"}, n) for n in range(9)]
+    with cs.TopologyTestDriver(builder.build(), commit_every=size) as driver:
+
+        def process() -> None:
+            driver.create_input_topic("in", TEXT, JSON).pipe_records(records)
+            driver.commit()
+
+        with pytest.raises(SerdeError, match="'wrong 0'") as caught:
+            process()
+    assert caught.value.where["offset"] == 0

@@ -13,13 +13,14 @@ import pyarrow as pa
 from crossstream.algebra.change import Changes
 from crossstream.algebra.evaluate import Failure, Raised
 from crossstream.algebra.order import place_of
+from crossstream.algebra.refused import first_refused
 from crossstream.algebra.table_table import Given
 from crossstream.algebra.values import Values
 from crossstream.engine.batch import Batch, Report
 from crossstream.engine.dead_letters import Forms, letters
 from crossstream.errors import CrossStreamError, ProcessingError, SerdeError, told
 from crossstream.records import REASON, decode_headers, encode_headers
-from crossstream.serdes import Serde, calls
+from crossstream.serdes import Serde
 from crossstream.topology.graph import Node, Topology
 
 Write = Callable[[str, pa.RecordBatch], None]
@@ -97,15 +98,14 @@ class Failures:
     def unserializable(
         self, node: Node, changes: Changes, part: str, serde: Serde | None, error: SerdeError
     ) -> CrossStreamError:
-        """The error of the first row whose key or value (``part``) the serde refuses, with its place."""
-        values: Values = getattr(changes, part)
+        """The error of the first row to arrive whose key or value (``part``) the serde refuses, with its place."""
+        arrived = np.lexsort((changes.minor, changes.major))
+        values: Values = getattr(changes, part).take(arrived)
         with suppress(SerdeError):  # the column itself cannot be read: no row is at fault
-            for row, item in enumerate(values.objects()):
-                try:
-                    if serde is not None:
-                        calls.serialize(serde, item)
-                except SerdeError as refusal:
-                    return refusal.at(**self.place(node, changes, row), part=part)
+            found = None if serde is None else first_refused(values, serde)
+            if found is not None:
+                row, refusal = found
+                return refusal.at(**self.place(node, changes, int(arrived[row])), part=part)
         line = None if node.location is None else str(node.location)
         return error.at(operator=node.name, line=line, part=part)
 
