@@ -270,3 +270,53 @@ def test_the_first_to_arrive_is_told_where_rows_are_in_order_of_their_keys(size:
         with pytest.raises(SerdeError, match="'wrong 0'") as caught:
             process()
     assert caught.value.where["offset"] == 0
+
+
+def one_of(name: str) -> Callable[[Any], Any]:
+    return lambda order: {"wrong": 5, "ok": "x"}[order[name]]
+
+
+BY_KEYS_OF_ORDERS: dict[
+    str, tuple[Literal["stream", "table"], Literal["table", "global"], Callable[..., Any]]
+] = {
+    "join": ("table", "table", lambda o, m: o.join(m, lambda left, right: left, foreign_key=one_of("a"))),
+    "table-global": (
+        "table",
+        "global",
+        lambda o, m: o.join(m, lambda left, right: left, foreign_key=one_of("a")),
+    ),
+    "stream-global": (
+        "stream",
+        "global",
+        lambda o, m: o.join(m, lambda left, right: left, key_selector=one_of("a")),
+    ),
+    "join_many": (
+        "table",
+        "table",
+        lambda o, m: o.join_many({"one": (m, one_of("b")), "two": (m, one_of("a"))}, lambda left, rows: left),
+    ),
+}
+
+
+@pytest.mark.parametrize("first", ["wrong", "raising"])
+@pytest.mark.parametrize("size", [1, 3, 9])
+@pytest.mark.parametrize("join", BY_KEYS_OF_ORDERS)
+def test_of_records_that_fail_in_several_ways_the_first_is_told(join: str, size: int, first: str) -> None:
+    left, right, make = BY_KEYS_OF_ORDERS[join]
+    builder = cs.StreamsBuilder()
+    orders = getattr(builder, left)("orders", cs.Consumed(key=TEXT, value=JSON))
+    read = builder.table if right == "table" else builder.global_table
+    make(orders, read("m", cs.Consumed(key=TEXT, value=JSON)))
+    second = "raising" if first == "wrong" else "wrong"
+    values = [{"a": "ok", "b": "ok"}, {"a": first, "b": "ok"}, {"a": second, "b": second}]
+    with cs.TopologyTestDriver(builder.build(), commit_every=size) as driver:
+
+        def process() -> None:
+            records = [(f"o{n}", value, n) for n, value in enumerate(values)]
+            driver.create_input_topic("orders", TEXT, JSON).pipe_records(records)
+            driver.commit()
+
+        with pytest.raises(cs.CrossStreamError) as caught:
+            process()
+    error = caught.value
+    assert (error.code, error.where["offset"]) == ("CS-411" if first == "wrong" else "CS-501", 1)

@@ -69,12 +69,12 @@ class Failures:
     def failed(
         self, node: Node, changes: Changes, failures: Sequence[Failure], given: Given | None = None
     ) -> None:
-        """Stops, or counts and buries the rows on which a function of the user raised.
+        """Stops with the first to arrive, or counts and buries, of the rows on which a function of the user raised.
 
         ``given``: what a joiner got for each of them, where the changes are the results of a join.
         """
         if self.processing.action == "fail":
-            raise self.error(node, changes, failures[0])
+            raise self.error(node, changes, _first(changes, failures))
         self.report.count_dropped(node.name, {"failed": len(failures)})
         if self.processing.action == "dead-letter":
             reasons = [(f.row, told(_of_user(f.error))) for f in failures]
@@ -157,6 +157,12 @@ class Failures:
         return [
             (name, str(value).encode()) for name, value in ({REASON: why} | told).items() if value is not None
         ]
+
+
+def _first(changes: Changes, failures: Sequence[Failure]) -> Failure:
+    """The failure of the row that arrived first; of rows of one trigger, the first."""
+    rows = np.array([failure.row for failure in failures])
+    return failures[int(np.lexsort((rows, changes.minor[rows], changes.major[rows]))[0])]
 
 
 def _of_user(error: Exception) -> Exception:

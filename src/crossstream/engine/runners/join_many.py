@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from crossstream.algebra.change import Changes
+from crossstream.algebra.evaluate import Failure
 from crossstream.algebra.home import Home
 from crossstream.algebra.interest import Interest, LeftRows, Right, answer, incomplete, refer, reference
 from crossstream.algebra.join_many import LeftSerdes, resolve_many
@@ -110,14 +111,15 @@ class ReferManyRunner(Runner):
             return replace(left, extra={reference(name): EMPTY_BYTES for name in node.names})
         left = self._decoded(node, left, fields)
         extra: dict[str, Column] = {}
-        failed: list[int] = []
+        failures: list[Failure] = []
         for name, function, parent in zip(node.names, node.foreign_keys, node.parents[1:], strict=True):
-            extra[reference(name)], failures = references_of(function, self.task.node(parent).key, left)
-            if failures:
-                self.task.failures.failed(node, left, failures)
-                failed += [failure.row for failure in failures]
+            extra[reference(name)], wrong = references_of(function, self.task.node(parent).key, left)
+            failures += wrong
         keyed = replace(left, extra=extra)
-        return keyed.without(failed) if failed else keyed
+        if not failures:
+            return keyed
+        self.task.failures.failed(node, left, failures)
+        return keyed.without([failure.row for failure in failures])
 
     def _decoded(self, node: graph.ManyJoin, left: Changes, fields: frozenset[str] | None) -> Changes:
         source = self.step.undecoded
