@@ -144,3 +144,28 @@ def test_unequal_repartitions():
     three.join(clicks, joiner, TEN)
     re_keyed = three.select_key(lambda value: value["user"])
     re_keyed.join(four, joiner, TEN, cs.StreamJoined(key=serdes.string()))  # moves once more
+
+
+@pytest.mark.parametrize("name", ["join", "left_join"])
+def test_the_other_side_comes_first_or_is_called_other(name):
+    builder = cs.StreamsBuilder()
+    clicks, shops, places = (
+        builder.stream("clicks", JSON),
+        builder.table("shops", JSON),
+        builder.global_table("p", JSON),
+    )
+    join = getattr(builder.stream("orders", JSON), name)
+    refused("CS-136", lambda: join(table=shops, joiner=joiner), "'other'", f"{name}(other, joiner, [joined])")
+    refused("CS-136", lambda: join(stream=clicks, joiner=joiner, windows=TEN), "'other'", "windows")
+    refused("CS-136", lambda: join(global_table=places, joiner=joiner), "'other'", "key_selector=…")
+    refused("CS-136", lambda: join(), "'other'", "KStream", "KTable", "GlobalKTable")
+    refused("CS-136", lambda: join(shops, other=shops, joiner=joiner), "'other'", "[joined]")
+    refused("CS-136", lambda: join(shops, joiner, joiner=joiner), "'joiner'", "[joined]")
+    assert repr(join(joiner=joiner, other=shops)).startswith("<KStream")
+
+
+def test_the_other_side_of_an_outer_join_is_a_stream():
+    builder = cs.StreamsBuilder()
+    orders, shops = builder.stream("orders", JSON), builder.table("shops", JSON)
+    refused("CS-136", lambda: orders.outer_join(), "'other'", "write outer_join(other, joiner, ")
+    refused("CS-136", lambda: orders.outer_join(table=shops, joiner=joiner), "'other'", "with a KStream")

@@ -79,6 +79,21 @@ def stream_join(
     return join(kind, left, other, *given, **settings)
 
 
+def stream_join_refusal(
+    join: Callable[..., Any], given: tuple[Any, ...], settings: Mapping[str, Any], fault: str
+) -> TopologyError:
+    """CS-136: the method ``join`` of a stream takes no such arguments. Whatever the other side is, it is ``other``."""
+    operator = join.__name__
+    shapes: list[Shape] = ["stream"] if operator == "outer_join" else list(STREAM_JOINS)
+    nodes = [getattr(one, "_node", None) for one in (*given[1:], *settings.values())]
+    meant = [node.shape for node in nodes if isinstance(node, Node) and node.shape in shapes]
+    ways = [
+        f"{operator}({_parameters(STREAM_JOINS[shape], 2)}) with a {_NOUNS[shape]}"
+        for shape in meant[:1] or shapes
+    ]
+    return _wrong_call(f"{operator} of a KStream", operator, fault, f"write {', or '.join(ways)}")
+
+
 def table_join_refusal(
     join: Callable[..., Any], given: tuple[Any, ...], settings: Mapping[str, Any], fault: str
 ) -> TopologyError:

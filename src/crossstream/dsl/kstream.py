@@ -9,12 +9,13 @@ from crossstream.dsl.branched import BranchedKStream
 from crossstream.dsl.checks import REQUIRED, check_option, check_signature, check_target, function_of
 from crossstream.dsl.draft import Draft
 from crossstream.dsl.handle import child, given_name, no_attribute
-from crossstream.dsl.joins import stream_join
+from crossstream.dsl.joins import stream_join, stream_join_refusal
 from crossstream.dsl.merging import merged
 from crossstream.dsl.options import Joined, Materialized, Named, Produced, Repartitioned, StreamJoined
 from crossstream.dsl.printing import PrintRecord
 from crossstream.dsl.serde_rules import needed_key, sink_serdes, stored_value
 from crossstream.dsl.windows import JoinWindows
+from crossstream.settings import refuse_calls
 from crossstream.topology.graph import (
     Filter,
     FlatMap,
@@ -295,6 +296,7 @@ class KStream:
         named: Named | None = None,
     ) -> KStream: ...
 
+    @refuse_calls(stream_join_refusal)
     def join(
         self,
         other: KStream | KTable | GlobalKTable,
@@ -350,6 +352,7 @@ class KStream:
         named: Named | None = None,
     ) -> KStream: ...
 
+    @refuse_calls(stream_join_refusal)
     def left_join(
         self,
         other: KStream | KTable | GlobalKTable,
@@ -380,6 +383,7 @@ class KStream:
         self, other: KStream, joiner: ValueJoiner, windows: JoinWindows, stream_joined: StreamJoined | None
     ) -> KStream: ...
 
+    @refuse_calls(stream_join_refusal)
     def outer_join(
         self, other: KStream, joiner: ValueJoiner = REQUIRED, *options: Any, **settings: Any
     ) -> KStream:
