@@ -60,6 +60,24 @@ def test_serdes():
     refused("CS-143", lambda: views.join(clicks, joiner, TEN, wrong_value), "leave other_value= out")
 
 
+def test_a_stream_with_itself_has_one_value_serde_and_the_setting_that_is_wrong_is_named():
+    (views,) = streams("views")
+    number = serdes.int64()
+    for wrong, setting in (({"value": number}, "value"), ({"other_value": number}, "other_value")):
+        told = cs.StreamJoined(**wrong)
+        refused(
+            "CS-143", lambda told=told: views.join(views, joiner, TEN, told), f"leave {setting}= out", "int64"
+        )
+    lost = views.map_values(lambda value: value)
+    two = cs.StreamJoined(value=number, other_value=serdes.json())
+    refused("CS-143", lambda: lost.join(lost, joiner, TEN, two), "leave other_value= out")
+    for one in ({"value": number}, {"other_value": number}, {"value": number, "other_value": number}):
+        node = node_of(lost.join(lost, joiner, TEN, cs.StreamJoined(**one)))
+        assert (node.store.value, node.other_store.value) == (number, number)
+    json = cs.StreamJoined(value=serdes.json(), other_value=number)
+    refused("CS-143", lambda: views.join(views, joiner, TEN, json), "leave other_value= out")
+
+
 def test_names():
     views, clicks = streams("views", "clicks")
     named = views.join(clicks, joiner, TEN, cs.StreamJoined(name="seen"))

@@ -51,7 +51,8 @@ def stream_stream_join(
     check_partitions(nodes, f"{mine.name}.{path}", (mine.name, theirs.name))
     key = _key(operator, mine, theirs, option)
     if mine is theirs:
-        value = agreed(operator, "the values of a stream", option.value, option.other_value, "other_value")
+        value = agreed(operator, "the values of a stream", mine.value, option.value, "value")
+        value = agreed(operator, "the values of a stream", value, option.other_value, "other_value")
         option = replace(option, value=value, other_value=value)
     return child(
         left._draft,
