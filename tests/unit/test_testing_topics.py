@@ -6,6 +6,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 import crossstream as cs
@@ -109,3 +110,27 @@ def test_headers_with_a_name_that_has_no_bytes() -> None:
             assert caught.value.code == "CS-242"
             str(caught.value).encode()
         topic.pipe_input("k", 1, headers=[("é", b"")])
+
+
+@pytest.mark.parametrize("keys", [None, 5, 2.5, object()])
+def test_several_keys_of_a_store_are_in_a_list_or_the_like(keys: Any) -> None:
+    store = driver([(5, "five")], INT).get_key_value_store("rows")
+    with pytest.raises(cs.StateError) as caught:
+        store.get_many(keys)
+    for fine in ((5, 6), {5: None}, iter([5]), pl.Series([5])):
+        assert store.get_many(fine) == {5: "five"}
+    error = caught.value
+    assert (error.code, error.where["store"]) == ("CS-719", "rows")
+    assert type(keys).__name__ in error.what
+    assert error.next is not None
+    assert "get_many([key])" in error.next
+
+
+def test_what_is_raised_while_keys_are_listed_stays_as_it_is() -> None:
+    def keys() -> Any:
+        yield 5
+        raise TypeError("mine")
+
+    store = driver([], INT).get_key_value_store("rows")
+    with pytest.raises(TypeError, match="mine"):
+        store.get_many(keys())

@@ -97,9 +97,10 @@ class StoreReader:
     def get_many(self, keys: Iterable[Any]) -> dict[Any, Any]:
         """The values of several keys; keys without a row are left out.
 
-        Raises `StateError` CS-717 for keys that no dict takes, such as dicts, or takes for one, such as 1 and True.
+        Raises `StateError` CS-717 for keys that no dict takes, such as dicts, or takes for one, such as 1 and True;
+        CS-719 for what is no iterable of keys.
         """
-        wanted = list(keys)
+        wanted = list(self._iterated(keys))
         wire = list(map(self._bytes, wanted))
         step = "ask for one after the other: [store.get(key) for key in keys]"
         check_dict_keys(wanted, wire, step, store=self.name)
@@ -151,6 +152,17 @@ class StoreReader:
         return self.to_arrow().to_pandas()
 
     # -- inside ----------------------------------------------------------------------------------------
+
+    def _iterated(self, keys: Iterable[Any]) -> Iterator[Any]:
+        try:
+            return iter(keys)
+        except TypeError:
+            raise StateError(
+                f"get_many takes several keys, and {type(keys).__name__} is no list or other iterable of them",
+                code="CS-719",
+                where={"store": self.name},
+                next="pass a list: get_many([key]); for one key there is get(key)",
+            ) from None
 
     def _bytes(self, key: Any) -> bytes:
         data = calls.serialize(self.key or pickled(), key)
