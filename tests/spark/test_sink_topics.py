@@ -29,15 +29,19 @@ def run(spark: Any, world: World, *sinks: Any, settings: dict[str, Any] | None =
 
 
 @pytest.mark.parametrize("produced", [PRODUCED, LAST], ids=["by key", "by a partitioner"])
-@pytest.mark.parametrize(("name", "code"), [("missing", "CS-662"), ("a b", "CS-660")])
+@pytest.mark.parametrize(
+    ("name", "code", "topic"), [("missing", "CS-662", "missing"), ("a b", "CS-660", "in")]
+)
 def test_a_topic_that_a_record_names_must_exist(
-    spark: Any, world: World, name: str, code: str, produced: cs.Produced
+    spark: Any, world: World, name: str, code: str, topic: str, produced: cs.Produced
 ) -> None:
     with pytest.raises(cs.SinkError) as caught:
         run(spark, world, (lambda key, value: name, produced))
     assert caught.value.code == code
-    assert (caught.value.where["operator"], caught.value.where["topic"]) == ("in.to", name)
+    assert (caught.value.where["operator"], caught.value.where["topic"]) == ("in.to", topic)
     assert caught.value.where["line"].startswith(__file__)
+    if topic == "in":  # the record's own place
+        assert [caught.value.where[part] for part in ("partition", "offset", "key")] == [0, 0, "k"]
     assert not (world.topics_dir / name).exists()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, timezone
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -230,8 +231,40 @@ def test_a_topic_that_a_record_names_has_a_name_that_topics_have(name: str) -> N
     with cs.TopologyTestDriver(builder.build()) as driver:
         with pytest.raises(cs.SinkError) as caught:
             driver.create_input_topic("src", TEXT, TEXT).pipe_input("a", "1")
-        assert (caught.value.code, caught.value.where["operator"]) == ("CS-660", "src.to")
+        error = caught.value
+        assert (error.code, error.where["operator"]) == ("CS-660", "src.to")
+        assert [error.where[name] for name in ("topic", "partition", "offset", "key")] == ["src", 0, 0, "a"]
+        assert repr(name)[:40] in error.what
         assert driver.produced_topic_names() == set()
+
+
+@pytest.mark.parametrize("size", [1, 9])
+@pytest.mark.parametrize("policy", ["fail", "skip", cs.DeadLetter("bad")])
+@pytest.mark.parametrize("wrong", ["a b", "", ".", 5, None])
+def test_a_record_that_names_no_topic_fails_alone(wrong: Any, policy: Any, size: int) -> None:
+    builder = cs.StreamsBuilder()
+    builder.stream("src", CONSUMED).to(lambda key, value: wrong if value == "wrong" else "out", PRODUCED)
+    records = [("a", "1", 0), ("b", "wrong", 1), ("c", "2", 2), ("d", "wrong", 3)]
+    with cs.TopologyTestDriver(builder.build(), commit_every=size, processing_errors=policy) as driver:
+
+        def process() -> None:
+            driver.create_input_topic("src", TEXT, TEXT).pipe_records(records)
+            driver.commit()
+
+        if policy == "fail":
+            with pytest.raises(cs.CrossStreamError) as caught:
+                process()
+            place = caught.value.where
+            assert caught.value.code == ("CS-660" if isinstance(wrong, str) else "CS-501")
+            assert (place["topic"], place["offset"], place["key"]) == ("src", 1, "b")
+            return
+        process()
+        out = driver.create_output_topic("out", TEXT, TEXT).read_key_values()
+        assert out == [("a", "1"), ("c", "2")]
+        assert driver.metrics()["dropped"] == {"src.to: failed": 2}
+        if policy != "skip":
+            letters = driver.create_output_topic("bad", TEXT, TEXT).read_records()
+            assert [(one.key, one.value) for one in letters] == [("b", "wrong"), ("d", "wrong")]
 
 
 ASKED = {"rows": "get_key_value_store", "versions": "get_versioned_store", "records": "get_window_store"}

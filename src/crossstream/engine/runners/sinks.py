@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from operator import index
 from typing import Any, Literal
@@ -18,7 +19,8 @@ from crossstream.algebra.values import Values
 from crossstream.engine.parcels import pack
 from crossstream.engine.runners.base import Emitted, Runner, Task
 from crossstream.errors import SerdeError, SinkError
-from crossstream.serdes.refusals import MIXED, UNDECODABLE
+from crossstream.serdes.refusals import MIXED, UNDECODABLE, show
+from crossstream.topics import is_legal_name
 from crossstream.topology import graph
 from crossstream.topology.steps import SinkStep
 
@@ -77,10 +79,9 @@ class SinkRunner(Runner):
         """The topics to write to, with the rows of each; None: all of them."""
         if node.topic is not None:
             return [(node.topic, None)]
-        topic_of = node.topic_of
-        assert topic_of is not None
-
-        names, failures = call_of_user(topic_of, [changes.key.objects(), changes.value.objects()], _topic)
+        assert node.topic_of is not None
+        columns = [changes.key.objects(), changes.value.objects()]
+        names, failures = call_of_user(node.topic_of, columns, partial(_topic, node))
         if failures:
             self.task.failures.failed(node, changes, failures)
         rows: dict[str, list[int]] = {}
@@ -133,9 +134,17 @@ class SinkRunner(Runner):
         self.task.report.count_out(node.name, records.num_rows)
 
 
-def _topic(name: Any) -> str:
+def _topic(node: graph.Sink, name: Any) -> str:
+    """The name that the user's function gave, if a topic can have it: that it has not is the record's failure."""
     if not isinstance(name, str):
         raise TypeError(f"expected the name of a topic, got {type(name).__name__}")
+    if not is_legal_name(name):
+        raise SinkError(
+            f"the function of {node.name} gave {show(name)}, which cannot be the name of a topic",
+            code="CS-660",
+            next="return 1 to 249 ASCII letters, digits, '.', '_' and '-'; or let the record go:"
+            " processing_errors='skip' or cs.DeadLetter(topic)",
+        )
     return name
 
 
