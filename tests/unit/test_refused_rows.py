@@ -187,6 +187,13 @@ def test_one_row_among_many_costs_few_calls(bad: list[int]) -> None:
     assert serde.calls < 150
 
 
+def test_many_wrong_rows_cost_little_more_than_a_call_each() -> None:
+    serde: Any = Counting()
+    _, wrong = refused.encoded(Values(series=pl.Series(["x"] * 1_000)), serde)
+    assert len(wrong) == 1_000
+    assert serde.calls < 1_200
+
+
 def test_a_wrong_type_is_told_without_looking_at_each_row() -> None:
     serde: Any = Counting()
     _, wrong = refused.encoded(Values(series=pl.Series(range(100_000))), serde)

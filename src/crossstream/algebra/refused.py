@@ -9,7 +9,7 @@ bytes in every serde, also where the type of their column is wrong.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -23,6 +23,9 @@ from crossstream.state.columns import take_or_null
 
 Piece: TypeAlias = tuple[np.ndarray, Bytes | SerdeError]
 """Rows in ascending order, and their bytes, or why the serde refuses each of them."""
+
+_FEW = 16
+"""Rows that are looked at one by one: where many are wrong, halving further would ask for each of them twice."""
 
 
 def encoded(values: Values, serde: Serde) -> tuple[Bytes, list[tuple[int, SerdeError]]]:
@@ -77,35 +80,39 @@ def _parts(values: Values) -> Iterator[tuple[np.ndarray, Values]]:
 
 
 def _pieces(values: Values, serde: Serde) -> Iterator[Piece]:
-    """All rows but nulls, in ascending order."""
+    """All rows but nulls; the refused ones in ascending order."""
     rows = np.flatnonzero(~values.missing())
     if not values.expressed():
-        items = values.objects()
-        for row in rows.tolist():
-            yield np.array([row]), _row(items[row], serde)
+        yield from _one_by_one(values.objects(), rows, serde)
         return
     column = values.series()
     there = column if len(rows) == len(column) else column.gather(pl.Series(rows, dtype=pl.Int64))
-    yield from _halved(there, rows, serde)
+    refusal = _of_the_type(there, serde)
+    yield from _halved(there, rows, serde) if refusal is None else [(rows, refusal)]
 
 
-def _row(item: object, serde: Serde) -> Bytes | SerdeError:
-    try:
-        return pa.array([calls.serialize(serde, item)], pa.large_binary())
-    except SerdeError as error:
-        return error
+def _one_by_one(items: list[Any], rows: np.ndarray, serde: Serde) -> Iterator[Piece]:
+    taken: list[int] = []
+    found: list[bytes | None] = []
+    for row in rows.tolist():
+        try:
+            found.append(calls.serialize(serde, items[row]))
+            taken.append(row)
+        except SerdeError as error:
+            yield np.array([row]), error
+    yield np.array(taken, np.int64), pa.array(found, pa.large_binary())
 
 
 def _halved(column: pl.Series, rows: np.ndarray, serde: Serde) -> Iterator[Piece]:
     if not len(rows):
         return
     found = _column(column, serde)
-    if not isinstance(found, SerdeError) or len(rows) == 1 or _of_the_type(found, column, serde):
+    if not isinstance(found, SerdeError) or len(rows) == 1:
         yield rows, found
         return
-    middle = len(rows) // 2
-    yield from _halved(column[:middle], rows[:middle], serde)
-    yield from _halved(column[middle:], rows[middle:], serde)
+    step = (len(rows) + 1) // 2 if len(rows) > _FEW else 1
+    for start in range(0, len(rows), step):
+        yield from _halved(column[start : start + step], rows[start : start + step], serde)
 
 
 def _column(column: pl.Series, serde: Serde) -> Bytes | SerdeError:
@@ -117,7 +124,10 @@ def _column(column: pl.Series, serde: Serde) -> Bytes | SerdeError:
         return error
 
 
-def _of_the_type(refusal: SerdeError, column: pl.Series, serde: Serde) -> bool:
-    """Whether it is the type of the column that the serde refuses: then it says the same of any of the rows."""
-    without_rows = _column(column.clear(), serde)
-    return isinstance(without_rows, SerdeError) and without_rows.what == refusal.what
+def _of_the_type(column: pl.Series, serde: Serde) -> SerdeError | None:
+    """What the serde says of the type of a column, and so of any of its rows; None if it takes the type."""
+    refusal = _column(column.clear(), serde)
+    if not isinstance(refusal, SerdeError) or not len(column):
+        return None
+    first = _column(column[:1], serde)
+    return first if isinstance(first, SerdeError) and first.what == refusal.what else None
