@@ -25,6 +25,9 @@ _NARROWER = (mi.EnumType, mi.LiteralType, mi.UUIDType)
 _LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length")
 _UNCHECKED = (mi.StructType, mi.DataclassType, mi.NamedTupleType, mi.FloatType)
 
+_CHUNK = 8192
+"""Rows decoded at once: their objects stay in the cache."""
+
 
 def checks(node: mi.Type, shape: Shape | NoColumn, whole: Decoder) -> tuple[Decoder, ...]:
     """What decodes rows to find out whether they can be read: if the first cannot, the last one decides.
@@ -59,7 +62,8 @@ def check_rows(
     error: SerdeError | None = None
     for decoder in decoders:
         try:
-            decode_rows(rows, decoder, serde)
+            for start in range(0, len(rows), _CHUNK):
+                decode_rows(rows.slice(start, _CHUNK), decoder, serde)
             return
         except SerdeError as refusal:
             error, last = refusal, decoder

@@ -7,6 +7,7 @@ import types
 import typing
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
+from uuid import UUID
 
 import msgspec
 import msgspec.inspect as mi
@@ -196,6 +197,10 @@ def _default_of(field: mi.Field) -> Callable[[], Any] | None:
     return None if field.default is msgspec.NODEFAULT else lambda: field.default
 
 
+_UNCHANGING = (str, int, float, UUID, *KEPT)
+"""Wire values that rows may share."""
+
+
 def _wire_default(make: Callable[[], Any], shape: Shape) -> tuple[Any, Shape | NoColumn]:
     """The default of the declared type as the wire struct has it."""
 
@@ -209,9 +214,9 @@ def _wire_default(make: Callable[[], Any], shape: Shape) -> tuple[Any, Shape | N
         value = convert()
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
         return None, NoColumn(f"with a default that does not fit ({error})")
-    if isinstance(value, str | int | float | bytes | None):
+    if value is None or isinstance(value, _UNCHANGING):
         return msgspec.field(default=value), shape
-    return msgspec.field(default_factory=convert), shape
+    return msgspec.field(default_factory=list if value == [] else convert), shape
 
 
 _NUMBERS = ("gt", "ge", "lt", "le", "multiple_of")
