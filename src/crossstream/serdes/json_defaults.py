@@ -1,9 +1,7 @@
-"""Defaults as attributes of objects, so that equal objects have one text.
+"""Defaults of dataclasses as attributes of their own.
 
-msgspec leaves the default of a dataclass with the class, if it is an attribute there, and writes only what an object
-has of its own: an object that was decoded without the field would be written without it, and one that is equal to it
-with it. Of a struct with ``omit_defaults`` it leaves out what is the very object that is the default: it would write
-"eu" that was decoded, and not the "eu" of the class.
+msgspec leaves a default that the class has as an attribute where it is, and writes only what an object has of its own:
+an object that was decoded without the field would be written without it, and one that is equal to it with it.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ import dataclasses
 import enum
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,13 +25,8 @@ def leaves_defaults(node: mi.Type) -> bool:
     return any_class(node, lambda cls: bool(_members(cls).defaults))
 
 
-def omits_defaults(node: mi.Type) -> bool:
-    """Whether a class in the type is a struct that is written without its defaults."""
-    return any_class(node, lambda cls: bool(_members(cls).omitted))
-
-
 def complete(value: Any) -> None:
-    """Gives an object, and all that is in it, such defaults as its own, and for what equals an omitted one that one."""
+    """Gives an object, and all that is in it, such defaults as its own."""
     kind = type(value)
     if kind is dict:
         for item in value.values():
@@ -48,27 +40,15 @@ def complete(value: Any) -> None:
             own = value.__dict__
             for name, default in members.defaults.items():
                 own.setdefault(name, default)
-        for name, default in members.omitted.items():
-            if _is_same(getattr(value, name), default):
-                msgspec.structs.force_setattr(value, name, default)
         for name in members.names:
             complete(getattr(value, name))
 
 
-def _is_same(value: Any, default: Any) -> bool:
-    """Whether they have one text too: 1.50 and 1.5, or 0.0 and -0.0, are equal and have two."""
-    return type(value) is type(default) and value == default and repr(value) == repr(default)
-
-
 class _Members(NamedTuple):
-    """Of a class: its attributes, if it is a record, and the defaults that objects do not have of their own.
-
-    ``omitted``: those that are not written. An empty list, dict or set never is, whichever it is.
-    """
+    """Of a class: its attributes, if it is a record, and the defaults that objects do not have of their own."""
 
     names: Sequence[str]
     defaults: Mapping[str, Any]
-    omitted: Mapping[str, Any] = MappingProxyType({})
 
 
 @lru_cache(maxsize=1024)
@@ -76,7 +56,7 @@ def _members(kind: type) -> _Members:
     if issubclass(kind, tuple):
         return _Members(getattr(kind, "_fields", ()), {})
     if issubclass(kind, msgspec.Struct):
-        return _Members(kind.__struct_fields__, {}, _omitted(kind))
+        return _Members(kind.__struct_fields__, {})
     if issubclass(kind, enum.Enum) or not dataclasses.is_dataclass(kind):
         return _Members((), {})
     fields = [field for field in dataclasses.fields(kind) if field.init]
@@ -86,13 +66,6 @@ def _members(kind: type) -> _Members:
         if field.default is not dataclasses.MISSING and _is_of_the_class(kind, field.name)
     }
     return _Members([field.name for field in fields], left)
-
-
-def _omitted(kind: type[msgspec.Struct]) -> Mapping[str, Any]:
-    if not kind.__struct_config__.omit_defaults:
-        return {}
-    fields = msgspec.structs.fields(kind)
-    return {field.name: field.default for field in fields if field.default is not msgspec.NODEFAULT}
 
 
 def _is_of_the_class(kind: type, name: str) -> bool:

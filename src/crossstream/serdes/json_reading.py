@@ -9,8 +9,9 @@ import msgspec
 import msgspec.inspect
 
 from crossstream.serdes import refusals
-from crossstream.serdes.json_defaults import leaves_defaults, omits_defaults
+from crossstream.serdes.json_defaults import leaves_defaults
 from crossstream.serdes.json_leaves import is_checked
+from crossstream.serdes.json_omitted import omits_defaults
 from crossstream.serdes.json_readable import checks, column_checks
 from crossstream.serdes.json_rows import Decoder
 from crossstream.serdes.json_shapes import Layout, NoColumn, Shape, optional, rows_of

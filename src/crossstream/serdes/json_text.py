@@ -21,7 +21,7 @@ from crossstream.serdes.json_columns import struct_of, with_nulls_of
 from crossstream.serdes.json_decimals import decimals_as_text
 from crossstream.serdes.json_rows import encode_rows
 
-_FEW = 64
+FEW = 64
 """Rows up to which Python objects are cheaper than a call of Polars' encoder."""
 
 _SIGNED, _UNSIGNED = (pl.Int8, pl.Int16, pl.Int32, pl.Int64), (pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
@@ -45,12 +45,16 @@ def json_text(values: pl.Series, serde: str, shortest: bool = False) -> pa.Large
     dtype = values.dtype
     if not isinstance(dtype, pl.Struct) or not _columnar(dtype):
         return encode_rows(values.to_list(), serde)
-    if len(values) <= _FEW and not _has(dtype, _OTHERWISE):
+    if len(values) <= FEW and not _has(dtype, _OTHERWISE):
         return encode_rows(values.to_list(), serde)
     written = _writable(values)
-    if len(values) <= _FEW or _has_exponents(written):
+    if len(values) <= FEW or _has_exponents(written):
         return encode_rows(written.to_list(), serde)
-    text = arrays.text_bytes(written.struct.json_encode())
+    return with_null_rows(arrays.text_bytes(written.struct.json_encode()), values)
+
+
+def with_null_rows(text: pa.LargeBinaryArray, values: pl.Series) -> pa.LargeBinaryArray:
+    """The text with null where the series is null."""
     if not values.null_count():
         return text
     return pc.if_else(values.is_null().to_arrow(), pa.scalar(None, arrays.LARGE_BINARY), text)

@@ -22,6 +22,8 @@ from crossstream.serdes.json_conform import conform
 from crossstream.serdes.json_decimals import decimals_as_text
 from crossstream.serdes.json_defaults import complete
 from crossstream.serdes.json_leaves import is_text
+from crossstream.serdes.json_omitted import with_the_defaults
+from crossstream.serdes.json_omitted_text import text_without_defaults
 from crossstream.serdes.json_readable import check_rows
 from crossstream.serdes.json_reading import (
     Columns,
@@ -133,11 +135,15 @@ class TypedJson:
             return arrays.null_rows(len(values))
         shape = columns_of(self.type, None).shape
         fitted = conform(values, shape, self.name)
+        reading = reading_of(self.type)
+        short = text_without_defaults(fitted, self.type, self.name) if reading.omits else None
+        if short is not None and not reading.column_checks:
+            return short
         text = self._text_of(fitted, shape)
-        check_rows(text, fitted, reading_of(self.type).column_checks, self.name)
-        if reading_of(self.type).omits:  # by way of objects, which leave their defaults out
+        check_rows(text, fitted, reading.column_checks, self.name)
+        if reading.omits and short is None:  # by way of objects, which leave their defaults out
             return self.encode_objects(self.decode_objects(text))
-        return text
+        return text if short is None else short
 
     def _text_of(self, fitted: pl.Series, shape: Shape) -> pa.LargeBinaryArray:
         if not (isinstance(shape, StructOf) and shape.tagged):
@@ -186,9 +192,9 @@ class TypedJson:
         reading = reading_of(self.type)
         try:
             instances: list[Any] = msgspec.convert(values, reading.many, builtin_types=_NATIVE)
-            if reading.incomplete or reading.omits:  # those made of dicts, and those with equal defaults
+            if reading.incomplete:  # those made of dicts
                 complete(instances)
-            return instances
+            return with_the_defaults(instances) if reading.omits else instances
         except Exception as error:  # msgspec's errors, and whatever a __post_init__ raises
             raise _misfit(values, optional(self.type, True), self.name, error) from error
 
