@@ -11,8 +11,8 @@ import copy
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
-from itertools import repeat
-from operator import attrgetter, is_
+from itertools import chain, islice, repeat
+from operator import attrgetter, is_, is_not
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,7 +20,7 @@ import msgspec.inspect as mi
 
 from crossstream.serdes.json_types import any_class, any_node, plain_class
 
-_Way = Callable[[list[Any]], list[Any]]
+_Way = Callable[[list[Any], bool], list[Any]]
 """Objects of one class to what is written for them; the list itself if it is the same objects."""
 
 _ONE_TEXT = (str, int, bytes)
@@ -35,18 +35,21 @@ def omits_defaults(node: mi.Type) -> bool:
     return any_class(node, _omits)
 
 
-def with_the_defaults(values: list[Any]) -> list[Any]:
-    """The objects, and all that is in them, with the very default where something equals it."""
+def with_the_defaults(values: list[Any], together: bool = True) -> list[Any]:
+    """The objects, and all that is in them, with the very default where something equals it.
+
+    ``together``: whether the items of containers are looked at all at once.
+    """
     kinds = set(map(type, values))
     ways = {kind: way for kind in kinds if (way := _way(kind)) is not None}
     if not ways:
         return values
     if len(kinds) == 1:
-        return ways.popitem()[1](values)
+        return ways.popitem()[1](values, together)
     made = list(values)
     for kind, way in ways.items():
         rows = [row for row, value in enumerate(values) if type(value) is kind]
-        for row, value in zip(rows, way([values[row] for row in rows]), strict=True):
+        for row, value in zip(rows, way([values[row] for row in rows], together), strict=True):
             made[row] = value
     return made
 
@@ -75,15 +78,28 @@ def _way(kind: type) -> _Way | None:
 
 
 def _containers(
-    items_of: Callable[[Any], Any], of_items: Callable[[Any, list[Any]], Any], values: list[Any]
+    items_of: Callable[[Any], Any],
+    of_items: Callable[[Any, list[Any]], Any],
+    values: list[Any],
+    together: bool,
 ) -> list[Any]:
-    """One by one: a container that is inside itself ends in a `RecursionError`, and not without memory."""
-    made = list(values)
-    for row, value in enumerate(values):
-        items = list(items_of(value))
-        if any(_changes(items, with_the_defaults(items))):
-            made[row] = of_items(value, with_the_defaults(items))
-    return made
+    """The items of all containers at once, but those of containers in them one by one.
+
+    So a container that is inside itself ends in a `RecursionError`, and not without memory.
+    """
+    if not together and len(values) > 1:
+        return [made for value in values for made in _containers(items_of, of_items, [value], False)]
+    given = [list(items_of(value)) for value in values]
+    items = list(chain.from_iterable(given))
+    made = with_the_defaults(items, together=False)
+    if made is items:
+        return values
+    rest = iter(made)
+    cut = [list(islice(rest, len(own))) for own in given]
+    return [
+        of_items(value, new) if any(map(is_not, own, new)) else value
+        for value, own, new in zip(values, given, cut, strict=True)
+    ]
 
 
 class _Field(NamedTuple):
@@ -94,11 +110,11 @@ class _Field(NamedTuple):
     watched: bool
 
 
-def _records(fields: Sequence[_Field], values: list[Any]) -> list[Any]:
+def _records(fields: Sequence[_Field], values: list[Any], together: bool) -> list[Any]:
     copies: dict[int, Any] = {}
     for field in fields:
         column = list(map(attrgetter(field.name), values))
-        made = with_the_defaults(column) if field.watched else column
+        made = with_the_defaults(column, together) if field.watched else column
         for row, item in _changes(column, _with_the_default(made, field.default)):
             if row not in copies:
                 copies[row] = copy.copy(values[row])

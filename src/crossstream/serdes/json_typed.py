@@ -194,7 +194,10 @@ class TypedJson:
             instances: list[Any] = msgspec.convert(values, reading.many, builtin_types=_NATIVE)
             if reading.incomplete:  # those made of dicts
                 complete(instances)
-            return with_the_defaults(instances) if reading.omits else instances
+            if not reading.omits:
+                return instances
+            with paused_gc():
+                return with_the_defaults(instances)
         except Exception as error:  # msgspec's errors, and whatever a __post_init__ raises
             raise _misfit(values, optional(self.type, True), self.name, error) from error
 
