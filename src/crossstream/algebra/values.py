@@ -38,6 +38,7 @@ class Values:
     __slots__ = (
         "_chained",
         "_encoded",
+        "_expressed",
         "_given",
         "_nulls",
         "_objects",
@@ -64,6 +65,7 @@ class Values:
         self._objects = objects
         self._series = series if fields is None else fields
         self._partial = fields is not None
+        self._expressed = series is not None and wire is None and objects is None
         self._picked: tuple[Values, np.ndarray] | None = None
         self._nulls: np.ndarray | None = None
         self._undeclared: Undeclared | None = None
@@ -85,7 +87,7 @@ class Values:
         view.serde, view.rows = base.serde, len(picked)
         view._wire = view._objects = view._series = view._nulls = view._given = None
         view._undeclared = view._encoded = None
-        view._partial = False
+        view._partial = view._expressed = False
         view._chained = ()
         view._picked = (base, picked)
         return view
@@ -96,6 +98,7 @@ class Values:
             return self.take(np.arange(start, stop))
         part = Values.__new__(Values)
         part.serde, part.rows, part._partial = self.serde, stop - start, self._partial
+        part._expressed = self._expressed
         part._undeclared = None
         part._chained = ()
         part._wire = None if self._wire is None else cut(self._wire, start, stop)
@@ -305,9 +308,8 @@ class Values:
         return self.expressed() or (self.serde is not None and self.serde.dtype is not None)
 
     def expressed(self) -> bool:
-        """Whether the values came out of an expression and exist as columns only."""
-        origin = self._origin() or self
-        return origin._series is not None and origin._wire is None and origin._objects is None
+        """Whether the values came out of an expression: its column is what they are, whoever asks for their objects."""
+        return (self._origin() or self)._expressed
 
     def made(self) -> bool:
         """Whether a function made the values: there are no bytes of them that only had to be taken."""
