@@ -1,6 +1,6 @@
 """Without declared type, an expression gives for records together what it gives for each alone (decision 0030).
 
-And for each what it gives where the type is declared.
+And for each what it gives where the type is declared. So does one that reads what another gave.
 """
 
 from __future__ import annotations
@@ -111,6 +111,74 @@ objects = st.fixed_dictionaries({}, optional=fields(numbers))
 @example("compare", [{"n": {}}, {"n": {"x": 1}}, {"n": None}])
 def test_together_as_alone(name: str, rows: list[dict[str, Any]]) -> None:
     assert mapped(EXPRESSIONS[name], rows, 1) == mapped(EXPRESSIONS[name], rows, len(rows))
+
+
+moment = pl.from_epoch(c("n") * 5000, time_unit="s").dt.convert_time_zone("Asia/Tokyo")
+FIRST: dict[str, pl.Expr] = {
+    "themselves": pl.struct("n", "m", "f", "s", "b", "l", "o", "items", "value"),
+    "lengths": pl.struct(n=c("l").list.len(), m=c("items").list.len(), s="s", o="o", f="n"),
+    "small": pl.struct(
+        n=c("n").cast(pl.Int8, strict=False),
+        f=c("f").cast(pl.Float32, strict=False),
+        l=c("l").cast(pl.List(pl.UInt16), strict=False),
+        o="o",
+    ),
+    "large": pl.struct(n=c("n").cast(pl.UInt64, strict=False) * 2**61, m="m", s="s"),
+    "small of large": pl.struct("n", m=c("n").cast(pl.Int16, strict=False) * 20_000, s="m"),
+    "moments": pl.struct(moment=moment, n=moment.dt.hour(), s=moment.dt.to_string("%H"), m="m"),
+    "categories": pl.struct(s=c("s").cast(pl.Categorical), n="n"),
+    "in objects": pl.struct(o=pl.struct(c="s", z=c("l").list.len(), p=pl.struct(q=c("n").cast(pl.Int8)))),
+    "no objects": c("n").cast(pl.Int8, strict=False),
+    "an object": c("o"),
+    "null": pl.struct(n=pl.lit(None), s=pl.lit(None), f="f"),
+    "constant": pl.struct(n=pl.lit(100, pl.Int8), m="m"),
+}
+SECOND: dict[str, pl.Expr] = {
+    **EXPRESSIONS,
+    "hundred times": c("n") * 100,
+    "below": c("n") - 3 < 0,
+    "value": c("value") * 100,
+    "hour": c("moment").dt.hour(),
+    "moment": c("moment").dt.offset_by("1mo"),
+    "all": pl.struct(pl.all()),
+}
+
+
+@law
+@given(
+    st.sampled_from(sorted(FIRST)),
+    st.sampled_from(sorted(SECOND)),
+    st.lists(objects, min_size=2, max_size=8),
+    st.integers(2, 8),
+)
+@example("moments", "hundred times", [{"n": 10, "m": 10}, {"n": 10, "m": 9.5}, {"n": 14}], 2)
+@example("moments", "hour", [{"n": 10, "m": 10}, {"n": 10, "m": 9.5}, {"n": 14}], 3)
+@example("lengths", "below", [{"l": [1], "s": "a"}, {"l": [1, 2], "s": 1}], 2)
+@example("themselves", "all", [{"n": 2}, {"n": "t"}], 2)
+@example("small", "hundred times", [{"n": 5, "o": 1}, {"n": 5, "o": "x"}], 2)
+@example("large", "plus", [{"n": 4}, {"n": 1}, {"n": 4.0}], 3)
+@example("no objects", "value", [{"n": 4}, {"n": None}, {"n": 3.0}], 3)
+def test_together_as_alone_after_another(
+    first: str, second: str, rows: list[dict[str, Any]], every: int
+) -> None:
+    alone, together = (mapped(SECOND[second], rows, size, FIRST[first]) for size in (1, every))
+    assert alone == together
+
+
+@cases(2)
+@given(
+    st.sampled_from(["small", "lengths", "moments", "themselves"]),
+    st.sampled_from([name for name in sorted(SECOND) if name != "all"]),
+    st.lists(objects, min_size=2, max_size=8),
+)
+@example("small", "hundred times", [{"n": 5, "o": 1}, {"n": 5, "o": "x"}])
+def test_a_branch_that_looks_at_objects_changes_nothing(
+    first: str, second: str, rows: list[dict[str, Any]]
+) -> None:
+    plain, looked = (
+        mapped(SECOND[second], rows, len(rows), FIRST[first], look=look) for look in (False, True)
+    )
+    assert plain == looked
 
 
 DECLARED = serdes.json(
@@ -261,19 +329,31 @@ def mapped(
     expression: pl.Expr,
     rows: list[Any],
     every: int,
-    first: Callable[[Any], Any] | None = None,
+    first: Callable[[Any], Any] | pl.Expr | None = None,
     serde: Any = JSON,
+    look: bool = False,
 ) -> Any:
-    """What comes out and what fails, with so many records in each batch. ``first``: makes the values of JSON's."""
+    """What comes out and what fails, with so many records in each batch; or which error.
+
+    ``first``: makes the values of JSON's. ``look``: a callable in another branch looks at them.
+    """
     builder = cs.StreamsBuilder()
     stream = builder.stream("in", cs.Consumed(key=TEXT, value=serde))
     if first is not None:
         stream = stream.map_values(first)
+    if look:
+        stream.foreach(lambda value: None)
     stream.map_values(pl.struct(result=expression)).to("out", cs.Produced(key=TEXT, value=JSON))
     with cs.TopologyTestDriver(builder.build(), commit_every=every, processing_errors="skip") as driver:
         topic = driver.create_input_topic("in", BYTES, BYTES)
         for number, row in enumerate(rows):
-            topic.pipe_input(b"%d" % number, json.dumps(row).encode())
-        driver.commit()
+            try:
+                topic.pipe_input(b"%d" % number, json.dumps(row).encode())
+            except cs.ProcessingError as error:
+                return error.code
+        try:
+            driver.commit()
+        except cs.ProcessingError as error:
+            return error.code
         found = driver.create_output_topic("out", BYTES, BYTES).read_key_values()
         return found, driver.metrics()["dropped"]

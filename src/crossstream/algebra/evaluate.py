@@ -15,7 +15,14 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crossstream.algebra.expressions import Read, columns_for, columns_in, marks_of, reads_of
+from crossstream.algebra.expressions import (
+    Read,
+    columns_for,
+    columns_in,
+    marks_of,
+    origins_of,
+    reads_of,
+)
 from crossstream.algebra.functions import Function
 from crossstream.algebra.refused import encoded
 from crossstream.algebra.undeclared import groups_of
@@ -157,11 +164,23 @@ def _wrong_type(noun: str, error: SerdeError) -> SerdeError:
 
 
 def _express(function: Function, key: Values, arguments: dict[str, Values]) -> Outcome:
-    """An expression on every row: together on those whose columns have the same types."""
+    """An expression on every row: apart on those whose types something else declares."""
     reads = reads_of(function, key, arguments)
-    marks = marks_of(reads) if key.rows > 1 else []
+    origins = origins_of(reads)
+    if not origins:
+        return _express_alike(function, reads, key.rows)
+    groups = groups_of(origins)
+    outcomes = [
+        _express_alike(function, [read.of_one_origin(rows) for read in reads], len(rows)) for rows in groups
+    ]
+    return _merged(groups, outcomes)
+
+
+def _express_alike(function: Function, reads: Sequence[Read], rows: int) -> Outcome:
+    """Together on those rows whose columns have the same types."""
+    marks = marks_of(reads) if rows > 1 else []
     if not marks:
-        return _express_together(function, reads, key.rows)
+        return _express_together(function, reads, rows)
     return _express_apart(function, reads, groups_of(marks))
 
 
@@ -174,15 +193,17 @@ def _express_apart(function: Function, reads: Sequence[Read], groups: Sequence[n
 
 
 def _express_together(function: Function, reads: Sequence[Read], rows: int) -> Outcome:
+    open_ = not all(read.values.declared() for read in reads)
     try:
-        return _in_the_calendar(columns_for(function, reads, rows).select())
+        return _in_the_calendar(columns_for(function, reads, rows).select(), open_)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, SerdeError) as error:
         if isinstance(error, SerdeError) and error.code not in (UNDECODABLE, MIXED):
             raise
         if not rows:
             return Outcome(Values(objects=[]))
         if rows == 1:
-            return Outcome(Values(series=pl.Series([None])), [Failure(0, _as_exception(error))])
+            failed = Values(series=pl.Series([None]), open_=open_)
+            return Outcome(failed, [Failure(0, _as_exception(error))])
     return _express_apart(function, reads, [np.arange(rows // 2), np.arange(rows // 2, rows)])
 
 
@@ -216,17 +237,17 @@ def _of_one_type(outcomes: Sequence[Outcome]) -> list[Values]:
         return parts
     dtype = dtypes.pop()
     return [
-        Values(series=null_series(part.rows, dtype)) if bad else part
+        Values(series=null_series(part.rows, dtype), open_=part.is_open()) if bad else part
         for part, bad in zip(parts, failed, strict=True)
     ]
 
 
-def _in_the_calendar(series: pl.Series) -> Outcome:
+def _in_the_calendar(series: pl.Series, open_: bool) -> Outcome:
     """Times that Python has; those before the year 1 and after 9999 are failures."""
     mask = beyond(series)
     if mask is None:
-        return Outcome(Values(series=series))
+        return Outcome(Values(series=series, open_=open_))
     wrong = ValueError("the expression gave a time before the year 1 or after 9999")
     rows = np.flatnonzero(mask)
     kept = series.gather(pl.Series(pa.array(np.arange(len(series)), mask=mask), dtype=pl.Int64))
-    return Outcome(Values(series=kept), [Failure(row, wrong) for row in rows.tolist()])
+    return Outcome(Values(series=kept, open_=open_), [Failure(row, wrong) for row in rows.tolist()])

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from crossstream.algebra.functions import Function
-from crossstream.algebra.undeclared import Undeclared, groups_of
+from crossstream.algebra.undeclared import Undeclared
 from crossstream.algebra.uses import ALL, WHOLE, Same, Use, fitted, use_of, uses_of
 from crossstream.algebra.values import Values
 from crossstream.errors import ProcessingError
@@ -38,6 +38,9 @@ class Read:
 
     def take(self, rows: np.ndarray) -> Read:
         return replace(self, values=self.values.take(rows))
+
+    def of_one_origin(self, rows: np.ndarray) -> Read:
+        return replace(self, values=self.values.take(rows).of_one_origin())
 
 
 def reads_of(function: Function, key: Values, arguments: dict[str, Values]) -> list[Read]:
@@ -65,6 +68,11 @@ def _value_use(uses: dict[str, Use], others: Collection[str]) -> Use | None:
     return Use(whole=whole, fields=fields) if whole or fields else None
 
 
+def origins_of(reads: Sequence[Read]) -> list[list[Hashable]]:
+    """As `Values.origins`, of all that is read and has several."""
+    return [origins for read in reads if (origins := read.values.origins()) is not None]
+
+
 def marks_of(reads: Sequence[Read]) -> list[list[Hashable]]:
     """As `Undeclared.kinds`, of all that is read."""
     marks: list[list[Hashable]] = []
@@ -77,14 +85,8 @@ def marks_of(reads: Sequence[Read]) -> list[list[Hashable]]:
 
 def columns_in(values: Values) -> Iterator[tuple[np.ndarray, pl.Series]]:
     """What an expression gave, as columns: rows, and a series of them."""
-    undeclared = values.undeclared()
-    if undeclared is None:
-        yield np.arange(values.rows), values.series()
-        return
-    whole = Use(whole=True)
-    marks = undeclared.kinds(whole)
-    for rows in groups_of(marks) if marks else [np.arange(values.rows)]:
-        yield rows, undeclared.take(rows).series(whole)
+    for rows, part in values.parts():
+        yield rows, part.series()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +172,8 @@ def columns_for(function: Function, reads: Sequence[Read], rows: int) -> Columns
 def _column(read: Read) -> tuple[dict[str, pl.Series], bool]:
     """A column for the use, and whether its type is that of the values."""
     undeclared = read.undeclared()
-    series = read.values.series(read.use.names) if undeclared is None else undeclared.series(read.use)
-    is_open = undeclared is not None
+    series = read.values.column(read.use.names) if undeclared is None else undeclared.series(read.use)
+    is_open = undeclared is not None or read.values.is_open()
     return {read.name: fitted(series, read.use, is_open or not read.values.declared())}, is_open
 
 
@@ -185,8 +187,8 @@ def _spread(read: Read, uses: dict[str, Use]) -> tuple[dict[str, pl.Series], boo
             next="name the columns, or declare the type: serdes.json(Order)",
         )
     undeclared = read.undeclared()
-    series = value.series(None if use.whole else use.fields) if undeclared is None else undeclared.series(use)
-    is_open = undeclared is not None
+    series = value.column(None if use.whole else use.fields) if undeclared is None else undeclared.series(use)
+    is_open = undeclared is not None or value.is_open()
     columns = _columns_of(series, use, uses, is_open or not value.declared())
     return columns, is_open
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,9 @@ import polars as pl
 
 from crossstream.algebra.change import Changes
 from crossstream.algebra.evaluate import Failure, evaluate, holds, raised
-from crossstream.algebra.expressions import columns_in
 from crossstream.algebra.functions import Function
 from crossstream.algebra.table import BEHIND, OVERTAKEN
-from crossstream.algebra.values import Values
+from crossstream.algebra.values import Values, chained
 from crossstream.errors import ProcessingError
 
 Result = tuple[Changes, list[Failure]]
@@ -174,13 +172,15 @@ def flat_map(changes: Changes, mapper: Function) -> Result:
 
 def _items_in(lists: Values) -> tuple[np.ndarray, Values]:
     """The row that each item of the lists that an expression gave belongs to, and the items."""
-    if lists.expressed():
-        rows, items = _exploded(lists.series())
-        return rows, Values(series=items)
-    for _, series in columns_in(lists):
-        _exploded(series[:0])
-    objects = [items or [] for items in lists.objects()]
-    return np.repeat(np.arange(len(objects)), list(map(len, objects))), Values(objects=list(chain(*objects)))
+    rows, items = [], []
+    for places, part in lists.parts():
+        owners, found = _exploded(part.series())
+        rows.append(places[owners])
+        items.append(Values(series=found, open_=part.is_open()))
+    if len(rows) == 1:
+        return rows[0], items[0]
+    order = np.argsort(np.concatenate(rows), kind="stable")
+    return np.concatenate(rows)[order], chained(items).take(order)
 
 
 def _exploded(lists: pl.Series) -> tuple[np.ndarray, pl.Series]:

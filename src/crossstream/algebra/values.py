@@ -10,13 +10,14 @@ What a function made has no serde and no bytes of its own: who wants bytes of it
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from crossstream.algebra.plain_types import as_plain, is_alike, read_fields
 from crossstream.algebra.undeclared import Undeclared
 from crossstream.serdes import Serde, calls
 from crossstream.serdes.internal import column_of, pickled
@@ -32,7 +33,8 @@ class Values:
     """Values of one column. Exactly the forms given are there; `serde` is that of the wire form.
 
     ``objects`` and ``series`` may hold nulls; ``None`` is a null (a tombstone, or a missing side). ``fields``: beside
-    ``wire`` a series of some fields, that have been decoded.
+    ``wire`` a series of some fields, that have been decoded. ``open_``: an expression made the series of values without
+    declared type, so it has none either.
     """
 
     __slots__ = (
@@ -42,6 +44,7 @@ class Values:
         "_given",
         "_nulls",
         "_objects",
+        "_open",
         "_partial",
         "_picked",
         "_series",
@@ -59,6 +62,7 @@ class Values:
         objects: list[Any] | None = None,
         series: pl.Series | None = None,
         fields: pl.Series | None = None,
+        open_: bool = False,
     ) -> None:
         self.serde = serde
         self._wire = wire
@@ -66,6 +70,7 @@ class Values:
         self._series = series if fields is None else fields
         self._partial = fields is not None
         self._expressed = series is not None and wire is None and objects is None
+        self._open = open_
         self._picked: tuple[Values, np.ndarray] | None = None
         self._nulls: np.ndarray | None = None
         self._undeclared: Undeclared | None = None
@@ -87,7 +92,7 @@ class Values:
         view.serde, view.rows = base.serde, len(picked)
         view._wire = view._objects = view._series = view._nulls = view._given = None
         view._undeclared = view._encoded = None
-        view._partial = view._expressed = False
+        view._partial = view._expressed = view._open = False
         view._chained = ()
         view._picked = (base, picked)
         return view
@@ -98,7 +103,7 @@ class Values:
             return self.take(np.arange(start, stop))
         part = Values.__new__(Values)
         part.serde, part.rows, part._partial = self.serde, stop - start, self._partial
-        part._expressed = self._expressed
+        part._expressed, part._open = self._expressed, self._open
         part._undeclared = None
         part._chained = ()
         part._wire = None if self._wire is None else cut(self._wire, start, stop)
@@ -255,8 +260,9 @@ class Values:
         return self._series
 
     def undeclared(self, fields: Collection[str] | None = None) -> Undeclared | None:
-        """What columns can be made of, where their types are those of the rows; None: they are declared.
+        """What columns can be made of, where their types are those of the rows.
 
+        None: they are declared, or each row of the column that an expression gave has its types alone, too.
         ``fields``: only these are needed. Raises `SerdeError`.
         """
         if self._undeclared is not None and self._undeclared.holds(fields):
@@ -264,7 +270,9 @@ class Values:
         serde, base = self._wire_serde(), self._origin()
         if self.declared() or not isinstance(serde, Inferring):
             return None
-        if self._objects is None and base is not None and base._is_ready(fields, self.rows):
+        if self.expressed():
+            self._undeclared = _open_rows(self.series(), fields)
+        elif self._objects is None and base is not None and base._is_ready(fields, self.rows):
             found = base.undeclared(fields)
             assert found is not None
             self._undeclared = found.take(self._rows())
@@ -277,6 +285,46 @@ class Values:
         else:
             self._undeclared = Undeclared(serde.name, *serde.decode_fields(self.wire(), fields))
         return self._undeclared
+
+    def column(self, fields: Collection[str] | None = None) -> pl.Series:
+        """As `series`, for an expression: what another one gave has plain types. Raises `SerdeError`."""
+        series = self.series(fields)
+        return as_plain(series, fields) if self.expressed() else series
+
+    def parts(self) -> Iterator[tuple[np.ndarray, Values]]:
+        """What was put one after the other, as far as rows of it are here: the rows, and their values."""
+        base = self._origin() or self
+        if not base._chained or not self.rows:
+            yield np.arange(self.rows), self
+            return
+        rows = np.arange(self.rows) if base is self else self._rows()
+        starts = np.cumsum([0, *(part.rows for part in base._chained)])
+        numbers = np.maximum(np.searchsorted(starts, rows, side="right") - 1, 0)
+        order = np.argsort(numbers, kind="stable")
+        for places in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):
+            number, picked = int(numbers[places[0]]), rows[places]
+            yield places, base._chained[number].take(np.where(picked < 0, -1, picked - starts[number]))
+
+    def origins(self) -> list[Hashable] | None:
+        """Row by row, what declares the types of the value, where values were put together; None: nothing did that.
+
+        Each row is what it is without the others: bytes have a serde, and what a function made has the types it gave.
+        """
+        if not any(part.declared() for part in (self._origin() or self)._chained):
+            return None
+        found: list[Hashable] = [None] * self.rows
+        for places, part in self.parts():
+            if part.declared():
+                origin: Any = part.series().dtype if part.expressed() else part.serde
+                for place in places.tolist():
+                    found[place] = origin
+        return found
+
+    def of_one_origin(self) -> Values:
+        """The same rows, which have one of the `origins`, without the others that they were put together with."""
+        parts = list(self.parts())
+        order = np.concatenate([places for places, _ in parts])
+        return concat_values([part for _, part in parts]).take(np.argsort(order))
 
     def _is_chained(self) -> bool:
         return bool((self._origin() or self)._chained)
@@ -305,7 +353,13 @@ class Values:
 
     def declared(self) -> bool:
         """Whether the fields of the values are fixed: by the type of their serde, or by an expression."""
-        return self.expressed() or (self.serde is not None and self.serde.dtype is not None)
+        if self.expressed():
+            return not self.is_open()
+        return self.serde is not None and self.serde.dtype is not None
+
+    def is_open(self) -> bool:
+        """Whether an expression made the values of some without declared type."""
+        return (self._origin() or self)._open
 
     def expressed(self) -> bool:
         """Whether the values came out of an expression: its column is what they are, whoever asks for their objects."""
@@ -347,12 +401,22 @@ def nulls(rows: int) -> Values:
 def chained(parts: Sequence[Values]) -> Values:
     """Values one after the other, each in the form it has: columns of several types, bytes beside what was made."""
     parts = [one for part in parts if part.rows for one in part._chained or [part]]
-    if all(part.expressed() for part in parts) and len({part.series().dtype for part in parts}) == 1:
-        return Values(series=pl.concat([part.series() for part in parts]))
-    whole = Values(objects=[])
-    whole._objects, whole._chained = None, parts
-    whole.rows = sum(part.rows for part in parts)
+    whole = _one_column(parts) if parts else Values(objects=[])
+    if whole is None:
+        whole = Values(objects=[])
+        whole._objects, whole._chained = None, parts
+        whole.rows = sum(part.rows for part in parts)
     return whole
+
+
+def _one_column(parts: Sequence[Values]) -> Values | None:
+    """What expressions gave as one column, if it is of one type, and declared by all or none; else None."""
+    if not all(part.expressed() for part in parts):
+        return None
+    series = [part.series() for part in parts]
+    if len({(one.dtype, part.is_open()) for one, part in zip(series, parts, strict=True)}) != 1:
+        return None
+    return Values(series=pl.concat(series), open_=parts[0].is_open())
 
 
 def concat_values(parts: Sequence[Values]) -> Values:
@@ -363,13 +427,28 @@ def concat_values(parts: Sequence[Values]) -> Values:
     serdes = {part.serde for part in parts}
     if len(serdes) == 1 and None not in serdes:
         return Values(parts[0].serde, wire=pa.concat_arrays([part.wire() for part in parts]))
-    if all(part.expressed() for part in parts):
-        series = [part.series() for part in parts]
-        if len({one.dtype for one in series}) == 1:
-            return Values(series=pl.concat(series))
-    if serdes != {None} or any(part._is_chained() for part in parts):
+    if serdes != {None} or any(part._is_chained() or part.expressed() for part in parts):
         return chained(parts)
     return Values(objects=[value for part in parts for value in part.objects()])
+
+
+def _open_rows(series: pl.Series, fields: Collection[str] | None) -> Undeclared | None:
+    """The rows of a column without declared type; None: each has alone the types that are read of the column."""
+    read = read_fields(series, fields)
+    there = series.null_count() == 0
+    if there and all(is_alike(part) for part in read.values()):
+        return None
+    name = pickled().name
+    if fields is None or not isinstance(series.dtype, pl.Struct):
+        return Undeclared(name, series.to_list())
+    present = series.is_not_null().to_list()
+    columns = {name: read[name].to_list() if name in read else [None] * len(series) for name in fields}
+    if not there:
+        columns = {
+            name: [item if one else None for item, one in zip(column, present, strict=True)]
+            for name, column in columns.items()
+        }
+    return Undeclared(name, [one or None for one in present], columns)
 
 
 def _decoded(serde: Serde, wire: Bytes, fields: Collection[str] | None, checked: bool) -> pl.Series:
