@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -212,3 +213,69 @@ def test_plain_types_are_those_of_the_objects(dtype: Any, values: list[Any]) -> 
     assert found.dtype == inferred.dtype
     assert found.to_list() == inferred.to_list()
     assert as_plain(found) is found
+
+
+LEFT = serdes.json({"other": pl.String, "n": pl.Int64})
+RIGHT = serdes.json({"y": pl.Int64, "s": pl.String})
+JOINED = pl.struct(
+    n=pl.col("left").struct.field("n").cast(pl.Int8),
+    y=pl.col("right").struct.field("y"),
+    s=pl.col("right").struct.field("s"),
+)
+
+
+def foreign(builder: cs.StreamsBuilder) -> cs.KStream:
+    left = builder.table("left", cs.Consumed(key=TEXT, value=LEFT))
+    right = builder.table("right", cs.Consumed(key=TEXT, value=RIGHT))
+    return left.left_join(right, JOINED, foreign_key=pl.col("other")).to_stream()
+
+
+def by_key(builder: cs.StreamsBuilder) -> cs.KStream:
+    left = builder.table("left", cs.Consumed(key=TEXT, value=LEFT))
+    right = builder.table("right", cs.Consumed(key=TEXT, value=RIGHT))
+    return left.outer_join(right, JOINED).to_stream()
+
+
+def alone(builder: cs.StreamsBuilder) -> cs.KStream:
+    builder.table("right", cs.Consumed(key=TEXT, value=RIGHT))
+    left = builder.table("left", cs.Consumed(key=TEXT, value=LEFT))
+    return left.map_values(pl.struct("n", s="other")).to_stream()
+
+
+def streams(builder: cs.StreamsBuilder) -> cs.KStream:
+    left = builder.stream("left", cs.Consumed(key=TEXT, value=LEFT))
+    right = builder.stream("right", cs.Consumed(key=TEXT, value=RIGHT))
+    return left.outer_join(right, JOINED, cs.JoinWindows.of(timedelta(milliseconds=5)))
+
+
+@pytest.mark.parametrize("join", [foreign, by_key, alone, streams], ids=lambda join: join.__name__)
+def test_what_is_missing_is_of_the_declared_type(join: Any) -> None:
+    """Tombstones, rows without a partner and records without a key, alone in their batch and beside others."""
+    told = pl.concat_str(pl.all(), separator="|", ignore_nulls=True)
+    records: list[tuple[str, str | None, Any]] = [
+        ("left", "a", {"other": "x", "n": 1}),
+        ("left", "b", {"other": None, "n": 2}),
+        ("right", "x", {"y": 3, "s": "q"}),
+        ("left", "c", {"other": "x", "n": None}),
+        ("left", "d", None),
+        ("right", "z", {"y": 3, "s": "q"}),
+        ("left", "a", None),
+    ]
+    if join is streams:
+        records += [("right", None, {"y": 3, "s": "q"}), ("left", None, {"other": "x", "n": 4})]
+
+    def run(every: int) -> dict[str, str]:
+        builder = cs.StreamsBuilder()
+        join(builder).map_values(told).to("out", cs.Produced(key=TEXT, value=JSON))
+        with cs.TopologyTestDriver(builder.build(), commit_every=every, processing_errors="skip") as driver:
+            for at, (topic, key, value) in enumerate(records):
+                driver.create_input_topic(topic, TEXT, JSON).pipe_input(key, value, at * 10)
+            driver.commit()
+            return dict(driver.create_output_topic("out", TEXT, JSON).read_key_values())
+
+    found = run(1)
+    assert found
+    if join is not streams:
+        assert found.pop("a") == ""  # in one batch it was never there
+    for every in (2, 3, 100):
+        assert {key: text for key, text in run(every).items() if key != "a" or join is streams} == found

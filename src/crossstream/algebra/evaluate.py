@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from crossstream.algebra.expressions import (
 from crossstream.algebra.functions import Function
 from crossstream.algebra.refused import encoded
 from crossstream.algebra.undeclared import groups_of
+from crossstream.algebra.uses import Same
 from crossstream.algebra.values import Values, chained
 from crossstream.errors import CrossStreamError, ProcessingError, SerdeError
 from crossstream.serdes import Serde
@@ -69,6 +71,27 @@ def evaluate(function: Function, key: Values, **arguments: Values) -> Outcome:
     assert function.call is not None
     results, failures = call_of_user(function.call, columns)
     return Outcome(Values(objects=results), failures)
+
+
+def uncalled(function: Function, rows: int, key: Values, **arguments: Values) -> Values:
+    """Nulls where the function was not called: of the type that an expression gives elsewhere, if that is declared."""
+    dtype = None
+    if function.expression is not None:
+        reads = reads_of(function, key, arguments)
+        if all(read.values.declared() for read in reads):
+            given = tuple((name, values.declared_type()) for name, values in arguments.items())
+            dtype = _result_type(Same(function.expression), key.declared_type(), given)
+    return Values(objects=[None] * rows) if dtype is None else Values(series=null_series(rows, dtype))
+
+
+@lru_cache(maxsize=256)
+def _result_type(
+    same: Same, key: pl.DataType | None, arguments: tuple[tuple[str, pl.DataType | None], ...]
+) -> pl.DataType | None:
+    """The type of what an expression gives for columns of these types; None: it cannot be told."""
+    none = {name: Values(series=pl.Series([], dtype=dtype)) for name, dtype in arguments}
+    outcome = evaluate(Function.of(same.expression), Values(series=pl.Series([], dtype=key)), **none)
+    return outcome.values.series().dtype if outcome.values.expressed() else None
 
 
 def call_of_user(

@@ -52,10 +52,14 @@ REFERS = "refers"
 
 @dataclass(frozen=True, slots=True)
 class Serdes:
-    """Of the left rows: primary key and value. ``either``: results are keyed by `LeftOrRight` (decision 0018)."""
+    """Of the left rows: primary key and value; ``right``: of the right values.
+
+    ``either``: results are keyed by `LeftOrRight` (decision 0018).
+    """
 
     key: Serde | None
     value: Serde | None
+    right: Serde | None
     either: Serde | None = None
 
     def keys(self, primary: pa.LargeBinaryArray) -> Values:
@@ -207,7 +211,7 @@ def resolve(
 def without_partner(joiner: Function, answers: Changes, serdes: Serdes) -> Joined:
     """Left rows without a foreign key: the row alone, or a tombstone if it is gone. Their own timestamp."""
     keys = answers.key if serdes.either is None else serdes.keys(answers.key.wire())
-    given = answers.value, nulls(answers.rows)
+    given = answers.value, nulls(answers.rows, serdes.right)
     value, failures = call_joiner(joiner, keys, *given, ~answers.value.missing())
     return Joined.of(replace(answers, key=keys, value=value, old=None, extra={}), failures, *given)
 

@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from crossstream.algebra.change import Changes, concat_headers
-from crossstream.algebra.evaluate import Failure, Outcome, evaluate
+from crossstream.algebra.evaluate import Failure, Outcome, evaluate, uncalled
 from crossstream.algebra.functions import Function
 from crossstream.algebra.hashing import hash_keys
 from crossstream.algebra.home import ChangedRows, Coded, Home, Partners
@@ -196,7 +196,8 @@ def made(
     """The joiner where the row exists, a tombstone elsewhere. ``picked``: the rows of ``rights`` to take."""
     rows = np.flatnonzero(exists)
     if not len(rows):
-        return Joined(result.with_value(Values(objects=[None] * result.rows)))
+        sides = dict(zip(names, rights, strict=True))
+        return Joined(result.with_value(uncalled(joiner, result.rows, result.key, left=left, **sides)))
     if len(rows) < rights[0].rows:
         rights = [one.take(picked[rows]) for one in rights]
     if len(rows) == result.rows:

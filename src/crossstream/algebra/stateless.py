@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from crossstream.algebra.change import Changes
-from crossstream.algebra.evaluate import Failure, evaluate, holds, raised
+from crossstream.algebra.evaluate import Failure, evaluate, holds, raised, uncalled
 from crossstream.algebra.functions import Function
 from crossstream.algebra.table import BEHIND, OVERTAKEN
 from crossstream.algebra.values import Values, chained
@@ -105,7 +105,7 @@ def _map_rows(key: Values, value: Values, mapper: Function) -> tuple[Values, lis
         return outcome.values, outcome.failures
     rows = np.flatnonzero(~missing)
     if not len(rows):
-        return Values(objects=[None] * value.rows), []
+        return uncalled(mapper, value.rows, key, value=value), []
     outcome = evaluate(mapper, key.take(rows), value=value.take(rows))
     place = np.full(value.rows, -1, np.int64)
     place[rows] = np.arange(len(rows))

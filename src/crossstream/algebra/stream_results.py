@@ -149,7 +149,9 @@ class Maker:
         side, row = records.side[places], records.row[places]
         key = Values(self.key, wire=pa.nulls(len(places), pa.large_binary()))
         left, right = (
-            sides[one].value.take(np.where(side == one, row, -1)) if sides[one].rows else nulls(len(places))
+            sides[one].value.take(np.where(side == one, row, -1))
+            if sides[one].rows
+            else nulls(len(places), self.serdes[one])
             for one in SIDES
         )
         outcome = evaluate(self.joiner, key, left=left, right=right)

@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-import pyarrow as pa
 
 from crossstream.algebra.change import Changes, both_sides
-from crossstream.algebra.evaluate import Failure, evaluate
+from crossstream.algebra.evaluate import Failure, evaluate, uncalled
 from crossstream.algebra.functions import Function
 from crossstream.algebra.order import by_key
 from crossstream.algebra.table import Rows, as_stored
@@ -282,7 +281,7 @@ def call_joiner(
         return outcome.values, outcome.failures
     rows = np.flatnonzero(there)
     if not len(rows):
-        return Values(wire=pa.nulls(len(there), pa.large_binary()), objects=[None] * len(there)), []
+        return uncalled(joiner, len(there), keys, left=left, right=right), []
     outcome = evaluate(joiner, keys.take(rows), left=left.take(rows), right=right.take(rows))
     place = np.full(len(there), -1, np.int64)
     place[rows] = np.arange(len(rows))

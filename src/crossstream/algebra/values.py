@@ -357,6 +357,12 @@ class Values:
             return not self.is_open()
         return self.serde is not None and self.serde.dtype is not None
 
+    def declared_type(self) -> pl.DataType | None:
+        """The type of the column, if it is declared."""
+        if self.expressed() and not self.is_open():
+            return (self._origin() or self)._held_series().dtype
+        return None if self.serde is None or self.expressed() else self.serde.dtype
+
     def is_open(self) -> bool:
         """Whether an expression made the values of some without declared type."""
         return (self._origin() or self)._open
@@ -393,9 +399,9 @@ def missing_in(series: pl.Series) -> np.ndarray:
     return np.full(len(series), count > 0) if count in (0, len(series)) else series.is_null().to_numpy()
 
 
-def nulls(rows: int) -> Values:
+def nulls(rows: int, serde: Serde | None = None) -> Values:
     """Values that are all null."""
-    return Values(wire=pa.nulls(rows, pa.large_binary()))
+    return Values(serde, wire=pa.nulls(rows, pa.large_binary()))
 
 
 def chained(parts: Sequence[Values]) -> Values:

@@ -142,6 +142,7 @@ class ResolveRunner(Runner):
             subscriptions = no_subscriptions(told, counted=self.step.referrers is not None)
         if right is None:
             right = no_changes(table.definition.key, table.definition.value)
+        either = None if self.step.referrers is None else node.key
         work = resolve_every if self.step.every else resolve
         chunks = work(
             LEFT_ROWS[node.kind],
@@ -151,7 +152,7 @@ class ResolveRunner(Runner):
             answers if answers is not None else no_changes(left_key, told.value),
             right,
             table.lookup_in(table.before() if self.step.every else table.view),
-            Serdes(left_key, told.value, None if self.step.referrers is None else node.key),
+            Serdes(left_key, told.value, table.definition.value, either),
             bits=self.task.batch.bits,
             chunk=self.task.settings.chunk_rows,
         )

@@ -36,7 +36,7 @@ class GlobalResolveRunner(Runner):
             no_changes(left_key, told.value) if answers is None else answers,
             no_changes(table.key, table.value) if right is None else right,
             table.before if self.step.every else table.after,
-            Serdes(left_key, told.value),
+            Serdes(left_key, told.value, table.value),
             bits=self.task.batch.bits,
             chunk=self.task.settings.chunk_rows,
         )
