@@ -88,9 +88,7 @@ def read_fields(series: pl.Series, fields: Collection[str] | None) -> dict[str, 
     """These of the fields of a struct that it has; None: it as a whole, under no name."""
     if fields is None or not isinstance(series.dtype, pl.Struct):
         return {"": series}
-    return {
-        field.name: series.struct.field(field.name) for field in series.dtype.fields if field.name in fields
-    }
+    return {part.name: part for part in series.struct.unnest().get_columns() if part.name in fields}
 
 
 def _only(series: pl.Series, fields: Collection[str]) -> pl.Series:
