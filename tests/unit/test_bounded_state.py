@@ -154,3 +154,20 @@ def test_who_waits_is_held_no_longer_than_outer_sides_may(tmp_path: Path) -> Non
     held = measure(tmp_path, writer.versions)
     writer.close()
     assert held["seen.waiting/0"][0] <= 3 * 2000
+
+
+def test_who_has_come_out_leaves_an_outer_join_long_before_the_longer_side_may(tmp_path: Path) -> None:
+    """A day before, a second after: that a left record is out need not be known for a day, once it is merged."""
+    builder = cs.StreamsBuilder()
+    views, clicks = (
+        builder.stream(topic, cs.Consumed(key=TEXT, value=TEXT)) for topic in ("views", "clicks")
+    )
+    windows, name = cs.JoinWindows(before="1 day", after="1 second"), cs.StreamJoined(name="seen")
+    views.outer_join(clicks, lambda view, click: "", windows, name).foreach(len)
+    writer, held = Writer(tmp_path, builder.build(), retain=2), []
+    for second in range(160):
+        writer.run({"views": [(b"%d %d" % (second, n), b"v", 1000 * second + n) for n in range(1000)]})
+        held.append(measure(tmp_path, writer.versions))
+    writer.close()
+    for store in ("seen.left/0", "seen.waiting/0"):
+        assert max(sizes[store][0] for sizes in held[80:]) < 1.3 * max(sizes[store][0] for sizes in held[:80])

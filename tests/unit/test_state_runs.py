@@ -335,3 +335,60 @@ def test_columns_of_slices(column: pa.Array) -> None:
     assert take_or_null(column, rows).to_pylist() == [None if row < 0 else cells[row] for row in rows]
     filled = column.fill_null(b"-")
     assert equal(filled, filled.take(pa.array(np.arange(len(filled))))).all()
+
+
+@st.composite
+def lives(draw: st.DrawFn) -> list[tuple[bytes, int, int, list[int]]]:
+    """Records: key, timestamp, the batch that puts each, and those after it that delete it."""
+    records = []
+    for _ in range(draw(st.integers(1, 40))):
+        put = draw(st.integers(0, 7))
+        gone = sorted(draw(st.sets(st.integers(put + 1, 9), max_size=3)))
+        records.append((draw(keys), draw(st.integers(0, 2)), put, gone))
+    return records
+
+
+def record_runs(records: list[tuple[bytes, int, int, list[int]]], bits: int) -> list[Run]:
+    """A run for each batch, oldest first; a record is its place in the list."""
+    rows: list[list[tuple[bytes, int, int, int]]] = [[] for _ in range(10)]
+    for number, (key, ts, put, gone) in enumerate(records):
+        rows[put].append((key, ts, number, 0))
+        for batch in gone:
+            rows[batch].append((key, ts, number, 1))
+    runs = []
+    for batch in rows:
+        keys_ = binary([row[0] for row in batch])
+        columns = {
+            "h": hash_keys(keys_, bits),
+            "s": np.array([row[1] for row in batch], np.int64),
+            "key": keys_,
+            "n": np.array([row[2] for row in batch], np.uint64),
+            "side": np.zeros(len(batch), np.uint8),
+            "gone": np.array([row[3] for row in batch], np.uint8),
+        }
+        runs.append(sort_rows(columns))
+    return runs
+
+
+@law
+@given(lives(), bits, st.lists(st.tuples(st.integers(0, 9), st.integers(2, 9)), max_size=6))
+def test_deleted_records_leave_with_their_rows_in_any_merges(
+    records: list[tuple[bytes, int, int, list[int]]], bits: int, merges: list[tuple[int, int]]
+) -> None:
+    """Neighbours are merged, in any order; what is left is what has not been deleted, and nothing comes back."""
+    runs = record_runs(records, bits)
+    held = sum(run.rows for run in runs)
+    for start, count in merges:
+        some = runs[start : start + count]
+        if len(some) > 1:
+            runs[start : start + count] = [merge(some[::-1], drop_gone=False)]
+    assert sum(run.rows for run in runs) <= held
+    live = {number for number, (*_, gone) in enumerate(records) if not gone}
+    assert set(merge(runs[::-1], drop_gone=True)["n"].tolist()) == live
+
+
+def test_a_deleted_record_and_its_row_take_no_place_once_they_have_met() -> None:
+    runs = record_runs([(b"1", 0, 0, [1]), (b"1", 0, 0, []), (b"2", 0, 2, [3, 4])], 1)
+    assert merge([runs[1], runs[0]], drop_gone=False)["n"].tolist() == [1]
+    assert merge([runs[4], runs[3]], drop_gone=False)["n"].tolist() == [2]  # its row is in an older run
+    assert merge(runs[4:1:-1], drop_gone=False).rows == 0

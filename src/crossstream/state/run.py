@@ -223,12 +223,13 @@ def sorted_order(columns: Columns) -> np.ndarray:
 def merge(runs: list[Run], *, drop_gone: bool) -> Run:
     """One run out of several, newest first: of rows with the same identity the newest stays.
 
-    ``drop_gone``: there is no older run, so deleted rows need not be remembered. Rows are copied once it is known
-    which stay: where updates replace most of what is merged, those are few.
+    ``drop_gone``: there is no older run, so deleted rows need not be remembered. Nor need a deleted record, where it
+    meets its row: nothing replaces a record, so no older run has it. Rows are copied once it is known which stay:
+    where updates replace most of what is merged, those are few.
     """
     columns = concat_all([run.columns for run in runs])
     order = None if _in_order(columns) else sorted_order(columns)
-    keep = newest(columns, order)
+    keep = newest(columns, order, in_pairs="n" in columns and not drop_gone)
     rows = np.flatnonzero(keep) if order is None else order[keep]
     if drop_gone:
         rows = rows[columns["gone"][rows] == 0]
@@ -237,10 +238,11 @@ def merge(runs: list[Run], *, drop_gone: bool) -> Run:
     return Run(take_all(columns, rows))
 
 
-def newest(columns: Columns, order: np.ndarray | None = None) -> np.ndarray:
+def newest(columns: Columns, order: np.ndarray | None = None, *, in_pairs: bool = False) -> np.ndarray:
     """For rows sorted by (h, s) with newer ones first: which are the first of their identity.
 
-    ``order``: the order in which rows are sorted so; None: as they are.
+    ``order``: the order in which rows are sorted so; None: as they are. ``in_pairs``: but for deleted ones beside the
+    row that they delete.
     """
     h = columns["h"] if order is None else columns["h"][order]
     keep = np.ones(len(h), bool)
@@ -260,11 +262,15 @@ def newest(columns: Columns, order: np.ndarray | None = None) -> np.ndarray:
     rows = places if order is None else order[places]
     names = [name for name in ("h", "s", "key", "key2", "n") if name in columns]
     identity = [take(columns[name], rows) for name in names]
-    first = (
-        _first_few(identity) if len(places) <= _FEW else np.unique(identities(identity), return_index=True)[1]
-    )
     keep[places] = False
-    keep[places[first]] = True
+    if len(places) <= _FEW and not in_pairs:
+        keep[places[_first_few(identity)]] = True
+        return keep
+    number = identities(identity)
+    keep[places[np.unique(number, return_index=True)[1]]] = True
+    if in_pairs:
+        gone = columns["gone"][rows] != 0
+        keep[places[gone & np.isin(number, number[~gone])]] = False
     return keep
 
 
