@@ -24,17 +24,18 @@ SECONDS = 10 * 2 * SIDE // 1000  # ten lengths of the window
 RATE = 400  # records a second, on each side
 KEYS = 2_000
 LATE = 3_000
+A_DAY_BEFORE = cs.JoinWindows(before="1 day", after="1 second")
 
 Sizes = dict[str, tuple[int, int]]
 """Store → rows, bytes."""
 
 
-def topology(kind: str) -> cs.Topology:
+def topology(kind: str, windows: cs.JoinWindows | None = None) -> cs.Topology:
     builder = cs.StreamsBuilder()
     views, clicks = (
         builder.stream(topic, cs.Consumed(key=TEXT, value=TEXT)) for topic in ("views", "clicks")
     )
-    windows = cs.JoinWindows.of(SIDE, grace=GRACE)
+    windows = windows or cs.JoinWindows.of(SIDE, grace=GRACE)
     join = getattr(views, kind)
     join(clicks, lambda view, click: "", windows, cs.StreamJoined(name="seen")).foreach(len)
     return builder.build()
@@ -142,13 +143,7 @@ def test_a_versioned_table_keeps_its_history_and_no_more(every: int) -> None:
 
 def test_who_waits_is_held_no_longer_than_outer_sides_may(tmp_path: Path) -> None:
     """A day before, a second after: of a left join only left records wait, each for a second."""
-    builder = cs.StreamsBuilder()
-    views, clicks = (
-        builder.stream(topic, cs.Consumed(key=TEXT, value=TEXT)) for topic in ("views", "clicks")
-    )
-    windows, name = cs.JoinWindows(before="1 day", after="1 second"), cs.StreamJoined(name="seen")
-    views.left_join(clicks, lambda view, click: "", windows, name).foreach(len)
-    writer = Writer(tmp_path, builder.build(), retain=2)
+    writer = Writer(tmp_path, topology("left_join", A_DAY_BEFORE), retain=2)
     for second in range(40):
         writer.run({"views": [(b"%d %d" % (second, n), b"v", 1000 * second + n // 2) for n in range(2000)]})
     held = measure(tmp_path, writer.versions)
@@ -158,13 +153,7 @@ def test_who_waits_is_held_no_longer_than_outer_sides_may(tmp_path: Path) -> Non
 
 def test_who_has_come_out_leaves_an_outer_join_long_before_the_longer_side_may(tmp_path: Path) -> None:
     """A day before, a second after: that a left record is out need not be known for a day, once it is merged."""
-    builder = cs.StreamsBuilder()
-    views, clicks = (
-        builder.stream(topic, cs.Consumed(key=TEXT, value=TEXT)) for topic in ("views", "clicks")
-    )
-    windows, name = cs.JoinWindows(before="1 day", after="1 second"), cs.StreamJoined(name="seen")
-    views.outer_join(clicks, lambda view, click: "", windows, name).foreach(len)
-    writer, held = Writer(tmp_path, builder.build(), retain=2), []
+    writer, held = Writer(tmp_path, topology("outer_join", A_DAY_BEFORE), retain=2), []
     for second in range(160):
         writer.run({"views": [(b"%d %d" % (second, n), b"v", 1000 * second + n) for n in range(1000)]})
         held.append(measure(tmp_path, writer.versions))

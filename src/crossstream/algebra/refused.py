@@ -34,7 +34,7 @@ def encoded(values: Values, serde: Serde) -> tuple[Bytes, list[tuple[int, SerdeE
     Raises `SerdeError` for what is not a matter of single rows.
     """
     rows, found, wrong = [np.empty(0, np.int64)], [pa.nulls(0, pa.large_binary())], []
-    for own, part in _parts(values):
+    for own, part in values.parts():
         for within, piece in _pieces(part, serde):
             if isinstance(piece, SerdeError):
                 wrong += [(row, piece) for row in own[within].tolist()]
@@ -58,25 +58,9 @@ def first_refused(values: Values, serde: Serde) -> tuple[int, SerdeError] | None
             ),
             None,
         )
-        for own, part in _parts(values)
+        for own, part in values.parts()
     ]
     return min((one for one in firsts if one is not None), key=lambda one: one[0], default=None)
-
-
-def _parts(values: Values) -> Iterator[tuple[np.ndarray, Values]]:
-    """Rows, and the values of these, all in one form."""
-    origin = values._origin()
-    base = values if origin is None else origin
-    if not base._chained:
-        yield np.arange(values.rows), values
-        return
-    picked = np.arange(values.rows) if origin is None else values._rows()
-    end = 0
-    for part in base._chained:
-        start, end = end, end + part.rows
-        rows = np.flatnonzero((picked >= start) & (picked < end))
-        for within, one in _parts(part.take(picked[rows] - start)) if len(rows) else ():
-            yield rows[within], one
 
 
 def _pieces(values: Values, serde: Serde) -> Iterator[Piece]:

@@ -303,7 +303,12 @@ class Values:
         order = np.argsort(numbers, kind="stable")
         for places in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):
             number, picked = int(numbers[places[0]]), rows[places]
-            yield places, base._chained[number].take(np.where(picked < 0, -1, picked - starts[number]))
+            part = base._chained[number].take(np.where(picked < 0, -1, picked - starts[number]))
+            if not part._is_chained():
+                yield places, part
+                continue
+            for within, one in part.parts():
+                yield places[within], one
 
     def origins(self) -> list[Hashable] | None:
         """Row by row, what declares the types of the value, where values were put together; None: nothing did that.

@@ -22,15 +22,15 @@ _FEW = 64
 """Rows up to which one call for all columns is cheaper than one for each."""
 
 
-_CHUNK = 8192
+CHUNK = 8192
 """Rows decoded at once: an object for each, between text and columns, stays in the cache (decision 0027)."""
 
 
 def in_chunks(data: pa.LargeBinaryArray, decode: Callable[[pa.LargeBinaryArray], pl.Series]) -> pl.Series:
     """What ``decode`` makes of the rows, some thousands of them at a time."""
-    if len(data) <= _CHUNK:
+    if len(data) <= CHUNK:
         return decode(data)
-    parts = [decode(data.slice(start, _CHUNK)) for start in range(0, len(data), _CHUNK)]
+    parts = [decode(data.slice(start, CHUNK)) for start in range(0, len(data), CHUNK)]
     return pl.concat(parts, rechunk=True)
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import refusals
+from crossstream.serdes.json_columns import CHUNK
 from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows
 from crossstream.serdes.json_shapes import NoColumn, Shape, optional
 from crossstream.serdes.json_types import any_node, derives_values
@@ -24,9 +25,6 @@ from crossstream.serdes.json_types import any_node, derives_values
 _NARROWER = (mi.EnumType, mi.LiteralType, mi.UUIDType)
 _LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length")
 _UNCHECKED = (mi.StructType, mi.DataclassType, mi.NamedTupleType, mi.FloatType)
-
-_CHUNK = 8192
-"""Rows decoded at once: their objects stay in the cache."""
 
 
 def checks(node: mi.Type, shape: Shape | NoColumn, whole: Decoder) -> tuple[Decoder, ...]:
@@ -62,8 +60,8 @@ def check_rows(
     error: SerdeError | None = None
     for decoder in decoders:
         try:
-            for start in range(0, len(rows), _CHUNK):
-                decode_rows(rows.slice(start, _CHUNK), decoder, serde)
+            for start in range(0, len(rows), CHUNK):
+                decode_rows(rows.slice(start, CHUNK), decoder, serde)
             return
         except SerdeError as refusal:
             error, last = refusal, decoder

@@ -229,7 +229,8 @@ def merge(runs: list[Run], *, drop_gone: bool) -> Run:
     """
     columns = concat_all([run.columns for run in runs])
     order = None if _in_order(columns) else sorted_order(columns)
-    keep = newest(columns, order, in_pairs="n" in columns and not drop_gone)
+    in_pairs = "n" in columns and not drop_gone and bool(columns["gone"].any())
+    keep = newest(columns, order, in_pairs=in_pairs)
     rows = np.flatnonzero(keep) if order is None else order[keep]
     if drop_gone:
         rows = rows[columns["gone"][rows] == 0]
