@@ -26,7 +26,7 @@ from crossstream.algebra.expressions import (
 )
 from crossstream.algebra.functions import Function
 from crossstream.algebra.refused import encoded
-from crossstream.algebra.undeclared import groups_of
+from crossstream.algebra.undeclared import groups_of, groups_of_numbers
 from crossstream.algebra.uses import Same
 from crossstream.algebra.values import Values, chained
 from crossstream.errors import CrossStreamError, ProcessingError, SerdeError
@@ -192,7 +192,7 @@ def _express(function: Function, key: Values, arguments: dict[str, Values]) -> O
     origins = origins_of(reads)
     if not origins:
         return _express_alike(function, reads, key.rows)
-    groups = groups_of(origins)
+    groups = groups_of_numbers(origins)
     outcomes = [
         _express_alike(function, [read.of_one_origin(rows) for read in reads], len(rows)) for rows in groups
     ]

@@ -68,7 +68,7 @@ def _value_use(uses: dict[str, Use], others: Collection[str]) -> Use | None:
     return Use(whole=whole, fields=fields) if whole or fields else None
 
 
-def origins_of(reads: Sequence[Read]) -> list[list[Hashable]]:
+def origins_of(reads: Sequence[Read]) -> list[np.ndarray]:
     """As `Values.origins`, of all that is read and has several."""
     return [origins for read in reads if (origins := read.values.origins()) is not None]
 

@@ -107,6 +107,20 @@ def groups_of(marks: Sequence[Sequence[Hashable]]) -> list[np.ndarray]:
     """The rows that have the same marks, in groups by their first row."""
     codes: dict[Any, int] = {}
     of_rows = np.fromiter((codes.setdefault(mark, len(codes)) for mark in zip(*marks, strict=True)), np.int64)
+    return _in_groups(of_rows)
+
+
+def groups_of_numbers(numbers: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Likewise of marks that are numbers, small ones, from 0 on."""
+    mixed = np.zeros(len(numbers[0]), np.int64)
+    for one in numbers:
+        mixed = mixed * (one.max(initial=0) + 1) + one
+    first = np.empty(mixed.max(initial=0) + 1, np.int64)
+    first[mixed[::-1]] = np.arange(len(mixed))[::-1]
+    return _in_groups(first[mixed])
+
+
+def _in_groups(of_rows: np.ndarray) -> list[np.ndarray]:
     order = np.argsort(of_rows, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(of_rows[order])) + 1)
 

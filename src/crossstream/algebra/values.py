@@ -10,7 +10,7 @@ What a function made has no serde and no bytes of its own: who wants bytes of it
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -310,19 +310,19 @@ class Values:
             for within, one in part.parts():
                 yield places[within], one
 
-    def origins(self) -> list[Hashable] | None:
-        """Row by row, what declares the types of the value, where values were put together; None: nothing did that.
+    def origins(self) -> np.ndarray | None:
+        """Row by row, the number of what declares the types of the value, where values were put together.
 
-        Each row is what it is without the others: bytes have a serde, and what a function made has the types it gave.
+        None: nothing declares any; 0: nothing declares those of this row. Each row is what it is without the others:
+        bytes have a serde, and what a function made has the types it gave.
         """
         if not any(part.declared() for part in (self._origin() or self)._chained):
             return None
-        found: list[Hashable] = [None] * self.rows
+        found, numbers = np.zeros(self.rows, np.int64), dict[Any, int]()
         for places, part in self.parts():
             if part.declared():
                 origin: Any = part.series().dtype if part.expressed() else part.serde
-                for place in places.tolist():
-                    found[place] = origin
+                found[places] = numbers.setdefault(origin, len(numbers) + 1)
         return found
 
     def of_one_origin(self) -> Values:
