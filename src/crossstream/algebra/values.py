@@ -17,12 +17,12 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crossstream.algebra.plain_types import as_plain, is_alike, read_fields
+from crossstream.algebra.plain_types import as_plain
 from crossstream.algebra.undeclared import Undeclared
+from crossstream.algebra.value_columns import decoded_series, has_fields, missing_in, only, open_rows
 from crossstream.serdes import Serde, calls
 from crossstream.serdes.internal import column_of, pickled
-from crossstream.serdes.json_columns import with_nulls_of
-from crossstream.serdes.serde import Checking, Inferring
+from crossstream.serdes.serde import Inferring
 from crossstream.state.columns import cut, take_or_null, valid
 
 Bytes: TypeAlias = Any
@@ -253,7 +253,7 @@ class Values:
             if base._wire is not None and self._wire is None:
                 self._wire = take_or_null(base._wire, self._rows())
         if self._wire is not None and not self._is_chained():
-            self._series = _decoded(self._wire_serde(), self._wire, fields, checked)
+            self._series = decoded_series(self._wire_serde(), self._wire, fields, checked)
         else:
             self._series = column_of(self.objects(), fields)
         self._partial = fields is not None
@@ -271,7 +271,7 @@ class Values:
         if self.declared() or not isinstance(serde, Inferring):
             return None
         if self.expressed():
-            self._undeclared = _open_rows(self.series(), fields)
+            self._undeclared = open_rows(self.series(), fields)
         elif self._objects is None and base is not None and base._is_ready(fields, self.rows):
             found = base.undeclared(fields)
             assert found is not None
@@ -345,7 +345,7 @@ class Values:
         return self._series is not None and (self._wire is None or self._holds(self._series, fields))
 
     def _holds(self, series: pl.Series, fields: Collection[str] | None) -> bool:
-        return not self._partial if fields is None else _has_fields(series, fields)
+        return not self._partial if fields is None else has_fields(series, fields)
 
     def decoded(self, fields: Collection[str] | None = None) -> pl.Series | None:
         """A series of those fields that have been decoded of the bytes; None if none have.
@@ -354,7 +354,7 @@ class Values:
         """
         if not self._partial or self._series is None or self._wire is None or self._objects is not None:
             return None
-        return self._series if fields is None else _only(self._series, fields)
+        return self._series if fields is None else only(self._series, fields)
 
     def declared(self) -> bool:
         """Whether the fields of the values are fixed: by the type of their serde, or by an expression."""
@@ -398,12 +398,6 @@ class Values:
         return pickled() if self.serde is None else self.serde
 
 
-def missing_in(series: pl.Series) -> np.ndarray:
-    """Row by row, whether the value is null; where all or none are, counting them tells, at a hundredth of the cost."""
-    count = series.null_count()
-    return np.full(len(series), count > 0) if count in (0, len(series)) else series.is_null().to_numpy()
-
-
 def nulls(rows: int, serde: Serde | None = None) -> Values:
     """Values that are all null."""
     return Values(serde, wire=pa.nulls(rows, pa.large_binary()))
@@ -441,48 +435,3 @@ def concat_values(parts: Sequence[Values]) -> Values:
     if serdes != {None} or any(part._is_chained() or part.expressed() for part in parts):
         return chained(parts)
     return Values(objects=[value for part in parts for value in part.objects()])
-
-
-def _open_rows(series: pl.Series, fields: Collection[str] | None) -> Undeclared | None:
-    """The rows of a column without declared type; None: each has alone the types that are read of the column."""
-    read = read_fields(series, fields)
-    there = series.null_count() == 0
-    if there and all(is_alike(part) for part in read.values()):
-        return None
-    name = pickled().name
-    if fields is None or not isinstance(series.dtype, pl.Struct):
-        return Undeclared(name, series.to_list())
-    present = series.is_not_null().to_list()
-    columns = {name: read[name].to_list() if name in read else [None] * len(series) for name in fields}
-    if not there:
-        columns = {
-            name: [item if one else None for item, one in zip(column, present, strict=True)]
-            for name, column in columns.items()
-        }
-    return Undeclared(name, [one or None for one in present], columns)
-
-
-def _decoded(serde: Serde, wire: Bytes, fields: Collection[str] | None, checked: bool) -> pl.Series:
-    if fields is None or not checked:
-        return calls.decode_series(serde, wire, fields)
-    return (
-        serde.decode_checked(wire, fields)
-        if isinstance(serde, Checking)
-        else calls.decode_series(serde, wire)
-    )
-
-
-def _only(series: pl.Series, fields: Collection[str]) -> pl.Series | None:
-    """The struct with these fields; None if it has not all of them."""
-    if not isinstance(series.dtype, pl.Struct) or not _has_fields(series, fields):
-        return None
-    chosen = [name for name in series.struct.fields if name in fields]
-    if len(chosen) == len(series.struct.fields):
-        return series
-    return with_nulls_of(series.struct.unnest().select(chosen).to_struct(series.name), series)
-
-
-def _has_fields(series: pl.Series, fields: Collection[str]) -> bool:
-    if not isinstance(series.dtype, pl.Struct):
-        return True
-    return {field.name for field in series.dtype.fields}.issuperset(fields)

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from crossstream.algebra.change import Changes
 from crossstream.algebra.undeclared import Undeclared
-from crossstream.algebra.values import Values, missing_in
+from crossstream.algebra.value_columns import missing_in
+from crossstream.algebra.values import Values
 from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.serdes import Serde, calls
 from crossstream.serdes.serde import Inferring, bisected, invalid_rows, is_varied
