@@ -81,6 +81,13 @@ def test_frames_are_kept_by_the_name_of_their_node():
     assert node_of(builder.stream_from(first)).name == "frame-3"
 
 
+def test_a_frame_where_a_topic_belongs():
+    builder, frame = cs.StreamsBuilder(), Frame({"key": "string", "value": "string"})
+    refused("CS-103", lambda: builder.stream(frame), "a DataFrame is read by stream_from(…)")
+    refused("CS-102", lambda: builder.table(frame), "a DataFrame is read by table_from(…)")
+    refused("CS-102", lambda: builder.global_table(frame), 'pass one name, such as "orders"')
+
+
 def test_what_is_no_streaming_frame():
     builder = cs.StreamsBuilder()
     good = {"key": "string", "value": "string"}

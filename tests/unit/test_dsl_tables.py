@@ -45,7 +45,7 @@ def test_a_materialised_table():
     contradiction = cs.Materialized(value=serdes.int64())
     refused("CS-143", lambda: builder.table("more", JSON, contradiction), "read with value serde json")
     refused("CS-140", lambda: builder.table("bare"), "no key and value serde")
-    refused("CS-102", lambda: builder.table(["a", "b"], JSON))
+    refused("CS-102", lambda: builder.table(["a", "b"], JSON), 'pass one name, such as "orders"')
     refused("CS-105", lambda: builder.table("x", JSON, cs.Named("x")), "must be a Materialized")
 
 

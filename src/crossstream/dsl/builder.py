@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from crossstream.dsl.checks import check_option, check_topic
+from crossstream.dsl.checks import check_option, check_topic, topic_step
 from crossstream.dsl.draft import Draft
 from crossstream.dsl.frames import frame_serdes
 from crossstream.dsl.global_table import GlobalKTable
@@ -205,6 +205,6 @@ def _topics(topics: object) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
             f"{topics!r} is not a topic, a list of different topics or a pattern of text",
             code="CS-103",
             where=here("stream"),
-            next=f"pass {pattern}",
+            next=topic_step("stream", topics, pattern),
         )
     return tuple(names), None

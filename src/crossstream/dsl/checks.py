@@ -35,9 +35,19 @@ def check_topic(operator: str, topic: object) -> None:
     """Refuses (CS-102) what Kafka would not take as the name of a topic."""
     fault = name_fault(topic)
     if fault is not None:
-        raise TopologyError(
-            f"{operator}: {topic!r} is not a topic: {fault}", code="CS-102", where=here(), next=NAME_RULE
+        step = (
+            NAME_RULE if isinstance(topic, str) else topic_step(operator, topic, 'one name, such as "orders"')
         )
+        raise TopologyError(
+            f"{operator}: {topic!r} is not a topic: {fault}", code="CS-102", where=here(), next=step
+        )
+
+
+def topic_step(operator: str, given: object, names: str) -> str:
+    """What to do where something else was ``given`` than ``names``: pass those, or read a DataFrame as one."""
+    if operator in ("stream", "table") and hasattr(given, "isStreaming"):
+        return f"a DataFrame is read by {operator}_from(…)"
+    return f"pass {names}"
 
 
 def check_target(operator: str, topic: object) -> None:
