@@ -136,7 +136,19 @@ def test_wrong_joins_of_tables(builder, shops):
         lambda: rows.join(shops, joiner, foreign_key=key_of, table_joined=partitioned),
         "no partitioners",
     )
-    refused("CS-145", lambda: rows.outer_join(shops, joiner), "no outer join")
+    for by in ({}, {"foreign_key": key_of}, {"foreign_key": key_of, "keyed_by": cs.LeftOrRight}):
+        refused(
+            "CS-145",
+            lambda by=by: rows.outer_join(shops, joiner, **by),
+            "] there is no outer_join",
+            "left_join",
+        )
+        refused(
+            "CS-145",
+            lambda by=by: rows.right_join(shops, joiner, **by),
+            "] there is no right_join",
+            "join(…)",
+        )
     refused("CS-133", lambda: rows.join(rows, joiner, key_selector=key_of), "foreign_key=")
     refused("CS-104", lambda: rows.join(shops, joiner, foreign_key=lambda: 1), "foreign_key of join")
     other = cs.StreamsBuilder().global_table("shops", JSON)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crossstream.dsl.checks import REQUIRED, function_of
+from crossstream.dsl.global_table import GlobalKTable
 from crossstream.dsl.handle import OPERATORS, check_same_builder, child, given_name, table_result
 from crossstream.dsl.options import Materialized, Named
 from crossstream.errors import TopologyError
@@ -13,7 +14,6 @@ from crossstream.topology.location import here
 from crossstream.typing import ForeignKeyExtractor, KeySelector, ValueJoiner
 
 if TYPE_CHECKING:
-    from crossstream.dsl.global_table import GlobalKTable
     from crossstream.dsl.kstream import KStream
     from crossstream.dsl.ktable import KTable
 
@@ -64,7 +64,7 @@ def table_global_join(
     """A new `ForeignKeyJoin` below the tables: its right parent is a global table. Raises CS-145."""
     operator = OPERATORS[kind]
     check_same_builder(operator, left._draft, other._draft)
-    fault = _misused(kind, foreign_key, key_selector, table_joined)
+    fault = _misused(foreign_key, key_selector, table_joined)
     if fault is not None:
         what, step = fault
         raise TopologyError(what, code="CS-145", where=here(operator), next=step)
@@ -83,15 +83,19 @@ def table_global_join(
     )
 
 
-def _misused(
-    kind: JoinKind, foreign_key: object, key_selector: object, table_joined: object
-) -> tuple[str, str] | None:
-    """What is wrong with the way a table is to be joined with a global one, and the next step; None: nothing."""
-    if kind == "outer":
-        return (
-            "there is no outer join with a global table",
-            "use left_join(…), or an outer join of two tables",
+def check_not_global(operator: str, other: object) -> None:
+    """CS-145: the rows of a global table that nobody names are in no result."""
+    if isinstance(other, GlobalKTable):
+        raise TopologyError(
+            f"there is no {operator} with a global table",
+            code="CS-145",
+            where=here(operator),
+            next="use join(…) or left_join(…); or read its topic as a table",
         )
+
+
+def _misused(foreign_key: object, key_selector: object, table_joined: object) -> tuple[str, str] | None:
+    """What is wrong with the way a table is to be joined with a global one, and the next step; None: nothing."""
     if table_joined is not None:
         step = 'drop table_joined; a name is given by named=Named("…")'
         return "a join with a global table has no partitioners: the table is whole everywhere", step

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossstream.dsl.checks import REQUIRED, check_option, function_of
 from crossstream.dsl.draft import Draft
-from crossstream.dsl.global_joins import table_global_join
+from crossstream.dsl.global_joins import check_not_global, table_global_join
 from crossstream.dsl.global_table import GlobalKTable
 from crossstream.dsl.handle import OPERATORS, child, given_name, misplaced_name, no_attribute
 from crossstream.dsl.joins import (
@@ -218,6 +218,7 @@ class KTable:
         ...                     foreign_key=lambda product: product["merchant_id"], keyed_by=LeftOrRight)
         <KTable products.outer_join(merchants)-2>
         """
+        check_not_global("outer_join", other)
         check_keyed_by("outer_join", foreign_key, keyed_by)
         return self._join("outer", other, joiner, foreign_key, None, table_joined, named, materialized)
 
@@ -245,6 +246,7 @@ class KTable:
         ...                     foreign_key=lambda product: product["merchant_id"], keyed_by=LeftOrRight)
         <KTable products.right_join(merchants)>
         """
+        check_not_global("right_join", other)
         check_right_join(foreign_key)
         check_keyed_by("right_join", foreign_key, keyed_by)
         assert foreign_key is not None
