@@ -86,6 +86,26 @@ def test_a_name_that_is_taken_is_refused_with_a_table_too():
     refused("CS-139", lambda: orders.join_many(many, joiner), "62")
 
 
+@pytest.mark.parametrize("expressed", [False, True])
+@pytest.mark.parametrize("name", ["function", "rows", "joiner", "self"])
+def test_any_other_name_gives_results_and_tombstones(name, expressed):
+    builder = cs.StreamsBuilder()
+    orders, customers = (builder.table(topic, JSON) for topic in ("orders", "customers"))
+    by_column, by_call = pl.col(name), lambda left, rows: rows[name]
+    bills = orders.join_many({name: (customers, customer)}, by_column if expressed else by_call)
+    bills.to_stream().to("bills", cs.Produced(value=serdes.json()))
+    with cs.TopologyTestDriver(builder.build()) as driver:
+        inputs = {
+            topic: driver.create_input_topic(topic, serdes.string(), serdes.json())
+            for topic in ("orders", "customers")
+        }
+        inputs["customers"].pipe_input("c1", {"name": "Ada"})
+        inputs["orders"].pipe_input("o1", {"customer": "c1"})
+        inputs["customers"].pipe_input("c1", None)
+        results = driver.create_output_topic("bills", serdes.string(), serdes.json())
+        assert results.read_key_values() == [("o1", {"name": "Ada"}), ("o1", None)]
+
+
 def test_other_things_that_are_refused():
     orders, customers = tables("orders", "customers")
     pairs = {"customer": (customers, customer)}

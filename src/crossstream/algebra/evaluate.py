@@ -60,7 +60,7 @@ class Outcome:
     failures: list[Failure] = field(default_factory=list)
 
 
-def evaluate(function: Function, key: Values, **arguments: Values) -> Outcome:
+def evaluate(function: Function, key: Values, /, **arguments: Values) -> Outcome:
     """The function on every row. ``arguments``: ``value=``; or ``left=`` and one for each other side of a joiner."""
     if function.expression is not None:
         return _express(function, key, arguments)
@@ -73,7 +73,7 @@ def evaluate(function: Function, key: Values, **arguments: Values) -> Outcome:
     return Outcome(Values(objects=results), failures)
 
 
-def uncalled(function: Function, rows: int, key: Values, **arguments: Values) -> Values:
+def uncalled(function: Function, rows: int, key: Values, /, **arguments: Values) -> Values:
     """Nulls where the function was not called: of the type that an expression gives elsewhere, if that is declared."""
     dtype = None
     if function.expression is not None:
