@@ -14,16 +14,17 @@ from tests.spark.world import World
 TEXT = serdes.string()
 
 
-def topology() -> cs.Topology:
+def topology(joins: int = 1) -> cs.Topology:
+    """The views with their clicks; more than one join: those with clicks again."""
     builder = cs.StreamsBuilder()
     views, clicks = (
         builder.stream(topic, cs.Consumed(key=TEXT, value=TEXT)) for topic in ("views", "clicks")
     )
     windows = cs.JoinWindows.of("10 seconds")
-    join = views.left_join(
-        clicks, lambda view, click: f"{view},{click}", windows, cs.StreamJoined(name="seen")
-    )
-    join.to("out", cs.Produced(key=TEXT, value=TEXT))
+    for number in range(joins):
+        joined = cs.StreamJoined(name=f"seen-{number}", value=TEXT)
+        views = views.left_join(clicks, lambda view, click: f"{view},{click}", windows, joined)
+    views.to("out", cs.Produced(key=TEXT, value=TEXT))
     return builder.build()
 
 
@@ -49,6 +50,36 @@ def test_ticks_until_nobody_waits(stocked: World, clock: Clock) -> None:
         assert out(stocked) == [("k", "v,None", 1_000)]
         clock.advance(3600)
         assert batches(engine) == 0
+
+
+def test_ticks_end_where_all_have_found_partners(stocked: World, clock: Clock) -> None:
+    """One sees that nobody waits, until there is input again; time has not moved."""
+    with application(topology(), config(stocked)) as engine:
+        assert batches(engine) == 1
+        stocked.append("clicks", [("k", "c", 1_000)])
+        for _ in range(2):
+            assert batches(engine) == 1
+            clock.advance(3600)
+            assert batches(engine) == 1
+            clock.advance(3600)
+            assert batches(engine) == 0
+            stocked.append("clicks", [("x", "c", 2_000)])
+        stocked.append("views", [("k", "w", 30_000)])
+        batches(engine)
+        stocked.append("clicks", [("k", "d", 31_000)])
+        batches(engine)
+    assert out(stocked) == [("k", "v,c", 1_000), ("k", "w,d", 31_000)]
+
+
+def test_ticks_go_on_where_the_row_of_a_join_waits_in_the_next_one(stocked: World, clock: Clock) -> None:
+    with application(topology(joins=2), config(stocked)) as engine:
+        assert batches(engine) == 1
+        ticks = []
+        for second in range(0, 300, 3):
+            clock.advance(3)
+            ticks += [second] * batches(engine)
+    assert out(stocked) == [("k", "v,None,None", 1_000)]
+    assert 70 + 60 <= ticks[-1] <= 70 + 90
 
 
 def test_the_time_in_which_nothing_ran_does_not_count(stocked: World, clock: Clock) -> None:

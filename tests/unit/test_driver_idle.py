@@ -89,6 +89,18 @@ def test_a_partner_that_comes_after_the_row_is_out_is_late() -> None:
     assert run.after(90) == [("k", "None,c", 9_000)]
 
 
+@pytest.mark.parametrize("size", [1, 2])
+def test_time_stands_still_where_all_have_found_partners(size: int) -> None:
+    """Whether they waited for one between two batches or not; so those that come next are not late."""
+    run = Run(TEN, idle_after="1 minute", commit_every=size)
+    run.views.pipe_input("k", "v1", 1_000)
+    run.clicks.pipe_input("k", "c1", 1_000)
+    assert run.after(3600) == [("k", "v1,c1", 1_000)]
+    run.views.pipe_input("k", "v2", 30_000)
+    run.clicks.pipe_input("k", "c2", 31_000)
+    assert run.after(0) == [("k", "v2,c2", 31_000)]
+
+
 def test_each_partition_is_silent_for_itself() -> None:
     """Records of one key keep only their own state partition awake."""
     run = Run(TEN, idle_after="1 minute", partitions=8)

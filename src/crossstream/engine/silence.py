@@ -19,13 +19,14 @@ class Listener:
 
     ``after``: None where stream time stands still without input. ``since``: from when on the application has read
     all there is; the time before its start does not count. ``heard``, ``ticked``: the last batch with records, and
-    the last one without.
+    the last one without; ``moved``: the last one without records that changed what is kept.
     """
 
     after: int | None
     since: int
     heard: int = 0
     ticked: int = 0
+    moved: int = 0
 
     def silence(self, now: int, taken: int, *, has_more: bool) -> Silence | None:
         """What a batch that takes so many records knows; nothing where there is, or may be, more to read."""
@@ -38,8 +39,13 @@ class Listener:
         return Silence(now, self.since, self.after)
 
     def is_tick(self, silence: Silence | None) -> bool:
-        """Whether a batch without records is due, if somebody waits for stream time to go on."""
+        """Whether a batch without records is due, if somebody waits for stream time to go on.
+
+        Nobody does where one changed nothing although every partition had been silent for long enough.
+        """
         if silence is None or silence.clock - max(silence.since, self.heard) < silence.after:
+            return False
+        if self.ticked - max(silence.since, self.heard, self.moved) > silence.after:
             return False
         if silence.clock - self.ticked < max(TICK_MS, silence.after // 10):
             return False
@@ -48,7 +54,7 @@ class Listener:
 
 
 def somebody_waits(plan: Plan, state: Mapping[str, tuple[int, int]]) -> bool:
-    """Whether records wait for stream time to go on; ``state``: (rows, bytes) by ``store/partition``."""
+    """Whether records may wait for stream time to go on; ``state``: (rows, bytes) by ``store/partition``."""
     waiting = {
         store.name for store in plan.stores.values() if store.layout.kind in (WAITING.kind, BUFFER.kind)
     }

@@ -143,6 +143,12 @@ class View:
         """Every live row, in one run."""
         return merge(self.pieces(), drop_gone=True)
 
+    def has_live_from(self, oldest: int) -> bool:
+        """Whether a live row has this timestamp or a newer one; only of rows by time."""
+        pieces = self.pieces()
+        runs = [self.live()] if any(run["gone"].any() for run in pieces) else pieces
+        return any((run["s"] >= oldest).any() for run in runs)
+
 
 def _find(pieces: Sequence[Run], wanted: np.uint64, key: bytes) -> tuple[np.ndarray, np.ndarray]:
     """The place of the live row of one key: what `View.lookup` finds, at a fraction of the fixed cost."""

@@ -66,7 +66,7 @@ class OpenStore:
         if silence is None or not self.view.rows:
             return None
         silent = silence.clock - max(self.clock, silence.since) - silence.after
-        if silent <= 0:
+        if silent <= 0 or not self.view.has_live_from(self.horizon):
             return None
         self.clock = silence.clock - silence.after
         return self.stream_time + silent
