@@ -19,7 +19,7 @@ class Listener:
 
     ``after``: None where stream time stands still without input. ``since``: from when on the application has read
     all there is; the time before its start does not count. ``heard``, ``ticked``: the last batch with records, and
-    the last one without; ``moved``: the last one without records that changed what is kept.
+    the last one without; ``moved``: the last one without that was followed by a change of what is kept.
     """
 
     after: int | None

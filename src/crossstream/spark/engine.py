@@ -242,7 +242,7 @@ class Engine:
     def _run_batch(self, ends: Any, frame: Any, epoch: int) -> bool:
         started = time.perf_counter()
         entry = self._repeat
-        repeated, is_tick = entry is not None, False
+        repeated = entry is not None
         if entry is not None and entry.epoch >= 0 and frame is None:
             return False  # waits for Spark to hand the same rows in again
         if entry is None:
@@ -272,7 +272,7 @@ class Engine:
         self._publishing.publish(entry, report, commit)
         published = time.perf_counter()
         self._commit(commit, report)
-        if is_tick and report.manifests:
+        if report.manifests:
             self._listener.moved = self._listener.ticked
         committed = time.perf_counter()
         self._repeat = None
