@@ -13,6 +13,9 @@ from crossstream.state.run import Layout, Run, expand, merge, newest, sort_rows
 
 _NOWHERE = np.array([-1])
 
+_RECORD = ("h", "s", "key", "n", "gone")
+"""Columns that tell a record, and whether it is deleted."""
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:
@@ -144,9 +147,10 @@ class View:
         return merge(self.pieces(), drop_gone=True)
 
     def has_live_from(self, oldest: int) -> bool:
-        """Whether a live row has this timestamp or a newer one; only of rows by time."""
-        pieces = self.pieces()
-        runs = [self.live()] if any(run["gone"].any() for run in pieces) else pieces
+        """Whether a live row has this timestamp or a newer one; only of records. Their values are not looked at."""
+        runs = self.pieces()
+        if any(run["gone"].any() for run in runs):
+            runs = [merge([Run({name: run[name] for name in _RECORD}) for run in runs], drop_gone=True)]
         return any((run["s"] >= oldest).any() for run in runs)
 
 
