@@ -52,6 +52,10 @@ class Listener:
         self.ticked = silence.clock
         return True
 
+    def stored(self) -> None:
+        """Notes that the last batch changed what is kept: somebody may wait again."""
+        self.moved = self.ticked
+
 
 def somebody_waits(plan: Plan, state: Mapping[str, tuple[int, int]]) -> bool:
     """Whether records may wait for stream time to go on; ``state``: (rows, bytes) by ``store/partition``."""

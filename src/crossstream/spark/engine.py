@@ -273,7 +273,7 @@ class Engine:
         published = time.perf_counter()
         self._commit(commit, report)
         if report.manifests:
-            self._listener.moved = self._listener.ticked
+            self._listener.stored()
         committed = time.perf_counter()
         self._repeat = None
         self._rescale()
