@@ -477,6 +477,31 @@ def test_the_text_null_deletes_a_row(reader: str, serde: Any) -> None:
     assert out(driver) == [("a", '{"n":1}'), ("a", None)]
     assert list(driver.get_key_value_store("rows").all()) == []
 
+    records = [("in", "a", '{"n":1}'), ("in", "a", "null"), ("in", "b", "{")]
+    driver = run(build, records, commit_every=9, deserialization_errors="skip")
+    assert list(driver.get_key_value_store("rows").all()) == []
+
+
+def test_the_text_null_is_no_value_of_a_stream_record_beside_an_undecodable_one() -> None:
+    records = [("right", "a", '{"n":1}'), ("left", "a", "null"), ("left", "b", "{")]
+    build = partial(looked_up, joiner=lambda left, right: {"sum": 0}, serde=JSON)
+    driver = run(build, records, commit_every=9, deserialization_errors="skip")
+    assert out(driver, value=JSON) == []
+
+
+def test_a_key_is_found_however_it_is_spelled_beside_an_undecodable_one() -> None:
+    builder = cs.StreamsBuilder()
+    builder.table("in", cs.Consumed(key=JSON, value=TEXT), cs.Materialized(store="rows"))
+    with cs.TopologyTestDriver(
+        builder.build(), partitions=2, commit_every=9, deserialization_errors="skip"
+    ) as driver:
+        topic = driver.create_input_topic("in", TEXT, TEXT)
+        for key, value in [('{"id": 1}', "old"), ('{"id":1}', "new"), ("{", "bad")]:
+            topic.pipe_input(key, value, partition=1)
+        driver.commit()
+        assert list(driver.get_key_value_store("rows").all()) == [({"id": 1}, "new")]
+        assert driver.get_key_value_store("rows").get({"id": 1}) == "new"
+
 
 def five(builder: cs.StreamsBuilder) -> None:
     sink(source(builder).map_values(lambda value: 5))

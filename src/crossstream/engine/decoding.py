@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -48,8 +48,17 @@ class Decoder:
             varied = part == "key" and is_varied(serde)
             by_column = not varied and self._as_series(serde, changes.rows)
             series = by_column if part == "key" else self.step.form == "series"
+            read = self._in_one_text if varied else partial(self._decoded_part, part=part, series=series)
+            changes = self._readable(node, changes, part, series, read)
+        return changes
+
+    def _readable(
+        self, node: Node, changes: Changes, part: Part, series: bool, read: Callable[[Changes], Changes]
+    ) -> Changes:
+        """What ``read`` makes of the records; without those that it fails on, of the others."""
+        while changes.rows:
             try:
-                changes = self._in_one_text(changes) if varied else self._decoded_part(changes, part, series)
+                return read(changes)
             except SerdeError as error:
                 reasons = self._reasons(node, changes, part, series)
                 if not reasons:
