@@ -503,6 +503,28 @@ def test_a_key_is_found_however_it_is_spelled_beside_an_undecodable_one() -> Non
         assert driver.get_key_value_store("rows").get({"id": 1}) == "new"
 
 
+@pytest.mark.parametrize("decoding", ["fail", "skip"])
+@pytest.mark.parametrize("every", [1, 9])
+def test_a_value_without_the_fields_of_an_expression_is_let_go_alone(every: int, decoding: Any) -> None:
+    """Its source takes it, for a function there takes any JSON; the expression comes after a shuffle."""
+
+    def build(builder: cs.StreamsBuilder) -> None:
+        rows = builder.table("in", cs.Consumed(key=TEXT, value=JSON), cs.Materialized(store="rows"))
+        rows.filter(lambda value: True).to_stream().foreach(lambda key, value: None)
+        sink(rows.filter(pl.col("n") > 0).to_stream(), JSON)
+
+    records = [("in", "a", '{"n":1}'), ("in", "b", "[1]"), ("in", "c", '{"n":"x"}'), ("in", "d", '{"n":2}')]
+    settings = {"commit_every": every, "deserialization_errors": decoding}
+    for policy in ("skip", cs.DeadLetter("dead")):
+        driver = run(build, records, processing_errors=policy, **settings)
+        assert sorted(out(driver)) == [("a", '{"n":1}'), ("d", '{"n":2}')]
+        assert driver.metrics()["dropped"] == {"in.filter-2: failed": 2}
+    assert sorted(out(driver, "dead")) == [("b", "[1]"), ("c", '{"n":"x"}')]
+    with pytest.raises(CrossStreamError, match="processing_errors") as caught:
+        run(build, records, **settings)
+    assert [caught.value.where[name] for name in ("operator", "offset", "key")] == ["in.filter-2", 1, "b"]
+
+
 def five(builder: cs.StreamsBuilder) -> None:
     sink(source(builder).map_values(lambda value: 5))
 

@@ -200,11 +200,23 @@ def _express(function: Function, key: Values, arguments: dict[str, Values]) -> O
 
 
 def _express_alike(function: Function, reads: Sequence[Read], rows: int) -> Outcome:
-    """Together on those rows whose columns have the same types."""
-    marks = marks_of(reads) if rows > 1 else []
+    """Together on those rows whose columns have the same types; those that have not what is read are failures."""
+    try:
+        marks = marks_of(reads) if rows > 1 else []
+    except SerdeError as error:
+        if error.code not in (UNDECODABLE, MIXED):
+            raise
+        return _express_halves(function, reads, rows)
     if not marks:
         return _express_together(function, reads, rows)
     return _express_apart(function, reads, groups_of(marks))
+
+
+def _express_halves(function: Function, reads: Sequence[Read], rows: int) -> Outcome:
+    """One half after the other, so that the rows of the other are none the worse."""
+    halves = [np.arange(rows // 2), np.arange(rows // 2, rows)]
+    outcomes = [_express_alike(function, [read.take(half) for read in reads], len(half)) for half in halves]
+    return _merged(halves, outcomes)
 
 
 def _express_apart(function: Function, reads: Sequence[Read], groups: Sequence[np.ndarray]) -> Outcome:

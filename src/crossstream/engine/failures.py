@@ -21,7 +21,10 @@ from crossstream.engine.dead_letters import Forms, letters
 from crossstream.errors import CrossStreamError, ProcessingError, SerdeError, told
 from crossstream.records import REASON, decode_headers, encode_headers
 from crossstream.serdes import Serde
+from crossstream.serdes.refusals import UNDECODABLE
 from crossstream.topology.graph import Node, Topology
+
+_LET_GO = "mend the function, or let the record go: processing_errors='skip' or cs.DeadLetter(topic)"
 
 Write = Callable[[str, pa.RecordBatch], None]
 
@@ -84,13 +87,13 @@ class Failures:
         """The error of one failed row, with its place."""
         place = self.place(node, changes, failure.row)
         if isinstance(failure.error, CrossStreamError):
-            return failure.error.at(**place)
+            return _of_operator(failure.error).at(**place)
         cause = _of_user(failure.error)
         error = ProcessingError(
             f"a function of {node.name} raised {told(cause)}",
             code="CS-501",
             where=place,
-            next="mend the function, or let the record go: processing_errors='skip' or cs.DeadLetter(topic)",
+            next=_LET_GO,
         )
         error.__cause__ = cause
         return error
@@ -163,6 +166,13 @@ def _first(changes: Changes, failures: Sequence[Failure]) -> Failure:
     """The failure of the row that arrived first; of rows of one trigger, the first."""
     rows = np.array([failure.row for failure in failures])
     return failures[int(np.lexsort((rows, changes.minor[rows], changes.major[rows]))[0])]
+
+
+def _of_operator(error: CrossStreamError) -> CrossStreamError:
+    """Bytes that their source takes for a record, and an expression cannot read, are no matter of decoding."""
+    if error.code == UNDECODABLE:
+        error.next = _LET_GO
+    return error
 
 
 def _of_user(error: Exception) -> Exception:
