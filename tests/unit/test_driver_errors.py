@@ -525,6 +525,39 @@ def test_a_value_without_the_fields_of_an_expression_is_let_go_alone(every: int,
     assert [caught.value.where[name] for name in ("operator", "offset", "key")] == ["in.filter-2", 1, "b"]
 
 
+def by_branches(numbers: Any) -> None:
+    sink(numbers.split().branch(lambda value: True, "all").no_default_branch()["all"], JSON)
+
+
+def by_the_topic(numbers: Any) -> None:
+    numbers.to(lambda key, value: "out", cs.Produced(key=TEXT, value=JSON))
+
+
+def behind_a_shuffle(numbers: Any) -> None:
+    sink(numbers.filter(pl.col("n") > 0).repartition().map_values(lambda value: value), JSON)
+
+
+def by_a_joiner(numbers: Any) -> None:
+    sink(numbers.join(numbers.to_table(), lambda one, other: one), JSON)
+
+
+@pytest.mark.parametrize("every", [1, 9])
+@pytest.mark.parametrize("bad", [b'{"n":1,"x":"\xff"}', b'{"n":1,"x":1e999}', b'{"n":1,"x":{"\xff":1}}'])
+@pytest.mark.parametrize("reader", [by_branches, by_the_topic, behind_a_shuffle, by_a_joiner])
+def test_a_value_that_only_a_callable_cannot_read_is_let_go(reader: Any, bad: bytes, every: int) -> None:
+    """An expression comes first and reads another field: of what is not declared that alone is decoded."""
+
+    def build(builder: cs.StreamsBuilder) -> None:
+        numbers = source(builder, value=JSON)
+        numbers.filter(pl.col("n") > 1).to("many", cs.Produced(key=TEXT, value=JSON))
+        reader(numbers)
+
+    records = [("in", "a", b'{"n":1}', serdes.bytes()), ("in", "b", bad, serdes.bytes())]
+    driver = run(build, records, commit_every=every, deserialization_errors="skip")
+    assert out(driver) == [("a", '{"n":1}')]
+    assert driver.metrics()["dropped"] == {"in: undecodable": 1}
+
+
 def five(builder: cs.StreamsBuilder) -> None:
     sink(source(builder).map_values(lambda value: 5))
 

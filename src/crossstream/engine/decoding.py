@@ -50,6 +50,14 @@ class Decoder:
             series = by_column if part == "key" else self.step.form == "series"
             read = self._in_one_text if varied else partial(self._decoded_part, part=part, series=series)
             changes = self._readable(node, changes, part, series, read)
+            if (
+                part == "value"
+                and series
+                and self.step.whole
+                and self.task.failures.decoding.action != "fail"
+            ):
+                read = partial(self._decoded_part, part=part, series=False)
+                changes = self._readable(node, changes, part, False, read)
         return changes
 
     def _readable(

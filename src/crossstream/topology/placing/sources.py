@@ -14,13 +14,19 @@ from crossstream.topology.graph import (
     ForeignKeyJoin,
     FrameSource,
     ManyJoin,
+    Merge,
     Node,
     Peek,
+    Repartition,
+    SelectKey,
+    Sink,
     Source,
     Split,
     StreamStreamJoin,
     StreamTableJoin,
     Topology,
+    ToStream,
+    ToTable,
 )
 from crossstream.topology.names import inner
 from crossstream.topology.placing.foreign_key import refer
@@ -31,6 +37,13 @@ from crossstream.topology.steps import ReadStep, ReferManyStep, Step
 
 if TYPE_CHECKING:
     from crossstream.topology.planner import Planner
+
+
+_FUNCTIONS = ("predicate", "mapper", "action", "joiner", "foreign_key", "key_selector")
+_SEVERAL_FUNCTIONS = ("predicates", "foreign_keys")
+"""What operators call their functions."""
+_HANDING_ON = (Branch, Filter, Merge, Peek, Repartition, SelectKey, Split, ToStream, ToTable)
+"""Operators that hand on values as they are."""
 
 
 def place_source(planner: Planner, node: Source | FrameSource) -> None:
@@ -49,6 +62,7 @@ def place_source(planner: Planner, node: Source | FrameSource) -> None:
             table=is_table,
             form=form(planner, node),
             fields=fields(planner, node),
+            whole=is_called(planner, node),
         )
     )
     if is_table:
@@ -126,6 +140,31 @@ def fields(planner: Planner, node: Node) -> frozenset[str] | None:
 
 def _named(functions: Sequence[Function]) -> set[str]:
     return {name for function in functions for name in columns_of(function)} - {"key"}
+
+
+def is_called(planner: Planner, node: Node) -> bool:
+    """Whether a callable gets values without declared type of which only the fields of expressions are decoded."""
+    if fields(planner, node) is None or (node.value is not None and node.value.dtype is not None):
+        return False
+    below, seen = [node.name], {node.name}
+    while below:
+        parent = below.pop()
+        for child in planner.topology.children(parent):
+            if _calls(child):
+                return True
+            if isinstance(child, _HANDING_ON) and child.name not in seen:
+                seen.add(child.name)
+                below.append(child.name)
+    return False
+
+
+def _calls(node: Node) -> bool:
+    """Whether an operator gives the values that it takes to a callable."""
+    if isinstance(node, Sink):
+        return node.topic_of is not None or node.partitioner is not None
+    single = [getattr(node, name, None) for name in _FUNCTIONS]
+    several = [function for name in _SEVERAL_FUNCTIONS for function in getattr(node, name, ())]
+    return any(function is not None and function.expression is None for function in (*single, *several))
 
 
 def _looks_for_timestamp(node: Node) -> bool:
