@@ -280,6 +280,11 @@ def changes_key(node: Node) -> bool:
     )
 
 
+def sorts_out(node: Node) -> bool:
+    """Whether an operator on a stream may leave records out, or give them another key."""
+    return changes_key(node) or isinstance(node, Filter | Branch | FlatMapValues)
+
+
 def is_stream_join(node: Node) -> bool:
     """Whether a node joins a stream with a stream or a table."""
     return node.shape == "stream" and hasattr(node, "joiner")

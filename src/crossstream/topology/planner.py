@@ -38,6 +38,7 @@ from crossstream.topology.graph import (
     ToStream,
     ToTable,
     is_stream_join,
+    sorts_out,
 )
 from crossstream.topology.meetings import sharing
 from crossstream.topology.names import inner, name_of, unique
@@ -83,7 +84,12 @@ class Planner:
     wants_every: set[str] = field(default_factory=set)
     """The tables whose readers want every change, not the last of the batch."""
     makes_every: set[str] = field(default_factory=set)
-    """The tables that a stream looks up, or that keep versions: what they are kept from must be every change."""
+    """The tables that a stream looks up, or that keep versions: what they are kept from must be every change.
+
+    And the operators on streams that sort out what becomes the rows of a table.
+    """
+    become_rows: set[str] = field(default_factory=set)
+    """The streams whose records become the rows of a table."""
     wholes: dict[str, str] = field(default_factory=dict)
     """The store of each global table."""
     visits: Visits = field(init=False)
@@ -137,8 +143,14 @@ class Planner:
         )
 
     def _ask_every(self, node: Node) -> None:
-        """Joins of streams give the same whatever the batches are, and versions are; so no change may be left out."""
-        if keeps_versions(node):
+        """Joins of streams give the same whatever the batches are, and versions are; so no change may be left out.
+
+        Nor may it where the last change of a row may not reach the table that a stream of changes becomes, or reach
+        it under another key than those before.
+        """
+        if isinstance(node, ToTable) or node.name in self.become_rows:
+            self.become_rows.update(name for name in node.parents if self.topology[name].shape == "stream")
+        if keeps_versions(node) or (node.name in self.become_rows and sorts_out(node)):
             self.makes_every.add(node.name)
         if isinstance(node, StreamTableJoin):
             self.wants_every.add(node.parents[0])
