@@ -132,6 +132,35 @@ def test_a_topic_that_is_replaced_is_read_from_its_beginning_in_all_partitions()
     assert (found.topic_ids, found.replaced, found.skipped) == ({"a": "1", "b": "0"}, {"a"}, 0)
 
 
+@pytest.mark.parametrize("now", [{A0: 4}, {A0: 4, A1: 1}], ids=["fewer partitions", "shorter"])
+def test_a_topic_that_is_replaced_after_topics_were_looked_for(now: dict[TopicPartition, int]) -> None:
+    """It is seen when its ends are asked for: it lacks a partition, or ends before what was read."""
+
+    class Asked(Log):
+        def end_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+            for tp in partitions:
+                if tp not in self.ends:
+                    raise SourceError("none", code="CS-602", where={"topic": tp.topic}, next="create it")
+            return super().end_offsets(partitions)
+
+    def replaced(lost: str) -> SourcePlanner:
+        log = Asked({}, {A0: 5, A1: 7}, {"a": "0"})
+        found = planner(log, {"a": {"a": {0: 5, 1: 7}}}, lost)
+        found.refresh()
+        log.ends, log.ids = now, {"a": "1"}
+        return found
+
+    with pytest.raises(SourceError, match="made anew since it was read") as caught:
+        replaced("fail").end_offsets()
+    assert caught.value.code == "CS-603"
+    found = replaced("skip")
+    ends = found.end_offsets()
+    assert found.replaced == {"a"}
+    assert [(span.partition, span.start, span.end) for span in found.next_ranges(ends, None)] == [
+        (tp.partition, 0, end) for tp, end in now.items()
+    ]
+
+
 def test_a_first_start_begins_where_it_is_told_and_later_partitions_at_their_beginning() -> None:
     log = Log({A0: 2}, {A0: 9})
     found = planner(log, offset_reset="latest")

@@ -115,7 +115,23 @@ class SourcePlanner:
         self.started = True
 
     def end_offsets(self) -> Mapping[TopicPartition, int]:
-        """Where every topic partition ends now; without topics of patterns that are gone."""
+        """Where every topic partition ends now; without topics of patterns that are gone.
+
+        Where a partition is missing, or ends before what was read, its topic may have been made anew since they were
+        looked for, so they are looked for again. Raises what `refresh` does.
+        """
+        try:
+            ends = self._ends()
+        except SourceError as error:
+            if error.code != "CS-602":
+                raise
+        else:
+            if self._first_rewound(ends) is None:
+                return ends
+        self.refresh()
+        return self._ends()
+
+    def _ends(self) -> Mapping[TopicPartition, int]:
         while True:
             wanted = sorted({tp for partitions in self._partitions.values() for tp in partitions})
             try:
@@ -186,11 +202,20 @@ class SourcePlanner:
         ]
 
     def _check_rewound(self, ends: Mapping[TopicPartition, int]) -> None:
+        rewound = self._first_rewound(ends)
+        if rewound is not None:
+            raise _rewound(*rewound)
+
+    def _first_rewound(
+        self, ends: Mapping[TopicPartition, int]
+    ) -> tuple[str, TopicPartition, int, int] | None:
+        """A source, and a partition of it that ends before what was read; where that is, and where it ends."""
         for node in self._sources():
             for tp in self._partitions[node.name]:
                 start = self.positions[node.name][tp.topic][tp.partition]
                 if ends.get(tp, start) < start:
-                    raise _rewound(node.name, tp, start, ends[tp])
+                    return node.name, tp, start, ends[tp]
+        return None
 
     def after(self, ranges: tuple[SourceRange, ...]) -> Positions:
         """The positions past the ranges of a batch: those to go on from when it is committed."""
