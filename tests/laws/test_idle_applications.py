@@ -7,6 +7,7 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.engine.log import BatchLog
+from crossstream.spark.engine import Engine
 from tests.faults.one_process import application
 from tests.laws.conftest import Clock, batches, out
 from tests.spark.world import World
@@ -93,6 +94,43 @@ def test_the_time_in_which_nothing_ran_does_not_count(stocked: World, clock: Clo
     assert out(stocked) == [("k", "v,None", 1_000)]
 
 
+@pytest.mark.parametrize("silent", [0, 60 + 5])
+def test_a_clock_that_is_set_back_begins_the_silence_anew(stocked: World, clock: Clock, silent: int) -> None:
+    with application(topology(), config(stocked)) as engine:
+        batches(engine)
+        clock.advance(silent)
+        batches(engine)
+        clock.advance(-3600)
+        assert batches(engine) == 0
+        assert _ticks(engine, clock, 59) == 0
+        assert _ticks(engine, clock, 1 + 12) > 0
+    assert out(stocked) == [("k", "v,None", 1_000)]
+
+
+@pytest.mark.parametrize("silent", [0, 60 + 5])
+def test_a_clock_may_be_set_back_between_two_runs(stocked: World, clock: Clock, silent: int) -> None:
+    with application(topology(), config(stocked)) as engine:
+        batches(engine)
+        clock.advance(silent)
+        batches(engine)
+    clock.advance(-24 * 3600)
+    with application(topology(), config(stocked)) as engine:
+        assert _ticks(engine, clock, 59) == 0
+        assert _ticks(engine, clock, 1 + 12) > 0
+    assert out(stocked) == [("k", "v,None", 1_000)]
+
+
+@pytest.mark.parametrize("back", [1, 20, 59, 61])
+def test_a_clock_that_is_set_back_a_little_between_two_runs(stocked: World, clock: Clock, back: int) -> None:
+    """The last input seems to have come after the start: it is waited for twice the time, at most."""
+    with application(topology(), config(stocked)) as engine:
+        batches(engine)
+    clock.advance(-back)
+    with application(topology(), config(stocked)) as engine:
+        _ticks(engine, clock, 2 * 60 + 12)
+    assert out(stocked) == [("k", "v,None", 1_000)]
+
+
 def test_a_batch_with_more_to_read_behind_it_is_not_silent(stocked: World, clock: Clock) -> None:
     stocked.append("clicks", [("x", "c", 1_000 + n) for n in range(6)])
     with application(topology(), config(stocked, max_records_per_batch=2)) as engine:
@@ -122,6 +160,15 @@ def test_a_repeated_batch_decides_alike(
         clock.advance(60 + 6)
         batches(engine)
     assert out(stocked) == [("k", "v,None", 1_000)]
+
+
+def _ticks(engine: Engine, clock: Clock, seconds: int) -> int:
+    """Batches while so much time goes by."""
+    count = 0
+    for _ in range(seconds):
+        clock.advance(1)
+        count += batches(engine)
+    return count
 
 
 def _gone(*_: object) -> None:

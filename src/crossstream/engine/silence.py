@@ -19,7 +19,8 @@ class Listener:
 
     ``after``: None where stream time stands still without input. ``since``: from when on the application has read
     all there is; the time before its start does not count. ``heard``, ``ticked``: the last batch with records, and
-    the last one without; ``moved``: the last one without that was followed by a change of what is kept.
+    the last one without; ``moved``: the last one without that was followed by a change of what is kept. ``shown``:
+    what the clock showed last; where it is set back, the silence begins anew.
     """
 
     after: int | None
@@ -27,9 +28,13 @@ class Listener:
     heard: int = 0
     ticked: int = 0
     moved: int = 0
+    shown: int = 0
 
     def silence(self, now: int, taken: int, *, has_more: bool) -> Silence | None:
         """What a batch that takes so many records knows; nothing where there is, or may be, more to read."""
+        if now < self.shown:
+            self._begin_anew(now)
+        self.shown = now
         if taken:
             self.heard = now
         if has_more:
@@ -41,11 +46,12 @@ class Listener:
     def is_tick(self, silence: Silence | None) -> bool:
         """Whether a batch without records is due, if somebody waits for stream time to go on.
 
-        Nobody does where one changed nothing although every partition had been silent for long enough.
+        Nobody does where one changed nothing although every partition had been silent for long enough: for twice as
+        long, as one that takes a time of a clock that was set back for its last input may need.
         """
         if silence is None or silence.clock - max(silence.since, self.heard) < silence.after:
             return False
-        if self.ticked - max(silence.since, self.heard, self.moved) > silence.after:
+        if self.ticked - max(silence.since, self.heard, self.moved) > 2 * silence.after:
             return False
         if silence.clock - self.ticked < max(TICK_MS, silence.after // 10):
             return False
@@ -55,6 +61,11 @@ class Listener:
     def stored(self) -> None:
         """Notes that the last batch changed what is kept: somebody may wait again."""
         self.moved = self.ticked
+
+    def _begin_anew(self, now: int) -> None:
+        """The clock was set back: how long it has been silent cannot be told by it."""
+        self.since = now
+        self.heard, self.ticked, self.moved = (min(t, now) for t in (self.heard, self.ticked, self.moved))
 
 
 def somebody_waits(plan: Plan, state: Mapping[str, tuple[int, int]]) -> bool:

@@ -65,7 +65,8 @@ class OpenStore:
         """To where stream time goes on without input, if there was none for so long and rows wait here; in ms."""
         if silence is None or not self.view.rows:
             return None
-        silent = silence.clock - max(self.clock, silence.since) - silence.after
+        heard = self.clock if self.clock <= silence.clock else silence.since  # the clock was set back
+        silent = silence.clock - max(heard, silence.since) - silence.after
         if silent <= 0 or not self.view.has_live_from(self.horizon):
             return None
         self.clock = silence.clock - silence.after
