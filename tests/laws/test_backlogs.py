@@ -124,6 +124,17 @@ def test_large_batches_wait_for_a_moment(world: World, clock: Clock) -> None:
         assert engine.run_next()
 
 
+def test_a_clock_that_is_set_back_makes_no_wait_longer(world: World, clock: Clock) -> None:
+    config = world.config(partitions=2, durable=False, max_task_idle="1 second")
+    with application(streams(), config) as engine:
+        world.append("views", [("k", "v", 1_000)])
+        assert batches(engine) == 0
+        clock.advance(-3600)
+        assert batches(engine) == 0
+        clock.advance(1)
+        assert batches(engine) == 1
+
+
 def test_nothing_is_waited_for_where_all_there_is_is_asked_for(world: World, clock: Clock) -> None:
     config = world.config(partitions=2, durable=False, max_task_idle="1 hour")
     world.append("views", [("k", "v", 2_000)])

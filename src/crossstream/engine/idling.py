@@ -46,7 +46,8 @@ class Idling:
             return False
         patience = max(self.most, MOMENT_MS if records > LARGE_RECORDS else 0)
         empty = [place for place, count in waiting.items() if not count]
-        self.deadlines = {place: self.deadlines.get(place, now + patience) for place in empty}
+        latest = now + patience  # not later, where the clock was set back
+        self.deadlines = {place: min(self.deadlines.get(place, latest), latest) for place in empty}
         return any(now < deadline for deadline in self.deadlines.values())
 
 
