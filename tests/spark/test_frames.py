@@ -578,6 +578,53 @@ def test_an_interrupt_while_rows_are_read(spark: Any, world: World) -> None:
     assert rows.out() == ["l0", "l1", "o"]
 
 
+class TestBatchThatFails:
+    """It is the last one of its engine, whoever waits for a turn, and comes again with the same records."""
+
+    @pytest.mark.parametrize("failing", ["topic", "rows"])
+    def test_it_comes_again_as_it_was(
+        self, spark: Any, world: World, failing: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        rows = Rows(spark, world)
+        world.create(orders=1)
+        rows.put("left", "l0")
+        builder = cs.StreamsBuilder()
+        left = builder.stream_from(rows.frame("left"), cs.Consumed(name="left", key=TEXT, value=JSON))
+        merged = left.merge(builder.stream("orders", cs.Consumed(key=TEXT, value=JSON)))
+        calls: list[tuple[int, list[str]]] = []
+        armed = threading.Event()
+
+        def write(records: Any, batch: int) -> None:
+            calls.append((batch, sorted(row.key for row in records.collect())))
+            if armed.is_set():
+                armed.clear()
+                rows.put("left", "l2")
+                world.append("orders", [("o2", {"n": 1}, 1)], TEXT, JSON)
+                time.sleep(2)  # the other thread has seen it, and waits for its turn
+                raise OSError("no such table")
+
+        merged.for_each_batch(write)
+        topology = builder.build()
+        with cs.SparkStreams(topology, world.config(), spark) as app:
+            app.start()
+            app.process_available()
+            fail = app._fail
+            monkeypatch.setattr(app, "_fail", lambda error: (time.sleep(2), fail(error)))
+            armed.set()
+            if failing == "rows":
+                rows.put("left", "l1")
+            else:
+                world.append("orders", [("o1", {"n": 1}, 1)], TEXT, JSON)
+            with pytest.raises(cs.ProcessingError):
+                app.await_termination(60)
+        _, failed = calls
+        assert failed[1] == ["l1" if failing == "rows" else "o1"]
+        with cs.SparkStreams(topology, world.config(), spark) as app:
+            app.process_available()
+        assert calls[2] == failed
+        assert sorted(key for _, keys in calls[2:] for key in keys) == sorted([*failed[1], "l2", "o2"])
+
+
 class TestOtherPartitions:
     """Spark splits the rows of a batch by the number of cores, and a batch may be repeated on others."""
 

@@ -84,6 +84,7 @@ class Engine:
         self._batch_lock = threading.RLock()
         self._feed = FrameFeed(self._take_frame)
         self._is_halted: Callable[[], bool] = never
+        self._has_failed = False
         self._runner: int | None = None
         self._epoch = -1
         self._frames: tuple[str, ...] = ()
@@ -198,6 +199,8 @@ class Engine:
         """One batch of the topics, if there is anything to read."""
         self._feed.check()
         with self._batch_lock:
+            if self._has_failed:
+                return False  # a batch of rows, meanwhile: `check` will tell
             self.inputs.refresh()
             ends = self.sources.end_offsets()
             idles = self._repeat is None and not self.hurried
@@ -215,7 +218,7 @@ class Engine:
     def _take_frame(self, frame: Any, epoch: int) -> None:
         """A micro-batch of the DataFrame sources; of those that were committed before a restart nothing is taken."""
         with self._batch_lock:
-            if self._is_halted():
+            if self._has_failed or self._is_halted():
                 raise Halted("the application is stopped; the rows come again at its next start")
             if epoch <= self._epoch:
                 complete(frame, self._checkpoint)
@@ -232,10 +235,17 @@ class Engine:
             self._run({})
 
     def _run(self, ends: Any, frame: Any = None, epoch: int = -1) -> bool:
-        """One batch, if there is anything to do."""
+        """One batch, if there is anything to do.
+
+        One that fails is the last: it comes again at the next start. The thread that waits for its turn meanwhile would
+        plan it anew, with other records.
+        """
         outer, self._runner = self._runner, threading.get_ident()
         try:
             return self._run_batch(ends, frame, epoch)
+        except BaseException:
+            self._has_failed = True
+            raise
         finally:
             self._runner = outer
 
