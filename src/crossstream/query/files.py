@@ -101,8 +101,7 @@ class _Committed:
         self._fingerprint = fingerprint
         self._as_of = as_of
         self._stores = FolderStores(log.root)
-        self._names: tuple[int, dict[int, str]] | None = None
-        self._versions: Sequence[Version] = ()
+        self._last: tuple[tuple[int, dict[int, str]], Sequence[Version]] | None = None
 
     def __call__(self) -> Sequence[Version]:
         for attempt in range(5):
@@ -122,13 +121,13 @@ class _Committed:
         commit = self._commit()
         names = commit.versions.get(self._store.name, {})
         # Manifests have names that are never used again; batches of state that begins anew have their old numbers.
-        if (commit.partitions, names) != self._names:
-            self._check_same()
-            self._versions = [
-                self._stores.open(self._store, pid, names.get(pid)) for pid in range(commit.partitions)
-            ]
-            self._names = (commit.partitions, names)
-        return self._versions
+        wanted, last = (commit.partitions, names), self._last
+        if last is not None and last[0] == wanted:
+            return last[1]
+        self._check_same()
+        versions = [self._stores.open(self._store, pid, names.get(pid)) for pid in range(commit.partitions)]
+        self._last = wanted, versions  # at once: other threads may read, too
+        return versions
 
     def _commit(self) -> Commit:
         if self._as_of is not None:
