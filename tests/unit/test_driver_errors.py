@@ -558,6 +558,22 @@ def test_a_value_that_only_a_callable_cannot_read_is_let_go(reader: Any, bad: by
     assert driver.metrics()["dropped"] == {"in: undecodable": 1}
 
 
+@pytest.mark.parametrize("beside", ["null", '{"n":0}'])
+@pytest.mark.parametrize("every", [1, 9])
+def test_the_reason_of_a_failure_is_that_of_the_row_alone(every: int, beside: str) -> None:
+    """Beside the text null, which becomes a null, an expression has fields to decode; else whole values are there."""
+
+    def build(builder: cs.StreamsBuilder) -> None:
+        rows = source(builder, value=JSON)
+        rows.split().branch(pl.col("n") > 1, "some").no_default_branch()
+        rows.map(lambda key, value: (key, value)).foreach(lambda key, value: None)
+
+    records = [("in", "a", '{"n":1}'), ("in", "b", "[1]"), ("in", "c", beside)]
+    driver = run(build, records, commit_every=every, processing_errors=cs.DeadLetter("dead"))
+    (letter,) = driver.create_output_topic("dead", TEXT, TEXT).read_records()
+    assert (dict(letter.headers)["crossstream.reason"] or b"").startswith(b"ColumnNotFoundError")
+
+
 def five(builder: cs.StreamsBuilder) -> None:
     sink(source(builder).map_values(lambda value: 5))
 

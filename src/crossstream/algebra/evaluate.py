@@ -236,10 +236,31 @@ def _express_together(function: Function, reads: Sequence[Read], rows: int) -> O
             raise
         if not rows:
             return Outcome(Values(objects=[]))
+        if rows == 1 and isinstance(error, SerdeError):
+            return _express_decoded(function, reads, error)
         if rows == 1:
-            failed = Values(series=pl.Series([None]), open_=open_)
-            return Outcome(failed, [Failure(0, _as_exception(error))])
+            return _failed(error, open_)
     return _express_apart(function, reads, [np.arange(rows // 2), np.arange(rows // 2, rows)])
+
+
+def _express_decoded(function: Function, reads: Sequence[Read], error: SerdeError) -> Outcome:
+    """On a row whose fields cannot be decoded: as where somebody decoded all of it before, if that can be done.
+
+    Whether somebody did, depends on the rows beside it; what is told of the failure does not.
+    """
+    try:
+        whole = [read.decoded() for read in reads]
+    except SerdeError:
+        return _failed(error, open_=True)
+    try:
+        return _in_the_calendar(columns_for(function, whole, 1).select(), open_=True)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, SerdeError) as failure:
+        return _failed(failure, open_=True)
+
+
+def _failed(error: BaseException, open_: bool) -> Outcome:
+    """Of one row."""
+    return Outcome(Values(series=pl.Series([None]), open_=open_), [Failure(0, _as_exception(error))])
 
 
 def _as_exception(error: BaseException) -> Exception:

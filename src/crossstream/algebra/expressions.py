@@ -36,6 +36,13 @@ class Read:
     def undeclared(self) -> Undeclared | None:
         return self.values.undeclared(None if self.use.whole else frozenset(self.use.fields))
 
+    def decoded(self) -> Read:
+        """With values that are decoded as a whole, where their types are not declared."""
+        values = self.values
+        if values.declared() or values.expressed():
+            return self
+        return replace(self, values=Values(values.serde, objects=values.objects()))
+
     def take(self, rows: np.ndarray) -> Read:
         return replace(self, values=self.values.take(rows))
 
