@@ -462,6 +462,22 @@ def test_an_undecodable_key_harms_no_other() -> None:
         driver.create_input_topic("in", TEXT, TEXT).pipe_input("bad", "x")
 
 
+@pytest.mark.parametrize(("serde", "bad"), [(INT, b"1"), (TEXT, b"\xff")], ids=["int64", "string"])
+def test_the_reason_of_an_undecodable_key_is_that_of_the_key_alone(serde: Any, bad: bytes) -> None:
+    """Many keys are decoded as a column."""
+    builder, reasons = cs.StreamsBuilder(), set()
+    builder.stream("in", cs.Consumed(key=serde, value=TEXT)).to("out")
+    topology, dead = builder.build(), cs.DeadLetter("dead")
+    for every in (1, 100):
+        with cs.TopologyTestDriver(topology, commit_every=every, deserialization_errors=dead) as driver:
+            driver.create_input_topic("in", serdes.bytes(), TEXT).pipe_input(bad, "x")
+            for _ in range(99):
+                driver.create_input_topic("in", serdes.bytes(), TEXT).pipe_input(b"12345678", "x")
+            (letter,) = driver.create_output_topic("dead", serdes.bytes(), TEXT).read_records()
+            reasons.add(dict(letter.headers)["crossstream.reason"])
+    assert len(reasons) == 1
+
+
 @pytest.mark.parametrize("reader", ["callable", "expression", "nobody"])
 @pytest.mark.parametrize("serde", [JSON, serdes.json(dict[str, int])], ids=["untyped", "typed"])
 def test_the_text_null_deletes_a_row(reader: str, serde: Any) -> None:

@@ -63,12 +63,17 @@ class Decoder:
     def _readable(
         self, node: Node, changes: Changes, part: Part, series: bool, read: Callable[[Changes], Changes]
     ) -> Changes:
-        """What ``read`` makes of the records; without those that it fails on, of the others."""
+        """What ``read`` makes of the records; without those that it fails on, of the others.
+
+        Of keys the same is told, however many there are.
+        """
         while changes.rows:
             try:
                 return read(changes)
             except SerdeError as error:
-                reasons = self._reasons(node, changes, part, series)
+                reasons = self._reasons(node, changes, part, series and part == "value")
+                if not reasons and series and part == "key":
+                    reasons = self._reasons(node, changes, part, series)
                 if not reasons:
                     raise self._at(node, error) from error.__cause__
                 changes = self._without(node, changes, reasons, part, error)
