@@ -102,8 +102,7 @@ def test_a_clock_that_is_set_back_begins_the_silence_anew(stocked: World, clock:
         batches(engine)
         clock.advance(-3600)
         assert batches(engine) == 0
-        assert _ticks(engine, clock, 59) == 0
-        assert _ticks(engine, clock, 1 + 12) > 0
+        _begins_anew(engine, clock)
     assert out(stocked) == [("k", "v,None", 1_000)]
 
 
@@ -115,8 +114,7 @@ def test_a_clock_may_be_set_back_between_two_runs(stocked: World, clock: Clock, 
         batches(engine)
     clock.advance(-24 * 3600)
     with application(topology(), config(stocked)) as engine:
-        assert _ticks(engine, clock, 59) == 0
-        assert _ticks(engine, clock, 1 + 12) > 0
+        _begins_anew(engine, clock)
     assert out(stocked) == [("k", "v,None", 1_000)]
 
 
@@ -160,6 +158,12 @@ def test_a_repeated_batch_decides_alike(
         clock.advance(60 + 6)
         batches(engine)
     assert out(stocked) == [("k", "v,None", 1_000)]
+
+
+def _begins_anew(engine: Engine, clock: Clock) -> None:
+    """The silence lasts the whole minute from now on."""
+    assert _ticks(engine, clock, 59) == 0
+    assert _ticks(engine, clock, 1 + 12) > 0
 
 
 def _ticks(engine: Engine, clock: Clock, seconds: int) -> int:

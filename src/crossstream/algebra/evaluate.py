@@ -206,25 +206,26 @@ def _express_alike(function: Function, reads: Sequence[Read], rows: int) -> Outc
     except SerdeError as error:
         if error.code not in (UNDECODABLE, MIXED):
             raise
-        return _express_halves(function, reads, rows)
+        return _express_apart(function, reads, _halves(rows), _express_alike)
     if not marks:
         return _express_together(function, reads, rows)
-    return _express_apart(function, reads, groups_of(marks))
+    return _express_apart(function, reads, groups_of(marks), _express_together)
 
 
-def _express_halves(function: Function, reads: Sequence[Read], rows: int) -> Outcome:
-    """One half after the other, so that the rows of the other are none the worse."""
-    halves = [np.arange(rows // 2), np.arange(rows // 2, rows)]
-    outcomes = [_express_alike(function, [read.take(half) for read in reads], len(half)) for half in halves]
-    return _merged(halves, outcomes)
-
-
-def _express_apart(function: Function, reads: Sequence[Read], groups: Sequence[np.ndarray]) -> Outcome:
+def _express_apart(
+    function: Function,
+    reads: Sequence[Read],
+    groups: Sequence[np.ndarray],
+    express: Callable[[Function, Sequence[Read], int], Outcome],
+) -> Outcome:
     """On each of the groups of rows by itself."""
-    outcomes = [
-        _express_together(function, [read.take(rows) for read in reads], len(rows)) for rows in groups
-    ]
+    outcomes = [express(function, [read.take(rows) for read in reads], len(rows)) for rows in groups]
     return _merged(groups, outcomes)
+
+
+def _halves(rows: int) -> list[np.ndarray]:
+    """So that the rows of one half are none the worse for those of the other."""
+    return [np.arange(rows // 2), np.arange(rows // 2, rows)]
 
 
 def _express_together(function: Function, reads: Sequence[Read], rows: int) -> Outcome:
@@ -240,7 +241,7 @@ def _express_together(function: Function, reads: Sequence[Read], rows: int) -> O
             return _express_decoded(function, reads, error)
         if rows == 1:
             return _failed(error, open_)
-    return _express_apart(function, reads, [np.arange(rows // 2), np.arange(rows // 2, rows)])
+    return _express_apart(function, reads, _halves(rows), _express_together)
 
 
 def _express_decoded(function: Function, reads: Sequence[Read], error: SerdeError) -> Outcome:
