@@ -273,6 +273,20 @@ def lineage(nodes: Mapping[str, Node], names: Iterable[str]) -> Iterator[Node]:
             yield nodes[name]
 
 
+def readings(
+    topology: Topology, name: str, hands_on: Callable[[str, Node], bool]
+) -> Iterator[tuple[str, Node]]:
+    """Who reads a node, and who reads those that hand on what they read: the name of what is read, and its reader."""
+    waiting, met = [name], set[str]()
+    while waiting:
+        parent = waiting.pop()
+        for child in topology.children(parent):
+            yield parent, child
+            if hands_on(parent, child) and child.name not in met:
+                met.add(child.name)
+                waiting.append(child.name)
+
+
 def changes_key(node: Node) -> bool:
     """Whether records may leave a node with another key than they came with."""
     return isinstance(node, Map | FlatMap | SelectKey) or (

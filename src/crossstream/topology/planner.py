@@ -38,6 +38,7 @@ from crossstream.topology.graph import (
     ToStream,
     ToTable,
     is_stream_join,
+    readings,
     sorts_out,
 )
 from crossstream.topology.meetings import sharing
@@ -227,18 +228,14 @@ class Planner:
 
     def keeps_null_keys(self, name: str) -> bool:
         """Whether a left or outer join of streams is below, so that re-keying lets null keys pass (KIP-962)."""
-        below, seen = [name], set[str]()
-        while below:
-            parent = below.pop()
-            for child in self.topology.children(parent):
-                if parent not in handing(child):
-                    continue
-                if is_stream_join(child) and getattr(child, "kind", "inner") != "inner":
-                    return True
-                if child.name not in seen:
-                    seen.add(child.name)
-                    below.append(child.name)
-        return False
+
+        def hands_on(parent: str, child: Node) -> bool:
+            return parent in handing(child)
+
+        return any(
+            hands_on(parent, child) and is_stream_join(child) and getattr(child, "kind", "inner") != "inner"
+            for parent, child in readings(self.topology, name, hands_on)
+        )
 
     def arrive(
         self,

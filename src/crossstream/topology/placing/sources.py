@@ -27,6 +27,7 @@ from crossstream.topology.graph import (
     Topology,
     ToStream,
     ToTable,
+    readings,
 )
 from crossstream.topology.names import inner
 from crossstream.topology.placing.foreign_key import refer
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
     from crossstream.topology.planner import Planner
 
 
-_FUNCTIONS = ("predicate", "mapper", "action", "joiner", "foreign_key", "key_selector")
-_SEVERAL_FUNCTIONS = ("predicates", "foreign_keys")
-"""What operators call their functions."""
 _HANDING_ON = (Branch, Filter, Merge, Peek, Repartition, SelectKey, Split, ToStream, ToTable)
 """Operators that hand on values as they are."""
 
@@ -115,7 +113,7 @@ def form(planner: Planner, node: Node) -> str | None:
     """
     for function in readers(planner, node):
         return "objects" if function.expression is None else "series"
-    declared = node.value is not None and node.value.dtype is not None
+    declared = _is_declared(node)
     joiners = [getattr(child, "joiner", None) for child in planner.topology.children(node.name)]
     for joiner in filter(None, joiners):
         return "series" if declared and joiner.expression is not None else "objects"
@@ -130,7 +128,7 @@ def fields(planner: Planner, node: Node) -> frozenset[str] | None:
     """
     functions = readers(planner, node)
     names = _named(functions)
-    is_declared = node.value is not None and node.value.dtype is not None
+    is_declared = _is_declared(node)
     if is_declared:
         names |= _named_later(planner, node) | _joined(planner, node, bool(functions))
     elif _looks_for_timestamp(node):
@@ -144,27 +142,24 @@ def _named(functions: Sequence[Function]) -> set[str]:
 
 def is_called(planner: Planner, node: Node) -> bool:
     """Whether a callable gets values without declared type of which only the fields of expressions are decoded."""
-    if fields(planner, node) is None or (node.value is not None and node.value.dtype is not None):
+    if _is_declared(node) or fields(planner, node) is None:
         return False
-    below, seen = [node.name], {node.name}
-    while below:
-        parent = below.pop()
-        for child in planner.topology.children(parent):
-            if _calls(child):
-                return True
-            if isinstance(child, _HANDING_ON) and child.name not in seen:
-                seen.add(child.name)
-                below.append(child.name)
-    return False
+    below = readings(planner.topology, node.name, lambda _, child: isinstance(child, _HANDING_ON))
+    return any(_calls(child, parent) for parent, child in below)
 
 
-def _calls(node: Node) -> bool:
-    """Whether an operator gives the values that it takes to a callable."""
+def _calls(node: Node, parent: str) -> bool:
+    """Whether an operator gives values of this parent to a callable."""
     if isinstance(node, Sink):
         return node.topic_of is not None or node.partitioner is not None
-    single = [getattr(node, name, None) for name in _FUNCTIONS]
-    several = [function for name in _SEVERAL_FUNCTIONS for function in getattr(node, name, ())]
-    return any(function is not None and function.expression is None for function in (*single, *several))
+    later = [getattr(node, "joiner", None), getattr(node, "action", None), *getattr(node, "predicates", ())]
+    functions = [*_over_values(node, parent), *later]
+    return any(function is not None and function.expression is None for function in functions)
+
+
+def _is_declared(node: Node) -> bool:
+    """Whether values have a declared type."""
+    return node.value is not None and node.value.dtype is not None
 
 
 def _looks_for_timestamp(node: Node) -> bool:
@@ -216,9 +211,17 @@ def readers(planner: Planner, node: Node) -> list[Function]:
     if extractor is not None:
         found.append(Function.of(extractor, arguments=3))
     for child in planner.topology.children(node.name):
-        if child.parents[0] == node.name:
-            found.append(getattr(child, "foreign_key", None))
-            found += getattr(child, "foreign_keys", ())
-            found.append(getattr(child, "key_selector", None))
-        found += [getattr(child, "predicate", None), getattr(child, "mapper", None)]
+        found += _over_values(child, node.name)
     return [function for function in found if function is not None]
+
+
+def _over_values(node: Node, parent: str) -> list[Function | None]:
+    """The functions of an operator that get single values of this parent, the first to run first."""
+    found: list[Function | None] = []
+    if node.parents[0] == parent:
+        found = [
+            getattr(node, "foreign_key", None),
+            *getattr(node, "foreign_keys", ()),
+            getattr(node, "key_selector", None),
+        ]
+    return [*found, getattr(node, "predicate", None), getattr(node, "mapper", None)]
