@@ -9,7 +9,7 @@ Decision 0022.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -28,13 +28,15 @@ Places = dict[TopicPartition, Moment | None]
 Columns = tuple[list[np.ndarray], list[np.ndarray]]
 """Offsets and timestamps, in parts."""
 
-FAR_MS = 60_000
-"""An entry that is so much later than what was asked for may be a marker behind older records."""
 CHUNK, GROWTH = 500, 4
 """Offsets of a partition that are looked at first, and how many times more at each further look."""
 
-FETCH_LESS: Mapping[str, object] = {"queued.min.messages": 2_000, "queued.max.messages.kbytes": 8_192}
-"""How far the client fetches ahead: the next look may be elsewhere, or may not come."""
+FETCH_LESS: Mapping[str, object] = {
+    "queued.min.messages": 2_000,
+    "queued.max.messages.kbytes": 8_192,
+    "max.partition.fetch.bytes": 128 << 10,
+}
+"""How far the client fetches ahead: most looks are for one record, and the next may be elsewhere, or may not come."""
 LARGE = 1 << 20
 """Rows of a batch that is read: the reader makes smaller ones where records are big."""
 
@@ -65,12 +67,6 @@ class Timeline:
         """Where it ends, and its latest time; where that is not known, the one before ``timestamp``."""
         return Moment(self.end, int(self.times.max()) if len(self.times) else timestamp - 1)
 
-    def lacks(self, offset: int) -> bool:
-        """Whether no committed record has that offset, which was looked at."""
-        row = int(np.searchsorted(self.offsets, offset))
-        held = row < len(self.offsets) and int(self.offsets[row]) == offset
-        return self.begin <= offset < self.end and not held
-
     def since(self, offset: int) -> Timeline:
         """Without the records before ``offset``."""
         row = int(np.searchsorted(self.offsets, offset))
@@ -91,7 +87,8 @@ class Moments:
         self._connection = connection
         self._reader: KafkaReader | None = None
         self._timelines: dict[TopicPartition, Timeline] = {}
-        self._mixed: dict[TopicPartition, bool] = {}  # whether other entries than records were found in it
+        self._proven: dict[TopicPartition, int] = {}  # an entry of each that is a committed record
+        self._mixed: set[TopicPartition] = set()  # those in which other entries were found
 
     def find(self, spans: Sequence[OffsetRange], told: Places, timestamp: int, most: int) -> Places:
         """The first record of each range with that timestamp (ms) or a later one; see `TopicLog.moments_at`.
@@ -114,11 +111,9 @@ class Moments:
             self._reader = None
 
     def _find(self, ranges: Ranges, told: Places, timestamp: int, most: int) -> Places:
-        self._look_at_ends(ranges)
+        self._prove(ranges, told)
         doubtful = {
-            place: span
-            for place, span in ranges.items()
-            if self._is_doubtful(place, span, told[place], timestamp)
+            place: span for place, span in ranges.items() if self._is_doubtful(place, span, told[place])
         }
         certain = {
             place: _within(span, told[place]) for place, span in ranges.items() if place not in doubtful
@@ -126,34 +121,29 @@ class Moments:
         sought = {place: self._turn_to(place, span, told[place]) for place, span in doubtful.items()}
         passed = sum(_passed(ranges[place], moment) for place, moment in certain.items())
         skipped = sum(sought[place].start - span.start for place, span in doubtful.items())
-        found = self._seek(sought, timestamp, most - passed - skipped)
-        self._note_what_was_told(told, sought)
-        return certain | found
+        return certain | self._seek(sought, timestamp, most - passed - skipped)
 
-    def _look_at_ends(self, ranges: Ranges) -> None:
-        """Notes, of partitions that are new, whether they end in a marker, as those written in transactions do."""
-        ends = {
-            place: OffsetRange(span.topic, span.partition, span.end - 1, span.end)
+    def _prove(self, ranges: Ranges, told: Places) -> None:
+        """Looks whether the entries that are told are committed records; a partition where one is not is mixed."""
+        unknown = {
+            place: OffsetRange(span.topic, span.partition, moment.offset, moment.offset + 1)
             for place, span in ranges.items()
-            if span.start < span.end and place not in self._mixed
+            if (moment := told[place]) is not None
+            and span.start <= moment.offset < span.end
+            and self._proven.get(place) != moment.offset
+            and place not in self._mixed
         }
-        self._mixed |= {place: not offsets for place, (offsets, _) in self._read(ends).items()}
+        for place, (offsets, _) in self._read(unknown).items():
+            if offsets:
+                self._proven[place] = unknown[place].start
+            else:
+                self._mixed.add(place)
 
-    def _is_doubtful(
-        self, place: TopicPartition, span: OffsetRange, told: Moment | None, timestamp: int
-    ) -> bool:
+    def _is_doubtful(self, place: TopicPartition, span: OffsetRange, told: Moment | None) -> bool:
         """Whether the entry that is told may be another one than the record that is asked for."""
         if told is None or told.offset >= span.end:
             return False
-        return (
-            told.offset < span.start or self._mixed.get(place, False) or told.timestamp - timestamp > FAR_MS
-        )
-
-    def _note_what_was_told(self, told: Places, looked_at: Iterable[TopicPartition]) -> None:
-        for place in looked_at:
-            moment = told[place]
-            if moment is not None and self._timelines[place].lacks(moment.offset):
-                self._mixed[place] = True
+        return told.offset < span.start or place in self._mixed
 
     def _turn_to(self, place: TopicPartition, span: OffsetRange, told: Moment | None) -> OffsetRange:
         """The part of the range that may hold the record; its timeline can be continued from there."""
