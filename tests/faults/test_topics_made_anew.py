@@ -15,7 +15,7 @@ from crossstream import serdes
 from crossstream.engine.log import BatchLog
 from crossstream.spark import inputs
 from crossstream.spark.rounds import SparkRounds
-from tests.faults.one_process import application, process
+from tests.faults.one_process import OneProcess, application, process
 from tests.spark.world import World
 
 TEXT = serdes.string()
@@ -102,6 +102,43 @@ def test_one_that_is_replaced_while_running(
             pass
     found = [(record.key, record.value) for record in world.read("out")]
     assert found == [("o1", "old"), ("o2", "old"), ("n1", "new")]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_one_that_is_replaced_under_a_batch(
+    world: World, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is shorter, so the batch cannot read its range: it is planned anew. Nobody waits for what is gone."""
+    run, new = OneProcess.run, ["n1", "n2"][:number]
+
+    def running(self: OneProcess, batch: Any, frame: Any) -> Any:
+        monkeypatch.undo()
+        make_anew(world, "orders", *new)
+        return run(self, batch, frame)
+
+    monkeypatch.setattr(OneProcess, "run", running)
+    topology = copying(["orders", "shops"])
+    with application(topology, world.config(on_lost_records="skip")) as app:
+        known, ends = dict(app.sources.topic_ids), app.inputs.end_offsets_from_outside()
+        assert app.run_until(app.inputs.end_offsets())
+        assert keys(world) == ["s1"]
+        assert app.inputs.reached(ends, known)
+        app.run_next()
+    assert keys(world) == ["s1", *new]
+    process(topology, world.config())
+
+
+def test_an_error_under_a_batch(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = OneProcess.run
+
+    def running(self: OneProcess, batch: Any, frame: Any) -> Any:
+        make_anew(world, "orders", "n1")
+        return run(self, batch, frame)
+
+    monkeypatch.setattr(OneProcess, "run", running)
+    with pytest.raises(cs.SourceError) as caught:
+        process(copying(), world.config())
+    assert caught.value.code == "CS-617"
 
 
 def test_a_batch_that_was_planned_before_it_was_seen(world: World) -> None:

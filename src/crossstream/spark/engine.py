@@ -202,7 +202,7 @@ class Engine:
             if self._has_failed:
                 return False  # a batch of rows, meanwhile: `check` will tell
             self.inputs.refresh()
-            ends = self.sources.end_offsets()
+            ends = dict(self.sources.end_offsets())
             idles = self._repeat is None and not self.hurried
             if idles and self._idling.holds(self.sources, ends, milliseconds()):
                 return False
@@ -226,7 +226,7 @@ class Engine:
             self.inputs.refresh()
             while epoch > self._epoch:  # again where records were deleted under the batch
                 self._catch_up()
-                ends = self.sources.end_offsets() if self._until is None else self._until
+                ends = dict(self.sources.end_offsets()) if self._until is None else self._until
                 self._run(ends, frame, epoch)
 
     def _catch_up(self) -> None:
@@ -273,7 +273,7 @@ class Engine:
         try:
             report = self._on_spark(entry, repeated, frame)
         except Exception as error:
-            if self.inputs.allows(unpacked(error), entry.ranges):
+            if self.inputs.allows(unpacked(error), entry.ranges, ends):
                 self._repeat = None
                 return True
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec import structs
 
@@ -83,14 +83,38 @@ class Inputs:
         finally:
             log.close()
 
-    def reached(self, ends: dict[TopicPartition, int]) -> bool:
-        """Whether all is read up to ``ends``, of the topics that are still there."""
-        consumed, gone = self.planner.consumed(), self.planner.gone()
+    def reached(self, ends: dict[TopicPartition, int], known: Mapping[str, str]) -> bool:
+        """Whether all is read up to ``ends``, of the topics that are still there; ``known``: their ids then."""
+        gone = self.planner.gone() | self._made_anew_since(known)
+        consumed = self.planner.consumed()
         return all(tp.topic in gone or consumed.get(tp, 0) >= end for tp, end in ends.items())
 
-    def allows(self, error: Exception, ranges: Iterable[SourceRange]) -> bool:
-        """Whether what a batch of these ranges failed on is that records are gone which may be: they are left out."""
-        return isinstance(error, SourceError) and (self.planner.leave_out(error) or self._lost(ranges))
+    def _made_anew_since(self, known: Mapping[str, str]) -> set[str]:
+        """The topics that have another id than was ``known``."""
+        ids = self.planner.topic_ids
+        return {topic for topic, was in known.items() if ids.get(topic, was) != was}
+
+    def allows(
+        self, error: Exception, ranges: Iterable[SourceRange], ends: dict[TopicPartition, int]
+    ) -> bool:
+        """Whether what a batch of these ranges failed on is that records are gone which may be: they are left out.
+
+        From ``ends`` too, up to which the application reads, where their topics were made anew.
+        """
+        return isinstance(error, SourceError) and (
+            self.planner.leave_out(error) or self._replaced(ranges, ends) or self._lost(ranges)
+        )
+
+    def _replaced(self, ranges: Iterable[SourceRange], ends: dict[TopicPartition, int]) -> bool:
+        """Whether topics were made anew under a running batch, where that is allowed."""
+        if self._config.on_lost_records != "skip":
+            return False
+        known = dict(self.planner.topic_ids)
+        self.refresh(force=True)
+        anew = self._made_anew_since(known)
+        for tp in [tp for tp in ends if tp.topic in anew]:
+            del ends[tp]
+        return not anew.isdisjoint(span.topic for span in ranges)
 
     def _lost(self, ranges: Iterable[SourceRange]) -> bool:
         """Whether records were deleted under a running batch, where that is allowed."""

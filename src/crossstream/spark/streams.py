@@ -279,11 +279,12 @@ class SparkStreams:
 
     def _await_processed(self, engine: Engine, over: threading.Event) -> None:
         """Waits for the started application to have processed what there is."""
+        known = dict(engine.inputs.planner.topic_ids)
         ends, rows = engine.inputs.end_offsets_from_outside(), threading.Event()
         engine.tell_when_rows_are_through(lambda: self._set(rows))
 
         def is_processed() -> bool:
-            return rows.is_set() and engine.inputs.reached(ends)
+            return rows.is_set() and engine.inputs.reached(ends, known)
 
         with self._turn:
             engine.hurried += 1  # what is there is asked for: nothing waits for what may come
