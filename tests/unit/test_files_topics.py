@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from crossstream.errors import ConfigError, SinkError, SourceError
 from crossstream.files import FileTopics
 from crossstream.files import chunks as chunking
+from crossstream.files import segments as segmenting
 from crossstream.records import decode_headers, encode_headers
 from crossstream.topics import Moment, OffsetRange, TopicPartition, murmur2_partitions
 from tests.unit.file_topics import Row, batch, numbered, read, segments, write
@@ -347,3 +348,44 @@ def test_writers_know_how_many_partitions_a_topic_has(tmp_path: Path) -> None:
     with pytest.raises(SinkError) as caught:
         files.writer().partition_count("missing")
     assert caught.value.code == "CS-662"
+
+
+@pytest.mark.parametrize("segment_bytes", [64 << 20, 100_000])
+def test_small_frames_take_little_memory(tmp_path: Path, segment_bytes: int) -> None:
+    """A partition gets a frame with every batch: of those long ago only blocks are remembered, and all are read."""
+    count, owner = 2 * segmenting.KEPT, TopicPartition("t", 0)
+    topics = FileTopics(str(tmp_path), 1, durable=False, segment_bytes=segment_bytes)
+    writer, reader, log = topics.writer(), topics.reader(), topics.log()
+    for row in numbered(count):
+        writer.write("t", batch([row]))
+        writer.flush()
+    assert log.end_offsets([owner]) == {owner: count}
+    for start, end in [(0, count), (5, 6), (segmenting.BLOCK - 1, segmenting.BLOCK + 1), (count - 1, count)]:
+        taken = list(reader.read(OffsetRange("t", 0, start, end), count))
+        assert [n for one in taken for n in one.column("timestamp").to_pylist()] == list(range(start, end))
+    for time in (0, 7, segmenting.BLOCK, count - 1, count):
+        span = OffsetRange("t", 0, 5, count)
+        first = None if time == count else Moment(max(time, 5), max(time, 5))
+        assert log.moments_at([span], time, count) == {owner: first}
+    for known in (reader, writer, log):
+        found = known._folders.partition(owner)._segments
+        assert max(len(segment.frames) for segment in found) < segmenting.KEPT + segmenting.BLOCK
+        assert all(len(segment.frames) <= segmenting.BLOCK for segment in found[:-1])
+
+
+def test_a_block_that_is_damaged_when_it_is_read_again(topics: FileTopics) -> None:
+    """Its frames were sound when they were seen; none of them is passed over now."""
+    topics.log().create_topic("t", 1)
+    writer, reader = topics.writer(), topics.reader()
+    for row in numbered(segmenting.KEPT + segmenting.BLOCK):
+        writer.write("t", batch([row]), [0])
+        writer.flush()
+    everything = OffsetRange("t", 0, 0, segmenting.KEPT + segmenting.BLOCK)
+    assert sum(one.num_rows for one in reader.read(everything, 1000)) == everything.end
+    [path] = segments(topics)
+    content = bytearray(path.read_bytes())
+    content[64 * 100 : 64 * 2000] = bytes(64 * 1900)
+    path.write_bytes(content)
+    with pytest.raises(SourceError, match="damaged") as raised:
+        reader.read(everything, 1000)
+    assert raised.value.code == "CS-613"

@@ -41,7 +41,8 @@ class FileRangeReader:
             raise _not_held(span, log.begin)
         if span.end > log.end:
             raise _not_written(span, log.end)
-        return _in_batches(log.frames(span.start, span.end), span, max_rows)
+        found = [(segment, list(frames)) for segment, frames in log.frames(span.start, span.end)]
+        return _in_batches(found, span, max_rows)
 
     def close(self) -> None:
         """Nothing is held open between reads."""
@@ -49,7 +50,7 @@ class FileRangeReader:
 
 def first_at(log: PartitionLog, start: int, timestamp: int) -> Moment | None:
     """The first record from ``start`` on with that timestamp or a later one, as far as ``log`` knows."""
-    for segment, frames in log.frames(max(start, log.begin), log.end):
+    for segment, frames in log.frames(max(start, log.begin), log.end, timestamp):
         for frame in frames:
             if frame.max_timestamp < timestamp:
                 continue

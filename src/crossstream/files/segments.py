@@ -2,14 +2,16 @@
 
 A segment is named by the offset of its first record, so the next segment's name is known when this one ends:
 following a growing partition takes a ``stat`` of its last file, and reads the headers of what was appended.
+Of frames that came long ago only blocks are remembered; their headers are read again if somebody asks for them.
 """
 
 from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +22,20 @@ from crossstream.topics import TopicPartition
 SUFFIX = ".seg"
 _WINDOW = 64 * 1024
 """Bytes read at once while looking for headers: many small frames, or one of a large frame."""
+KEPT = 1024
+"""Frames at the end of the last segment that are remembered one by one, at least."""
+BLOCK = 256
+"""Frames that are remembered as one when others have followed: a log of small frames takes little memory."""
+_ANY = -(1 << 63)
+"""No record is older."""
+
+
+class Block(NamedTuple):
+    """Frames that follow each other from the offset ``base``, at byte ``position``, on; their newest timestamp."""
+
+    base: int
+    position: int
+    newest: int
 
 
 def segment_name(base: int) -> str:
@@ -28,14 +44,18 @@ def segment_name(base: int) -> str:
 
 
 class Segment:
-    """One segment file: the frames seen so far, which end at byte ``size``."""
+    """One segment file: the frames seen so far, which end at byte ``size``.
 
-    __slots__ = ("base", "frames", "owner", "path", "size")
+    ``frames``: the last ones of them; ``blocks``: those before.
+    """
+
+    __slots__ = ("base", "blocks", "frames", "owner", "path", "size")
 
     def __init__(self, owner: TopicPartition, path: Path, base: int) -> None:
         self.owner = owner
         self.path = path
         self.base = base
+        self.blocks: list[Block] = []
         self.frames: list[Frame] = []
         self.size = 0
 
@@ -56,7 +76,7 @@ class Segment:
             if written < self.size:
                 raise self.damaged(self.end, "the file became shorter than it was")
             with open(self.path, "rb", buffering=0) as file:
-                for frame in self._headers(file.fileno(), written):
+                for frame in self._headers(file.fileno(), self.size, self.end, written):
                     self.add(frame)
         except OSError as error:
             raise self.unreadable(error) from error
@@ -65,15 +85,44 @@ class Segment:
         """Notes a frame that follows the last one."""
         self.frames.append(frame)
         self.size = frame.next
+        if len(self.frames) >= KEPT + BLOCK:
+            self.forget(KEPT)
 
-    def between(self, start: int, end: int) -> Iterator[Frame]:
-        """The frames that hold a record with ``start <= offset < end``."""
-        first = max(bisect_right(self.frames, start, key=lambda frame: frame.base) - 1, 0)
-        for frame in self.frames[first:]:
-            if frame.base >= end:
-                return
-            if frame.end > start:
-                yield frame
+    def forget(self, keep: int) -> None:
+        """Makes blocks of the frames before the last ``keep`` ones, at least one, as far as they fill any."""
+        whole = max(len(self.frames) - keep, 0) // BLOCK * BLOCK
+        for first in range(0, whole, BLOCK):
+            block = self.frames[first : first + BLOCK]
+            newest = max(frame.max_timestamp for frame in block)
+            self.blocks.append(Block(block[0].base, block[0].position, newest))
+        del self.frames[:whole]
+
+    def between(self, start: int, end: int, since: int = _ANY) -> Iterator[Frame]:
+        """The frames that hold a record with ``start <= offset < end``.
+
+        Those may be left out in which no record has the timestamp ``since``, or a later one.
+        """
+        if self.blocks and start < self.frames[0].base:
+            for place in range(_last_before(self.blocks, start), len(self.blocks)):
+                if self.blocks[place].base >= end:
+                    return
+                if self.blocks[place].newest >= since:
+                    yield from _holding(self._read_again(place), start, end)
+        yield from _holding(self.frames[_last_before(self.frames, start) :], start, end)
+
+    def _read_again(self, place: int) -> list[Frame]:
+        """The frames of a block."""
+        block = self.blocks[place]
+        following = self.blocks[place + 1] if place + 1 < len(self.blocks) else self.frames[0]
+        try:
+            with open(self.path, "rb", buffering=0) as file:
+                frames = list(self._headers(file.fileno(), block.position, block.base, following.position))
+        except OSError as error:
+            raise self.unreadable(error) from error
+        end = frames[-1].end if frames else block.base
+        if end != following.base:
+            raise self.damaged(end, "frames that were there are gone")
+        return frames
 
     def damaged(self, offset: int, what: str) -> SourceError:
         """The error for a frame that starts at ``offset`` and cannot be trusted."""
@@ -101,9 +150,8 @@ class Segment:
             "file": str(self.path),
         }
 
-    def _headers(self, descriptor: int, written: int) -> Iterator[Frame]:
-        """The complete frames from byte ``size`` on, in a file of ``written`` bytes."""
-        position, expected = self.size, self.end
+    def _headers(self, descriptor: int, position: int, expected: int, written: int) -> Iterator[Frame]:
+        """The complete frames from byte ``position``, the offset ``expected``, on; before byte ``written``."""
         window, window_at = b"", position
         while position + HEADER.size <= written:
             if position + HEADER.size > window_at + len(window):
@@ -182,21 +230,18 @@ class PartitionLog:
 
     def add(self, segment: Segment) -> None:
         """Notes that the `following` segment exists."""
+        if self._segments:
+            self._segments[-1].forget(1)
         self._segments.append(segment)
 
-    def frames(self, start: int, end: int) -> list[tuple[Segment, list[Frame]]]:
-        """The frames that hold ``start <= offset < end``, by segment, in order of offset."""
-        if start >= end:
-            return []
-        first = max(bisect_right(self._segments, start, key=lambda segment: segment.base) - 1, 0)
-        found = []
-        for place in range(first, len(self._segments)):
+    def frames(self, start: int, end: int, since: int = _ANY) -> Iterator[tuple[Segment, Iterator[Frame]]]:
+        """The frames that hold ``start <= offset < end``, by segment, in order of offset; ``since``: as `between`."""
+        for place in range(_last_before(self._segments, start), len(self._segments)):
             segment = self._segments[place]
-            if segment.base >= end:
-                break
+            if segment.base >= end or start >= end:
+                return
             self._complete(place)
-            found.append((segment, list(segment.between(start, end))))
-        return found
+            yield segment, segment.between(start, end, since)
 
     def since(self, start: int) -> Iterator[Frame]:
         """The frames that hold records at or after ``start``."""
@@ -217,3 +262,17 @@ class PartitionLog:
             segment.scan()
         if segment.end != following.base:
             raise segment.damaged(segment.end, f"its records end before the next segment, {following.base}")
+
+
+def _last_before(parts: Sequence[Frame] | Sequence[Block] | Sequence[Segment], offset: int) -> int:
+    """The place of the last part that begins at the offset or before it; 0 if there is none."""
+    return max(bisect_right(parts, offset, key=lambda part: part.base) - 1, 0)
+
+
+def _holding(frames: Iterable[Frame], start: int, end: int) -> Iterator[Frame]:
+    """Those of frames in order that hold a record with ``start <= offset < end``."""
+    for frame in frames:
+        if frame.base >= end:
+            return
+        if frame.end > start:
+            yield frame
