@@ -11,7 +11,7 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.engine import slices
-from crossstream.engine.log import BatchLog, Commit
+from crossstream.engine.log import BatchEntry, BatchLog, Commit
 from crossstream.engine.retirement import Retirement
 from crossstream.engine.stores import FolderStores, grow
 from crossstream.query.verification import verify_state
@@ -53,6 +53,21 @@ def test_kept_batches_stay_readable_through_restarts(tmp_path: Path, restart_aft
             assert version.view().live()["value"].to_pylist() == [b"%d" % id_]
     files = sum(1 for _ in (tmp_path / "stores").rglob("*.arrow"))
     assert files < 40
+
+
+def test_a_start_removes_what_crashes_left_in_the_log(tmp_path: Path):
+    """One while an entry was written, and one between a commit and the entry of its batch, which both were to go."""
+    log = BatchLog(tmp_path)
+    for batch in range(6):
+        log.write_batch(BatchEntry(batch, ()))
+        log.write_commit(Commit(batch, 1))
+    for name in ("batches/000000000006.json.77.tmp", "commits/000000000005.json.78.tmp"):
+        (tmp_path / name).write_bytes(b"half")
+    (tmp_path / "commits/000000000001.json").unlink()
+    Retirement(tmp_path, log, 3).sweep(6)
+    kept = [f"{batch:012d}.json" for batch in (2, 3, 4, 5)]
+    for folder in ("batches", "commits"):
+        assert sorted(path.name for path in (tmp_path / folder).iterdir()) == kept
 
 
 TEXT = serdes.string()

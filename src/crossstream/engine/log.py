@@ -302,6 +302,16 @@ class BatchLog:
         for name in entries(number):
             self.root.delete(name)
 
+    def unfinished(self) -> list[str]:
+        """Files that a crash left while they were written; of the only writer, which writes none now."""
+        folders = {name.partition("/")[0] for name in entries(0)}
+        return [
+            f"{folder}/{name}"
+            for folder in folders
+            for name in self.root.names(folder)
+            if name.endswith(".tmp")
+        ]
+
     def _ids(self, folder: str) -> list[int]:
         return sorted(int(name[:12]) for name in self.root.names(folder) if _ENTRY.fullmatch(name))
 

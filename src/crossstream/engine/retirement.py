@@ -43,8 +43,9 @@ class Retirement:
 
     def sweep(self, next_batch: int) -> None:
         """At a start: deletes what crashed attempts left behind, and what kept commits do not use."""
-        past = [id_ for id_ in self.log.commits() if id_ < next_batch - 1 - self.retain]
-        self.root.each(self.log.forget, past)
+        known = {*self.log.commits(), *self.log.batches()}
+        self.root.each(self.log.forget, sorted(id_ for id_ in known if id_ < next_batch - 1 - self.retain))
+        self.root.each(self.root.delete, self.log.unfinished())
         shutil.rmtree(self._staged, ignore_errors=True)
         kept = self._kept()
         for (_, older), (id_, newer) in pairwise(kept):
