@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.engine.log import BatchLog
 from crossstream.engine.stores import FolderStores
+from crossstream.state.run import Run
 from tests.docs.state_folder import Writer
 
 TEXT = serdes.string()
@@ -36,6 +38,31 @@ def anew(root: Path, batches: int, tag: str, **settings: Any) -> None:
     """The state is removed, and the application begins at the beginning."""
     shutil.rmtree(root)
     filled(root, batches, tag, **settings).close()
+
+
+class LetGo(dict[str, Run]):
+    """Open files, which another thread lets go of as soon as this one has looked for them."""
+
+    def __contains__(self, name: object) -> bool:
+        return self.pop(name, None) is not None
+
+    def keys(self) -> Any:
+        names = set(super().keys())
+        self.clear()
+        return names
+
+
+def test_threads_share_a_reader(tmp_path: Path) -> None:
+    """One that opens a version lets files go that another one is about to take, or to let go."""
+    stores = FolderStores(tmp_path)
+    with closing(filled(tmp_path, 12)) as writer:
+        definition = writer.plan.stores["rows"]
+        newest = writer.versions["rows"][0]
+        whole = stores.open(definition, 0, newest)
+        stores.held.clear()
+        stores.files["rows", 0] = LetGo({**stores.files["rows", 0], "another": whole.parts[0].pieces[0].run})
+        again = stores.open(definition, 0, newest)
+    assert again.view().live()["value"].to_pylist() == [b"v11"]
 
 
 class TestStateThatBeginsAnew:

@@ -91,7 +91,7 @@ class MemoryStores:
 
 
 class FolderStores:
-    """Versions in the state folder. The last one of each partition stays open."""
+    """Versions in the state folder. The last one of each partition stays open. Several threads may `open` them."""
 
     __slots__ = ("files", "held", "root")
 
@@ -121,7 +121,7 @@ class FolderStores:
         """Keeps a version open, and no file that it does not need: an open file keeps its place on the disk."""
         files = self.files.setdefault((store.name, partition), {})
         for gone in files.keys() - version.files():
-            del files[gone]
+            files.pop(gone, None)  # another thread that reads may have been here
         self.held[store.name, partition] = version
 
     def let_go(self, batch: int, versions: Mapping[str, Mapping[int, str]]) -> None:

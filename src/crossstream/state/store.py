@@ -208,9 +208,9 @@ def load_version(
     runs = {} if opened is None else opened
 
     def piece(ref: PieceRef) -> Piece:
-        if ref.file not in runs:
-            runs[ref.file] = read_run(storage, ref)
-        whole = runs[ref.file]
+        whole = runs.get(ref.file)  # once: another thread may let it go
+        if whole is None:
+            whole = runs[ref.file] = read_run(storage, ref)
         if tuple(whole.columns) != layout.names:
             raise StateError(
                 f"the run file {ref.file} has other columns than a {layout.kind} store",
