@@ -386,6 +386,22 @@ def test_records_that_come_while_the_rows_are_read_wait_for_the_next_call(
     assert sorted(record.key for record in world.read("out", TEXT, JSON)) == ["first", "later", "row"]
 
 
+def test_calls_leave_no_threads_behind(spark: Any, world: World) -> None:
+    """Each call of an application that was not started makes a query, whose thread calls by a connection of its own."""
+    world.create(out=1)
+    rows, builder, running = Rows(spark, world), cs.StreamsBuilder(), []
+    rows.put("left", "first")
+    stream = builder.stream_from(rows.frame("left"), cs.Consumed(name="left"))
+    stream.to("out", cs.Produced(key=TEXT, value=JSON))
+    with cs.SparkStreams(builder.build(), world.config(), spark) as app:
+        for number in range(6):
+            rows.put("left", f"l{number}")
+            app.process_available()
+            wait_for(lambda: not running or threading.active_count() <= running[0])
+            running.append(threading.active_count())
+    assert rows.out() == ["first", *(f"l{number}" for number in range(6))]
+
+
 @pytest.mark.parametrize("most", [None, 10])
 def test_rows_meet_all_that_the_topics_hold(spark: Any, world: World, most: int | None) -> None:
     """With a part of the topics stream time would go on without the rest, and the table would not be filled."""

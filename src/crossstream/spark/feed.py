@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any
 from crossstream.errors import SourceError
 from crossstream.spark.errors import held
 from crossstream.spark.frames import start_query
+from crossstream.spark.jvm import calling_socket, hang_up
 
 
 @dataclass(slots=True)
@@ -17,7 +19,8 @@ class FrameFeed:
     """Runs the query. ``take``: gets the rows of each micro-batch and its number; what it raises ends the query.
 
     ``_is_through``: since the last micro-batch the query has looked for rows, and found none. ``_begun``: there is
-    a query that goes on for ever, or there will be none.
+    a query that goes on for ever, or there will be none. ``_caller``: by which the query's thread has called
+    `take`, when that is done.
     """
 
     take: Callable[[Any, int], None]
@@ -25,6 +28,7 @@ class FrameFeed:
     _failure: Exception | None = field(default=None, init=False)
     _is_through: bool = field(default=False, init=False)
     _begun: threading.Event = field(default_factory=threading.Event, init=False)
+    _caller: socket.socket | None = field(default=None, init=False)
 
     def start(self, frame: Any, checkpoint: str, pause: int | None) -> None:
         """Begins to read, if that has not begun: a batch every ``pause`` ms; None: what there is now, and returns."""
@@ -70,7 +74,7 @@ class FrameFeed:
         """Ends the query; a micro-batch that runs is interrupted."""
         if self._query is not None:
             self._query.stop()
-            self._query = None
+            self._has_ended()
         self._begun.set()
 
     def _await_through(self, tell: Callable[[], None]) -> None:
@@ -91,14 +95,22 @@ class FrameFeed:
         try:
             self._query.awaitTermination()
         except Exception:
-            self._query = None
+            self._has_ended()
             self._raise_failure()
             raise
-        self._query = None
+        self._has_ended()
         self._raise_failure()
+
+    def _has_ended(self) -> None:
+        """Notes it. Where the query was stopped in `take`, which goes on, its thread is let be."""
+        self._query = None
+        if self._caller is not None:
+            hang_up(self._caller)
+            self._caller = None
 
     def _run(self, frame: Any, epoch: int) -> None:
         self._is_through = False
+        self._caller = None
         try:
             self.take(frame, epoch)
         except Exception as error:
@@ -107,6 +119,8 @@ class FrameFeed:
         except BaseException as error:
             self._failure = held(error)
             raise self._failure from error
+        finally:
+            self._caller = calling_socket()
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

@@ -6,6 +6,7 @@ been forgotten.
 
 from __future__ import annotations
 
+import socket
 from contextlib import suppress
 
 from py4j.protocol import Py4JError
@@ -50,6 +51,22 @@ def _answers(gateway: object) -> bool:
     except (OSError, Py4JError):
         return False
     return True
+
+
+def calling_socket() -> socket.socket | None:
+    """What the thread of the JVM that has called this one is connected by; None if none has."""
+    client = getattr(SparkContext._gateway, "_gateway_client", None)
+    connection = getattr(client, "get_thread_connection", lambda: None)()  # not without PYSPARK_PIN_THREAD
+    if connection is None or connection.initiated_from_client:
+        return None
+    called_by: socket.socket | None = connection.socket
+    return called_by
+
+
+def hang_up(called_by: socket.socket) -> None:
+    """Ends the thread that took the calls of a thread of the JVM that has ended: py4j keeps it, and the socket."""
+    with suppress(OSError):
+        called_by.shutdown(socket.SHUT_RDWR)
 
 
 def jvm_ended() -> ProcessingError:
