@@ -253,20 +253,12 @@ class Engine:
         started = time.perf_counter()
         entry = self._repeat
         repeated = entry is not None
-        if entry is not None and entry.epoch >= 0 and frame is None:
-            return False  # waits for Spark to hand the same rows in again
         if entry is None:
-            ranges = self.sources.next_ranges(ends, self._limit(frame))
-            taken = sum(span.end - span.start for span in ranges)
-            has_more = self.sources.lag(ends) > taken or self._may_have_rows(frame)
-            silence = self._listener.silence(milliseconds(), taken, has_more=has_more)
-            is_tick = somebody_waits(self.plan, self._account.state) and self._listener.is_tick(silence)
-            if not ranges and frame is None and not is_tick:
+            entry = self._planned(ends, frame, epoch)
+            if entry is None:
                 return False
-            is_small = frame is None and self._sizing.is_small(ranges, self._account.rows())
-            shares = 0 if is_small else self._tasks
-            entry = BatchEntry(self._next, ranges, time.time(), self._sink_ends(), epoch, silence, shares)
-            self.log.write_batch(entry)
+        elif entry.epoch >= 0 and frame is None:
+            return False  # waits for Spark to hand the same rows in again
         else:
             self.log.repeat_batch(entry)
         planned = time.perf_counter()
@@ -296,6 +288,21 @@ class Engine:
         }
         self._note(entry, report, phases, committed - started, ends)
         return True
+
+    def _planned(self, ends: Any, frame: Any, epoch: int) -> BatchEntry | None:
+        """The next batch, which is written to the log; None if there is nothing to do."""
+        ranges = self.sources.next_ranges(ends, self._limit(frame))
+        taken = sum(span.end - span.start for span in ranges)
+        has_more = self.sources.lag(ends) > taken or self._may_have_rows(frame)
+        silence = self._listener.silence(milliseconds(), taken, has_more=has_more)
+        is_tick = somebody_waits(self.plan, self._account.state) and self._listener.is_tick(silence)
+        if not ranges and frame is None and not is_tick:
+            return None
+        is_small = frame is None and self._sizing.is_small(ranges, self._account.rows())
+        shares = 0 if is_small else self._tasks
+        entry = BatchEntry(self._next, ranges, time.time(), self._sink_ends(), epoch, silence, shares)
+        self.log.write_batch(entry)
+        return entry
 
     def _limit(self, frame: Any) -> int | None:
         """How many records a batch takes: all beside rows of a DataFrame, for the times of both give their order."""
