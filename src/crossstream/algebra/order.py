@@ -20,7 +20,7 @@ import numpy as np
 from crossstream.algebra.change import Changes
 from crossstream.algebra.hashing import hash_keys
 from crossstream.state.columns import Column, same_rows, take
-from crossstream.state.run import bisect, identities, is_sorted, stable_order
+from crossstream.state.run import bisect, identities, stable_order
 
 OFFSET_BITS = 40
 """Lower bits of `minor`: an offset relative to the start of the range."""
@@ -136,7 +136,3 @@ def last_per_trigger(
 def same_trigger(major: np.ndarray, minor: np.ndarray, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Pair by pair, whether two rows come from one input record."""
     return np.asarray((major[rows] == major[others]) & (minor[rows] == minor[others]))
-
-
-def is_in_order(order: np.ndarray) -> bool:
-    return is_sorted(order)

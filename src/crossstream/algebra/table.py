@@ -47,9 +47,6 @@ class Rows:
     values: Values
     ts: np.ndarray
 
-    def existing(self, rows: np.ndarray) -> Rows:
-        return Rows(self.present[rows], self.values.take(rows), self.ts[rows])
-
 
 def upsert(
     view: View, changes: Changes, *, bits: int, serde: Serde | None, want_old: bool, every: bool = False

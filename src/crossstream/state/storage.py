@@ -91,7 +91,7 @@ def disk_refuses(folder: object, error: OSError) -> StateError:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Files that live as long as the process: for the test driver and for tests."""
+    """Files that live as long as the process: for tests."""
 
     files: dict[str, bytes] = field(default_factory=dict)
 
