@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import stat
 import time
@@ -43,6 +45,19 @@ def test_topics_outlive_the_broker(broker_info: BrokerInfo, tmp_path: Path) -> N
         assert broker.status(port) is None
         assert not info.alive
     assert not broker.stop(port)
+
+
+@pytest.mark.kafka
+def test_one_that_ends_while_it_is_started(broker_info: BrokerInfo, tmp_path: Path) -> None:
+    """A process that was killed is there for a moment."""
+    port = broker.free_port()
+    with quick_java():
+        killed = broker.start(port, tmp_path)
+        os.kill(killed.pid, signal.SIGKILL)
+        info = broker.start(port, tmp_path)
+    assert info.pid != killed.pid
+    assert broker.answers(port)
+    assert broker.stop(port)
 
 
 def test_a_taken_port_is_an_error() -> None:

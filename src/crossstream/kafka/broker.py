@@ -119,7 +119,12 @@ def start(
                 where={"port": port},
                 next=f"stop it first (crossstream broker stop --port {port}), or choose another port",
             )
-        _await_answer(running)
+        try:
+            _await_answer(running)
+        except SourceError:
+            if running.alive:
+                raise
+            return _start(port, home, properties or {})  # it was just ending
         return running
 
 
