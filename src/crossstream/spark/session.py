@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import pyspark
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -99,7 +100,8 @@ def make_session(application_id: str, settings: Mapping[str, Any]) -> SparkSessi
         return session
     except Exception as error:
         if SparkContext._active_spark_context is not None:
-            SparkContext._active_spark_context.stop()
+            with suppress(OSError, Py4JError):  # its JVM may be what has ended
+                SparkContext._active_spark_context.stop()
         raise ConfigError(
             f"Spark did not start: {_reason(error)}",
             code="CS-230",
