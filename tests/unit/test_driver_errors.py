@@ -557,10 +557,36 @@ def by_a_joiner(numbers: Any) -> None:
     sink(numbers.join(numbers.to_table(), lambda one, other: one), JSON)
 
 
+def by_an_expression_behind_a_shuffle(numbers: Any) -> None:
+    sink(numbers.filter(pl.col("n") > 0).repartition().filter(pl.col("x").is_null()), JSON)
+
+
+def by_the_expression_of_a_joiner(numbers: Any) -> None:
+    sink(numbers.join(numbers.to_table(), pl.col("left")), JSON)
+
+
+def by_the_expression_of_a_foreign_key_join(numbers: Any) -> None:
+    rows = numbers.to_table()
+    x, name = pl.col("left").struct.field("x"), pl.col("n").cast(pl.String)
+    joiner = pl.when(x.is_null()).then(pl.struct(n=pl.col("left").struct.field("n")))
+    sink(rows.left_join(rows, joiner, foreign_key=name).to_stream(), JSON)
+
+
 @pytest.mark.parametrize("every", [1, 9])
 @pytest.mark.parametrize("bad", [b'{"n":1,"x":"\xff"}', b'{"n":1,"x":1e999}', b'{"n":1,"x":{"\xff":1}}'])
-@pytest.mark.parametrize("reader", [by_branches, by_the_topic, behind_a_shuffle, by_a_joiner])
-def test_a_value_that_only_a_callable_cannot_read_is_let_go(reader: Any, bad: bytes, every: int) -> None:
+@pytest.mark.parametrize(
+    "reader",
+    [
+        by_branches,
+        by_the_topic,
+        behind_a_shuffle,
+        by_a_joiner,
+        by_an_expression_behind_a_shuffle,
+        by_the_expression_of_a_joiner,
+        by_the_expression_of_a_foreign_key_join,
+    ],
+)
+def test_a_value_that_only_a_later_reader_cannot_read_is_let_go(reader: Any, bad: bytes, every: int) -> None:
     """An expression comes first and reads another field: of what is not declared that alone is decoded."""
 
     def build(builder: cs.StreamsBuilder) -> None:

@@ -22,7 +22,7 @@ class ReadStep(Step):
     """Records of a source; ``form``: what the first reader wants values decoded to.
 
     ``fields``: of a struct those that expressions name; None: all. The others of a declared type are checked only.
-    ``whole``: a callable gets the values, too, of whose other fields nothing is declared and so nothing checked.
+    ``whole``: others read more of the values, of whose other fields nothing is declared and so nothing checked.
     ``later``: only later rounds look at the values, so that they may be decoded where they arrive.
     """
 

@@ -60,7 +60,7 @@ def place_source(planner: Planner, node: Source | FrameSource) -> None:
             table=is_table,
             form=form(planner, node),
             fields=fields(planner, node),
-            whole=is_called(planner, node),
+            whole=is_read_further(planner, node),
         )
     )
     if is_table:
@@ -140,21 +140,30 @@ def _named(functions: Sequence[Function]) -> set[str]:
     return {name for function in functions for name in columns_of(function)} - {"key"}
 
 
-def is_called(planner: Planner, node: Node) -> bool:
-    """Whether a callable gets values without declared type of which only the fields of expressions are decoded."""
-    if _is_declared(node) or fields(planner, node) is None:
+def is_read_further(planner: Planner, node: Node) -> bool:
+    """Whether of values without declared type others read more than the fields of the first expressions."""
+    decoded = None if _is_declared(node) else fields(planner, node)
+    if decoded is None:
         return False
     below = readings(planner.topology, node.name, lambda _, child: isinstance(child, _HANDING_ON))
-    return any(_calls(child, parent) for parent, child in below)
+    return any(_reads_more(child, parent, decoded) for parent, child in below)
 
 
-def _calls(node: Node, parent: str) -> bool:
-    """Whether an operator gives values of this parent to a callable."""
+def _reads_more(node: Node, parent: str, decoded: frozenset[str]) -> bool:
+    """Whether an operator gives values of this parent to a callable, or to an expression of other fields."""
     if isinstance(node, Sink):
         return node.topic_of is not None or node.partitioner is not None
-    later = [getattr(node, "joiner", None), getattr(node, "action", None), *getattr(node, "predicates", ())]
-    functions = [*_over_values(node, parent), *later]
-    return any(function is not None and function.expression is None for function in functions)
+    joiner = getattr(node, "joiner", None)
+    later = [joiner, getattr(node, "action", None), *getattr(node, "predicates", ())]
+    functions = [function for function in (*_over_values(node, parent), *later) if function is not None]
+    if any(function.expression is None for function in functions):
+        return True
+    names = _named([function for function in functions if function is not joiner])
+    if joiner is not None:
+        sides = [side for above, side in _named_sides(node) if above == parent]
+        uses = [use for side in sides if (use := use_of(joiner, side)) is not None]
+        names = names.union(*(use.names or {WHOLE} for use in uses))
+    return not names <= decoded
 
 
 def _is_declared(node: Node) -> bool:
@@ -192,7 +201,7 @@ def _joined(planner: Planner, node: Node, only_here: bool) -> set[str]:
 
 def _sides(planner: Planner, join: Node, only_here: bool) -> Sequence[tuple[str, str]]:
     """The parents whose values the joiner gets as they were decoded first, and what it knows them by."""
-    named = list(zip(join.parents, ("left", *getattr(join, "names", ("right",))), strict=True))
+    named = _named_sides(join)
     if any(planner.topology[parent].shape == "global" for parent in join.parents):
         return named[:1]
     if isinstance(join, StreamTableJoin):
@@ -202,6 +211,11 @@ def _sides(planner: Planner, join: Node, only_here: bool) -> Sequence[tuple[str,
     if isinstance(join, StreamStreamJoin) and not only_here:
         return named[: ("inner", "left", "outer").index(join.kind)]  # of the others few have partners
     return []  # decoded again where they meet what is stored
+
+
+def _named_sides(join: Node) -> list[tuple[str, str]]:
+    """The parents of a join, and what its joiner knows them by."""
+    return list(zip(join.parents, ("left", *getattr(join, "names", ("right",))), strict=True))
 
 
 def readers(planner: Planner, node: Node) -> list[Function]:
