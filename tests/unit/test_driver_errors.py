@@ -900,3 +900,24 @@ def test_a_topic_selector_that_gives_no_name() -> None:
 
     with pytest.raises(cs.ProcessingError, match="expected the name of a topic, got NoneType"):
         run(build, [("in", "a", "1")])
+
+
+@dataclass
+class Measured:
+    size: float | None
+    name: str | None
+
+
+@pytest.mark.parametrize("every", [1, 9])
+def test_nulls_without_declared_type_fit_any_declared_field(every: int) -> None:
+    """What negates a null gives a number; beside it the null of another field is none."""
+
+    def build(builder: cs.StreamsBuilder) -> None:
+        turned = pl.struct("name", size=-pl.col("size"))
+        stored = cs.Materialized(key=TEXT, value=serdes.json(Measured))
+        rows = builder.table("in", cs.Consumed(key=TEXT, value=JSON))
+        sink(rows.map_values(turned, materialized=stored).to_stream(), serdes.json(Measured))
+
+    records = [("in", "a", '{"size":null,"name":null}'), ("in", "b", '{"size":1.5,"name":"x"}')]
+    found = dict(out(run(build, records, commit_every=every)))
+    assert found == {"a": '{"size":null,"name":null}', "b": '{"size":-1.5,"name":"x"}'}

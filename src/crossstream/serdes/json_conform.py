@@ -26,7 +26,7 @@ def conform(values: pl.Series, shape: Shape, serde: str) -> pl.Series:
 def _cast(values: pl.Series, shape: Shape, serde: str, path: str) -> pl.Series:
     if values.dtype == shape.dtype:
         return values
-    if values.dtype == pl.Null:
+    if values.dtype == pl.Null or 0 < len(values) == values.null_count():  # nulls say nothing of their type
         return null_series(len(values), shape.dtype)
     if isinstance(shape, StructOf) and isinstance(values.dtype, pl.Struct):
         return _cast_struct(values, shape, serde, path)
