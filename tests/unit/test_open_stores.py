@@ -126,6 +126,12 @@ class TestABatchThatIsRetiredWhileItIsRead:
             cs.open_store(tmp_path, "rows", as_of=1)
         assert caught.value.code == "CS-714"
 
+    @pytest.mark.parametrize("as_of", ["0", True, 0.5])
+    def test_what_is_no_batch_is_not_kept(self, tmp_path: Path, writer: Writer, as_of: Any) -> None:
+        with pytest.raises(cs.StateError, match=f"batch {as_of!r} is not kept") as caught:
+            cs.open_store(tmp_path, "rows", as_of=as_of)
+        assert caught.value.code == "CS-714"
+
     def test_damage_is_told_as_damage(self, tmp_path: Path, writer: Writer) -> None:
         for run in (tmp_path / "stores/rows/0").glob("*.arrow"):
             run.unlink()

@@ -112,7 +112,7 @@ def test_headers_with_a_name_that_has_no_bytes() -> None:
         topic.pipe_input("k", 1, headers=[("é", b"")])
 
 
-@pytest.mark.parametrize("keys", [None, 5, 2.5, object()])
+@pytest.mark.parametrize("keys", [None, 5, 2.5, object(), "five", b"5"])
 def test_several_keys_of_a_store_are_in_a_list_or_the_like(keys: Any) -> None:
     store = driver([(5, "five")], INT).get_key_value_store("rows")
     with pytest.raises(cs.StateError) as caught:

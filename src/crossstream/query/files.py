@@ -138,9 +138,9 @@ class _Committed:
 
     def _check_kept(self, batch: int) -> None:
         kept = self._log.commits()
-        if batch not in kept:
+        if isinstance(batch, bool) or batch not in kept:
             raise StateError(
-                f"batch {batch} is not kept",
+                f"batch {batch!r} is not kept",
                 code="CS-714",
                 where={"folder": str(self._log.root)},
                 next=f"kept are batches {kept[0]} to {kept[-1]}"

@@ -98,7 +98,7 @@ class StoreReader:
         """The values of several keys; keys without a row are left out.
 
         Raises `StateError` CS-717 for keys that no dict takes, such as dicts, or takes for one, such as 1 and True;
-        CS-719 for what is no iterable of keys.
+        CS-719 for what is no iterable of keys, or is text or bytes: that is one key.
         """
         wanted = list(self._iterated(keys))
         wire = list(map(self._bytes, wanted))
@@ -155,6 +155,8 @@ class StoreReader:
 
     def _iterated(self, keys: Iterable[Any]) -> Iterator[Any]:
         try:
+            if isinstance(keys, str | bytes):
+                raise TypeError  # one key, and not one for each character
             return iter(keys)
         except TypeError:
             raise StateError(
