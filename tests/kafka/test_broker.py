@@ -157,6 +157,15 @@ def test_java_must_be_there_and_new_enough(fake_java: Path, monkeypatch: pytest.
         jars.find_java()
 
 
+def test_a_folder_that_cannot_be_made(fake_java: Path, tmp_path: Path) -> None:
+    (fake_java / "cache" / f"kafka-{jars.KAFKA_VERSION}").mkdir(parents=True)
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(SourceError, match="the folder of the broker cannot be made") as caught:
+            broker.start(broker.free_port(), folder)
+        assert (caught.value.code, caught.value.where) == ("CS-625", {"folder": str(folder)})
+
+
 def test_a_broker_that_does_not_start_tells_its_log(fake_java: Path) -> None:
     (fake_java / "cache" / f"kafka-{jars.KAFKA_VERSION}").mkdir(parents=True)
     (fake_java / "action").write_text('echo "the disk is full"; exit 1\n')

@@ -181,9 +181,17 @@ def free_port() -> int:
 def _start(port: int, home: Path, properties: Mapping[str, str]) -> BrokerInfo:
     _check_free(port)
     java, jars = find_java(), fetch_kafka_jars()
-    home.mkdir(parents=True, exist_ok=True)
     info = BrokerInfo(port=port, pid=0, directory=str(home))
-    info.properties_file.write_text(_settings(port, home, properties), encoding="utf-8")
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        info.properties_file.write_text(_settings(port, home, properties), encoding="utf-8")
+    except OSError as error:
+        raise SourceError(
+            f"the folder of the broker cannot be made or written: {error.strerror}",
+            code="CS-625",
+            where={"folder": str(home)},
+            next="choose another one with --dir",
+        ) from error
     kafka = [java, *JVM, "-cp", str(jars / "*")]
     if not (home / "data" / "meta.properties").exists():
         _format(kafka, info)
