@@ -192,8 +192,12 @@ class StreamsConfig:
 
     def _check_types(self) -> None:
         for name in ("kafka", "spark"):
-            if not isinstance(getattr(self, name), Mapping):
-                raise _out_of_range(name, getattr(self, name), "a dict of setting names to values")
+            settings = getattr(self, name)
+            if not isinstance(settings, Mapping):
+                raise _out_of_range(name, settings, "a dict of setting names to values")
+            for setting in settings:
+                if not isinstance(setting, str):
+                    raise _out_of_range(f"the name of a setting in {name}={{…}}", setting, "text")
         if not isinstance(self.durable, bool):
             raise _out_of_range("durable", self.durable, "True or False")
         for name in ("topics_dir", "state_dir"):
@@ -262,7 +266,7 @@ class StreamsConfig:
         put = object.__setattr__
         if self.state_dir is None:
             put(self, "state_dir", os.path.join(".", "crossstream-state", self.application_id))
-        put(self, "broker_patience", to_milliseconds(self.broker_patience, "broker_patience"))
+        put(self, "broker_patience", to_milliseconds(self.broker_patience, "broker_patience", minimum=1))
         put(self, "max_task_idle", to_milliseconds(self.max_task_idle, "max_task_idle"))
         if self.trigger is not None:
             put(self, "trigger", to_milliseconds(self.trigger, "trigger"))

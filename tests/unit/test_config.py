@@ -195,6 +195,14 @@ def test_kafka_settings_of_our_own(name):
 def test_bad_durations(trigger):
     assert refused(trigger=trigger).code == "CS-210"
     assert refused(broker_patience=trigger).code == "CS-210"
+    assert refused(broker_patience=0).code == "CS-210"
+
+
+@pytest.mark.parametrize("name", ["kafka", "spark"])
+def test_names_of_settings_are_text(name):
+    error = refused(**{name: {"sasl.password": "secret", 3: "x"}})
+    assert error.code == "CS-204"
+    assert error.what == f"the name of a setting in {name}={{…}} cannot be 3"
 
 
 def test_dead_letters():

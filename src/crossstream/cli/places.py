@@ -21,7 +21,7 @@ def connection_of(arguments: Namespace) -> TopicConnection:
     from crossstream.kafka import KafkaConnection
 
     try:
-        patience = to_milliseconds(arguments.broker_patience, "broker_patience") / 1000
+        patience = to_milliseconds(arguments.broker_patience, "broker_patience", minimum=1) / 1000
     except ConfigError as error:
         raise typed(error) from None
     return KafkaConnection(arguments.bootstrap_servers, dict(arguments.kafka), patience)
