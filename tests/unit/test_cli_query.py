@@ -119,6 +119,12 @@ def test_what_cannot_be_asked(capsys, state, argv, code):
     assert f"[{code}]" in outcome.err
 
 
+def test_only_the_state_is_required(capsys):
+    outcome = call(capsys, "query")
+    assert outcome.code == 2
+    assert outcome.err.endswith("required: STATE_DIR\n")
+
+
 def test_a_file_is_no_state(capsys, tmp_path):
     (tmp_path / "file").write_text("x")
     for store in ([], ["offers"]):

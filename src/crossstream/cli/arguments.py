@@ -270,7 +270,11 @@ def _query(commands: Commands) -> None:
     parser.add_argument("state_dir", type=some, metavar="STATE_DIR")
     parser.add_argument("store", metavar="STORE", nargs="?")
     parser.add_argument(
-        "operation", metavar="get KEY | range [FROM [TO]] | prefix P | all", nargs="*", help="default: all"
+        "operation",
+        metavar="get KEY | range [FROM [TO]] | prefix P | all",
+        nargs="*",
+        default=[],  # else argparse says that it is required
+        help="default: all",
     )
     parser.add_argument(
         "--format",
