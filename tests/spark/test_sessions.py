@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -267,6 +268,29 @@ def test_a_stopped_session_is_refused(worlds: list[World], how: Callable[[cs.Spa
     with pytest.raises(cs.ConfigError) as caught:
         application(worlds[0], session)
     assert caught.value.code == "CS-244"
+
+
+def test_a_session_that_is_stopped_during_a_batch(worlds: list[World], tmp_path: Path) -> None:
+    session, begun = theirs(), tmp_path / "begun"
+
+    def slow(text: str) -> str:
+        begun.touch()
+        time.sleep(5)
+        return text
+
+    builder = cs.StreamsBuilder()
+    words = builder.stream("words", cs.Consumed(key=TEXT, value=TEXT))
+    words.map_values(slow).to("loud", cs.Produced(key=TEXT, value=TEXT))
+    app = cs.SparkStreams(builder.build(), worlds[0].config(), session)
+    app.start()
+    while not begun.exists():
+        time.sleep(0.05)
+    session.sparkContext._jsc.stop()  # as session.stop() does first; the batch fails before that goes on
+    with pytest.raises(cs.ConfigError) as caught:
+        app.await_termination()
+    assert caught.value.code == "CS-244"
+    app.stop()
+    session.stop()
 
 
 KILLED = """

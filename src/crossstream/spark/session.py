@@ -164,12 +164,18 @@ def _no_session(spark: object) -> ConfigError:
 
 
 def check_running(context: SparkContext) -> None:
-    """Raises `ConfigError` CS-244 if the session has been stopped, `ProcessingError` CS-594 if its JVM has ended."""
-    if is_stopped(context):
+    """Raises `ConfigError` CS-244 if the session has been stopped, `ProcessingError` CS-594 if its JVM has ended.
+
+    Batches fail already while another thread is stopping the session: only the JVM knows of that.
+    """
+    java = context._jsc
+    try:
+        stopped = java is None or java.sc().isStopped()
+    except (OSError, Py4JError) as error:
+        raise jvm_ended() from error
+    if stopped:
         raise ConfigError(
             "the Spark session that the application uses has been stopped",
             code="CS-244",
             next="stop the application before the session; make a new SparkStreams to go on",
         )
-    if is_gone(context):
-        raise jvm_ended()
