@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -98,6 +99,36 @@ def test_a_module_that_workers_lack() -> None:
         "CS-590", "Spark could not run a batch: ModuleNotFoundError: No module named 'helpers'"
     )  # fmt: skip
     assert "spark.submit.pyFiles" in str(found.next)
+    assert "PYSPARK_PYTHON" in str(found.next)
+    assert sys.executable in str(found.next)
+
+
+ABORTED = (
+    "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n: "
+    "org.apache.spark.SparkException: Job aborted due to stage failure: Lost task 0.0 (TID 4) (here executor driver): "
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "heart", "step"),
+    [
+        (
+            "org.apache.spark.SparkException: Python worker exited",
+            "SparkException: Python worker",
+            "of memory",
+        ),
+        ("java.lang.OutOfMemoryError: Java heap space", "OutOfMemoryError: Java heap space", "Spark's log"),
+        (
+            "ExecutorLostFailure (executor 1)",
+            "SparkException: Job aborted due to stage failure",
+            "Spark's log",
+        ),
+    ],
+)
+def test_what_java_says_where_python_raised_nothing(said: str, heart: str, step: str) -> None:
+    found = unpacked(RuntimeError(f"{ABORTED}{said}\n\tat org.apache.spark.Foo(Foo.scala:1)"))
+    assert f"Spark could not run a batch: {heart}" in str(found)
+    assert step in str(found.next)
 
 
 def test_other_errors_that_cannot_be_written_are_told() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import pickle
 import re
+import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -62,7 +63,7 @@ def held(error: BaseException) -> Exception:
     )
 
 
-def unpacked(error: Exception) -> Exception:
+def unpacked(error: Exception) -> CrossStreamError:
     """What a worker raised; for anything else a `ProcessingError` CS-590 with the heart of Spark's message."""
     if isinstance(error, CrossStreamError):
         return error
@@ -73,15 +74,32 @@ def unpacked(error: Exception) -> Exception:
         assert isinstance(ours, CrossStreamError)
         return ours
     heart = _heart(text)
-    next = "see the cause below and Spark's log; `crossstream doctor` checks the installation"
+    return ProcessingError(f"Spark could not run a batch: {heart}", code="CS-590", next=_next(heart))
+
+
+def _next(heart: str) -> str:
     if heart.startswith("ModuleNotFoundError"):
-        next = "install the module where the workers run, or send it: spark={'spark.submit.pyFiles': 'module.py'}"
-    return ProcessingError(f"Spark could not run a batch: {heart}", code="CS-590", next=next)
+        return (
+            "install the module where the workers run, or send it: spark={'spark.submit.pyFiles': 'module.py'}. "
+            "A session of yours runs them with PYSPARK_PYTHON, by default the first python3 of the PATH: "
+            f"set it, before the session is made, to {sys.executable}"
+        )
+    if "Python worker exited" in heart:
+        return (
+            "see the system's log: was it killed for lack of memory? Then max_records_per_batch helps. "
+            "Otherwise a library that a function calls has crashed, or the function ended the process"
+        )
+    return "see the cause below and Spark's log; `crossstream doctor` checks the installation"
 
 
 def _heart(text: str) -> str:
+    """What Python raised, or else the innermost of what Java says in its first line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in lines:
         if re.match(r"[A-Za-z_.]+(Error|Exception|Exit)\b.*:", line) and "Py4J" not in line:
             return line[:500]
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+        said = lines[1].removeprefix(": ")
+        inner = [found.start() for found in re.finditer(r"\w+(Error|Exception): ", said)]
+        return said[inner[-1] if inner else 0 :][:500]
     return (lines or ["no message"])[0][:500]
