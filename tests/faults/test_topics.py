@@ -118,6 +118,7 @@ class TestSettings:
         with pytest.raises(cs.ConfigError) as caught:
             cs.SparkStreams(marketplace(), config, spark).process_available()
         assert caught.value.code == "CS-235"
+        assert caught.value.where == {"application": "app"}
 
     def test_settings_that_cannot_be(self, world: World) -> None:
         wrong: dict[str, dict[str, Any]] = {

@@ -136,6 +136,7 @@ def test_whoever_waits_for_records_is_told_of_a_stop(spark: Any, stocked: World)
     (error,) = results
     assert isinstance(error, cs.ConfigError)
     assert error.code == "CS-236"
+    assert error.where == {"application": config.application_id}
 
 
 def test_who_waits_for_a_topic_that_is_deleted_is_let_go(spark: Any, world: World) -> None:
@@ -223,6 +224,7 @@ def test_a_failed_batch_is_not_planned_anew(spark: Any, stocked: World) -> None:
     with pytest.raises(cs.ConfigError) as refused:
         app.process_available()
     assert refused.value.code == "CS-233"
+    assert refused.value.where == {"application": app.config.application_id}
     app.stop()
 
 

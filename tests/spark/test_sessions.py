@@ -287,7 +287,7 @@ def test_a_session_that_is_stopped_during_a_batch(worlds: list[World], tmp_path:
         time.sleep(0.05)
     session.sparkContext._jsc.stop()  # as session.stop() does first; the batch fails before that goes on
     with pytest.raises(cs.ConfigError) as caught:
-        app.await_termination()
+        app.await_termination(60)
     assert caught.value.code == "CS-244"
     app.stop()
     session.stop()

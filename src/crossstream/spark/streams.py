@@ -164,7 +164,7 @@ class SparkStreams:
             self._raise_error()
             self._refuse_failed()
             if stop.is_set() or self._status == "stopping":
-                raise _stopped_early()
+                raise self._placed(_stopped_early())
             if self._status != "running":
                 self._process(stop)
                 return
@@ -220,8 +220,10 @@ class SparkStreams:
                 self._session = self._given or SHARED.use(self.config.application_id, self.config.spark)
             try:
                 self._engine = self._opened(self._session)
-            except BaseException:
+            except BaseException as error:
                 self._let_go()
+                if isinstance(error, CrossStreamError):
+                    self._placed(error)
                 raise
         return self._engine
 
@@ -265,7 +267,7 @@ class SparkStreams:
                 self._end()
         self._raise_error()
         if not through:
-            raise _stopped_early()
+            raise self._placed(_stopped_early())
 
     def _run_through(self, engine: Engine, stop: threading.Event) -> bool:
         try:
@@ -294,7 +296,7 @@ class SparkStreams:
                 engine.hurried -= 1
         self._raise_error()
         if not is_processed():
-            raise _stopped_early()
+            raise self._placed(_stopped_early())
 
     def _set(self, event: threading.Event) -> None:
         """Tells threads that wait in `process_available` of an event."""
@@ -338,16 +340,22 @@ class SparkStreams:
 
     def _refuse_failed(self) -> None:
         if self._status == "failed":
-            raise ConfigError(
+            failed = ConfigError(
                 "this application has failed", code="CS-233", next="make a new SparkStreams to run it again"
             )
+            raise self._placed(failed)
 
     def _fail(self, error: Exception) -> None:
         lost = not isinstance(error, CrossStreamError) and self._has_lost_jvm()
-        self._error = jvm_ended() if lost else unpacked(error)
+        self._error = self._placed(jvm_ended() if lost else unpacked(error))
         if self._error is not error:
             self._error.__cause__ = error
         self._status = "failed"
+
+    def _placed(self, error: CrossStreamError) -> CrossStreamError:
+        """The error; where it tells no place, the application is one."""
+        is_placed = any(place is not None for place in error.where.values())
+        return error if is_placed else error.at(application=self.config.application_id)
 
     def _has_lost_jvm(self) -> bool:
         session = self._session
