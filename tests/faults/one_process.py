@@ -58,8 +58,10 @@ def delivered(sent: Iterable[Sent]) -> dict[int, list[Parcel]]:
     return inboxes
 
 
+JAVA = SimpleNamespace(version=lambda: "4", sc=lambda: SimpleNamespace(isStopped=lambda: False))
+
 SESSION: Any = SimpleNamespace(
-    sparkContext=SimpleNamespace(defaultParallelism=CORES, _jsc=SimpleNamespace(version=lambda: "4")),
+    sparkContext=SimpleNamespace(defaultParallelism=CORES, _jsc=JAVA),
     _jsparkSession="what a classic session has",
 )
 

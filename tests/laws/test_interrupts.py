@@ -117,7 +117,7 @@ def test_whoever_waits_for_a_running_application_leaves_no_haste_behind(
     assert world.table("results") == {"a": "0"}
 
 
-def interrupting(ends: Any) -> bool:
+def interrupting(ends: Any, known: Any) -> bool:
     raise KeyboardInterrupt
 
 
