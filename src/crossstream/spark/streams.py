@@ -164,7 +164,7 @@ class SparkStreams:
             self._raise_error()
             self._refuse_failed()
             if stop.is_set() or self._status == "stopping":
-                raise self._placed(_stopped_early())
+                raise self._stopped_early()
             if self._status != "running":
                 self._process(stop)
                 return
@@ -267,7 +267,7 @@ class SparkStreams:
                 self._end()
         self._raise_error()
         if not through:
-            raise self._placed(_stopped_early())
+            raise self._stopped_early()
 
     def _run_through(self, engine: Engine, stop: threading.Event) -> bool:
         try:
@@ -296,7 +296,7 @@ class SparkStreams:
                 engine.hurried -= 1
         self._raise_error()
         if not is_processed():
-            raise self._placed(_stopped_early())
+            raise self._stopped_early()
 
     def _set(self, event: threading.Event) -> None:
         """Tells threads that wait in `process_available` of an event."""
@@ -340,10 +340,20 @@ class SparkStreams:
 
     def _refuse_failed(self) -> None:
         if self._status == "failed":
-            failed = ConfigError(
-                "this application has failed", code="CS-233", next="make a new SparkStreams to run it again"
+            raise ConfigError(
+                "this application has failed",
+                code="CS-233",
+                where={"application": self.config.application_id},
+                next="make a new SparkStreams to run it again",
             )
-            raise self._placed(failed)
+
+    def _stopped_early(self) -> ConfigError:
+        return ConfigError(
+            "the application was stopped before it had processed every record",
+            code="CS-236",
+            where={"application": self.config.application_id},
+            next="call process_available() before stop(); what is left is processed by the next run",
+        )
 
     def _fail(self, error: Exception) -> None:
         lost = not isinstance(error, CrossStreamError) and self._has_lost_jvm()
@@ -394,14 +404,6 @@ class SparkStreams:
         session, self._session = self._session, None
         if session is not None and self._given is None:
             SHARED.let_go(session)
-
-
-def _stopped_early() -> ConfigError:
-    return ConfigError(
-        "the application was stopped before it had processed every record",
-        code="CS-236",
-        next="call process_available() before stop(); what is left is processed by the next run",
-    )
 
 
 def _called_inside(what: str) -> ConfigError:
