@@ -27,7 +27,7 @@ from crossstream.engine.batch import Silence, SourceRange, StagedFrame
 from crossstream.errors import IncompatibleStateError, StateError
 from crossstream.state.lease import SAFE_SECONDS
 from crossstream.state.root import Lock, Place, StateRoot, root_of
-from crossstream.state.storage import disk_refuses
+from crossstream.state.storage import UNFINISHED, disk_refuses
 
 FORMAT = 1
 
@@ -309,7 +309,7 @@ class BatchLog:
             f"{folder}/{name}"
             for folder in folders
             for name in self.root.names(folder)
-            if name.endswith(".tmp")
+            if name.endswith(UNFINISHED)
         ]
 
     def _ids(self, folder: str) -> list[int]:

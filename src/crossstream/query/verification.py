@@ -26,10 +26,11 @@ from crossstream.state.manifest import Manifest, PieceRef, read_manifest, read_r
 from crossstream.state.remote import AWAY
 from crossstream.state.root import Place, StateRoot, root_of
 from crossstream.state.run import Run
+from crossstream.state.storage import UNFINISHED
 
 T = TypeVar("T")
 
-PASSING = (".tmp", ".history")
+PASSING = (UNFINISHED, ".history")
 """Files that only a batch reads that runs just now."""
 UNREACHED = ("CS-713", "CS-723", "CS-724", AWAY)
 """Codes of errors that say nothing of the files."""

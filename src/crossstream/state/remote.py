@@ -24,6 +24,7 @@ from crossstream.errors import StateError
 from crossstream.state.cache import Cache, cache_directory
 from crossstream.state.gathered import Written, whole
 from crossstream.state.lease import Lease
+from crossstream.state.storage import UNFINISHED
 from crossstream.state.uris import Uri, refused
 
 T = TypeVar("T")
@@ -110,7 +111,7 @@ class RemoteRoot:
             if system.type_name in _OBJECT_STORES:
                 _put(system, target, data)
             else:
-                beside = f"{target}.{uuid.uuid4().hex[:8]}.tmp"
+                beside = f"{target}.{uuid.uuid4().hex[:8]}{UNFINISHED}"
                 _put(system, beside, data)
                 _move(system, beside, target)
 

@@ -16,6 +16,9 @@ import pyarrow as pa
 from crossstream.errors import StateError
 from crossstream.state.gathered import Written, pieces_of, whole
 
+UNFINISHED = ".tmp"
+"""How the names of files end while they are written, and of those that a crash has left so."""
+
 
 class Storage(Protocol):
     """A flat folder of immutable files."""
@@ -51,7 +54,7 @@ class Folder:
             raise disk_refuses(self.path, error) from error
 
     def _put(self, target: Path, data: Written, forced: bool) -> None:
-        beside = f"{target}.{os.getpid()}.tmp"
+        beside = f"{target}.{os.getpid()}{UNFINISHED}"
         try:
             handle = open(beside, "wb", buffering=0)  # noqa: SIM115 - closed below
         except FileNotFoundError:
