@@ -3,37 +3,29 @@
 A row on which a callable raises is a *failure*, a value like any other: the engine decides whether the
 application stops or the record goes to the dead letters. An expression that fails is evaluated again on
 halves of the rows, and so on, to find the rows at fault.
+
+An expression reads the fields of a value. A null value has none, so such a row is a failure, as it is where a callable
+reads a field of None. An expression that reads the value as a whole (the column ``value``) decides itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crossstream.algebra.expressions import (
-    Read,
-    columns_for,
-    columns_in,
-    marks_of,
-    origins_of,
-    reads_of,
-)
+from crossstream.algebra.expressions import frame_for, is_joiner, reads_fields_only, select
 from crossstream.algebra.functions import Function
 from crossstream.algebra.refused import encoded
-from crossstream.algebra.undeclared import groups_of, groups_of_numbers
-from crossstream.algebra.uses import Same
-from crossstream.algebra.values import Values, chained
+from crossstream.algebra.values import Values
 from crossstream.errors import CrossStreamError, ProcessingError, SerdeError
-from crossstream.serdes import Serde
+from crossstream.serdes import Serde, calls
 from crossstream.serdes.calendar import beyond
 from crossstream.serdes.json_columns import null_series
-from crossstream.serdes.refusals import MIXED, UNDECODABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +33,7 @@ class Failure:
     """A row that a function of the user could not process."""
 
     row: int
-    error: Exception
+    error: BaseException
 
 
 class Raised(Exception):
@@ -64,34 +56,22 @@ def evaluate(function: Function, key: Values, /, **arguments: Values) -> Outcome
     """The function on every row. ``arguments``: ``value=``; or ``left=`` and one for each other side of a joiner."""
     if function.expression is not None:
         return _express(function, key, arguments)
-    is_joiner = "left" in arguments
-    columns = [values.own_objects() if is_joiner else values.objects() for values in arguments.values()]
+    columns = [
+        values.own_objects() if is_joiner(arguments) else values.objects() for values in arguments.values()
+    ]
     if function.with_key:
         columns.insert(0, key.objects())
     assert function.call is not None
     results, failures = call_of_user(function.call, columns)
-    return Outcome(Values(objects=results), failures)
+    return Outcome(Values(function.returns, objects=results), failures)
 
 
-def uncalled(function: Function, rows: int, key: Values, /, **arguments: Values) -> Values:
-    """Nulls where the function was not called: of the type that an expression gives elsewhere, if that is declared."""
-    dtype = None
-    if function.expression is not None:
-        reads = reads_of(function, key, arguments)
-        if all(read.values.declared() for read in reads):
-            given = tuple((name, values.declared_type()) for name, values in arguments.items())
-            dtype = _result_type(Same(function.expression), key.declared_type(), given)
-    return Values(objects=[None] * rows) if dtype is None else Values(series=null_series(rows, dtype))
-
-
-@lru_cache(maxsize=256)
-def _result_type(
-    same: Same, key: pl.DataType | None, arguments: tuple[tuple[str, pl.DataType | None], ...]
-) -> pl.DataType | None:
-    """The type of what an expression gives for columns of these types; None: it cannot be told."""
-    none = {name: Values(series=pl.Series([], dtype=dtype)) for name, dtype in arguments}
-    outcome = evaluate(Function.of(same.expression), Values(series=pl.Series([], dtype=key)), **none)
-    return outcome.values.series().dtype if outcome.values.expressed() else None
+def uncalled(function: Function, rows: int) -> Values:
+    """Nulls, where the function was not called or failed, of the type that it gives elsewhere."""
+    returns = function.returns
+    if function.expression is None or returns is None or returns.dtype is None:
+        return Values(returns, objects=[None] * rows)
+    return Values(returns, series=null_series(rows, returns.dtype))
 
 
 def call_of_user(
@@ -111,7 +91,7 @@ def call_of_user(
     return results, sorted(failures, key=lambda failure: failure.row)
 
 
-def raised(error: Exception) -> Exception:
+def raised(error: BaseException) -> BaseException:
     """The error of a function of the user, which nobody takes for a refusal of ours."""
     return Raised(error) if isinstance(error, CrossStreamError) else error
 
@@ -129,8 +109,8 @@ def call_rows(call: Callable[..., Any], columns: list[list[Any]]) -> tuple[list[
             results.extend(calls)
             if len(results) == len(columns[0]):
                 return results, failures
-            failure: Exception = StopIteration("next(…) found nothing; next(…, None) gives None instead")
-        except Exception as error:
+            failure: BaseException = StopIteration("next(…) found nothing; next(…, None) gives None instead")
+        except BaseException as error:  # sys.exit() is no reason to lose operator and record
             failure = error
         failures.append(Failure(len(results), failure))
         results.append(None)
@@ -140,10 +120,7 @@ def holds(function: Function, key: Values, value: Values) -> tuple[np.ndarray, l
     """A predicate on every row; null counts as false."""
     outcome = evaluate(function, key, value=value)
     if function.expression is not None:
-        found = np.zeros(value.rows, bool)
-        for rows, series in columns_in(outcome.values):
-            found[rows] = _truths(series)
-        return found, outcome.failures
+        return _truths(outcome.values.series()), outcome.failures
     answers = outcome.values.objects()
     try:
         return np.fromiter(map(bool, answers), bool, value.rows), outcome.failures
@@ -186,82 +163,56 @@ def _wrong_type(noun: str, error: SerdeError) -> SerdeError:
     )
 
 
-def _express(function: Function, key: Values, arguments: dict[str, Values]) -> Outcome:
-    """An expression on every row: apart on those whose types something else declares."""
-    reads = reads_of(function, key, arguments)
-    origins = origins_of(reads)
-    if not origins:
-        return _express_alike(function, reads, key.rows)
-    groups = groups_of_numbers(origins)
-    outcomes = [
-        _express_alike(function, [read.of_one_origin(rows) for read in reads], len(rows)) for rows in groups
-    ]
-    return _merged(groups, outcomes)
+def _express(function: Function, key: Values, arguments: Mapping[str, Values]) -> Outcome:
+    """An expression on every row; where it reads fields of a value that is null, the row is a failure."""
+    value = arguments.get("value")
+    if value is None or not reads_fields_only(function, arguments) or not (missing := value.missing()).any():
+        return _express_together(function, key, arguments)
+    failures = [Failure(row, _null_value()) for row in np.flatnonzero(missing).tolist()]
+    rows = np.flatnonzero(~missing)
+    if not len(rows):
+        return Outcome(uncalled(function, key.rows), failures)
+    outcome = _express_together(function, key.take(rows), _taken(arguments, rows))
+    place = np.full(key.rows, -1, np.int64)
+    place[rows] = np.arange(len(rows))
+    failures += [Failure(int(rows[failure.row]), failure.error) for failure in outcome.failures]
+    return Outcome(outcome.values.take(place), sorted(failures, key=lambda failure: failure.row))
 
 
-def _express_alike(function: Function, reads: Sequence[Read], rows: int) -> Outcome:
-    """Together on those rows whose columns have the same types; those that have not what is read are failures."""
+def _null_value() -> ProcessingError:
+    return ProcessingError(
+        "the value is null, and the expression reads its fields",
+        code="CS-501",
+        next='drop such records before: filter(pl.col("value").is_not_null()); or decide in the expression:'
+        ' pl.when(pl.col("value").is_not_null()).then(…)',
+    )
+
+
+def _taken(arguments: Mapping[str, Values], rows: np.ndarray) -> dict[str, Values]:
+    return {name: values.take(rows) for name, values in arguments.items()}
+
+
+def _express_together(function: Function, key: Values, arguments: Mapping[str, Values]) -> Outcome:
+    assert function.expression is not None
     try:
-        marks = marks_of(reads) if rows > 1 else []
-    except SerdeError as error:
-        if error.code not in (UNDECODABLE, MIXED):
-            raise
-        return _express_apart(function, reads, _halves(rows), _express_alike)
-    if not marks:
-        return _express_together(function, reads, rows)
-    return _express_apart(function, reads, groups_of(marks), _express_together)
-
-
-def _express_apart(
-    function: Function,
-    reads: Sequence[Read],
-    groups: Sequence[np.ndarray],
-    express: Callable[[Function, Sequence[Read], int], Outcome],
-) -> Outcome:
-    """On each of the groups of rows by itself."""
-    outcomes = [express(function, [read.take(rows) for read in reads], len(rows)) for rows in groups]
-    return _merged(groups, outcomes)
-
-
-def _halves(rows: int) -> list[np.ndarray]:
-    """So that the rows of one half are none the worse for those of the other."""
-    return [np.arange(rows // 2), np.arange(rows // 2, rows)]
-
-
-def _express_together(function: Function, reads: Sequence[Read], rows: int) -> Outcome:
-    open_ = not all(read.values.declared() for read in reads)
-    try:
-        return _in_the_calendar(columns_for(function, reads, rows).select(), open_)
+        series = select(function.expression, frame_for(function, key, arguments))
+        return _in_the_calendar(_of_declared_type(series, function), function)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, SerdeError) as error:
-        if isinstance(error, SerdeError) and error.code not in (UNDECODABLE, MIXED):
-            raise
-        if not rows:
-            return Outcome(Values(objects=[]))
-        if rows == 1 and isinstance(error, SerdeError):
-            return _express_decoded(function, reads, error)
-        if rows == 1:
-            return _failed(error, open_)
-    return _express_apart(function, reads, _halves(rows), _express_together)
+        if not key.rows:
+            return Outcome(uncalled(function, 0))
+        if key.rows == 1:
+            return Outcome(uncalled(function, 1), [Failure(0, _as_exception(error))])
+    halves = np.array_split(np.arange(key.rows), 2)
+    outcomes = [_express_together(function, key.take(rows), _taken(arguments, rows)) for rows in halves]
+    return _merged(function, halves, outcomes)
 
 
-def _express_decoded(function: Function, reads: Sequence[Read], error: SerdeError) -> Outcome:
-    """On a row whose fields cannot be decoded: as where somebody decoded all of it before, if that can be done.
-
-    Whether somebody did, depends on the rows beside it; what is told of the failure does not.
-    """
-    try:
-        whole = [read.decoded() for read in reads]
-    except SerdeError:
-        return _failed(error, open_=True)
-    try:
-        return _in_the_calendar(columns_for(function, whole, 1).select(), open_=True)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, SerdeError) as failure:
-        return _failed(failure, open_=True)
-
-
-def _failed(error: BaseException, open_: bool) -> Outcome:
-    """Of one row."""
-    return Outcome(Values(series=pl.Series([None]), open_=open_), [Failure(0, _as_exception(error))])
+def _of_declared_type(series: pl.Series, function: Function) -> pl.Series:
+    """With the type that is declared: a serde that the user named for the results may have another one."""
+    returns = function.returns
+    if returns is None or returns.dtype in (None, series.dtype):
+        return series
+    return calls.decode_series(returns, calls.encode_series(returns, series))
 
 
 def _as_exception(error: BaseException) -> Exception:
@@ -269,42 +220,26 @@ def _as_exception(error: BaseException) -> Exception:
     return error if isinstance(error, Exception) else RuntimeError(str(error))
 
 
-def _merged(groups: Sequence[np.ndarray], outcomes: Sequence[Outcome]) -> Outcome:
-    """The outcomes of groups of rows, each row in its place."""
+def _merged(function: Function, groups: list[np.ndarray], outcomes: list[Outcome]) -> Outcome:
+    """The outcomes of rows that stand one after the other; failed rows are nulls of the type of the others."""
     failures = [
         Failure(int(rows[failure.row]), failure.error)
         for rows, outcome in zip(groups, outcomes, strict=True)
         for failure in outcome.failures
     ]
-    order = np.concatenate(groups)
-    values = chained(_of_one_type(outcomes))
-    if (np.diff(order) < 0).any():
-        values = values.take(np.argsort(order))
-    return Outcome(values, sorted(failures, key=lambda failure: failure.row))
-
-
-def _of_one_type(outcomes: Sequence[Outcome]) -> list[Values]:
-    """The values; where all rows failed, nulls of the type of the others."""
+    parts = [outcome.values.series() for outcome in outcomes]
     failed = [len(outcome.failures) == outcome.values.rows for outcome in outcomes]
-    parts = [outcome.values for outcome in outcomes]
-    dtypes = {
-        part.series().dtype for part, bad in zip(parts, failed, strict=True) if not bad and part.expressed()
-    }
-    if len(dtypes) != 1:
-        return parts
-    dtype = dtypes.pop()
-    return [
-        Values(series=null_series(part.rows, dtype), open_=part.is_open()) if bad else part
-        for part, bad in zip(parts, failed, strict=True)
-    ]
+    dtype = next((part.dtype for part, bad in zip(parts, failed, strict=True) if not bad), parts[0].dtype)
+    parts = [null_series(len(part), dtype) if bad else part for part, bad in zip(parts, failed, strict=True)]
+    return Outcome(Values(function.returns, series=pl.concat(parts)), failures)
 
 
-def _in_the_calendar(series: pl.Series, open_: bool) -> Outcome:
+def _in_the_calendar(series: pl.Series, function: Function) -> Outcome:
     """Times that Python has; those before the year 1 and after 9999 are failures."""
     mask = beyond(series)
     if mask is None:
-        return Outcome(Values(series=series, open_=open_))
+        return Outcome(Values(function.returns, series=series))
     wrong = ValueError("the expression gave a time before the year 1 or after 9999")
     rows = np.flatnonzero(mask)
     kept = series.gather(pl.Series(pa.array(np.arange(len(series)), mask=mask), dtype=pl.Int64))
-    return Outcome(Values(series=kept, open_=open_), [Failure(row, wrong) for row in rows.tolist()])
+    return Outcome(Values(function.returns, series=kept), [Failure(row, wrong) for row in rows.tolist()])

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from crossstream.serdes import Serde
 from crossstream.settings import own_signature
 
 
@@ -28,12 +29,14 @@ class keyed:
 class Function:
     """A user's function in normal form: exactly one of ``call`` and ``expression`` is set.
 
-    ``with_key``: the callable takes the key first. An expression reads the key as column ``key``.
+    ``with_key``: the callable takes the key first. An expression reads the key as column ``key``. ``returns``: the
+    serde of the type that it gives, where that is declared.
     """
 
     call: Callable[..., Any] | None = None
     expression: pl.Expr | None = None
     with_key: bool = False
+    returns: Serde | None = None
 
     @classmethod
     def of(

@@ -196,8 +196,7 @@ def made(
     """The joiner where the row exists, a tombstone elsewhere. ``picked``: the rows of ``rights`` to take."""
     rows = np.flatnonzero(exists)
     if not len(rows):
-        sides = dict(zip(names, rights, strict=True))
-        return Joined(result.with_value(uncalled(joiner, result.rows, result.key, left=left, **sides)))
+        return Joined(result.with_value(uncalled(joiner, result.rows)))
     if len(rows) < rights[0].rows:
         rights = [one.take(picked[rows]) for one in rights]
     if len(rows) == result.rows:

@@ -20,7 +20,7 @@ from crossstream.algebra.change import Changes
 from crossstream.algebra.evaluate import Failure, evaluate, holds, raised, uncalled
 from crossstream.algebra.functions import Function
 from crossstream.algebra.table import BEHIND, OVERTAKEN
-from crossstream.algebra.values import Values, chained
+from crossstream.algebra.values import Values
 from crossstream.errors import ProcessingError
 
 Result = tuple[Changes, list[Failure]]
@@ -105,7 +105,7 @@ def _map_rows(key: Values, value: Values, mapper: Function) -> tuple[Values, lis
         return outcome.values, outcome.failures
     rows = np.flatnonzero(~missing)
     if not len(rows):
-        return uncalled(mapper, value.rows, key, value=value), []
+        return uncalled(mapper, value.rows), []
     outcome = evaluate(mapper, key.take(rows), value=value.take(rows))
     place = np.full(value.rows, -1, np.int64)
     place[rows] = np.arange(len(rows))
@@ -118,12 +118,8 @@ def select_key(changes: Changes, mapper: Function) -> Result:
 
 
 def map_records(changes: Changes, mapper: Function) -> Result:
-    """(key, value) → (key', value'); an expression gives a struct with the fields key and value."""
+    """(key, value) → (key', value')."""
     outcome = evaluate(mapper, changes.key, value=changes.value)
-    if outcome.values.expressed():
-        pairs = outcome.values.series()
-        key, value = Values(series=pairs.struct.field("key")), Values(series=pairs.struct.field("value"))
-        return _good(replace(changes, key=key, value=value), outcome.failures)
     keys, values, failures = _pairs(outcome.values.objects(), outcome.failures)
     return _good(replace(changes, key=Values(objects=keys), value=Values(objects=values)), failures)
 
@@ -147,18 +143,14 @@ def _pairs(objects: list[Any], failures: list[Failure]) -> tuple[list[Any], list
 def flat_map_values(changes: Changes, mapper: Function) -> Result:
     outcome = evaluate(mapper, changes.key, value=changes.value)
     if mapper.expression is not None:
-        rows, items = _items_in(outcome.values)
-        return changes.take(rows).with_value(items), outcome.failures
+        rows, items = _exploded(outcome.values.series())
+        return changes.take(rows).with_value(Values(series=items)), outcome.failures
     rows, flat, failures = _flattened(outcome.values.objects(), outcome.failures)
     return changes.take(rows).with_value(Values(objects=flat)), failures
 
 
 def flat_map(changes: Changes, mapper: Function) -> Result:
     outcome = evaluate(mapper, changes.key, value=changes.value)
-    if outcome.values.expressed():
-        rows, items = _exploded(outcome.values.series())
-        key, value = Values(series=items.struct.field("key")), Values(series=items.struct.field("value"))
-        return replace(changes.take(rows), key=key, value=value), outcome.failures
     rows, flat, failures = _flattened(outcome.values.objects(), outcome.failures)
     keys, values, bad = _pairs(flat, [])
     made = replace(changes.take(rows), key=Values(objects=keys), value=Values(objects=values))
@@ -168,19 +160,6 @@ def flat_map(changes: Changes, mapper: Function) -> Result:
     first = {int(rows[f.row]): f.error for f in reversed(bad)}
     failures = failures + [Failure(row, error) for row, error in sorted(first.items())]
     return made.where(~np.isin(rows, list(first))), failures
-
-
-def _items_in(lists: Values) -> tuple[np.ndarray, Values]:
-    """The row that each item of the lists that an expression gave belongs to, and the items."""
-    rows, items = [], []
-    for places, part in lists.parts():
-        owners, found = _exploded(part.series())
-        rows.append(places[owners])
-        items.append(Values(series=found, open_=part.is_open()))
-    if len(rows) == 1:
-        return rows[0], items[0]
-    order = np.argsort(np.concatenate(rows), kind="stable")
-    return np.concatenate(rows)[order], chained(items).take(order)
 
 
 def _exploded(lists: pl.Series) -> tuple[np.ndarray, pl.Series]:

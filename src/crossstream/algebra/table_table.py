@@ -281,7 +281,7 @@ def call_joiner(
         return outcome.values, outcome.failures
     rows = np.flatnonzero(there)
     if not len(rows):
-        return uncalled(joiner, len(there), keys, left=left, right=right), []
+        return uncalled(joiner, len(there)), []
     outcome = evaluate(joiner, keys.take(rows), left=left.take(rows), right=right.take(rows))
     place = np.full(len(there), -1, np.int64)
     place[rows] = np.arange(len(rows))

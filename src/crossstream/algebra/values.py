@@ -3,9 +3,10 @@
 Values arrive as wire bytes with a serde, come out of a callable as Python objects and out of an
 expression as a Polars series. Each form is made from another when it is first wanted, and kept. Picking
 rows is lazy: rows picked many times over (the right side of a fan-out) are decoded once. But not for a joiner that is
-a callable, if it can change them: it may do with its arguments what it likes (`own_objects`, decision 0030).
+a callable, if it can change them: it may do with its arguments what it likes (`own_objects`, decision 0031).
 
-What a function made has no serde and no bytes of its own: who wants bytes of it says in which serde.
+What a function made has no bytes of its own: who wants bytes of it says in which serde. Its ``serde``, if there is one,
+is that of the type which the function declares.
 """
 
 from __future__ import annotations
@@ -17,12 +18,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crossstream.algebra.plain_types import as_plain
-from crossstream.algebra.undeclared import Undeclared
-from crossstream.algebra.value_columns import decoded_series, has_fields, missing_in, only, open_rows
 from crossstream.serdes import Serde, calls
-from crossstream.serdes.internal import column_of, pickled
-from crossstream.serdes.serde import Inferring
+from crossstream.serdes.json_columns import with_nulls_of
+from crossstream.serdes.serde import Checking
 from crossstream.state.columns import cut, take_or_null, valid
 
 Bytes: TypeAlias = Any
@@ -33,8 +31,7 @@ class Values:
     """Values of one column. Exactly the forms given are there; `serde` is that of the wire form.
 
     ``objects`` and ``series`` may hold nulls; ``None`` is a null (a tombstone, or a missing side). ``fields``: beside
-    ``wire`` a series of some fields, that have been decoded. ``open_``: an expression made the series of values without
-    declared type, so it has none either.
+    ``wire`` a series of some fields, that have been decoded.
     """
 
     __slots__ = (
@@ -44,11 +41,9 @@ class Values:
         "_given",
         "_nulls",
         "_objects",
-        "_open",
         "_partial",
         "_picked",
         "_series",
-        "_undeclared",
         "_wire",
         "rows",
         "serde",
@@ -62,7 +57,6 @@ class Values:
         objects: list[Any] | None = None,
         series: pl.Series | None = None,
         fields: pl.Series | None = None,
-        open_: bool = False,
     ) -> None:
         self.serde = serde
         self._wire = wire
@@ -70,10 +64,8 @@ class Values:
         self._series = series if fields is None else fields
         self._partial = fields is not None
         self._expressed = series is not None and wire is None and objects is None
-        self._open = open_
         self._picked: tuple[Values, np.ndarray] | None = None
         self._nulls: np.ndarray | None = None
-        self._undeclared: Undeclared | None = None
         self._chained: Sequence[Values] = ()
         self._given: np.ndarray | None = None  # of objects that were decoded: which a joiner has got
         self._encoded: tuple[Serde, Bytes] | None = None  # bytes in another serde that somebody asked for
@@ -90,9 +82,8 @@ class Values:
             picked = np.where(picked < 0, -1, inner[picked]) if len(inner) else picked
         view = Values.__new__(Values)
         view.serde, view.rows = base.serde, len(picked)
-        view._wire = view._objects = view._series = view._nulls = view._given = None
-        view._undeclared = view._encoded = None
-        view._partial = view._expressed = view._open = False
+        view._wire = view._objects = view._series = view._nulls = view._given = view._encoded = None
+        view._partial = view._expressed = False
         view._chained = ()
         view._picked = (base, picked)
         return view
@@ -103,8 +94,7 @@ class Values:
             return self.take(np.arange(start, stop))
         part = Values.__new__(Values)
         part.serde, part.rows, part._partial = self.serde, stop - start, self._partial
-        part._expressed, part._open = self._expressed, self._open
-        part._undeclared = None
+        part._expressed = self._expressed
         part._chained = ()
         part._wire = None if self._wire is None else cut(self._wire, start, stop)
         part._objects = None if self._objects is None else self._objects[start:stop]
@@ -214,7 +204,7 @@ class Values:
             return [value for part in self._chained for value in part.objects()]
         if self._wire is None:
             return self._held_series().to_list()
-        return calls.decode_objects(self._wire_serde(), self._wire)
+        return calls.decode_objects(self._known_serde(), self._wire)
 
     def _given_away(self, rows: np.ndarray) -> list[Any]:
         """The objects of these rows; where a joiner has got one before and may have changed it, another like it."""
@@ -227,7 +217,7 @@ class Values:
         again = places[given[rows[places]] | (first[rows[places]] != places)]
         given[rows[places]] = True
         if len(again):
-            others = calls.decode_objects(self._wire_serde(), take_or_null(self._wire, rows[again]))
+            others = calls.decode_objects(self._known_serde(), take_or_null(self._wire, rows[again]))
             for place, item in zip(again.tolist(), others, strict=True):
                 found[place] = item
         return found
@@ -252,44 +242,13 @@ class Values:
                 return base.series(fields, checked=checked).gather(rows)
             if base._wire is not None and self._wire is None:
                 self._wire = take_or_null(base._wire, self._rows())
-        if self._wire is not None and not self._is_chained():
-            self._series = decoded_series(self._wire_serde(), self._wire, fields, checked)
+        if self._chained:
+            self._series = pl.concat([part.series() for part in self._chained])
+            self._partial = False
         else:
-            self._series = column_of(self.objects(), fields)
-        self._partial = fields is not None
+            self._series = _decoded(self._known_serde(), self.wire(), fields, checked)
+            self._partial = fields is not None
         return self._series
-
-    def undeclared(self, fields: Collection[str] | None = None) -> Undeclared | None:
-        """What columns can be made of, where their types are those of the rows.
-
-        None: they are declared, or each row of the column that an expression gave has its types alone, too.
-        ``fields``: only these are needed. Raises `SerdeError`.
-        """
-        if self._undeclared is not None and self._undeclared.holds(fields):
-            return self._undeclared
-        serde, base = self._wire_serde(), self._origin()
-        if self.declared() or not isinstance(serde, Inferring):
-            return None
-        if self.expressed():
-            self._undeclared = open_rows(self.series(), fields)
-        elif self._objects is None and base is not None and base._is_ready(fields, self.rows):
-            found = base.undeclared(fields)
-            assert found is not None
-            self._undeclared = found.take(self._rows())
-        elif (
-            self._objects is not None
-            or self._is_chained()
-            or (base is not None and base._objects is not None)
-        ):
-            self._undeclared = Undeclared(serde.name, self.objects())
-        else:
-            self._undeclared = Undeclared(serde.name, *serde.decode_fields(self.wire(), fields))
-        return self._undeclared
-
-    def column(self, fields: Collection[str] | None = None) -> pl.Series:
-        """As `series`, for an expression: what another one gave has plain types. Raises `SerdeError`."""
-        series = self.series(fields)
-        return as_plain(series, fields) if self.expressed() else series
 
     def parts(self) -> Iterator[tuple[np.ndarray, Values]]:
         """What was put one after the other, as far as rows of it are here: the rows, and their values."""
@@ -310,42 +269,15 @@ class Values:
             for within, one in part.parts():
                 yield places[within], one
 
-    def origins(self) -> np.ndarray | None:
-        """Row by row, the number of what declares the types of the value, where values were put together.
-
-        None: nothing declares any; 0: nothing declares those of this row. Each row is what it is without the others:
-        bytes have a serde, and what a function made has the types it gave.
-        """
-        if not any(part.declared() for part in (self._origin() or self)._chained):
-            return None
-        found, numbers = np.zeros(self.rows, np.int64), dict[Any, int]()
-        for places, part in self.parts():
-            if part.declared():
-                origin: Any = part.series().dtype if part.expressed() else part.serde
-                found[places] = numbers.setdefault(origin, len(numbers) + 1)
-        return found
-
-    def of_one_origin(self) -> Values:
-        """The same rows, which have one of the `origins`, without the others that they were put together with."""
-        parts = list(self.parts())
-        order = np.concatenate([places for places, _ in parts])
-        return concat_values([part for _, part in parts]).take(np.argsort(order))
-
     def _is_chained(self) -> bool:
         return bool((self._origin() or self)._chained)
-
-    def _is_ready(self, fields: Collection[str] | None, rows: int) -> bool:
-        """Whether it costs less to decode these values once than to decode ``rows`` rows picked of them."""
-        if self._undeclared is not None and self._undeclared.holds(fields):
-            return True
-        return self.rows < rows
 
     def _has_columns(self, fields: Collection[str] | None) -> bool:
         """Whether there is a series of these fields, or one without anything to make others of."""
         return self._series is not None and (self._wire is None or self._holds(self._series, fields))
 
     def _holds(self, series: pl.Series, fields: Collection[str] | None) -> bool:
-        return not self._partial if fields is None else has_fields(series, fields)
+        return not self._partial if fields is None else _has_fields(series, fields)
 
     def decoded(self, fields: Collection[str] | None = None) -> pl.Series | None:
         """A series of those fields that have been decoded of the bytes; None if none have.
@@ -354,23 +286,11 @@ class Values:
         """
         if not self._partial or self._series is None or self._wire is None or self._objects is not None:
             return None
-        return self._series if fields is None else only(self._series, fields)
+        return self._series if fields is None else _only(self._series, fields)
 
     def declared(self) -> bool:
-        """Whether the fields of the values are fixed: by the type of their serde, or by an expression."""
-        if self.expressed():
-            return not self.is_open()
+        """Whether the type of the values is declared."""
         return self.serde is not None and self.serde.dtype is not None
-
-    def declared_type(self) -> pl.DataType | None:
-        """The type of the column, if it is declared."""
-        if self.expressed() and not self.is_open():
-            return (self._origin() or self)._held_series().dtype
-        return None if self.serde is None or self.expressed() else self.serde.dtype
-
-    def is_open(self) -> bool:
-        """Whether an expression made the values of some without declared type."""
-        return (self._origin() or self)._open
 
     def expressed(self) -> bool:
         """Whether the values came out of an expression: its column is what they are, whoever asks for their objects."""
@@ -394,8 +314,12 @@ class Values:
         assert self._series is not None
         return self._series
 
-    def _wire_serde(self) -> Serde:
-        return pickled() if self.serde is None else self.serde
+    def _known_serde(self) -> Serde:
+        if self.serde is None:
+            raise TypeError(
+                "what a function made has bytes, and a column, only in the serde that its reader names"
+            )
+        return self.serde
 
 
 def nulls(rows: int, serde: Serde | None = None) -> Values:
@@ -403,35 +327,64 @@ def nulls(rows: int, serde: Serde | None = None) -> Values:
     return Values(serde, wire=pa.nulls(rows, pa.large_binary()))
 
 
-def chained(parts: Sequence[Values]) -> Values:
-    """Values one after the other, each in the form it has: columns of several types, bytes beside what was made."""
-    parts = [one for part in parts if part.rows for one in part._chained or [part]]
-    whole = _one_column(parts) if parts else Values(objects=[])
-    if whole is None:
-        whole = Values(objects=[])
-        whole._objects, whole._chained = None, parts
-        whole.rows = sum(part.rows for part in parts)
-    return whole
-
-
-def _one_column(parts: Sequence[Values]) -> Values | None:
-    """What expressions gave as one column, if it is of one type, and declared by all or none; else None."""
-    if not all(part.expressed() for part in parts):
-        return None
-    series = [part.series() for part in parts]
-    if len({(one.dtype, part.is_open()) for one, part in zip(series, parts, strict=True)}) != 1:
-        return None
-    return Values(series=pl.concat(series), open_=parts[0].is_open())
-
-
 def concat_values(parts: Sequence[Values]) -> Values:
-    """Values one after the other, in the cheapest form they share; where they share none, each keeps its bytes."""
+    """Values one after the other, in the cheapest form they share; where they share none, each keeps its own."""
     parts = [part for part in parts if part.rows] or parts[:1]
     if len(parts) == 1:
         return parts[0]
     serdes = {part.serde for part in parts}
-    if len(serdes) == 1 and None not in serdes:
-        return Values(parts[0].serde, wire=pa.concat_arrays([part.wire() for part in parts]))
-    if serdes != {None} or any(part._is_chained() or part.expressed() for part in parts):
-        return chained(parts)
-    return Values(objects=[value for part in parts for value in part.objects()])
+    serde = parts[0].serde if len(serdes) == 1 else None
+    if len(serdes) > 1 or any(part._is_chained() for part in parts):
+        return _chain(serde, parts)
+    if all(part.expressed() for part in parts):
+        columns = [part.series() for part in parts]
+        if len({column.dtype for column in columns}) == 1:
+            return Values(serde, series=pl.concat(columns))
+    elif not any(part.expressed() for part in parts):
+        if all(part.made() for part in parts):
+            return Values(serde, objects=[value for part in parts for value in part.objects()])
+        if serde is not None:
+            return Values(serde, wire=pa.concat_arrays([part.wire() for part in parts]))
+    return _chain(serde, parts)
+
+
+def _chain(serde: Serde | None, parts: Sequence[Values]) -> Values:
+    """Values one after the other, each in the form it has: columns of several types, bytes beside what was made."""
+    whole = Values(serde, objects=[])
+    whole._objects, whole._chained = None, [one for part in parts for one in part._chained or [part]]
+    whole.rows = sum(part.rows for part in parts)
+    return whole
+
+
+def missing_in(series: pl.Series) -> np.ndarray:
+    """Row by row, whether the value is null; where all or none are, counting them tells, at a hundredth of the cost."""
+    count = series.null_count()
+    return np.full(len(series), count > 0) if count in (0, len(series)) else series.is_null().to_numpy()
+
+
+def _decoded(serde: Serde, wire: Bytes, fields: Collection[str] | None, checked: bool) -> pl.Series:
+    """A series of bytes; ``fields``, ``checked``: as in `Values.series`. Raises `SerdeError`."""
+    if fields is None or not checked:
+        return calls.decode_series(serde, wire, fields)
+    return (
+        serde.decode_checked(wire, fields)
+        if isinstance(serde, Checking)
+        else calls.decode_series(serde, wire)
+    )
+
+
+def _only(series: pl.Series, fields: Collection[str]) -> pl.Series | None:
+    """The struct with these fields; None if it has not all of them."""
+    if not isinstance(series.dtype, pl.Struct) or not _has_fields(series, fields):
+        return None
+    chosen = [name for name in series.struct.fields if name in fields]
+    if len(chosen) == len(series.struct.fields):
+        return series
+    return with_nulls_of(series.struct.unnest().select(chosen).to_struct(series.name), series)
+
+
+def _has_fields(series: pl.Series, fields: Collection[str]) -> bool:
+    """Whether these are among the fields of the series, if it has any."""
+    if not isinstance(series.dtype, pl.Struct):
+        return True
+    return {field.name for field in series.dtype.fields}.issuperset(fields)

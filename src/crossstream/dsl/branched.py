@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from crossstream.algebra.functions import Function
-from crossstream.dsl.checks import check_name, function_of
+from crossstream.dsl.checks import check_name, predicate_of
 from crossstream.dsl.draft import Draft
 from crossstream.dsl.handle import child
 from crossstream.errors import TopologyError
@@ -53,7 +53,7 @@ class BranchedKStream:
         >>> sorted(orders.split().branch(lambda order: order["paid"]).no_default_branch())
         ['1']
         """
-        return self._add(name, str(len(self._branches) + 1), function_of("branch", "predicate", predicate))
+        return self._add(name, str(len(self._branches) + 1), predicate_of("branch", predicate, self._parent))
 
     def default_branch(self, name: str | None = None) -> dict[str, KStream]:
         """Ends the split: records for which no predicate held go to a last branch, named 0 if not otherwise.

@@ -6,6 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import polars as pl
+
+from crossstream.algebra.functions import Function
 from crossstream.dsl.checks import check_option, check_topic, topic_step
 from crossstream.dsl.draft import Draft
 from crossstream.dsl.frames import frame_serdes
@@ -14,8 +17,10 @@ from crossstream.dsl.kstream import KStream
 from crossstream.dsl.ktable import KTable
 from crossstream.dsl.options import Consumed, Materialized
 from crossstream.dsl.serde_rules import source_serdes, table_serdes
+from crossstream.dsl.typed import typed
 from crossstream.errors import TopologyError
-from crossstream.topology.graph import FrameSource, Shape, Source, Topology
+from crossstream.serdes import Serde
+from crossstream.topology.graph import FrameSource, Node, Shape, Source, Topology
 from crossstream.topology.location import here
 from crossstream.topology.naming import shorten, source_kind
 
@@ -124,6 +129,7 @@ class StreamsBuilder:
         path = source_kind(topics, pattern)
         name = option.name or shorten(path)
         key, value = source_serdes(name, option.key, option.value)
+        _check_extractor(option, name, key, value)
         attributes: dict[str, Any] = {
             "topics": topics,
             "pattern": pattern,
@@ -149,6 +155,7 @@ class StreamsBuilder:
         if shape == "global":
             _check_global(topic, option, stored)
         key, value = table_serdes(topic, option, stored)
+        _check_extractor(option, topic, key, value)
         return self._draft.add(
             Source,
             topic,
@@ -174,6 +181,14 @@ class StreamsBuilder:
         )
         self._draft.frames[node.name] = frame
         return node
+
+
+def _check_extractor(consumed: Consumed, name: str, key: Serde, value: Serde) -> None:
+    """Checks what an expression for timestamps reads, as `typed`."""
+    if isinstance(consumed.timestamp_extractor, pl.Expr):
+        source = {"value": Node(name=name, key=key, value=value)}
+        function = Function.of(consumed.timestamp_extractor)
+        typed(function, name, "timestamp_extractor", source, timestamp=pl.Int64())
 
 
 def _check_global(topic: str, consumed: Consumed, stored: Materialized | None) -> None:

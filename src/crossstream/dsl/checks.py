@@ -11,9 +11,11 @@ import polars as pl
 from crossstream.algebra.functions import Function, keyed
 from crossstream.algebra.other_rows import other_rows
 from crossstream.algebra.uses import ALL, uses_of
+from crossstream.dsl.typed import Inputs, checked_predicate, named_field, typed
 from crossstream.durations import is_duration, to_milliseconds
 from crossstream.errors import TopologyError
 from crossstream.settings import fits_call, put_off
+from crossstream.topology.graph import Node
 from crossstream.topology.location import here
 from crossstream.topology.naming import name_fault
 
@@ -162,21 +164,28 @@ def function_of(
     operator: str,
     role: str,
     given: Any,
-    values: tuple[str, ...] = ("value",),
+    inputs: Inputs,
     *,
+    values: tuple[str, ...] | None = None,
     with_key: bool = False,
     expression: bool = True,
     several: bool = False,
-    columns: Collection[str] | None = None,
+    by_name: bool = False,
 ) -> Function:
-    """The user's function in normal form, after checking that it can be called with ``values``.
+    """The user's function in normal form, after checking that it can be called with ``values``, and the type it gives.
+
+    ``inputs``: the nodes that it reads, by argument; ``values``: the arguments of a callable, if they are others.
+    ``by_name``: a text names a field.
 
     A callable of one parameter more gets the key first; ``with_key`` decides for a callable whose signature does not
     tell (``print``). ``several``: it gives an iterable, so it may be a generator function. The expression of a joiner
-    may read ``columns``, by default the ``values``, and the key. Raises CS-106 for what is no function (or an
+    may read the ``inputs`` and the key. Raises CS-106 for what is no function (or an
     expression where there can be none), or does not run when it is called; CS-104 for a function of other parameters,
-    or an expression that reads other columns; CS-111 for one that looks at other records.
+    or an expression that reads other columns; CS-111 for one that looks at other records; CS-113 and CS-114 as `typed`.
     """
+    if by_name and isinstance(given, str):
+        return named_field(given, operator, role, inputs)
+    values = tuple(inputs) if values is None else values
     if isinstance(given, pl.Expr) and not expression:
         raise _no_function(operator, role, "a Polars expression", values)
     if isinstance(given, keyed) and not callable(given.function):
@@ -189,9 +198,14 @@ def function_of(
         _check_runs(f"the {role} of {operator}", function.call, operator, several=several)
     elif function.expression is not None:
         _check_rows(f"the {role} of {operator}", function.expression, operator)
-        if values != ("value",):
-            _check_columns(f"the {role} of {operator}", function, columns or values, operator)
-    return function
+        if "left" in inputs:
+            _check_columns(f"the {role} of {operator}", function, inputs, operator)
+    return typed(function, operator, role, inputs)
+
+
+def predicate_of(operator: str, given: Any, node: Node) -> Function:
+    """As `function_of`. Raises CS-503 for an expression that gives something else than true or false."""
+    return checked_predicate(function_of(operator, "predicate", given, {"value": node}), operator)
 
 
 def _check_rows(what: str, expression: pl.Expr, operator: str) -> None:

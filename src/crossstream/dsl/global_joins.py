@@ -36,6 +36,7 @@ def stream_global_join(
             where=here(operator),
             next="use left_join(…), which keeps the records without a partner",
         )
+    function = function_of(operator, "joiner", joiner, {"left": left._node, "right": other._node})
     return child(
         left._draft,
         StreamGlobalJoin,
@@ -44,9 +45,10 @@ def stream_global_join(
         given_name(operator, named),
         parents=(left._node.name, other._node.name),
         value=None,
+        value_type=function.returns,
         kind=kind,
-        key_selector=function_of(operator, "key_selector", key_selector),
-        joiner=function_of(operator, "joiner", joiner, ("left", "right")),
+        key_selector=function_of(operator, "key_selector", key_selector, {"value": left._node}, by_name=True),
+        joiner=function,
     )
 
 
@@ -68,6 +70,7 @@ def table_global_join(
     if fault is not None:
         what, step = fault
         raise TopologyError(what, code="CS-145", where=here(operator), next=step)
+    function = function_of(operator, "joiner", joiner, {"left": left._node, "right": other._node})
     role, extractor = ("key_selector", key_selector) if foreign_key is None else ("foreign_key", foreign_key)
     return child(
         left._draft,
@@ -77,9 +80,8 @@ def table_global_join(
         given_name(operator, named),
         parents=(left._node.name, other._node.name),
         kind=kind,
-        foreign_key=function_of(operator, role, extractor),
-        joiner=function_of(operator, "joiner", joiner, ("left", "right")),
-        **table_result(operator, left._node, materialized),
+        foreign_key=function_of(operator, role, extractor, {"value": left._node}, by_name=True),
+        **table_result(operator, left._node, function, materialized),
     )
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
 
+from crossstream.algebra.functions import Function
 from crossstream.dsl.checks import check_option
 from crossstream.dsl.draft import Draft
 from crossstream.dsl.options import Materialized, Named
@@ -56,20 +58,37 @@ def child(
     draft: Draft, kind: type[N], path: str, parent: Node, name: str | None = None, /, **attributes: Any
 ) -> N:
     """A new node below ``parent``, with the parent's serdes and shape unless ``attributes`` say otherwise."""
-    kept = {"parents": (parent.name,), "shape": parent.shape, "key": parent.key, "value": parent.value}
+    kept: dict[str, Any] = {"parents": (parent.name,), "shape": parent.shape}
+    for part in ("key", "value"):
+        kept[part], kept[f"{part}_type"] = getattr(parent, part), getattr(parent, f"{part}_type")
     return draft.add(kind, path, name, **{**kept, **attributes})
 
 
 def table_result(
-    operator: str, left: Node, materialized: Materialized | None, either: Serde | None = None
+    operator: str,
+    left: Node,
+    joiner: Function,
+    materialized: Materialized | None,
+    either: Serde | None = None,
 ) -> dict[str, Any]:
-    """Serdes and store of a join of tables: keyed like the left side, or by ``either``."""
+    """Joiner, serdes and store of a join of tables: keyed like the left side, or by ``either``."""
     option = check_option(operator, "materialized", materialized, Materialized)
     asked = option or Materialized()
     key = needed_key(operator, either or left.key, asked.key, "materialized=Materialized(key=…)")
-    value = stored_value(None, asked.value, queryable=asked.store is not None, like=left.value)
-    store: StoreSpec | None = None if option is None else option.spec(key, value)
-    return {"key": key, "value": value, "store": store}
+    made = made_value(joiner, asked, left)
+    store: StoreSpec | None = None if option is None else option.spec(key, made["value"])
+    return {"joiner": returning(joiner, made["value"]), "key": key, "store": store, **made}
+
+
+def made_value(function: Function, asked: Materialized, like: Node) -> dict[str, Any]:
+    """The serde of the values that a function makes for a table, and of their type. ``like``: the (left) input."""
+    value = stored_value(asked.value, function.returns, queryable=asked.store is not None, like=like.value)
+    return {"value": value, "value_type": function.returns}
+
+
+def returning(function: Function, value: Serde | None) -> Function:
+    """The function, whose results have the type of the serde, if that declares one."""
+    return function if value is None or value.dtype is None else replace(function, returns=value)
 
 
 def check_same_builder(operator: str, mine: Draft, other: Draft) -> None:

@@ -138,7 +138,7 @@ def primary_key_join(
             operator, "table_joined", "a foreign key", "drop it, or pass foreign_key=lambda left: …"
         )
     name = given_name(operator, named)
-    function = function_of(operator, "joiner", joiner, ("left", "right"))
+    function = function_of(operator, "joiner", joiner, {"left": left._node, "right": right})
     _check_keys(operator, left._node, right)
     check_partitions(
         draft.nodes, f"{left._node.name}.{operator}({right.name})", (left._node.name, right.name)
@@ -151,8 +151,7 @@ def primary_key_join(
         name,
         parents=(left._node.name, right.name),
         kind=kind,
-        joiner=function,
-        **table_result(operator, left._node, materialized),
+        **table_result(operator, left._node, function, materialized),
     )
 
 
@@ -173,6 +172,8 @@ def foreign_key_join(
     if named is not None:
         raise _misplaced(operator, "named", "no foreign key", 'write table_joined=TableJoined(name="…")')
     option = check_option(operator, "table_joined", table_joined, TableJoined) or TableJoined()
+    function = function_of(operator, "joiner", joiner, {"left": left._node, "right": right})
+    key = _either_key(left._node, right) if either else None
     return child(
         draft,
         ForeignKeyJoin,
@@ -181,13 +182,10 @@ def foreign_key_join(
         option.name,
         parents=(left._node.name, right.name),
         kind=kind,
-        foreign_key=function_of(operator, "foreign_key", foreign_key),
-        joiner=function_of(operator, "joiner", joiner, ("left", "right")),
+        foreign_key=function_of(operator, "foreign_key", foreign_key, {"value": left._node}, by_name=True),
         partitioner=option.partitioner,
         other_partitioner=option.other_partitioner,
-        **table_result(
-            operator, left._node, materialized, _either_key(left._node, right) if either else None
-        ),
+        **table_result(operator, left._node, function, materialized, key),
     )
 
 
@@ -242,6 +240,8 @@ def join_many(
     operator = "join_many" if kind == "inner" else "left_join_many"
     pairs = _pairs(operator, others)
     rights = {name: _other_side(operator, left, table)[1] for name, (table, _) in pairs.items()}
+    sides = {"left": left._node, **rights}
+    function = function_of(operator, "joiner", joiner, sides, values=("left", "rows"))
     return child(
         left._draft,
         ManyJoin,
@@ -252,11 +252,12 @@ def join_many(
         kind=kind,
         names=tuple(pairs),
         foreign_keys=tuple(
-            function_of(operator, f"foreign key of {name!r}", foreign_key)
+            function_of(
+                operator, f"foreign key of {name!r}", foreign_key, {"value": left._node}, by_name=True
+            )
             for name, (_, foreign_key) in pairs.items()
         ),
-        joiner=function_of(operator, "joiner", joiner, ("left", "rows"), columns=("left", *pairs)),
-        **table_result(operator, left._node, materialized),
+        **table_result(operator, left._node, function, materialized),
     )
 
 

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, overload
 
 from crossstream.algebra.functions import keyed
 from crossstream.dsl.branched import BranchedKStream
-from crossstream.dsl.checks import REQUIRED, check_option, check_signature, check_target, function_of
+from crossstream.dsl.checks import (
+    REQUIRED,
+    check_option,
+    check_signature,
+    check_target,
+    function_of,
+    predicate_of,
+)
 from crossstream.dsl.draft import Draft
 from crossstream.dsl.handle import child, given_name, no_attribute
 from crossstream.dsl.joins import stream_join, stream_join_refusal
 from crossstream.dsl.merging import merged
 from crossstream.dsl.options import Joined, Materialized, Named, Produced, Repartitioned, StreamJoined
 from crossstream.dsl.printing import PrintRecord
-from crossstream.dsl.serde_rules import needed_key, sink_serdes, stored_value
+from crossstream.dsl.serde_rules import needed_key, sink_serdes
+from crossstream.dsl.typed import type_of_items
 from crossstream.dsl.windows import JoinWindows
 from crossstream.settings import refuse_calls
 from crossstream.topology.graph import (
@@ -47,6 +58,9 @@ from crossstream.typing import (
 if TYPE_CHECKING:
     from crossstream.dsl.global_table import GlobalKTable
     from crossstream.dsl.ktable import KTable
+
+
+_FORGOTTEN = MappingProxyType(dict.fromkeys(("key", "key_type", "value", "value_type")))
 
 
 class KStream:
@@ -85,7 +99,7 @@ class KStream:
         >>> orders.filter(lambda key, order: key != "test" and order["price"] > 0)
         <KStream orders.filter>
         """
-        function = function_of("filter", "predicate", predicate)
+        function = predicate_of("filter", predicate, self._node)
         return self._child(Filter, "filter", named, predicate=function)
 
     def filter_not(self, predicate: Predicate, named: Named | None = None) -> KStream:
@@ -96,7 +110,7 @@ class KStream:
         >>> orders.filter_not(lambda order: order["test"])
         <KStream orders.filter_not>
         """
-        function = function_of("filter_not", "predicate", predicate)
+        function = predicate_of("filter_not", predicate, self._node)
         return self._child(Filter, "filter_not", named, predicate=function, negate=True)
 
     def map(self, mapper: KeyValueMapper, named: Named | None = None) -> KStream:
@@ -107,8 +121,8 @@ class KStream:
         >>> orders.map(lambda key, order: (order["customer"], order["price"]))
         <KStream orders.map>
         """
-        function = function_of("map", "mapper", mapper, with_key=True, expression=False)
-        return self._child(Map, "map", named, mapper=function, key=None, value=None)
+        function = function_of("map", "mapper", mapper, self._input(), with_key=True, expression=False)
+        return self._child(Map, "map", named, mapper=function, **_FORGOTTEN)
 
     def map_values(self, mapper: ValueMapper, named: Named | None = None) -> KStream:
         """A new value for each record, same key. The value serde is forgotten.
@@ -118,8 +132,9 @@ class KStream:
         >>> orders.map_values(lambda order: order["price"], named=Named("prices"))
         <KStream prices>
         """
-        function = function_of("map_values", "mapper", mapper)
-        return self._child(MapValues, "map_values", named, mapper=function, value=None)
+        function = function_of("map_values", "mapper", mapper, self._input())
+        made = {"value": None, "value_type": function.returns}
+        return self._child(MapValues, "map_values", named, mapper=function, **made)
 
     def flat_map(self, mapper: FlatMapper, named: Named | None = None) -> KStream:
         """Any number of records ``(key', value')`` for each, in a list or another iterable; None is none.
@@ -132,8 +147,10 @@ class KStream:
         >>> orders.flat_map(lambda key, order: [(item, key) for item in order["items"]])
         <KStream orders.flat_map>
         """
-        function = function_of("flat_map", "mapper", mapper, with_key=True, expression=False, several=True)
-        return self._child(FlatMap, "flat_map", named, mapper=function, key=None, value=None)
+        function = function_of(
+            "flat_map", "mapper", mapper, self._input(), with_key=True, expression=False, several=True
+        )
+        return self._child(FlatMap, "flat_map", named, mapper=function, **_FORGOTTEN)
 
     def flat_map_values(self, mapper: FlatValueMapper, named: Named | None = None) -> KStream:
         """Any number of values for each record, in a list or another iterable, with its key; None is none.
@@ -146,8 +163,10 @@ class KStream:
         >>> orders.flat_map_values(lambda order: order["items"])
         <KStream orders.flat_map_values>
         """
-        function = function_of("flat_map_values", "mapper", mapper, several=True)
-        return self._child(FlatMapValues, "flat_map_values", named, mapper=function, value=None)
+        function = function_of("flat_map_values", "mapper", mapper, self._input(), several=True)
+        made = {"value": None, "value_type": type_of_items(function, "flat_map_values", self._input())}
+        function = replace(function, returns=None)
+        return self._child(FlatMapValues, "flat_map_values", named, mapper=function, **made)
 
     def select_key(self, mapper: KeySelector, named: Named | None = None) -> KStream:
         """A new key for each record, same value. The key serde is forgotten: the next operation by key needs
@@ -158,8 +177,9 @@ class KStream:
         >>> orders.select_key(lambda order: order["customer"])
         <KStream orders.select_key>
         """
-        function = function_of("select_key", "mapper", mapper)
-        return self._child(SelectKey, "select_key", named, mapper=function, key=None)
+        function = function_of("select_key", "mapper", mapper, self._input(), by_name=True)
+        made = {"key": None, "key_type": function.returns}
+        return self._child(SelectKey, "select_key", named, mapper=function, **made)
 
     def merge(self, *others: KStream, named: Named | None = None) -> KStream:
         """The records of several streams, interleaved. A serde is kept if all inputs share it.
@@ -202,7 +222,7 @@ class KStream:
         >>> orders.peek(lambda key, order: None)
         <KStream orders.peek>
         """
-        function = function_of("peek", "action", action, with_key=True, expression=False)
+        function = function_of("peek", "action", action, self._input(), with_key=True, expression=False)
         return self._child(Peek, "peek", named, action=function)
 
     def foreach(self, action: Action, named: Named | None = None) -> None:
@@ -212,7 +232,7 @@ class KStream:
         >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
         >>> orders.foreach(lambda key, order: None)
         """
-        function = function_of("foreach", "action", action, with_key=True, expression=False)
+        function = function_of("foreach", "action", action, self._input(), with_key=True, expression=False)
         self._child(Peek, "foreach", named, action=function, terminal=True, shape="none")
 
     def print(self, label: str | None = None, named: Named | None = None) -> None:
@@ -225,7 +245,7 @@ class KStream:
         >>> orders.print("seen")
         """
         action = PrintRecord(self._node.name if label is None else label)
-        function = function_of("print", "action", keyed(action))
+        function = function_of("print", "action", keyed(action), self._input())
         self._child(Peek, "print", named, action=function, terminal=True, shape="none")
 
     def repartition(self, repartitioned: Repartitioned | None = None) -> KStream:
@@ -267,7 +287,7 @@ class KStream:
         asked = option or Materialized()
         node = self._node
         key = needed_key("to_table", node.key, asked.key, "materialized=Materialized(key=…)")
-        value = stored_value(node.value, asked.value, queryable=asked.store is not None, like=None)
+        value = asked.value or node.value
         spec = None if option is None else option.spec(key, value)
         made = child(
             self._draft, ToTable, "to_table", node, name, shape="table", key=key, value=value, store=spec
@@ -444,6 +464,9 @@ class KStream:
         )
         attributes = {"key": key, "value": value, "shape": "none", "function": function}
         self._child(FrameSink, "for_each_batch", named, **attributes)
+
+    def _input(self) -> Mapping[str, Node]:
+        return {"value": self._node}
 
     def _child(self, kind: type[Node], path: str, named: Named | None, **attributes: Any) -> KStream:
         name = given_name(path.partition("(")[0], named)

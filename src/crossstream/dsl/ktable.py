@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from crossstream.dsl.checks import REQUIRED, check_option, function_of
+from crossstream.dsl.checks import REQUIRED, check_option, function_of, predicate_of
 from crossstream.dsl.draft import Draft
 from crossstream.dsl.global_joins import check_not_global, table_global_join
 from crossstream.dsl.global_table import GlobalKTable
-from crossstream.dsl.handle import OPERATORS, child, given_name, misplaced_name, no_attribute
+from crossstream.dsl.handle import (
+    OPERATORS,
+    child,
+    given_name,
+    made_value,
+    misplaced_name,
+    no_attribute,
+    returning,
+)
 from crossstream.dsl.joins import (
     check_key_selector,
     check_keyed_by,
@@ -21,7 +29,7 @@ from crossstream.dsl.joins import (
 )
 from crossstream.dsl.kstream import KStream
 from crossstream.dsl.options import Materialized, Named, TableJoined
-from crossstream.dsl.serde_rules import needed_key, stored_value
+from crossstream.dsl.serde_rules import needed_key
 from crossstream.serdes.left_or_right import LeftOrRight
 from crossstream.settings import refuse_calls
 from crossstream.topology.graph import Filter, JoinKind, MapValues, Node, ToStream
@@ -86,7 +94,7 @@ class KTable:
         >>> orders.filter(lambda order: order["open"], materialized=Materialized(store="open-orders"))
         <KTable orders.filter>
         """
-        function = function_of("filter", "predicate", predicate)
+        function = predicate_of("filter", predicate, self._node)
         return self._row_wise(Filter, "filter", named, materialized, predicate=function)
 
     def filter_not(
@@ -99,7 +107,7 @@ class KTable:
         >>> orders.filter_not(lambda order: order["open"])
         <KTable orders.filter_not>
         """
-        function = function_of("filter_not", "predicate", predicate)
+        function = predicate_of("filter_not", predicate, self._node)
         return self._row_wise(Filter, "filter_not", named, materialized, predicate=function, negate=True)
 
     def map_values(
@@ -112,7 +120,7 @@ class KTable:
         >>> orders.map_values(lambda order: order["price"], materialized=Materialized(value=serdes.float64()))
         <KTable orders.map_values>
         """
-        function = function_of("map_values", "mapper", mapper)
+        function = function_of("map_values", "mapper", mapper, {"value": self._node})
         return self._row_wise(MapValues, "map_values", named, materialized, mapper=function)
 
     def to_stream(self, mapper: KeySelector | None = None, named: Named | None = None) -> KStream:
@@ -128,11 +136,11 @@ class KTable:
         name = given_name("to_stream", named)
         if isinstance(mapper, Named):
             raise misplaced_name("to_stream", "the mapper")
-        function = None if mapper is None else function_of("to_stream", "mapper", mapper)
-        key = self._node.key if mapper is None else None
-        made = child(
-            self._draft, ToStream, "to_stream", self._node, name, shape="stream", key=key, mapper=function
-        )
+        changed: dict[str, Any] = {}
+        if mapper is not None:
+            function = function_of("to_stream", "mapper", mapper, {"value": self._node}, by_name=True)
+            changed = {"mapper": function, "key": None, "key_type": function.returns}
+        made = child(self._draft, ToStream, "to_stream", self._node, name, shape="stream", **changed)
         return KStream(self._draft, made)
 
     @refuse_calls(table_join_refusal)
@@ -337,8 +345,13 @@ class KTable:
         asked = option or Materialized()
         node = self._node
         key = None if node.key is None else needed_key(path, node.key, asked.key, "")
-        inherited = node.value if kind is Filter else None
-        value = stored_value(inherited, asked.value, queryable=asked.store is not None, like=node.value)
+        if kind is Filter:
+            value = asked.value or node.value
+        else:
+            mapper = attributes["mapper"]
+            attributes |= made_value(mapper, asked, node)
+            value = attributes.pop("value")
+            attributes["mapper"] = returning(mapper, value)
         spec = None if option is None else option.spec(key, value)
         made = child(self._draft, kind, path, node, name, key=key, value=value, store=spec, **attributes)
         return KTable(self._draft, made)

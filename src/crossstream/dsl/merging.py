@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from crossstream.dsl.handle import check_same_builder, child, given_name, misplaced_name
@@ -26,13 +27,16 @@ def merged(stream: KStream, others: tuple[KStream, ...], named: Named | None) ->
             raise _not_a_stream(other)
         check_same_builder("merge", stream._draft, other._draft)
     nodes = [stream._node, *(other._node for other in others)]
-    key, value = nodes[0].key, nodes[0].value
-    for node in nodes[1:]:
-        key, value = same(key, node.key), same(value, node.value)
+    serdes = {
+        "key": reduce(same, [node.key for node in nodes]),
+        "value": reduce(same, [node.value for node in nodes]),
+        "key_type": reduce(same, [node.key or node.key_type for node in nodes]),
+        "value_type": reduce(same, [node.value or node.value_type for node in nodes]),
+    }
     path = f"merge({','.join(node.name for node in nodes[1:])})"
     parents = tuple(node.name for node in nodes)
     name = given_name("merge", named)
-    return child(stream._draft, Merge, path, stream._node, name, parents=parents, key=key, value=value)
+    return child(stream._draft, Merge, path, stream._node, name, parents=parents, **serdes)
 
 
 def _not_a_stream(given: object) -> TopologyError:

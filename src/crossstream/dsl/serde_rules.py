@@ -11,7 +11,6 @@ from crossstream import serdes
 from crossstream.dsl.options import Consumed, Materialized
 from crossstream.errors import TopologyError
 from crossstream.serdes import Serde
-from crossstream.serdes.internal import pickled
 from crossstream.serdes.serde import alike, told_apart
 from crossstream.topology.location import here
 
@@ -70,7 +69,6 @@ def needed_key(operator: str, inherited: Serde | None, given: Serde | None, opti
 
 def agreed(operator: str, what: str, known: Serde | None, given: Serde | None, setting: str) -> Serde | None:
     """The serde of an input, known or given by an option. Raises CS-143 if the two disagree."""
-    known = _public(known)
     if known is not None and given is not None and not alike(known, given):
         told, found = told_apart(given, known)
         raise TopologyError(
@@ -83,14 +81,16 @@ def agreed(operator: str, what: str, known: Serde | None, given: Serde | None, s
 
 
 def stored_value(
-    inherited: Serde | None, given: Serde | None, *, queryable: bool, like: Serde | None
+    given: Serde | None, declared: Serde | None, *, queryable: bool, like: Serde | None
 ) -> Serde | None:
-    """The value serde of a table. ``like``: that of the (left) input; a queryable result takes its family."""
-    found = given or inherited
-    if found is not None or not queryable:
-        return found
-    made: Serde = serdes.json() if is_json(like) else pickled()
-    return made
+    """The value serde of a table that a function makes: JSON, if it has a name and there is JSON above it.
+
+    None: the values stay inside the engine. ``declared``: the serde of the type that the function declares. ``like``:
+    that of the (left) input.
+    """
+    if given is not None or not (queryable and is_json(like)):
+        return given
+    return declared or serdes.json()
 
 
 def sink_serdes(
@@ -100,7 +100,7 @@ def sink_serdes(
     step: str = "pass Produced({})",
 ) -> tuple[Serde, Serde]:
     """Serdes of a sink. Raises CS-142, which says by which ``step`` to name them, where none is given or known."""
-    key, value = (mine or _public(theirs) for mine, theirs in zip(given, inherited, strict=True))
+    key, value = (mine or theirs for mine, theirs in zip(given, inherited, strict=True))
     if key is not None and value is not None:
         return key, value
     missing = [name for name, serde in (("key", key), ("value", value)) if serde is None]
@@ -121,7 +121,3 @@ def same(serde: Serde | None, other: Serde | None) -> Serde | None:
 def is_json(serde: Serde | None) -> bool:
     """Whether a serde is of the JSON family: ``json``, ``json[Order]``, …"""
     return serde is not None and serde.name.partition("[")[0] == "json"
-
-
-def _public(serde: Serde | None) -> Serde | None:
-    return None if serde is None or serde.name == pickled().name else serde

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from crossstream.dsl.checks import REQUIRED, check_option, function_of
 from crossstream.dsl.handle import OPERATORS, child
 from crossstream.dsl.options import StreamJoined
-from crossstream.dsl.serde_rules import agreed, needed_key, stored_value
+from crossstream.dsl.serde_rules import agreed, needed_key
 from crossstream.dsl.windows import JoinWindows
 from crossstream.errors import TopologyError
 from crossstream.serdes import Serde
@@ -35,7 +35,6 @@ def stream_stream_join(
     Raises `TopologyError`: CS-171 no windows, CS-172 keys of different serdes.
     """
     operator = OPERATORS[kind]
-    function = function_of(operator, "joiner", joiner, ("left", "right"))
     given = check_option(operator, "windows", windows, JoinWindows)
     if given is None:
         raise TopologyError(
@@ -47,6 +46,7 @@ def stream_stream_join(
     before, after, grace = given.milliseconds()
     option = check_option(operator, "stream_joined", stream_joined, StreamJoined) or StreamJoined()
     mine, theirs, nodes = left._node, other._node, left._draft.nodes
+    function = function_of(operator, "joiner", joiner, {"left": mine, "right": theirs})
     path = f"{operator}({theirs.name})"
     check_partitions(nodes, f"{mine.name}.{path}", (mine.name, theirs.name))
     key = _key(operator, mine, theirs, option)
@@ -63,6 +63,7 @@ def stream_stream_join(
         parents=(mine.name, theirs.name),
         key=key,
         value=None,
+        value_type=function.returns,
         kind=kind,
         joiner=function,
         before=before,
@@ -95,4 +96,4 @@ def _store(
     operator: str, key: Serde, known: Serde | None, given: Serde | None, name: str | None, setting: str
 ) -> StoreSpec:
     value = agreed(operator, "the values of a stream", known, given, setting)
-    return StoreSpec(name, key, stored_value(value, None, queryable=name is not None, like=known))
+    return StoreSpec(name, key, value)

@@ -43,8 +43,8 @@ def stream_table_join(
             next="use left_join(…), which keeps the records without a row; or make the stream a table: to_table()",
         )
     option = check_option(operator, "joined", joined, Joined) or Joined()
-    function = function_of(operator, "joiner", joiner, ("left", "right"))
     stream, table, nodes = left._node, other._node, left._draft.nodes
+    function = function_of(operator, "joiner", joiner, {"left": stream, "right": table})
     given = option.key or (table.key if stream.key is None else None)
     key = needed_key(operator, stream.key, given, "Joined(key=…)")
     _check_keys(operator, stream, key, table)
@@ -60,6 +60,7 @@ def stream_table_join(
         parents=(stream.name, table.name),
         key=key,
         value=None,
+        value_type=function.returns,
         kind=kind,
         joiner=function,
         stream_value=agreed(operator, "the values of its stream", stream.value, option.value, "value"),

@@ -18,7 +18,6 @@ from crossstream.algebra.table_table import Given
 from crossstream.algebra.values import Values
 from crossstream.errors import SerdeError
 from crossstream.serdes import Serde, calls
-from crossstream.serdes.internal import pickled
 from crossstream.serdes.serde import alike
 from crossstream.state.columns import take_or_null
 from crossstream.topology.graph import Node, StreamStreamJoin, StreamTableJoin, Topology
@@ -39,12 +38,12 @@ class Forms:
     def of_input(cls, topology: Topology, node: Node) -> Forms:
         """Of records that an operator takes; a source takes what it yields."""
         taken = topology[node.parents[0]] if node.parents else node
-        return cls(_public(taken.key), _public(taken.value))
+        return cls(taken.key, taken.value)
 
     @classmethod
     def of_join(cls, topology: Topology, node: Node) -> Forms:
         """Of results of a join, with the values of its sides."""
-        return cls(_public(node.key), *map(_public, _sides(topology, node)))
+        return cls(node.key, *_sides(topology, node))
 
 
 def letters(forms: Forms, changes: Changes, given: Given | None) -> tuple[Any, Any]:
@@ -74,10 +73,6 @@ def _sides(topology: Topology, node: Node) -> tuple[Serde | None, Serde | None]:
         return node.store.value, node.other_store.value
     left, right = (topology[name].value for name in node.parents[:2])
     return (node.stream_value, right) if isinstance(node, StreamTableJoin) else (left, right)
-
-
-def _public(serde: Serde | None) -> Serde | None:
-    return None if serde == pickled() else serde
 
 
 def _each(values: Values, written: Any) -> pa.LargeBinaryArray:

@@ -12,12 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossstream.algebra.change import Changes
-from crossstream.algebra.undeclared import Undeclared
-from crossstream.algebra.value_columns import missing_in
-from crossstream.algebra.values import Values
+from crossstream.algebra.values import Values, missing_in
 from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.serdes import Serde, calls
-from crossstream.serdes.serde import Inferring, bisected, invalid_rows, is_varied
+from crossstream.serdes.serde import invalid_rows, is_varied
 from crossstream.topology.graph import Node
 from crossstream.topology.steps import ReadStep
 
@@ -50,14 +48,6 @@ class Decoder:
             series = by_column if part == "key" else self.step.form == "series"
             read = self._in_one_text if varied else partial(self._decoded_part, part=part, series=series)
             changes = self._readable(node, changes, part, series, read)
-            if (
-                part == "value"
-                and series
-                and self.step.whole
-                and self.task.failures.decoding.action != "fail"
-            ):
-                read = partial(self._decoded_part, part=part, series=False)
-                changes = self._readable(node, changes, part, False, read)
         return changes
 
     def _readable(
@@ -95,11 +85,8 @@ class Decoder:
         values: Values = getattr(changes, part)
         wire = values.wire()
         fields = self.step.fields if part == "value" else None
-        if series and (undeclared := values.undeclared(fields)) is not None:
-            undeclared.check()
-            nothing = np.fromiter((value is None for value in undeclared.objects), bool, values.rows)
-        elif series:
-            nothing = missing_in(values.series(fields, checked=_is_declared(values)))
+        if series:
+            nothing = missing_in(values.series(fields, checked=True))
         else:
             nothing = np.fromiter((value is None for value in values.objects()), bool, values.rows)
         if int(nothing.sum()) == wire.null_count:
@@ -108,19 +95,12 @@ class Decoder:
         plain = Values(values.serde, wire=nulled)
         return replace(changes, key=plain) if part == "key" else replace(changes, value=plain)
 
-    def _fields(self, values: Values) -> frozenset[str] | None:
-        """The fields that can be bad: all of a declared type; else those that are read."""
-        return None if values.serde is None or _is_declared(values) else self.step.fields
-
     def _reasons(self, node: Node, changes: Changes, part: Part, series: bool) -> list[tuple[int, str]]:
         values: Values = getattr(changes, part)
         way: Literal["objects", "series"] = "series" if series else "objects"
-        fields = self._fields(values) if series else None
         assert values.serde is not None
         try:
-            if series and isinstance(values.serde, Inferring) and not _is_declared(values):
-                return bisected(partial(_check_undeclared, values.serde, fields), values.wire())
-            return invalid_rows(values.serde, values.wire(), fields, way)
+            return invalid_rows(values.serde, values.wire(), None, way)
         except SerdeError as error:
             raise self._at(node, error) from error.__cause__
 
@@ -136,12 +116,3 @@ class Decoder:
     def _at(self, node: Node, error: SerdeError) -> CrossStreamError:
         line = None if node.location is None else str(node.location)
         return error.at(operator=node.name, line=line, **self.where)
-
-
-def _check_undeclared(serde: Inferring, fields: frozenset[str] | None, data: pa.LargeBinaryArray) -> None:
-    """Raises `SerdeError` if a row cannot be decoded, or no column holds it; rows of several types may be there."""
-    Undeclared(serde.name, *serde.decode_fields(data, fields)).check()
-
-
-def _is_declared(values: Values) -> bool:
-    return values.serde is not None and values.serde.dtype is not None

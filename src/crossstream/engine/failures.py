@@ -175,7 +175,7 @@ def _of_operator(error: CrossStreamError) -> CrossStreamError:
     return error
 
 
-def _of_user(error: Exception) -> Exception:
+def _of_user(error: BaseException) -> BaseException:
     """What the function itself raised."""
     return error.error if isinstance(error, Raised) else error
 

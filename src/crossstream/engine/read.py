@@ -11,17 +11,15 @@ import pyarrow as pa
 
 from crossstream.algebra.change import Changes
 from crossstream.algebra.evaluate import Failure, Outcome, call_of_user, call_rows, evaluate
-from crossstream.algebra.expressions import columns_in
 from crossstream.algebra.functions import Function
 from crossstream.algebra.order import minor_of, running_maximum
-from crossstream.algebra.uses import columns_of
 from crossstream.algebra.values import Values
 from crossstream.durations import LATEST, to_record_timestamp
 from crossstream.engine.batch import SourceRange
 from crossstream.engine.decoding import Decoder
 from crossstream.engine.runners.base import Task
 from crossstream.errors import ConfigError, ProcessingError
-from crossstream.serdes.json_inferred import fields_of_object
+from crossstream.serdes import Serde
 from crossstream.serdes.refusals import show
 from crossstream.topology.graph import FrameSource, Node
 from crossstream.topology.steps import ReadStep
@@ -129,28 +127,17 @@ def extract(function: Any, changes: Changes) -> tuple[np.ndarray, list[Failure]]
 def _expressed(function: Function, changes: Changes) -> tuple[np.ndarray, list[Failure]]:
     """What an expression gives: of values with a field ``timestamp`` it reads that one, of others the record's own."""
     own = (
-        _has_timestamp(changes.value) if _TIMESTAMP in columns_of(function) else np.zeros(changes.rows, bool)
+        {}
+        if has_field(changes.value.serde, _TIMESTAMP)
+        else {_TIMESTAMP: Values(series=pl.Series(changes.ts))}
     )
-    result = np.zeros(changes.rows, np.int64)
-    failures: list[Failure] = []
-    for rows in (np.flatnonzero(own), np.flatnonzero(~own)):
-        if len(rows):
-            part = changes if len(rows) == changes.rows else changes.take(rows)
-            read = {} if own[rows[0]] else {_TIMESTAMP: Values(series=pl.Series(part.ts))}
-            outcome = evaluate(function, part.key, value=part.value, **read)
-            result[rows], failed = _stamps(outcome)
-            failures += [Failure(int(rows[failure.row]), failure.error) for failure in failed]
-    return result, sorted(failures, key=lambda failure: failure.row)
+    return _stamps(evaluate(function, changes.key, value=changes.value, **own))
 
 
-def _has_timestamp(value: Values) -> np.ndarray:
-    """Row by row, whether the value has a field of this name: the declared type tells, or else each object."""
-    dtype = None if value.serde is None else value.serde.dtype
-    if dtype is not None:
-        return np.full(value.rows, isinstance(dtype, pl.Struct) and _TIMESTAMP in dtype.to_schema())
-    undeclared = value.undeclared()
-    fields = map(fields_of_object, value.objects() if undeclared is None else undeclared.objects)
-    return np.fromiter((_TIMESTAMP in (one or ()) for one in fields), bool, value.rows)
+def has_field(serde: Serde | None, name: str) -> bool:
+    """Whether the declared type has such a field."""
+    dtype = None if serde is None else serde.dtype
+    return isinstance(dtype, pl.Struct) and name in dtype.to_schema()
 
 
 def _timestamp(given: Any) -> int:
@@ -164,16 +151,7 @@ def _timestamp(given: Any) -> int:
 
 def _stamps(outcome: Outcome) -> tuple[np.ndarray, list[Failure]]:
     """What an expression gave as ms; a null, or what is no timestamp, is a failure, as it is of a callable."""
-    result = np.zeros(outcome.values.rows, np.int64)
-    failures = outcome.failures
-    failed = {failure.row for failure in failures}
-    for rows, series in columns_in(outcome.values):
-        result[rows], wrong = _stamps_of(series, failed.intersection(rows.tolist()), rows)
-        failures = [*failures, *wrong]
-    return result, sorted(failures, key=lambda failure: failure.row)
-
-
-def _stamps_of(series: pl.Series, failed: set[int], rows: np.ndarray) -> tuple[np.ndarray, list[Failure]]:
+    series, failed = outcome.values.series(), {failure.row for failure in outcome.failures}
     if isinstance(series.dtype, pl.Date | pl.Datetime):
         stamps = series.dt.epoch("ms")
     elif series.dtype.is_integer():
@@ -181,8 +159,9 @@ def _stamps_of(series: pl.Series, failed: set[int], rows: np.ndarray) -> tuple[n
     else:
         stamps = pl.Series([None], dtype=pl.Int64).new_from_index(0, len(series))
     none = (stamps.is_null() | (stamps > LATEST)).fill_null(True).to_numpy()
-    missing = [row for row in np.flatnonzero(none).tolist() if rows[row] not in failed]
+    missing = [row for row in np.flatnonzero(none).tolist() if row not in failed]
     found, wrong = call_rows(_timestamp, [series.gather(missing).to_list()])
     result = stamps.fill_null(0).to_numpy().copy()
     result[missing] = [stamp or 0 for stamp in found]
-    return result, [Failure(int(rows[missing[failure.row]]), failure.error) for failure in wrong]
+    failures = [*outcome.failures, *(Failure(missing[failure.row], failure.error) for failure in wrong)]
+    return result, sorted(failures, key=lambda failure: failure.row)

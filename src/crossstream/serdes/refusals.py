@@ -1,10 +1,10 @@
 """The errors of this package, one builder for each code.
 
-CS-401 a value of the wrong Python or column type     CS-406 a field of several types in untyped JSON
+CS-401 a value of the wrong Python or column type     CS-406 untyped JSON that is no one column
 CS-402 bytes that cannot be decoded                   CS-407 a type that `json(type)` cannot read
 CS-403 a value the serde has no bytes for             CS-408 a field the type does not have
 CS-404 a type without a column form                   CS-409 a null in a field that is never null
-CS-405 a value whose JSON would be the text `null`    CS-410 an object that cannot be pickled
+CS-405 a value whose JSON would be the text `null`    CS-410 a value that JSON does not give back
 CS-412 a serde that gives something else than it is to
 """
 
@@ -18,9 +18,6 @@ _SHOWN = 60
 
 UNDECODABLE = "CS-402"
 """The code that is about single rows; all others about reading are about a type or a column."""
-
-
-MIXED = "CS-406"
 
 NO_COLUMN = "CS-404"
 """The code of a type without a column form: no single row is at fault."""
@@ -164,14 +161,12 @@ def null_text(serde: str, value: object) -> SerdeError:
     )
 
 
-def mixed_types(serde: str, field: str, kinds: Iterable[str]) -> SerdeError:
-    place, found = f"field {field}" if field else "the values", ", ".join(sorted(kinds))
+def mixed_types(serde: str, reason: Exception) -> SerdeError:
     return SerdeError(
-        f"values without declared type are to be one column, but {place} are of several types: {found}",
-        code=MIXED,
-        where={"serde": serde, "field": field or None},
-        next="declare the type, for instance serdes.json({'price': pl.Float64}), so that misfits are told "
-        "record by record; or use a Python callable",
+        f"values without a declared type do not fit one column: {reason}",
+        code="CS-406",
+        where={"serde": serde},
+        next="declare the type, for instance serdes.json({'price': pl.Float64})",
     )
 
 
@@ -204,12 +199,13 @@ def null_field(serde: str, field: str) -> SerdeError:
     )
 
 
-def unpicklable(value: object, reason: str) -> SerdeError:
-    kind = type(value).__name__
+def not_kept(value: object, fault: object) -> SerdeError:
+    kind = type(fault).__name__
     return SerdeError(
-        f"this {kind} cannot be pickled ({reason}): {show(value)}",
+        f"JSON does not give a {kind} back as it is: {show(value)}",
         code="CS-410",
-        where={"serde": "pickled", "type": kind},
-        next="return plain data (dicts, dataclasses), or give the value a serde, "
-        "for instance cs.Materialized(value=serdes.json())",
+        where={"type": kind},
+        next="name a serde for the values, such as cs.Materialized(value=serdes.json(Order)) or"
+        " cs.Repartitioned(value=…), annotate what the function returns (-> Order), or return dicts, lists, text and"
+        " numbers",
     )

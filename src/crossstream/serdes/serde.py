@@ -122,23 +122,6 @@ def _told(part: type | Comparable | None) -> str:
 
 
 @runtime_checkable
-class Inferring(Protocol):
-    """What a serde has besides whose columns are of the types that the values happen to have."""
-
-    @property
-    def name(self) -> str:
-        """As `Serde.name`."""
-
-    def decode_fields(
-        self, data: pa.LargeBinaryArray, fields: Collection[str] | None
-    ) -> tuple[list[Any], dict[str, list[Any]] | None]:
-        """An object for every row, and a list for each of the fields, where they can be had without the rest.
-
-        Then of the objects only that counts whether they are None. Raises `SerdeError`.
-        """
-
-
-@runtime_checkable
 class Serde(Protocol):
     """Wire bytes of one key or value, to and fro. Implementations are frozen, picklable and hashable.
 

@@ -20,7 +20,13 @@ _WIDER = {
 
 
 def column_of(values: Values) -> pa.Array:
-    """A column of the values; null, where all are, is text. Raises `SerdeError`: CS-404 for a type Arrow has not."""
+    """A column of the values: of the declared type, or the text of JSON and the bytes of others without one.
+
+    Raises `SerdeError`: CS-404 for a type Arrow has not.
+    """
+    if not values.declared():
+        is_json = values.serde is not None and values.serde.name == "json"
+        return values.wire().cast(pa.string() if is_json else pa.binary())
     series = values.series()
     try:
         array = series.to_arrow()

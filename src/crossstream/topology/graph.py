@@ -47,13 +47,19 @@ class StoreSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """What every node has. ``key`` and ``value`` are the serdes of its output, None where unknown."""
+    """What every node has. ``key`` and ``value`` are the serdes of its output, None where unknown.
+
+    ``key_type``, ``value_type``: where unknown, the serdes of the types that a function declares: what an expression
+    gives, or what a callable is annotated with. They stay inside the engine.
+    """
 
     name: str
     parents: tuple[str, ...] = ()
     shape: Shape = "stream"
     key: Serde | None = None
     value: Serde | None = None
+    key_type: Serde | None = None
+    value_type: Serde | None = None
     location: Location | None = None
 
 

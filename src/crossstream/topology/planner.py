@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from crossstream.serdes import Serde
-from crossstream.serdes.internal import pickled
+from crossstream.serdes.kept import kept
 from crossstream.serdes.serde import Identity, alike, identity
 from crossstream.topology.describe import has_new_key
 from crossstream.topology.graph import (
@@ -318,7 +318,15 @@ class Planner:
 
     def flow_of(self, node: Node, name: str, number: int, routed: bool = False) -> Flow:
         """A new flow with the serdes of a node's output."""
-        return self.add(Flow(name, number, node.key or pickled(), node.value or pickled(), routed))
+        return self.add(
+            Flow(
+                name,
+                number,
+                node.key or node.key_type or kept(),
+                node.value or node.value_type or kept(),
+                routed,
+            )
+        )
 
     def inner_store(self, node: Node, part: str) -> str:
         """The name of a store that an operator keeps for itself."""

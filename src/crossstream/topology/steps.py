@@ -22,13 +22,11 @@ class ReadStep(Step):
     """Records of a source; ``form``: what the first reader wants values decoded to.
 
     ``fields``: of a struct those that expressions name; None: all. The others of a declared type are checked only.
-    ``whole``: others read more of the values, of whose other fields nothing is declared and so nothing checked.
     ``later``: only later rounds look at the values, so that they may be decoded where they arrive.
     """
 
     form: str | None = None
     fields: frozenset[str] | None = None
-    whole: bool = False
     table: bool = False
     later: bool = False
 

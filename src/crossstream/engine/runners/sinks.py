@@ -19,7 +19,7 @@ from crossstream.algebra.values import Values
 from crossstream.engine.parcels import pack
 from crossstream.engine.runners.base import Emitted, Runner, Task
 from crossstream.errors import SerdeError, SinkError
-from crossstream.serdes.refusals import MIXED, UNDECODABLE, show
+from crossstream.serdes.refusals import UNDECODABLE, show
 from crossstream.topics import is_legal_name
 from crossstream.topology import graph
 from crossstream.topology.steps import SinkStep
@@ -189,6 +189,8 @@ class FrameSinkRunner(Runner):
         serde = getattr(node, part)
         wired = Values(serde, wire=self.serialized(changes, part, serde))
         changes = replace(changes, key=wired) if part == "key" else replace(changes, value=wired)
+        if not wired.declared():
+            return changes
         try:
             reasons = _unheld(wired)
         except SerdeError as error:
@@ -212,13 +214,9 @@ def _unheld(values: Values, first: int = 0) -> list[tuple[int, str]]:
     Raises `SerdeError` if that is not a matter of single rows.
     """
     try:
-        undeclared = values.undeclared()
-        if undeclared is None:
-            values.series()
-        else:
-            undeclared.check()
+        values.series()
     except SerdeError as error:
-        if error.code not in (UNDECODABLE, MIXED):
+        if error.code != UNDECODABLE:
             raise
         if values.rows == 1:
             return [(first, error.what)]

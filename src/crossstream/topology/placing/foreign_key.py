@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from crossstream import serdes
 from crossstream.serdes import Serde
-from crossstream.serdes.internal import pickled
+from crossstream.serdes.kept import kept
 from crossstream.topology.graph import ForeignKeyJoin, FrameSource, Node, Source
 from crossstream.topology.names import inner
 from crossstream.topology.plan import REFERENCES, REFERRERS, SUBSCRIPTIONS, Flow, StoreDef
@@ -29,7 +29,7 @@ def place_foreign_key_join(planner: Planner, node: ForeignKeyJoin) -> None:
     if node.other_partitioner is not None:
         second = max(second, planner.source_of(right).round + 1)
     table = planner.materialize(right, second, node.other_partitioner)
-    asking = subscribe(planner, node, flow, arrived, right.key or pickled(), (first, second))
+    asking = subscribe(planner, node, flow, arrived, right.key or kept(), (first, second))
     referrers = _referrers(planner, node, second, asking.store.key)
     out = planner.flow_of(node, node.name, second)
     planner.steps.append(

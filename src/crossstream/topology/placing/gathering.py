@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from crossstream.serdes import Serde
-from crossstream.serdes.internal import pickled
+from crossstream.serdes.kept import is_kept, kept
 from crossstream.serdes.serde import alike
 from crossstream.topology.graph import Node
 from crossstream.topology.plan import Flow
@@ -29,12 +29,16 @@ class Coming:
     by: Serde
 
     def at_its_place(self) -> Flow:
-        """The flow, routed if its rows are in the state partition of these bytes already."""
-        return replace(self.flow, routed=self.flow.routed and alike(self.flow.key, self.by))
+        """The flow, routed if its rows are in the state partition of these bytes already.
+
+        Keys that have no serde of their own travel in the one that says which of them are the same.
+        """
+        key = self.by if is_kept(self.flow.key) else self.flow.key
+        return replace(self.flow, key=key, routed=self.flow.routed and alike(self.flow.key, self.by))
 
     def other_bytes(self) -> Serde | None:
-        """The serde, if keys do not travel in it; pickles of the same key may differ."""
-        return None if alike(self.flow.key, self.by) and not alike(self.by, pickled()) else self.by
+        """The serde, if keys do not travel in it; JSON of the same key may differ."""
+        return None if alike(self.at_its_place().key, self.by) and not is_kept(self.by) else self.by
 
 
 def gather(planner: Planner, ways: Sequence[Coming]) -> tuple[int, tuple[str, ...]]:
@@ -55,9 +59,9 @@ def gather(planner: Planner, ways: Sequence[Coming]) -> tuple[int, tuple[str, ..
 
 
 def common_key(flows: Sequence[Flow]) -> Serde:
-    """A serde for the keys of all: one that spares flows their way, if there is one; pickled: none is known."""
-    known = [flow for flow in flows if not alike(flow.key, pickled())]
-    return max(known, key=lambda flow: (flow.routed, flow.round)).key if known else pickled()
+    """A serde for the keys of all: one that spares flows their way, if there is one."""
+    known = [flow for flow in flows if not is_kept(flow.key)]
+    return max(known, key=lambda flow: (flow.routed, flow.round)).key if known else kept()
 
 
 def _came_from(planner: Planner, names: Sequence[str]) -> frozenset[str]:

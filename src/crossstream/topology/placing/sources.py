@@ -7,27 +7,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from crossstream.algebra.functions import Function
-from crossstream.algebra.uses import WHOLE, columns_of, use_of
+from crossstream.algebra.uses import WHOLE, columns_of, fields_of
 from crossstream.topology.graph import (
     Branch,
     Filter,
     ForeignKeyJoin,
     FrameSource,
     ManyJoin,
-    Merge,
     Node,
     Peek,
-    Repartition,
-    SelectKey,
-    Sink,
     Source,
     Split,
     StreamStreamJoin,
     StreamTableJoin,
     Topology,
-    ToStream,
-    ToTable,
-    readings,
 )
 from crossstream.topology.names import inner
 from crossstream.topology.placing.foreign_key import refer
@@ -38,10 +31,6 @@ from crossstream.topology.steps import ReadStep, ReferManyStep, Step
 
 if TYPE_CHECKING:
     from crossstream.topology.planner import Planner
-
-
-_HANDING_ON = (Branch, Filter, Merge, Peek, Repartition, SelectKey, Split, ToStream, ToTable)
-"""Operators that hand on values as they are."""
 
 
 def place_source(planner: Planner, node: Source | FrameSource) -> None:
@@ -60,7 +49,6 @@ def place_source(planner: Planner, node: Source | FrameSource) -> None:
             table=is_table,
             form=form(planner, node),
             fields=fields(planner, node),
-            whole=is_read_further(planner, node),
         )
     )
     if is_table:
@@ -126,55 +114,20 @@ def fields(planner: Planner, node: Node) -> frozenset[str] | None:
     Where all fields of a declared type are checked, these are also those of expressions that read later what is
     decoded here; there may be none.
     """
-    functions = readers(planner, node)
-    names = _named(functions)
-    is_declared = _is_declared(node)
-    if is_declared:
-        names |= _named_later(planner, node) | _joined(planner, node, bool(functions))
-    elif _looks_for_timestamp(node):
+    if not _is_declared(node):
         return None
-    return None if WHOLE in names or not (names or is_declared) else frozenset(names)
+    functions = readers(planner, node)
+    names = _named(functions) | _named_later(planner, node) | _joined(planner, node, bool(functions))
+    return None if WHOLE in names else frozenset(names)
 
 
 def _named(functions: Sequence[Function]) -> set[str]:
     return {name for function in functions for name in columns_of(function)} - {"key"}
 
 
-def is_read_further(planner: Planner, node: Node) -> bool:
-    """Whether of values without declared type others read more than the fields of the first expressions."""
-    decoded = None if _is_declared(node) else fields(planner, node)
-    if decoded is None:
-        return False
-    below = readings(planner.topology, node.name, lambda _, child: isinstance(child, _HANDING_ON))
-    return any(_reads_more(child, parent, decoded) for parent, child in below)
-
-
-def _reads_more(node: Node, parent: str, decoded: frozenset[str]) -> bool:
-    """Whether an operator gives values of this parent to a callable, or to an expression of other fields."""
-    if isinstance(node, Sink):
-        return node.topic_of is not None or node.partitioner is not None
-    joiner = getattr(node, "joiner", None)
-    later = [joiner, getattr(node, "action", None), *getattr(node, "predicates", ())]
-    functions = [function for function in (*_over_values(node, parent), *later) if function is not None]
-    if any(function.expression is None for function in functions):
-        return True
-    names = _named([function for function in functions if function is not joiner])
-    if joiner is not None:
-        sides = [side for above, side in _named_sides(node) if above == parent]
-        uses = [use for side in sides if (use := use_of(joiner, side)) is not None]
-        names = names.union(*(use.names or {WHOLE} for use in uses))
-    return not names <= decoded
-
-
 def _is_declared(node: Node) -> bool:
     """Whether values have a declared type."""
     return node.value is not None and node.value.dtype is not None
-
-
-def _looks_for_timestamp(node: Node) -> bool:
-    """Whether the extractor names ``timestamp``; without a declared type only whole records tell if they have it."""
-    extractor = getattr(node, "timestamp_extractor", None)
-    return extractor is not None and "timestamp" in columns_of(Function.of(extractor, arguments=3))
 
 
 def _named_later(planner: Planner, node: Node) -> set[str]:
@@ -194,8 +147,9 @@ def _joined(planner: Planner, node: Node, only_here: bool) -> set[str]:
         joiner = getattr(child, "joiner", None)
         if joiner is not None and joiner.expression is not None:
             for parent, side in _sides(planner, child, only_here):
-                if parent == node.name and (use := use_of(joiner, side)) is not None:
-                    found |= use.names or {WHOLE}
+                if parent == node.name:
+                    read = fields_of(joiner, side)
+                    found |= {WHOLE} if read is None else read
     return found
 
 

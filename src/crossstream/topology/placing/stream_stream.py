@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from crossstream.serdes.internal import pickled
+from crossstream.serdes.kept import kept
 from crossstream.topology.describe import has_new_key
 from crossstream.topology.graph import StoreSpec, StreamStreamJoin
 from crossstream.topology.plan import WAITING, WINDOW, StoreDef
@@ -31,7 +31,7 @@ def place_stream_stream_join(planner: Planner, node: StreamStreamJoin) -> None:
                 layout=WAITING,
                 round=number,
                 key=stores[0].key,
-                value=pickled(),
+                value=kept(),
             ),
         )
     inputs = tuple(

@@ -1,0 +1,201 @@
+"""The types of what functions read and give, as far as they are declared; found while the topology is written.
+
+An expression reads columns, and a column has a type. So the values under it need a declared type: that of a serde
+(a class, a schema), or what another expression gives. What the expression gives follows from that.
+"""
+
+from __future__ import annotations
+
+import difflib
+import typing
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from crossstream import serdes
+from crossstream.algebra.expressions import result_type
+from crossstream.algebra.functions import Function
+from crossstream.algebra.uses import ALL, WHOLE, fields_of, uses_of
+from crossstream.errors import ProcessingError, TopologyError
+from crossstream.serdes import Serde
+from crossstream.serdes.kept import typed_as
+from crossstream.topology.graph import Node
+from crossstream.topology.location import here
+
+_PLAIN_HINTS = (Any, None, type(None), object, str, int, float, bool, dict, list, tuple)
+"""What JSON gives back as it is, or what says nothing."""
+
+Inputs = Mapping[str, Node]
+"""What a function reads, by the names of its arguments: ``value``; or ``left``, ``right`` and the like."""
+
+
+def value_dtype(node: Node) -> pl.DataType | None:
+    """The declared type of a node's values; None if there is none."""
+    return _dtype(node.value, node.value_type)
+
+
+def key_dtype(node: Node) -> pl.DataType | None:
+    return _dtype(node.key, node.key_type)
+
+
+def _dtype(serde: Serde | None, declared: Serde | None) -> pl.DataType | None:
+    found = declared if serde is None else serde
+    return None if found is None else found.dtype
+
+
+def typed(function: Function, operator: str, role: str, inputs: Inputs, **others: pl.DataType) -> Function:
+    """The function with the serde of what it gives. ``others``: columns an expression may read besides.
+
+    Raises `TopologyError`: CS-113 for an expression over values without a declared type, CS-114 for one that does not
+    fit the type.
+    """
+    if function.expression is None:
+        return replace(function, returns=_annotated(function))
+    key = next(iter(inputs.values()))
+    types: dict[str, pl.DataType | None] = {name: value_dtype(node) for name, node in inputs.items()}
+    what = f"the {role} of {operator}"
+    _check_declared(what, operator, function, key, inputs, others)
+    fields = types.get(WHOLE)
+    free = isinstance(fields, pl.Struct) and {field.name for field in fields.fields}
+    types.update({name: dtype for name, dtype in others.items() if not free or name not in free})
+    try:
+        dtype = result_type(function, key_dtype(key), types)
+    except ProcessingError as error:
+        raise TopologyError(error.what, code=error.code, where=here(operator), next=error.next) from None
+    except (pl.exceptions.ColumnNotFoundError, pl.exceptions.StructFieldNotFoundError) as error:
+        raise _no_field(what, operator, function, types, str(error)) from None
+    except (pl.exceptions.SchemaError, pl.exceptions.InvalidOperationError) as error:
+        raise _misfit(what, operator, str(error)) from None
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        return function  # what it does to no rows says nothing of what it does to some
+    return replace(function, returns=typed_as(dtype))
+
+
+def named_field(name: str, operator: str, role: str, inputs: Inputs) -> Function:
+    """``foreign_key="customer_id"``: an expression where the type is declared, else a look-up of the field."""
+    dtype = value_dtype(inputs[WHOLE])
+    if isinstance(dtype, pl.Struct) and name not in ("key", WHOLE):
+        return typed(Function(expression=pl.col(name), with_key=True), operator, role, inputs)
+    return Function(call=FieldOf(name))
+
+
+class FieldOf:
+    """Gives a field of a dict, or an attribute of another object; None where there is none."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, value: Any) -> Any:
+        return value.get(self.name) if isinstance(value, dict) else getattr(value, self.name, None)
+
+
+def checked_predicate(function: Function, operator: str) -> Function:
+    """The predicate. Raises CS-503 for an expression that gives something else than true or false."""
+    dtype = None if function.returns is None else function.returns.dtype
+    if function.expression is not None and dtype not in (None, pl.Boolean, pl.Null):
+        raise TopologyError(
+            f"the predicate of {operator} gives {dtype}, not Boolean",
+            code="CS-503",
+            where=here(operator),
+            next="compare or cast inside the expression, for instance pl.col('price') > 10",
+        )
+    return function
+
+
+def type_of_items(function: Function, operator: str, inputs: Inputs) -> Serde | None:
+    """The serde of the items of the lists that an expression gives. Raises CS-506 if it gives something else."""
+    if function.expression is None:
+        return None
+    types = {name: value_dtype(node) for name, node in inputs.items()}
+    try:
+        dtype = result_type(function, key_dtype(next(iter(inputs.values()))), types)
+    except pl.exceptions.PolarsError:
+        return None
+    if not isinstance(dtype, pl.List | pl.Null):
+        raise TopologyError(
+            f"the mapper of {operator} gives {dtype}, not lists",
+            code="CS-506",
+            where=here(operator),
+            next="let it give a list for each record, for instance pl.col('items') or pl.concat_list('a', 'b')",
+        )
+    return typed_as(dtype.inner) if isinstance(dtype, pl.List) else None  # type: ignore[arg-type]
+
+
+def _check_declared(
+    what: str, operator: str, function: Function, key: Node, inputs: Inputs, others: Mapping[str, Any]
+) -> None:
+    uses = uses_of(function)
+    if "key" in uses and key_dtype(key) is None:
+        raise _undeclared(what, operator, f"the keys of {key.name}", "key=serdes.string()")
+    for name, node in inputs.items():
+        if value_dtype(node) is None and (fields := _read(function, name, others)) is not None:
+            columns = ", ".join(f'"{field}": pl.…' for field in sorted(fields)) or '"id": pl.Int64, …'
+            raise _undeclared(
+                what, operator, f"the values of {node.name}", f"value=serdes.json({{{columns}}})"
+            )
+
+
+def _read(function: Function, name: str, others: Mapping[str, Any]) -> frozenset[str] | None:
+    """The fields that an expression names of an input; None: it reads nothing of it."""
+    uses = uses_of(function)
+    if name == WHOLE:
+        names = uses.keys() - {"key", WHOLE, ALL, *others}
+        return frozenset(names) if names or WHOLE in uses or ALL in uses else None
+    if name not in uses and ALL not in uses:
+        return None
+    return fields_of(function, name) or frozenset()
+
+
+def _undeclared(what: str, operator: str, where: str, declaration: str) -> TopologyError:
+    return TopologyError(
+        f"{what} is an expression, but the type of {where} is not declared",
+        code="CS-113",
+        where=here(operator),
+        next=f"declare it where they come from, by a schema ({declaration}) or a class (serdes.json(Order)); after a"
+        " callable, by its annotation (-> Order) or Repartitioned(value=…); or pass a callable",
+    )
+
+
+def _no_field(
+    what: str, operator: str, function: Function, types: Mapping[str, pl.DataType | None], reason: str
+) -> TopologyError:
+    known = sorted(
+        {field.name for dtype in types.values() if isinstance(dtype, pl.Struct) for field in dtype.fields}
+    )
+    read = {
+        *(uses_of(function).keys() - {"key", WHOLE, ALL, *types}),
+        *(field for name in types if name != WHOLE for field in fields_of(function, name) or ()),
+    }
+    missing = sorted(name for name in read if name not in known) or [reason.splitlines()[0]]
+    close = difflib.get_close_matches(missing[0], known, n=3, cutoff=0.6)
+    return TopologyError(
+        f"{what} reads the field {missing[0]!r}, which the declared type does not have",
+        code="CS-114",
+        where=here(operator),
+        next=f"did you mean {' or '.join(map(repr, close))}?"
+        if close
+        else f"its fields are: {', '.join(known) or 'none, it is one value'}",
+    )
+
+
+def _misfit(what: str, operator: str, reason: str) -> TopologyError:
+    return TopologyError(
+        f"{what} does not fit the declared type: {reason.splitlines()[0]}",
+        code="CS-114",
+        where=here(operator),
+        next="change the expression, or the declared type",
+    )
+
+
+def _annotated(function: Function) -> Serde | None:
+    """The serde of what a callable is annotated to give, where JSON alone would change it."""
+    call: Any = function.call
+    try:
+        hint = typing.get_type_hints(getattr(call, "__wrapped__", call)).get("return")
+        if hint in _PLAIN_HINTS or isinstance(hint, typing.TypeVar):
+            return None
+        return serdes.json(hint)
+    except Exception:  # annotations are for readers; those that mean nothing here are no fault
+        return None

@@ -1,0 +1,147 @@
+"""The serde of values that no serde is named for: plain JSON that stays inside the engine (decision 0005)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from itertools import chain
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+import polars as pl
+import pyarrow as pa
+
+from crossstream.errors import SerdeError
+from crossstream.serdes import refusals
+from crossstream.serdes.json_typed import json
+from crossstream.serdes.json_untyped import UntypedJson
+from crossstream.serdes.serde import Serde, Way, find_invalid
+
+_JSON = UntypedJson()
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+_LISTS = (list, tuple)
+_DEEPEST = 1000
+"""Levels that are looked at: a list may hold itself, which the encoder refuses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What JSON gives back as it was: dicts with text as keys, lists, text, numbers, booleans. A tuple becomes a list.
+
+    Anything else (a dataclass, an Enum, a datetime, a set) would come back as something else, so it is refused: CS-410.
+    """
+
+    name: ClassVar[str] = "kept"
+    dtype: ClassVar[pl.DataType | None] = None
+    varied: ClassVar[bool] = True
+
+    def serialize(self, value: Any) -> bytes | None:
+        _check([value])
+        return _JSON.serialize(value)
+
+    def deserialize(self, data: bytes | None) -> Any:
+        return _JSON.deserialize(data)
+
+    def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
+        _check(values)
+        return _JSON.encode_objects(values)
+
+    def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
+        return _JSON.decode_objects(data)
+
+    def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
+        return self.encode_objects(values.to_list())
+
+    def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
+        return _JSON.decode_series(data, fields)
+
+    def find_invalid(
+        self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
+    ) -> list[tuple[int, str]]:
+        return find_invalid(self, data, fields, way or "objects")
+
+
+def kept() -> Serde:
+    """The serde of values without one."""
+    return Kept()
+
+
+def is_kept(serde: Serde | None) -> bool:
+    return isinstance(serde, Kept)
+
+
+def _check(values: Sequence[Any]) -> None:
+    """Raises CS-410 for the first value that JSON does not give back. Level by level, without a call for each value."""
+    level: list[Any] = list(values)
+    for _ in range(_DEEPEST):
+        kinds = set(map(type, level))
+        if not kinds - _PLAIN:
+            return
+        if not kinds <= _PLAIN | {dict, *_LISTS}:
+            raise _refusal(values)
+        dicts = [value for value in level if type(value) is dict]
+        if not {str}.issuperset(map(type, chain.from_iterable(dicts))):
+            raise _refusal(values)
+        lists = [value for value in level if type(value) in _LISTS]
+        level = [*chain.from_iterable(map(dict.values, dicts)), *chain.from_iterable(lists)]
+
+
+def _refusal(values: Sequence[Any]) -> SerdeError:
+    for value in values:
+        fault = _fault(value)
+        if fault is not None:
+            return refusals.not_kept(value, fault)
+    raise AssertionError("values that cannot be kept together, and can one by one")
+
+
+def _fault(value: Any) -> Any:
+    """What in a value JSON does not give back; None: nothing."""
+    level = [value]
+    while level:
+        one = level.pop()
+        if type(one) in _PLAIN:
+            continue
+        if type(one) is dict:
+            wrong = [key for key in one if type(key) is not str]
+            if wrong:
+                return wrong[0]
+            level.extend(one.values())
+        elif type(one) in _LISTS:
+            level.extend(one)
+        else:
+            return one
+    return None
+
+
+def typed_as(dtype: pl.DataType) -> Serde | None:
+    """The serde in which columns of a type are kept: JSON of this type. None where it has no form for the type."""
+    try:
+        if isinstance(dtype, pl.Struct):
+            return json(dtype)
+        kind = _python_type(dtype)
+        return None if kind is None else json(kind)
+    except SerdeError:
+        return None
+
+
+def _python_type(dtype: Any) -> Any:
+    if isinstance(dtype, pl.List):
+        item = _python_type(dtype.inner)
+        return None if item is None else list[item | None]  # type: ignore[valid-type]
+    if isinstance(dtype, pl.Datetime) and dtype.time_zone is None:
+        return Annotated[datetime, msgspec.Meta(tz=False)]
+    return _TYPES.get(dtype.base_type())
+
+
+_TYPES: dict[Any, Any] = {
+    pl.String: str,
+    pl.Boolean: bool,
+    pl.Int64: int,
+    pl.Float64: float,
+    pl.Binary: bytes,
+    pl.Date: date,
+    pl.Time: time,
+    pl.Datetime: datetime,
+    pl.Duration: timedelta,
+}
