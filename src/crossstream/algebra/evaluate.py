@@ -11,7 +11,7 @@ reads a field of None. An expression that reads the value as a whole (the column
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,11 @@ class Failure:
 
     row: int
     error: BaseException
+    role: str = "function"
+
+    def at(self, row: int) -> Failure:
+        """The same failure, of this row."""
+        return replace(self, row=int(row))
 
 
 class Raised(Exception):
@@ -54,6 +59,13 @@ class Outcome:
 
 def evaluate(function: Function, key: Values, /, **arguments: Values) -> Outcome:
     """The function on every row. ``arguments``: ``value=``; or ``left=`` and one for each other side of a joiner."""
+    outcome = _evaluated(function, key, arguments)
+    if outcome.failures:
+        outcome = replace(outcome, failures=[replace(one, role=function.role) for one in outcome.failures])
+    return outcome
+
+
+def _evaluated(function: Function, key: Values, arguments: Mapping[str, Values]) -> Outcome:
     if function.expression is not None:
         return _express(function, key, arguments)
     columns = [
@@ -75,19 +87,22 @@ def uncalled(function: Function, rows: int) -> Values:
 
 
 def call_of_user(
-    call: Callable[..., Any], columns: list[list[Any]], check: Callable[[Any], Any] | None = None
+    call: Callable[..., Any],
+    columns: list[list[Any]],
+    check: Callable[[Any], Any] | None = None,
+    role: str = "function",
 ) -> tuple[list[Any], list[Failure]]:
     """A callable of the user on every row: as `call_rows`, and what it raises is its own, also an error of ours.
 
     ``check``: makes the result of what it gave, or raises.
     """
     results, failures = call_rows(call, columns)
-    failures = [Failure(failure.row, raised(failure.error)) for failure in failures]
+    failures = [Failure(failure.row, raised(failure.error), role) for failure in failures]
     if check is None:
         return results, failures
     failed = {failure.row for failure in failures}
     results, refused = call_rows(check, [results])
-    failures += [failure for failure in refused if failure.row not in failed]
+    failures += [replace(failure, role=role) for failure in refused if failure.row not in failed]
     return results, sorted(failures, key=lambda failure: failure.row)
 
 
@@ -126,7 +141,8 @@ def holds(function: Function, key: Values, value: Values) -> tuple[np.ndarray, l
         return np.fromiter(map(bool, answers), bool, value.rows), outcome.failures
     except Exception:
         truths, failures = call_rows(bool, [answers])
-        return np.array(truths, bool), sorted([*outcome.failures, *failures], key=lambda failure: failure.row)
+        failures = [*outcome.failures, *(replace(failure, role=function.role) for failure in failures)]
+        return np.array(truths, bool), sorted(failures, key=lambda failure: failure.row)
 
 
 def _truths(answers: pl.Series) -> np.ndarray:
@@ -168,20 +184,20 @@ def _express(function: Function, key: Values, arguments: Mapping[str, Values]) -
     value = arguments.get("value")
     if value is None or not reads_fields_only(function, arguments) or not (missing := value.missing()).any():
         return _express_together(function, key, arguments)
-    failures = [Failure(row, _null_value()) for row in np.flatnonzero(missing).tolist()]
+    failures = [Failure(row, _null_value(function.role)) for row in np.flatnonzero(missing).tolist()]
     rows = np.flatnonzero(~missing)
     if not len(rows):
         return Outcome(uncalled(function, key.rows), failures)
     outcome = _express_together(function, key.take(rows), _taken(arguments, rows))
     place = np.full(key.rows, -1, np.int64)
     place[rows] = np.arange(len(rows))
-    failures += [Failure(int(rows[failure.row]), failure.error) for failure in outcome.failures]
+    failures += [failure.at(rows[failure.row]) for failure in outcome.failures]
     return Outcome(outcome.values.take(place), sorted(failures, key=lambda failure: failure.row))
 
 
-def _null_value() -> ProcessingError:
+def _null_value(role: str) -> ProcessingError:
     return ProcessingError(
-        "the value is null, and the expression reads its fields",
+        f"the value is null, and the {role} is an expression that reads its fields",
         code="CS-501",
         next='drop such records before: filter(pl.col("value").is_not_null()); or decide in the expression:'
         ' pl.when(pl.col("value").is_not_null()).then(…)',
@@ -223,7 +239,7 @@ def _as_exception(error: BaseException) -> Exception:
 def _merged(function: Function, groups: list[np.ndarray], outcomes: list[Outcome]) -> Outcome:
     """The outcomes of rows that stand one after the other; failed rows are nulls of the type of the others."""
     failures = [
-        Failure(int(rows[failure.row]), failure.error)
+        failure.at(rows[failure.row])
         for rows, outcome in zip(groups, outcomes, strict=True)
         for failure in outcome.failures
     ]

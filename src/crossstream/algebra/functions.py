@@ -30,13 +30,14 @@ class Function:
     """A user's function in normal form: exactly one of ``call`` and ``expression`` is set.
 
     ``with_key``: the callable takes the key first. An expression reads the key as column ``key``. ``returns``: the
-    serde of the type that it gives, where that is declared.
+    serde of the type that it gives, where that is declared. ``role``: what the operator calls it.
     """
 
     call: Callable[..., Any] | None = None
     expression: pl.Expr | None = None
     with_key: bool = False
     returns: Serde | None = None
+    role: str = "function"
 
     @classmethod
     def of(

@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from crossstream.algebra.change import Changes, concat_headers
-from crossstream.algebra.evaluate import Failure, Outcome, evaluate, uncalled
+from crossstream.algebra.evaluate import Outcome, evaluate, uncalled
 from crossstream.algebra.functions import Function
 from crossstream.algebra.hashing import hash_keys
 from crossstream.algebra.home import ChangedRows, Coded, Home, Partners
@@ -205,7 +205,7 @@ def made(
     outcome = call_many(joiner, names, result.key.take(rows), left.take(rows), rights)
     place = np.full(result.rows, -1)
     place[rows] = np.arange(len(rows))
-    failures = [Failure(int(rows[failure.row]), failure.error) for failure in outcome.failures]
+    failures = [failure.at(rows[failure.row]) for failure in outcome.failures]
     return Joined.of(result.with_value(outcome.values.take(place)), failures, left, left)
 
 

@@ -72,7 +72,7 @@ def _row_holds(
     keep[rows_of(failures)] = False
     result = np.zeros(value.rows, bool)
     result[rows] = keep
-    return result, [Failure(int(rows[f.row]), f.error) for f in failures]
+    return result, [f.at(rows[f.row]) for f in failures]
 
 
 def records_of(changes: Changes) -> Changes:
@@ -109,7 +109,7 @@ def _map_rows(key: Values, value: Values, mapper: Function) -> tuple[Values, lis
     outcome = evaluate(mapper, key.take(rows), value=value.take(rows))
     place = np.full(value.rows, -1, np.int64)
     place[rows] = np.arange(len(rows))
-    return outcome.values.take(place), [Failure(int(rows[f.row]), f.error) for f in outcome.failures]
+    return outcome.values.take(place), [f.at(rows[f.row]) for f in outcome.failures]
 
 
 def select_key(changes: Changes, mapper: Function) -> Result:
@@ -133,7 +133,7 @@ def _pairs(objects: list[Any], failures: list[Failure]) -> tuple[list[Any], list
             pair = (None, None)
         elif not isinstance(pair, tuple | list) or len(pair) != 2:
             wrong = TypeError(f"expected a pair (key, value), got {type(pair).__name__}")
-            failures = [*failures, Failure(row, wrong)]
+            failures = [*failures, Failure(row, wrong, "mapper")]
             pair = (None, None)
         keys.append(pair[0])
         values.append(pair[1])
@@ -158,7 +158,7 @@ def flat_map(changes: Changes, mapper: Function) -> Result:
         return made, failures
     # A record with one item that is no pair gives nothing at all, and fails once.
     first = {int(rows[f.row]): f.error for f in reversed(bad)}
-    failures = failures + [Failure(row, error) for row, error in sorted(first.items())]
+    failures = failures + [Failure(row, error, "mapper") for row, error in sorted(first.items())]
     return made.where(~np.isin(rows, list(first))), failures
 
 
@@ -188,7 +188,7 @@ def _flattened(objects: list[Any], failures: list[Failure]) -> tuple[np.ndarray,
                 flat.extend(_items(items))
             except Exception as error:
                 del flat[start:]
-                failures = [*failures, Failure(row, raised(error))]
+                failures = [*failures, Failure(row, raised(error), "mapper")]
         counts.append(len(flat) - start)
     return np.repeat(np.arange(len(objects)), counts), flat, failures
 
@@ -219,7 +219,7 @@ def split(changes: Changes, predicates: tuple[Function | None, ...]) -> Result:
         mask, bad = holds(predicate, changes.key.take(rows), changes.value.take(rows))
         branch[rows[mask]] = index
         branch[rows[rows_of(bad)]] = _FAILED
-        failures.extend(Failure(int(rows[f.row]), f.error) for f in bad)
+        failures.extend(f.at(rows[f.row]) for f in bad)
     return _good(replace(changes, extra={**changes.extra, "branch": branch}), failures)
 
 

@@ -57,7 +57,7 @@ def look_up(
     kept = np.flatnonzero(keep)
     left = records.take(kept)
     joined = evaluate(joiner, left.key, left=left.value, right=rows.take(kept))
-    failures += [Failure(int(kept[failure.row]), failure.error) for failure in joined.failures]
+    failures += [failure.at(kept[failure.row]) for failure in joined.failures]
     results = replace(left, value=joined.values, old=None, extra={})
     if joined.failures:
         results = results.without([failure.row for failure in joined.failures])

@@ -103,9 +103,8 @@ def as_stored(value: Values, serde: Serde | None) -> Values:
 
     And so that both form one column.
     """
-    return (
-        value if value.serde is not None and value.serde == serde else Values(serde, wire=value.wire(serde))
-    )
+    is_stored = value.serde is not None and value.serde == serde and not value.made()
+    return value if is_stored else Values(serde, wire=value.wire(serde))
 
 
 def upsert_versions(

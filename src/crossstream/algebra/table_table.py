@@ -285,4 +285,4 @@ def call_joiner(
     outcome = evaluate(joiner, keys.take(rows), left=left.take(rows), right=right.take(rows))
     place = np.full(len(there), -1, np.int64)
     place[rows] = np.arange(len(rows))
-    return outcome.values.take(place), [Failure(int(rows[f.row]), f.error) for f in outcome.failures]
+    return outcome.values.take(place), [f.at(rows[f.row]) for f in outcome.failures]

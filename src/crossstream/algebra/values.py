@@ -128,21 +128,14 @@ class Values:
 
     def wire(self, serde: Serde | None = None) -> Bytes:
         """Serialised bytes; ``serde`` None: the one they have, if no function made them. Raises `SerdeError`."""
-        if serde is None or serde is self.serde or serde == self.serde:
+        if (serde is None or serde is self.serde or serde == self.serde) and not self.made():
             if self._wire is None:
-                self._wire = self._own_bytes()
+                self._wire = take_or_null(self._base()[0]._wire, self._rows())
             return self._wire
-        if self._encoded is None or self._encoded[0] != serde:
-            self._encoded = serde, self._encode(serde)
+        wanted = self._known_serde() if serde is None else serde
+        if self._encoded is None or self._encoded[0] != wanted:
+            self._encoded = wanted, self._encode(wanted)
         return self._encoded[1]
-
-    def _own_bytes(self) -> Bytes:
-        base = self._origin() or self
-        if base._wire is not None:
-            return take_or_null(base._wire, self._rows())
-        if self.serde is None:
-            raise TypeError("what a function made has bytes only in the serde that its reader names")
-        return self._encode(self.serde)
 
     def _encode(self, serde: Serde) -> Bytes:
         base = self._origin()
@@ -159,7 +152,7 @@ class Values:
 
     def _bytes_in(self, serde: Serde) -> Bytes | None:
         """The bytes in this serde, if they have been made."""
-        if self.serde is not None and self.serde == serde:
+        if self._wire is not None and self.serde == serde:
             return self._wire
         return self._encoded[1] if self._encoded is not None and self._encoded[0] == serde else None
 
@@ -232,7 +225,7 @@ class Values:
 
         ``checked``: all fields are looked at nevertheless, and there may be more of them.
         """
-        if self._series is not None and self._holds(self._series, fields):
+        if self._series is not None and (self.expressed() or self._holds(self._series, fields)):
             return self._series
         base = self._origin()
         if base is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import polars as pl
@@ -192,7 +193,7 @@ def function_of(
         raise _no_key_needed(operator, role, given.function, values)
     if not (isinstance(given, pl.Expr | keyed) or callable(given)):
         raise _no_function(operator, role, "missing" if given is REQUIRED else repr(given), values)
-    function = Function.of(given, arguments=len(values), with_key=with_key)
+    function = replace(Function.of(given, arguments=len(values), with_key=with_key), role=role)
     if function.call is not None:
         _check_arity(f"the {role} of {operator}", function.call, values, function.with_key, operator)
         _check_runs(f"the {role} of {operator}", function.call, operator, several=several)

@@ -12,6 +12,7 @@ from crossstream.dsl.checks import check_option
 from crossstream.dsl.draft import Draft
 from crossstream.dsl.options import Materialized, Named
 from crossstream.dsl.serde_rules import needed_key, stored_value
+from crossstream.dsl.typed import check_fits
 from crossstream.errors import TopologyError
 from crossstream.serdes import Serde
 from crossstream.topology.graph import JoinKind, Node, StoreSpec
@@ -61,7 +62,9 @@ def child(
     kept: dict[str, Any] = {"parents": (parent.name,), "shape": parent.shape}
     for part in ("key", "value"):
         kept[part], kept[f"{part}_type"] = getattr(parent, part), getattr(parent, f"{part}_type")
-    return draft.add(kind, path, name, **{**kept, **attributes})
+    made = {**kept, **attributes}
+    check_fits(path.partition("(")[0], made["value_type"], made["value"])
+    return draft.add(kind, path, name, **made)
 
 
 def table_result(

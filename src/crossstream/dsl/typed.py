@@ -18,8 +18,8 @@ from crossstream import serdes
 from crossstream.algebra.expressions import result_type
 from crossstream.algebra.functions import Function
 from crossstream.algebra.uses import ALL, WHOLE, fields_of, uses_of
-from crossstream.errors import ProcessingError, TopologyError
-from crossstream.serdes import Serde
+from crossstream.errors import ProcessingError, SerdeError, TopologyError
+from crossstream.serdes import Serde, calls
 from crossstream.serdes.kept import typed_as
 from crossstream.topology.graph import Node
 from crossstream.topology.location import here
@@ -73,12 +73,27 @@ def typed(function: Function, operator: str, role: str, inputs: Inputs, **others
     return replace(function, returns=typed_as(dtype))
 
 
+def check_fits(operator: str, declared: Serde | None, given: Serde | None) -> None:
+    """Raises CS-115 for a serde that does not take the type of the values, where that is declared."""
+    if declared is None or declared.dtype is None or given is None:
+        return
+    try:
+        calls.encode_series(given, pl.Series([], dtype=declared.dtype))
+    except SerdeError as error:
+        raise TopologyError(
+            f"the values of {operator} do not fit the serde {given.name}: {error.what}",
+            code="CS-115",
+            where=here(operator),
+            next=error.next,
+        ) from None
+
+
 def named_field(name: str, operator: str, role: str, inputs: Inputs) -> Function:
     """``foreign_key="customer_id"``: an expression where the type is declared, else a look-up of the field."""
     dtype = value_dtype(inputs[WHOLE])
     if isinstance(dtype, pl.Struct) and name not in ("key", WHOLE):
-        return typed(Function(expression=pl.col(name), with_key=True), operator, role, inputs)
-    return Function(call=FieldOf(name))
+        return typed(Function(expression=pl.col(name), with_key=True, role=role), operator, role, inputs)
+    return Function(call=FieldOf(name), role=role)
 
 
 class FieldOf:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from crossstream.algebra.change import Changes
 from crossstream.algebra.evaluate import Failure, Raised
 from crossstream.algebra.order import place_of
-from crossstream.algebra.refused import first_refused
+from crossstream.algebra.refused import encoded, first_refused
 from crossstream.algebra.table_table import Given
 from crossstream.algebra.values import Values
 from crossstream.engine.batch import Batch, Report
@@ -24,7 +24,9 @@ from crossstream.serdes import Serde
 from crossstream.serdes.refusals import UNDECODABLE
 from crossstream.topology.graph import Node, Topology
 
-_LET_GO = "mend the function, or let the record go: processing_errors='skip' or cs.DeadLetter(topic)"
+_NEXT = "fix the function, or skip such records: processing_errors='skip' or cs.DeadLetter(topic)"
+
+Part = Literal["key", "value"]
 
 Write = Callable[[str, pa.RecordBatch], None]
 
@@ -70,18 +72,25 @@ class Failures:
         return _readable(changes.without(rows))
 
     def failed(
-        self, node: Node, changes: Changes, failures: Sequence[Failure], given: Given | None = None
+        self,
+        node: Node,
+        changes: Changes,
+        failures: Sequence[Failure],
+        given: Given | None = None,
+        forms: Forms | None = None,
     ) -> None:
         """Stops with the first to arrive, or counts and buries, of the rows on which a function of the user raised.
 
-        ``given``: what a joiner got for each of them, where the changes are the results of a join.
+        ``given``: what a joiner got for each of them, where the changes are the results of a join. ``forms``: the
+        serdes of dead letters, where they are not those of the operator's input. A KeyboardInterrupt always stops.
         """
-        if self.processing.action == "fail":
-            raise self.error(node, changes, _first(changes, failures))
+        first = _first(changes, failures)
+        if self.processing.action == "fail" or isinstance(first.error, KeyboardInterrupt):
+            raise self.error(node, changes, first)
         self.report.count_dropped(node.name, {"failed": len(failures)})
         if self.processing.action == "dead-letter":
             reasons = [(f.row, told(_of_user(f.error))) for f in failures]
-            self._bury(self.processing, node, changes, reasons, given)
+            self._bury(self.processing, node, changes, reasons, given, forms)
 
     def error(self, node: Node, changes: Changes, failure: Failure) -> CrossStreamError:
         """The error of one failed row, with its place."""
@@ -90,13 +99,31 @@ class Failures:
             return _of_operator(failure.error).at(**place)
         cause = _of_user(failure.error)
         error = ProcessingError(
-            f"a function of {node.name} raised {told(cause)}",
+            f"the {failure.role} of {node.name} raised {told(cause)}",
             code="CS-501",
             where=place,
-            next=_LET_GO,
+            next=_NEXT,
         )
         error.__cause__ = cause
         return error
+
+    def writable(self, node: Node, changes: Changes, part: Part, serde: Serde) -> Changes:
+        """The changes without the rows whose key or value (``part``) the serde refuses, if they do not stop all."""
+        values: Values = getattr(changes, part)
+        try:
+            values.wire(serde)
+            return changes
+        except SerdeError as error:
+            if self.processing.action == "fail":
+                refusal = self.unserializable(node, changes, part, serde, error)
+                raise refusal from refusal.__cause__
+        column, wrong = encoded(values, serde)
+        if wrong:
+            forms = Forms(None if part == "key" else node.key, None)
+            self.failed(node, changes, [Failure(row, refusal) for row, refusal in wrong], forms=forms)
+        written = Values(serde, wire=column)
+        changes = replace(changes, key=written) if part == "key" else replace(changes, value=written)
+        return changes.without([row for row, _ in wrong])
 
     def unserializable(
         self, node: Node, changes: Changes, part: str, serde: Serde | None, error: SerdeError
@@ -135,10 +162,11 @@ class Failures:
         changes: Changes,
         reasons: Sequence[tuple[int, str]],
         joined: Given | None = None,
+        forms: Forms | None = None,
     ) -> None:
         rows = np.array([row for row, _ in reasons])
         taken = changes.take(rows)
-        forms = (Forms.of_input if joined is None else Forms.of_join)(self.topology, node)
+        forms = forms or (Forms.of_input if joined is None else Forms.of_join)(self.topology, node)
         key, value = letters(forms, taken, joined)
         given = [None] * taken.rows if taken.headers is None else taken.headers.to_pylist()
         headers = [
@@ -163,7 +191,9 @@ class Failures:
 
 
 def _first(changes: Changes, failures: Sequence[Failure]) -> Failure:
-    """The failure of the row that arrived first; of rows of one trigger, the first."""
+    """The failure of the row that arrived first; of rows of one trigger, the first. A KeyboardInterrupt before all."""
+    interrupts = [failure for failure in failures if isinstance(failure.error, KeyboardInterrupt)]
+    failures = interrupts or failures
     rows = np.array([failure.row for failure in failures])
     return failures[int(np.lexsort((rows, changes.minor[rows], changes.major[rows]))[0])]
 
@@ -171,7 +201,7 @@ def _first(changes: Changes, failures: Sequence[Failure]) -> Failure:
 def _of_operator(error: CrossStreamError) -> CrossStreamError:
     """Bytes that their source takes for a record, and an expression cannot read, are no matter of decoding."""
     if error.code == UNDECODABLE:
-        error.next = _LET_GO
+        error.next = _NEXT
     return error
 
 

@@ -118,9 +118,9 @@ class Reader:
 def extract(function: Any, changes: Changes) -> tuple[np.ndarray, list[Failure]]:
     """The timestamps (ms) that an extractor gives: a callable (key, value, timestamp) or an expression."""
     if isinstance(function, pl.Expr):
-        return _expressed(Function.of(function), changes)
+        return _expressed(Function(expression=function, with_key=True, role="timestamp_extractor"), changes)
     columns = [changes.key.objects(), changes.value.objects(), changes.ts.tolist()]
-    found, failures = call_of_user(function, columns, _timestamp)
+    found, failures = call_of_user(function, columns, _timestamp, "timestamp_extractor")
     return np.array([0 if stamp is None else stamp for stamp in found], np.int64), failures
 
 
@@ -163,5 +163,5 @@ def _stamps(outcome: Outcome) -> tuple[np.ndarray, list[Failure]]:
     found, wrong = call_rows(_timestamp, [series.gather(missing).to_list()])
     result = stamps.fill_null(0).to_numpy().copy()
     result[missing] = [stamp or 0 for stamp in found]
-    failures = [*outcome.failures, *(Failure(missing[failure.row], failure.error) for failure in wrong)]
+    failures = [*outcome.failures, *(failure.at(missing[failure.row]) for failure in wrong)]
     return result, sorted(failures, key=lambda failure: failure.row)

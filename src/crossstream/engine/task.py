@@ -190,7 +190,7 @@ class RoundTask:
             for out, result in self._located(runner, partial(runner.accept, flow, taken)):
                 self._push(out, result)
         for number, exchange in self._leaving.get(flow, ()):
-            for pid, blob in self._routed(others, exchange):
+            for pid, blob in self._routed(self._writable(others, exchange), exchange):
                 parcel = (exchange.to_round, number, self.sender, self._sequence, blob)
                 self._outbox.setdefault(pid, []).append(parcel)
                 self._sequence += 1
@@ -217,6 +217,15 @@ class RoundTask:
     def _at(self, name: str, error: CrossStreamError) -> CrossStreamError:
         node = self.plan.topology[name]
         return error.at(operator=node.name, line=None if node.location is None else str(node.location))
+
+    def _writable(self, changes: Changes, exchange: Exchange) -> Changes:
+        """Without rows that cannot be written, if they do not stop all."""
+        if self.settings.processing.action == "fail":
+            return changes
+        assert self._failures is not None
+        node = self.plan.topology[exchange.node]
+        changes = self._failures.writable(node, changes, "key", exchange.key)
+        return self._failures.writable(node, changes, "value", exchange.value)
 
     def _routed(
         self, changes: Changes, exchange: Exchange

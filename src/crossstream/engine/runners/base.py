@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from crossstream.algebra.change import Changes, concat_changes
 from crossstream.algebra.history import History
@@ -20,11 +19,10 @@ from crossstream.algebra.table import BEHIND, Rows, as_stored, latest_versions, 
 from crossstream.algebra.table_table import Joined, Lookup
 from crossstream.algebra.values import Values
 from crossstream.engine.batch import Batch, Report, Silence
-from crossstream.engine.failures import Failures
+from crossstream.engine.failures import Failures, Part
 from crossstream.engine.services import Output, Settings
 from crossstream.engine.shared_topics import SharedTopics
 from crossstream.engine.wholes import Wholes
-from crossstream.errors import SerdeError
 from crossstream.serdes import Serde
 from crossstream.state.columns import EMPTY_BYTES, Column
 from crossstream.state.view import View
@@ -161,18 +159,13 @@ class Runner:
         assert self.step.output is not None
         return self.step.output
 
-    def serialized(self, changes: Changes, part: str, serde: Serde) -> pa.LargeBinaryArray:
-        """The key or value column (``part``) in wire form; where that fails, the error says which row it was."""
-        try:
-            return getattr(changes, part).wire(serde)
-        except SerdeError as error:
-            node = self.task.node(self.step.node)
-            refusal = self.task.failures.unserializable(node, changes, part, serde, error)
-            raise refusal from refusal.__cause__
+    def writable(self, changes: Changes, part: Part, serde: Serde) -> Changes:
+        """As `Failures.writable`, of this operator."""
+        return self.task.failures.writable(self.task.node(self.step.node), changes, part, serde)
 
     def as_stored(self, changes: Changes, serde: Serde) -> Changes:
-        """With values in the form of a store that keeps them in this serde."""
-        self.serialized(changes, "value", serde)  # once, and a failure names its row
+        """With values in the form of a store that keeps them in this serde; without those that it refuses."""
+        changes = self.writable(changes, "value", serde)
         return replace(changes, value=as_stored(changes.value, serde))
 
 

@@ -68,7 +68,7 @@ def references_of(function: Function, serde: Serde | None, changes: Changes) -> 
     there = changes if len(rows) == changes.rows else changes.take(rows)
     outcome = evaluate(function, there.key, value=there.value)
     column, wrong = serialized(outcome.values, serde, "the foreign key")
-    failures = [Failure(int(rows[f.row]), f.error) for f in (*outcome.failures, *wrong)]
+    failures = [f.at(rows[f.row]) for f in (*outcome.failures, *wrong)]
     if len(rows) < changes.rows:
         place = np.full(changes.rows, -1, np.int64)
         place[rows] = np.arange(len(rows))

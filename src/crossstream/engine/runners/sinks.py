@@ -60,7 +60,12 @@ class SinkRunner(Runner):
 
     def _write_all(self, changes: Changes) -> None:
         node: graph.Sink = self.task.node(self.step.node)
-        key, value = (self.serialized(changes, part, getattr(node, part)) for part in ("key", "value"))
+        assert node.key is not None
+        assert node.value is not None
+        changes = self.writable(self.writable(changes, "key", node.key), "value", node.value)
+        if not changes.rows:
+            return
+        key, value = changes.key.wire(node.key), changes.value.wire(node.value)
         headers = (
             changes.headers if changes.headers is not None else pa.nulls(changes.rows, pa.large_binary())
         )
@@ -81,7 +86,7 @@ class SinkRunner(Runner):
             return [(node.topic, None)]
         assert node.topic_of is not None
         columns = [changes.key.objects(), changes.value.objects()]
-        names, failures = call_of_user(node.topic_of, columns, partial(_topic, node))
+        names, failures = call_of_user(node.topic_of, columns, partial(_topic, node), "topic function")
         if failures:
             self.task.failures.failed(node, changes, failures)
         rows: dict[str, list[int]] = {}
@@ -102,6 +107,7 @@ class SinkRunner(Runner):
             lambda key, value: partitioner(topic, key, value, count),
             [changes.key.objects(), changes.value.objects()],
             lambda answer: _partitions(node, topic, answer, count),
+            "partitioner",
         )
         if failures:
             self.task.failures.failed(node, changes, failures)
@@ -187,7 +193,8 @@ class FrameSinkRunner(Runner):
     def _held(self, node: graph.FrameSink, changes: Changes, part: Literal["key", "value"]) -> Changes:
         """In wire form, without the records whose key or value no column holds, not even one of its own."""
         serde = getattr(node, part)
-        wired = Values(serde, wire=self.serialized(changes, part, serde))
+        changes = self.writable(changes, part, serde)
+        wired = Values(serde, wire=getattr(changes, part).wire(serde))
         changes = replace(changes, key=wired) if part == "key" else replace(changes, value=wired)
         if not wired.declared():
             return changes

@@ -83,8 +83,9 @@ class StreamStreamJoinRunner(Runner):
             if changes is None:
                 sides.append(no_changes(store.key, store.value))
                 continue
-            key = Values(store.key, wire=self.serialized(changes, "key", store.key))
-            sides.append(replace(self.as_stored(changes, store.value), key=key, extra={}))
+            kept = self.as_stored(self.writable(changes, "key", store.key), store.value)
+            key = Values(store.key, wire=kept.key.wire(store.key))
+            sides.append(replace(kept, key=key, extra={}))
         return sides[0], sides[-1]
 
     def _join(self) -> StreamJoin:

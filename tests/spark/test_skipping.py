@@ -1,0 +1,52 @@
+"""On Spark no record stops an application that skips, and what comes out is what the test driver gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+import crossstream as cs
+from crossstream import serdes
+from tests.laws.test_skipping import CALLABLES, EXPRESSIONS, JSON, NASTY, SERDES, build, settings
+from tests.spark.world import TEXT, World
+
+pytestmark = pytest.mark.spark
+
+BYTES = serdes.bytes()
+GIVEN = [(topic, key, value) for value in NASTY for topic in ("left", "right") for key in "kl"]
+
+
+@pytest.mark.parametrize("policy", ["skip", "dead letters"])
+@pytest.mark.parametrize(
+    ("serde", "function", "way"),
+    [
+        ("json", CALLABLES["passing"], "foreign key"),
+        ("json", CALLABLES["exiting"], "map_values"),
+        ("json", CALLABLES["recursing"], "table"),
+        ("row", EXPRESSIONS["divided"], "kept"),
+        ("row", pl.col("b"), "tables"),
+        ("schema", EXPRESSIONS["first"], "to_table"),
+    ],
+    ids=["look-up", "exits", "recursion", "division", "columns", "lists"],
+)
+def test_nasty_records(
+    spark: Any, either_world: World, serde: str, function: Any, way: str, policy: Any
+) -> None:
+    topology, world = build(serde, function, way, JSON), either_world
+    assert serde in SERDES
+    world.create(left=1, right=1, out=1, bad=1, failed=1)
+    for at, (topic, key, value) in enumerate(GIVEN):
+        world.append(topic, [(key, value, at)], TEXT, BYTES)
+    with cs.SparkStreams(topology, world.config(**settings(policy)), spark) as app:
+        app.process_available()
+        dropped = dict(app.progress.dropped)
+    with cs.TopologyTestDriver(topology, commit_every=1000, **settings(policy)) as driver:
+        topics = {name: driver.create_input_topic(name, TEXT, BYTES) for name in ("left", "right")}
+        for at, (topic, key, value) in enumerate(GIVEN):
+            topics[topic].pipe_input(key, value, timestamp=at)
+        driver.commit()
+        out = driver.create_output_topic("out", TEXT, BYTES).read_key_values_to_map()
+        assert dropped == driver.metrics()["dropped"]
+    assert world.table("out", TEXT, BYTES) == {key: value for key, value in out.items() if value is not None}
