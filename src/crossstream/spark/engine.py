@@ -65,6 +65,7 @@ class Engine:
         state: Place,
         spark: SparkSession,
         tell: Callable[[Progress], None],
+        token: str,
     ) -> None:
         self.plan = plan
         self.config = config
@@ -81,6 +82,7 @@ class Engine:
         self._wanted = 1
         self._tasks = 1
         self._tell = tell
+        self._token = token
         self._batch_lock = threading.RLock()
         self._feed = FrameFeed(self._take_frame)
         self._is_halted: Callable[[], bool] = never
@@ -131,7 +133,7 @@ class Engine:
         self.sources = self.inputs.find(commit, found.application.starts)
         self._repeat = self._repeatable()
         self.sources.await_globals()
-        self._rounds = SparkRounds(context, job, shipped, self.config.application_id)
+        self._rounds = SparkRounds(context, job, shipped, self.config.application_id, self._token)
         self._listener.since = milliseconds()
 
     @property
@@ -210,7 +212,7 @@ class Engine:
 
     def feed(self, *, once: bool) -> None:
         """Starts reading the DataFrame sources; ``once``: reads what there is now, and returns."""
-        frame = united(self.topology, self._frames)
+        frame = united(self.topology, self._frames, self._token)
         if frame is not None:
             pause = None if once else self.config.trigger_ms or 0
             self._feed.start(frame, str(self._checkpoint), pause)
@@ -265,7 +267,7 @@ class Engine:
         try:
             report = self._on_spark(entry, repeated, frame)
         except Exception as error:
-            if self.inputs.allows(unpacked(error), entry.ranges, ends):
+            if self.inputs.allows(unpacked(error, self._token), entry.ranges, ends):
                 self._repeat = None
                 return True
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -92,6 +93,7 @@ class SparkStreams:
         self._progress = Progress()
         self._turn = threading.Condition()
         self._listeners = Listeners()
+        self._token = secrets.token_hex(16)
 
     def __enter__(self) -> SparkStreams:
         return self
@@ -229,7 +231,9 @@ class SparkStreams:
 
     def _opened(self, session: SparkSession) -> Engine:
         check_running(session.sparkContext)
-        engine = Engine(self.topology, self.plan, self._settled, self._state, session, self._tell)
+        engine = Engine(
+            self.topology, self.plan, self._settled, self._state, session, self._tell, self._token
+        )
         try:
             engine.open()
         except BaseException:
@@ -357,7 +361,7 @@ class SparkStreams:
 
     def _fail(self, error: Exception) -> None:
         lost = not isinstance(error, CrossStreamError) and self._has_lost_jvm()
-        self._error = self._placed(jvm_ended() if lost else unpacked(error))
+        self._error = self._placed(jvm_ended() if lost else unpacked(error, self._token))
         if self._error is not error:
             self._error.__cause__ = error
         self._status = "failed"
