@@ -18,7 +18,7 @@ from crossstream.config import StreamsConfig
 from crossstream.durations import to_timeout
 from crossstream.engine.given import check_config, check_topology
 from crossstream.errors import ConfigError, CrossStreamError
-from crossstream.query.files import open_store
+from crossstream.query.files import open_own
 from crossstream.query.store import StoreReader
 from crossstream.spark.engine import Engine
 from crossstream.spark.errors import held, unpacked
@@ -212,7 +212,7 @@ class SparkStreams:
 
     def store(self, name: str) -> StoreReader:
         """A queryable store; it shows committed batches only. `StateError` CS-710 if there is no such store."""
-        return open_store(self._state, name)
+        return open_own(self._state, self.plan, name)
 
     # -- inside ----------------------------------------------------------------------------------------
 
