@@ -162,9 +162,10 @@ class BatchLog:
         self._disk = Disk()
         self._is_noted = False
 
-    def lock(self, application_id: str) -> None:
-        """Makes this process the only writer; `StateError` CS-720 if another one is."""
-        self._lock = self.root.lock(f"{application_id}, process {os.getpid()} on {socket.gethostname()}")
+    def lock(self, application_id: str, rights: int | None = None) -> None:
+        """Makes this process the only writer; `StateError` CS-720 if another one is. ``rights``: of what it writes."""
+        owner = f"{application_id}, process {os.getpid()} on {socket.gethostname()}"
+        self._lock = self.root.lock(owner, rights)
 
     def unlock(self) -> None:
         try:

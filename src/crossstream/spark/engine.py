@@ -34,6 +34,7 @@ from crossstream.spark.publishing import Publishing
 from crossstream.spark.rounds import SparkRounds
 from crossstream.spark.shipping import packed
 from crossstream.spark.worker import Job
+from crossstream.state.rights import make_folder
 from crossstream.state.root import Place, root_of
 from crossstream.topics import TopicPartition
 from crossstream.topology.graph import Topology
@@ -115,7 +116,7 @@ class Engine:
         )
         shipped = packed(job)
         check_frames(self.topology, self.state)
-        self.log.lock(self.config.application_id)
+        self.log.lock(self.config.application_id, self.config.state_rights)
         self._publishing.finish_last(self.config.application_id)
         context = self.spark.sparkContext
         self._tasks = max(1, context.defaultParallelism)
@@ -215,6 +216,7 @@ class Engine:
         frame = united(self.topology, self._frames, self._token)
         if frame is not None:
             pause = None if once else self.config.trigger_ms or 0
+            make_folder(self._checkpoint, self.config.state_rights)
             self._feed.start(frame, str(self._checkpoint), pause)
 
     def _take_frame(self, frame: Any, epoch: int) -> None:
