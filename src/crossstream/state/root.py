@@ -163,7 +163,8 @@ class LocalRoot:
     def lock(self, owner: str, rights: int | None = None) -> Lock:
         """Raises `StateError` CS-720 if there is another writer, CS-724 if the folder cannot be made or written."""
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if not self.path.parent.exists():  # made as the umask says: others may live there, too
+                self.path.parent.mkdir(parents=True, exist_ok=True)
             make_folder(self.path, rights or PRIVATE)
             with ExitStack() as opened:
                 file = open(self.path / LOCK, "a+b", buffering=0, opener=opener(PRIVATE))  # noqa: SIM115
