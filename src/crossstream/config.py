@@ -12,12 +12,14 @@ from typing import Any, Literal, get_args
 from crossstream.durations import Duration, to_milliseconds
 from crossstream.errors import ConfigError
 from crossstream.settings import keyword_settings
+from crossstream.state.rights import RIGHTS
 from crossstream.state.uris import LOCAL, REMOTE, is_uri, scheme_of, shown
 from crossstream.topology.location import here
 from crossstream.topology.naming import name_fault
 
 Guarantee = Literal["at_least_once"]
 OnLostRecords = Literal["fail", "skip"]
+StateMode = Literal["private", "group", "shared"]
 
 
 @keyword_settings(ConfigError, "CS-201", positional=1)
@@ -107,6 +109,8 @@ class StreamsConfig:
                                  records that wait for a window to close, or for a table, come out; None: it
                                  stands still
     ``retain_batches``           past batches whose state stays readable (``as_of``)
+    ``state_mode``               who may read the files of the state: ``"private"`` its user alone, ``"group"`` its
+                                 group too, which may also write them (workers of another user), ``"shared"`` everybody
     ``durable``                  what is committed survives a crash of the machine, not only of the process
     ``kafka``                    settings of the Kafka clients (TLS, SASL, …), by Kafka's own names
     ``spark``                    settings of the Spark session that crossstream makes
@@ -136,6 +140,7 @@ class StreamsConfig:
     broker_patience: Duration = "60 seconds"
     idle_after: Duration | None = None
     retain_batches: int = 10
+    state_mode: StateMode = "private"
     durable: bool = True
     kafka: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
     spark: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
@@ -184,6 +189,11 @@ class StreamsConfig:
     def idle_after_ms(self) -> int | None:
         """``idle_after`` in ms; None: stream time stands still without input."""
         return None if self.idle_after is None else to_milliseconds(self.idle_after)
+
+    @property
+    def state_rights(self) -> int:
+        """``state_mode`` as the system has it, of files."""
+        return RIGHTS[self.state_mode]
 
     @property
     def broker_patience_ms(self) -> int:
@@ -259,6 +269,7 @@ class StreamsConfig:
             )
         _check_choice("processing_guarantee", self.processing_guarantee, get_args(Guarantee))
         _check_choice("on_lost_records", self.on_lost_records, get_args(OnLostRecords))
+        _check_choice("state_mode", self.state_mode, get_args(StateMode))
         for name in ("deserialization_errors", "processing_errors"):
             check_on_error(name, getattr(self, name))
 

@@ -96,7 +96,7 @@ class StateFolder:
 
     def __post_init__(self) -> None:
         self.application = read_sealed(self.root / "application.json")
-        assert self.application["format"] == 1
+        assert self.application["format"] == 2
 
     def partitions(self, batch: int) -> int:
         """The number of state partitions after a batch."""
@@ -167,7 +167,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     if first.decode("ascii", "replace") != checksum(rest):
         raise Damaged(path.name)
     manifest: dict[str, Any] = json.loads(rest)
-    assert manifest["format"] == 1
+    assert (manifest["format"], manifest["name"]) == (2, path.name)
     return manifest
 
 

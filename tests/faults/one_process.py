@@ -80,9 +80,8 @@ def application(topology: cs.Topology, config: cs.StreamsConfig) -> Iterator[Eng
     """The loop of an application, open; closed as a process that ends closes it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "SparkRounds", OneProcess)
-        made = Engine(
-            topology, Plan.of(topology), config, Path(config.state_path), SESSION, lambda progress: None
-        )
+        place = Path(config.state_path)
+        made = Engine(topology, Plan.of(topology), config, place, SESSION, lambda progress: None, "token")
         try:
             made.open()
             yield made

@@ -66,6 +66,36 @@ def test_settings_of_clients_are_added(tmp_path):
     assert config.spark == {"spark.y": "1", "spark.master": "local[1]", "spark.x": "a=b"}
 
 
+class TestKafkaSettingsInAFile:
+    PLACE = ("--bootstrap-servers", "host:1")
+
+    def test_they_are_those_of_the_options(self, tmp_path):
+        file = tmp_path / "client.properties"
+        file.write_text(
+            "# secrets\n\nsasl.username = me\nsasl.password=a=b # c\nclient.id=file\n", encoding="utf-8"
+        )
+        config = made(tmp_path, *self.PLACE, "--kafka-config", str(file), "--kafka", "client.id=option")
+        assert config.kafka == {"sasl.username": "me", "sasl.password": "a=b # c", "client.id": "option"}
+
+    @pytest.mark.parametrize(("text", "line"), [("a=b\nmy secret\n", 2), ("=my secret", 1)])
+    def test_a_line_that_is_no_setting_is_not_shown(self, tmp_path, text, line):
+        file = tmp_path / "client.properties"
+        file.write_text(text, encoding="utf-8")
+        with pytest.raises(ConfigError, match=f"line {line} of .*client.properties is no setting") as caught:
+            made(tmp_path, *self.PLACE, "--kafka-config", str(file))
+        assert caught.value.code == "CS-281"
+        assert "secret" not in str(caught.value)
+
+    @pytest.mark.parametrize("content", [None, b"\xff\xfe"])
+    def test_a_file_that_cannot_be_read(self, tmp_path, content):
+        file = tmp_path / "client.properties"
+        if content is not None:
+            file.write_bytes(content)
+        with pytest.raises(ConfigError, match="cannot be read") as caught:
+            made(tmp_path, *self.PLACE, "--kafka-config", str(file))
+        assert (caught.value.code, caught.value.where["file"]) == ("CS-270", str(file))
+
+
 def test_what_to_do_with_bad_records(tmp_path):
     place = ("--topics-dir", "t")
     config = made(
@@ -99,6 +129,7 @@ def test_a_bare_number_is_milliseconds(tmp_path):
 @pytest.mark.parametrize(
     ("option", "said"),
     [
+        (("--kafka-config", ""), "an empty text names nothing"),
         (("--processing-errors", "ignore"), "'ignore' is none of: fail, skip, dead-letter:TOPIC"),
         (("--topics-dir", ""), "an empty text names nothing"),
         (("--state-dir", ""), "an empty text names nothing"),

@@ -324,7 +324,7 @@ def rewritten_run(path: Path, manifest: Path, change: Callable[[dict[str, Any]],
 
 def rewritten_manifest(path: Path, change: Callable[[Manifest], Manifest]) -> None:
     folder = Folder(path.parent)
-    write_manifest(folder, path.name, change(read_manifest(folder, path.name)))
+    write_manifest(folder, change(read_manifest(folder, path.name)))
 
 
 def reversed_rows(columns: dict[str, Any]) -> dict[str, Any]:
@@ -425,7 +425,7 @@ def test_a_manifest_that_is_wrong_with_the_right_checksum(capsys, one, change, w
     ("change", "wanted"),
     [
         ({"partitions": 2}, "belong to another partition"),
-        ({"id": 7}, "it is the commit of batch 7"),
+        ({"id": 7}, "it is that of batch 7"),
         ({"versions": {"unknown": {0: "x"}}}, "stores that the application has not: unknown"),
         ({"versions": {"left": {4: "x.manifest"}}}, "the manifest x.manifest is missing"),
     ],

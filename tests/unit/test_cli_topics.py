@@ -258,7 +258,8 @@ def test_standard_input_is_written_as_it_comes(tmp_path):
     assert [json.loads(line)["key"] for line in out.splitlines()] == ["b", "c"]
 
 
-def test_settings_of_kafka_do_not_go_with_files(topics):
-    outcome = topics("list", "--kafka", "client.id=x")
+@pytest.mark.parametrize("option", [("--kafka", "client.id=x"), ("--kafka-config", "client.properties")])
+def test_settings_of_kafka_do_not_go_with_files(topics, option):
+    outcome = topics("list", *option)
     assert outcome.code == 1
     assert "[CS-203]" in outcome.err

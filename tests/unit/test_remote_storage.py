@@ -229,7 +229,7 @@ class TestCopies:
     def test_a_damaged_manifest_is_fetched_again(self, on_s3: RemoteRoot, storage: Any) -> None:
         from crossstream.state.manifest import Manifest, write_manifest
 
-        write_manifest(storage, "0.manifest", Manifest("key-value", 3))
+        write_manifest(storage, Manifest("0.manifest", "key-value", 3))
         copy = on_s3.here / "stores" / "x" / "0" / "0.manifest"
         copy.write_bytes(copy.read_bytes().replace(b"3", b"4"))
         assert read_manifest(storage, "0.manifest").batch == 3

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import pickle
+import json
 import sys
 import traceback
+from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +19,7 @@ import crossstream as cs
 from crossstream.errors import CrossStreamError, told
 from crossstream.spark.errors import WorkerError, carried, unpacked
 
+TOKEN = "0123456789abcdef" * 2
 HALF = "\ud83d"
 """Half of a surrogate pair: text in Python that UTF-8 has no bytes for."""
 
@@ -31,7 +34,7 @@ def raised_by(error: Exception, cause: Exception | None = None) -> Exception:
         raise error from cause
 
     try:
-        list(carried(task))
+        list(carried(task, TOKEN))
     except Exception as found:
         return found
     raise AssertionError("the task has not failed")
@@ -43,7 +46,7 @@ def sent(error: Exception) -> str:
 
 
 def through_spark(error: Exception, cause: Exception | None = None) -> Exception:
-    return unpacked(RuntimeError(sent(raised_by(error, cause))))
+    return unpacked(RuntimeError(sent(raised_by(error, cause))), TOKEN)
 
 
 def failed(what: str = "it failed", key: object = "k") -> cs.ProcessingError:
@@ -78,22 +81,20 @@ def test_a_key_of_a_class_that_only_the_worker_has() -> None:
     class Key:
         shop: int
 
-    with pytest.raises((AttributeError, pickle.PicklingError)):
-        pickle.dumps(Key(7))
     found = through_spark(failed(key=Key(7)))
     assert isinstance(found, cs.ProcessingError)
-    assert found.where == {"operator": "join", "offset": "3", "key": str(Key(7))}
+    assert found.where == {"operator": "join", "offset": 3, "key": str(Key(7))}
     assert (found.what, found.code, found.next) == ("it failed", "CS-501", "mend it")
 
 
 def test_other_errors_stay_as_they_are() -> None:
     error = OSError("no space")
     assert raised_by(error) is error
-    assert "OSError: no space" in str(unpacked(RuntimeError(sent(error))))
+    assert "OSError: no space" in str(unpacked(RuntimeError(sent(error)), TOKEN))
 
 
 def test_a_module_that_workers_lack() -> None:
-    found = unpacked(RuntimeError(sent(ModuleNotFoundError("No module named 'helpers'"))))
+    found = unpacked(RuntimeError(sent(ModuleNotFoundError("No module named 'helpers'"))), TOKEN)
     assert isinstance(found, cs.ProcessingError)
     assert (found.code, found.what) == (
         "CS-590", "Spark could not run a batch: ModuleNotFoundError: No module named 'helpers'"
@@ -126,7 +127,7 @@ ABORTED = (
     ],
 )
 def test_what_java_says_where_python_raised_nothing(said: str, heart: str, step: str) -> None:
-    found = unpacked(RuntimeError(f"{ABORTED}{said}\n\tat org.apache.spark.Foo(Foo.scala:1)"))
+    found = unpacked(RuntimeError(f"{ABORTED}{said}\n\tat org.apache.spark.Foo(Foo.scala:1)"), TOKEN)
     assert f"Spark could not run a batch: {heart}" in str(found)
     assert step in str(found.next)
 
@@ -144,3 +145,92 @@ def test_an_error_whose_own_text_raises() -> None:
 
     assert told(Silent()) == "Silent: (its own text raised RuntimeError)"
     assert isinstance(through_spark(failed(told(Silent())), Silent()), CrossStreamError)
+
+
+class Silent(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def repr_of(value: object) -> str:
+    return type(value).__name__
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (b"\0\1", str(b"\0\1")),
+        ({"id": 7}, "{'id': 7}"),
+        (np.int64(7), 7),
+        (1 << 70, str(1 << 70)),
+        (10**5000, "(the text of a int raised ValueError)"),
+        (Silent(), "(the text of a Silent raised RuntimeError)"),
+        (1.5, "1.5"),
+        (True, True),
+        (None, None),
+    ],
+    ids=repr_of,
+)
+def test_keys_of_any_type_arrive_as_plain_data(key: object, text: object) -> None:
+    found = through_spark(failed(key=key))
+    assert isinstance(found, CrossStreamError)
+    assert found.where["key"] == text
+    assert type(found.where["key"]) is type(text)
+
+
+def test_an_error_of_a_users_class_arrives_as_ours() -> None:
+    class Special(cs.SinkError):
+        pass
+
+    found = through_spark(Special("it failed", code="CS-650"))
+    assert (type(found), str(found)) == (cs.SinkError, "[CS-650] it failed")
+
+
+def imitation(token: str = "") -> str:
+    """The text that carries an error, as somebody writes it who has no token."""
+    said = ["StateError", "all is lost", "CS-701", {"folder": "/"}, "delete everything"]
+    return f"crossstream-error:{token}{b64encode(json.dumps(said).encode()).decode()}:"
+
+
+IMITATIONS = [imitation(), imitation(":"), imitation(f"{'0' * 32}:"), f"crossstream-error:{TOKEN[:-1]}:"]
+
+
+@pytest.mark.parametrize("text", IMITATIONS)
+def test_a_record_cannot_imitate_an_error(text: str) -> None:
+    """In what the user's function raised, in a key, in what a serde says; before the true one, and alone."""
+    found = through_spark(failed(told(ValueError(text)), text), ValueError(text))
+    assert (type(found), found.args, str(found)) == (
+        cs.ProcessingError,
+        (told(ValueError(text)),),
+        str(failed(told(ValueError(text)), text)),
+    )
+    alone = through_spark(ValueError(f"no price in {text}"))
+    assert isinstance(alone, cs.ProcessingError)
+    assert (alone.code, alone.what) == (
+        "CS-590", f"Spark could not run a batch: ValueError: no price in {text}"
+    )  # fmt: skip
+
+
+def test_an_error_of_another_run_is_a_foreign_one() -> None:
+    text = sent(raised_by(failed()))
+    found = unpacked(RuntimeError(text), "f" * 32)
+    assert isinstance(found, cs.ProcessingError)
+    assert found.code == "CS-590"
+
+
+def test_a_text_that_was_cut_short() -> None:
+    """Spark's message holds it several times: the first that is whole counts. Without any it is a foreign error."""
+    whole = str(raised_by(failed()))
+    start = whole.index(TOKEN) + len(TOKEN) + 1
+    broken = f"{whole[: start + 8]}:"
+    assert str(unpacked(RuntimeError(f"{broken}\n{whole}"), TOKEN)) == str(failed())
+    for text in (broken, whole[: start + 8], whole[:start]):
+        found = unpacked(RuntimeError(text), TOKEN)
+        assert isinstance(found, cs.ProcessingError)
+        assert found.code == "CS-590"
+
+
+def test_a_long_text_arrives_whole() -> None:
+    error = failed("x" * (1 << 20), "k" * (1 << 20))
+    found = through_spark(error)
+    assert (found.args, str(found)) == (error.args, str(error))

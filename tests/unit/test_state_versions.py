@@ -236,7 +236,7 @@ def test_another_kind_of_store_or_format_is_told(stored: tuple[Folder, str], mon
         "CS-705",
         "restore the state folder from a copy, or start the application on an empty one",
     )
-    monkeypatch.setattr("crossstream.state.manifest.FORMAT", 2)
+    monkeypatch.setattr("crossstream.state.manifest.FORMAT", 3)
     assert refused(folder, manifest).code == "CS-704"
 
 

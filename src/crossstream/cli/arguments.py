@@ -140,6 +140,11 @@ def _run(commands: Commands) -> None:
         help="whether what is committed survives a crash of the machine; default: it does",
     )
     settings.add_argument(
+        "--state-mode",
+        choices=("private", "group", "shared"),
+        help="who may read the files of the state; default: private, this user alone",
+    )
+    settings.add_argument(
         "--trigger",
         type=duration,
         metavar="DURATION",
@@ -180,7 +185,7 @@ def _run(commands: Commands) -> None:
         metavar="N",
         help="past batches that stay readable (query --as-of)",
     )
-    _assignments(settings, "--kafka", "a setting of Kafka's clients; may be repeated")
+    _kafka(settings)
     _assignments(settings, "--spark", "a setting of Spark's session; may be repeated")
 
 
@@ -392,7 +397,7 @@ def _place(parser: ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--topics-dir", type=some, metavar="DIR", help="the folder of file topics")
     where.add_argument("--bootstrap-servers", type=some, metavar="HOST:PORT", help="Kafka's brokers")
-    _assignments(parser, "--kafka", "a setting of Kafka's client; may be repeated")
+    _kafka(parser)
     parser.add_argument(
         "--broker-patience",
         type=duration,
@@ -413,6 +418,20 @@ def _serdes(parser: ArgumentParser) -> None:
             if part == "key"
             else f"of the {part}s, likewise (default: %(default)s)",
         )
+
+
+def _kafka(parser: Any) -> None:
+    parser.add_argument(
+        "--kafka-config",
+        type=some,
+        metavar="FILE",
+        help="settings of Kafka's clients, a line NAME=VALUE each",
+    )
+    _assignments(
+        parser,
+        "--kafka",
+        "one more; may be repeated. Others see it in the process list: a password is for the file",
+    )
 
 
 def _assignments(parser: Any, name: str, help: str) -> None:

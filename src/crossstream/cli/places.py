@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 
+from crossstream.cli.kafka_settings import kafka_settings
 from crossstream.cli.usage import typed
 from crossstream.durations import to_milliseconds
 from crossstream.errors import ConfigError, SourceError
@@ -24,7 +25,7 @@ def connection_of(arguments: Namespace) -> TopicConnection:
         patience = to_milliseconds(arguments.broker_patience, "broker_patience", minimum=1) / 1000
     except ConfigError as error:
         raise typed(error) from None
-    return KafkaConnection(arguments.bootstrap_servers, dict(arguments.kafka), patience)
+    return KafkaConnection(arguments.bootstrap_servers, kafka_settings(arguments), patience)
 
 
 def described(arguments: Namespace) -> str:
@@ -51,7 +52,7 @@ def partitions_of(topics: Mapping[str, int], topic: str, arguments: Namespace) -
 
 
 def _files(arguments: Namespace) -> TopicConnection:
-    if arguments.kafka:
+    if arguments.kafka or arguments.kafka_config:
         raise ConfigError(
             "--kafka settings are given, but the topics are files",
             code="CS-203",

@@ -8,12 +8,13 @@ from collections.abc import Iterable
 from datetime import datetime, timezone
 from typing import Any
 
+from crossstream import serdes
 from crossstream.cli.console import say, show_table
 from crossstream.cli.places import state_of
 from crossstream.cli.rows import as_text, show_rows
 from crossstream.cli.texts import parse_key, parse_keys, parse_time, to_json
 from crossstream.cli.usage import refuse_without, wrong_usage
-from crossstream.engine.log import BatchLog
+from crossstream.engine.log import BatchLog, Readable
 from crossstream.query.files import application_of, open_store, store_names
 from crossstream.query.store import StoreReader
 from crossstream.state.root import StateRoot
@@ -92,26 +93,28 @@ def _list(folder: StateRoot, arguments: Namespace) -> int:
     names = store_names(folder)
     application = application_of(folder)
     commit = BatchLog(folder).newest()
-    stores = [open_store(folder, name) for name in names]
+    stores = [_described(folder, name, application.readers[name]) for name in names]
     if arguments.format == "json":
         for store in stores:
-            print(to_json(_described(store)))
+            print(to_json(store))
         return 0
     say(headline(application.application_id, commit.partitions, commit.id, commit.time))
     if not stores:
         say("no queryable stores: name them with Materialized(store=…)")
         return 0
-    rows = [tuple(map(as_text, _described(store).values())) for store in stores]
+    rows = [tuple(map(as_text, store.values())) for store in stores]
     show_table(("store", "kind", "key", "value", "rows"), rows, (False, False, False, False, True))
     return 0
 
 
-def _described(store: StoreReader) -> dict[str, Any]:
+def _described(folder: StateRoot, name: str, readable: Readable) -> dict[str, Any]:
+    """A store; its rows are counted as bytes, whatever its serdes are."""
+    store = open_store(folder, name, serdes={"key": serdes.bytes(), "value": serdes.bytes()})
     return {
-        "store": store.name,
+        "store": name,
         "kind": store.kind,
-        "key": "-" if store.key is None else store.key.name,
-        "value": "-" if store.value is None else store.value.name,
+        "key": readable.key.name,
+        "value": readable.value.name,
         "rows": _count(store),
     }
 

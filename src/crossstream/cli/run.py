@@ -47,7 +47,7 @@ def _check_places(config: StreamsConfig) -> None:
     """Raises now, and not when Spark has started, what is wrong with the folders: CS-266, CS-720, CS-723, CS-724."""
     connection_of(config)
     log = BatchLog(config.state_path)
-    log.lock(config.application_id)
+    log.lock(config.application_id, config.state_rights)
     log.unlock()
 
 

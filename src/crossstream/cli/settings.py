@@ -8,6 +8,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+from crossstream.cli.kafka_settings import kafka_settings
 from crossstream.cli.loading import Loaded
 from crossstream.cli.usage import typed
 from crossstream.cli.values import DEAD_LETTER
@@ -30,6 +31,7 @@ PLAIN = (
     "retain_batches",
     "idle_after",
     "durable",
+    "state_mode",
 )
 """Options that are settings of the same name."""
 ON_ERROR = ("deserialization_errors", "processing_errors")
@@ -58,7 +60,8 @@ def _given(arguments: Namespace) -> dict[str, Any]:
     options = {name: value for name, value in vars(arguments).items() if value not in (None, [])}
     given = {name: options[name] for name in PLAIN if name in options}
     given |= {name: _on_error(options[name]) for name in ON_ERROR if name in options}
-    return given | {name: dict(options[name]) for name in CLIENTS if name in options}
+    clients = {"kafka": kafka_settings(arguments), "spark": dict(arguments.spark)}
+    return given | {name: settings for name, settings in clients.items() if settings}
 
 
 def _on_error(text: str) -> Any:

@@ -18,6 +18,8 @@ from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdo
 from pathlib import Path
 from typing import IO
 
+from crossstream.state.rights import PRIVATE, make_folder, opener, rights_in
+
 _LOG_LINE = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
 _GOES_ON = re.compile(
     r"\s|Caused by:|Traceback \(most recent|Driver stacktrace|During handling of|The above exception"
@@ -114,8 +116,9 @@ class SparkOutput:
     def _keep(self, line: str) -> None:
         try:
             if self._file is None:
-                self._log.parent.mkdir(parents=True, exist_ok=True)
-                self._file = open(self._log, "a", encoding="utf-8", buffering=1)  # noqa: SIM115
+                rights = rights_in(self._log.parent) or PRIVATE
+                make_folder(self._log.parent, rights)
+                self._file = open(self._log, "a", 1, "utf-8", opener=opener(rights))  # noqa: SIM115
             self._file.write(line + "\n")
             self._logged = True
         except OSError:

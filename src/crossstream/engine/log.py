@@ -17,7 +17,7 @@ import os
 import re
 import socket
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import xxhash
@@ -25,11 +25,12 @@ import xxhash
 from crossstream.durability import Disk
 from crossstream.engine.batch import Silence, SourceRange, StagedFrame
 from crossstream.errors import IncompatibleStateError, StateError
+from crossstream.serdes.described import Described
 from crossstream.state.lease import SAFE_SECONDS
 from crossstream.state.root import Lock, Place, StateRoot, root_of
 from crossstream.state.storage import UNFINISHED, disk_refuses
 
-FORMAT = 1
+FORMAT = 2
 
 _ENTRY = re.compile(r"[0-9]{12}\.json")
 """Names in the log; what is called otherwise is somebody else's."""
@@ -40,6 +41,12 @@ class Sealed(msgspec.Struct, frozen=True):
 
     checksum: str
     content: msgspec.Raw
+
+
+class _OfFormat(msgspec.Struct, frozen=True):
+    """What every format of `Application` has."""
+
+    format: int
 
 
 class Starts(msgspec.Struct, frozen=True):
@@ -60,11 +67,22 @@ class Starts(msgspec.Struct, frozen=True):
         return Starts(sources, {**self.positions, **positions}, {**self.topic_ids, **ids})
 
 
+class Readable(msgspec.Struct, frozen=True):
+    """A store that can be queried, as plain data. ``store``, ``kind``: its name in the plan, and that of its layout."""
+
+    store: str
+    kind: str
+    key: Described
+    value: Described
+    history: int | None = None
+
+
 class Application(msgspec.Struct, frozen=True):
     """Whose state a folder holds, and what must stay the same for it to be usable.
 
-    ``partitions``: of the state before the first commit; each commit has its own number. ``placed``: the stores
-    whose rows are where a partitioner of the user puts them (KIP-775), and not where their hash does. ``derived``:
+    ``partitions``: of the state before the first commit; each commit has its own number. ``readers``: the stores that
+    can be queried, by the user's names for them. ``placed``: the stores whose rows are where a partitioner of the user
+    puts them (KIP-775), and not where their hash does. ``derived``:
     stores that are made from others, where these have their rows, and made anew when the partitions change.
     ``by_key2``: those whose rows are in the state partition of their second key. ``tables``: of a store with rows of
     several tables, which it knows by their numbers, the stores of these. ``frames``: the DataFrame sources in the order
@@ -75,7 +93,7 @@ class Application(msgspec.Struct, frozen=True):
     application_id: str
     partitions: int
     stores: dict[str, str]
-    readers: dict[str, dict[str, str]] = {}
+    readers: dict[str, Readable] = {}
     placed: tuple[str, ...] = ()
     derived: tuple[str, ...] = ()
     frames: tuple[str, ...] = ()
@@ -127,6 +145,10 @@ class BatchEntry(msgspec.Struct, frozen=True):
     publication: Publication | None = None
 
 
+D = TypeVar("D")
+E = TypeVar("E", BatchEntry, Commit)
+
+
 class BatchLog:
     """The log in a state folder. One application writes it at a time; anyone may read.
 
@@ -140,9 +162,10 @@ class BatchLog:
         self._disk = Disk()
         self._is_noted = False
 
-    def lock(self, application_id: str) -> None:
-        """Makes this process the only writer; `StateError` CS-720 if another one is."""
-        self._lock = self.root.lock(f"{application_id}, process {os.getpid()} on {socket.gethostname()}")
+    def lock(self, application_id: str, rights: int | None = None) -> None:
+        """Makes this process the only writer; `StateError` CS-720 if another one is. ``rights``: of what it writes."""
+        owner = f"{application_id}, process {os.getpid()} on {socket.gethostname()}"
+        self._lock = self.root.lock(owner, rights)
 
     def unlock(self) -> None:
         try:
@@ -172,18 +195,19 @@ class BatchLog:
 
     def _application(self) -> Application | None:
         try:
-            found = self._decode("application.json", Application)
+            content = self._content("application.json")
         except FileNotFoundError:
             return None
-        assert isinstance(found, Application)
+        found = self._decode("application.json", content, _OfFormat)
         if found.format != FORMAT:
             raise StateError(
                 f"the state folder has format {found.format}, this version reads {FORMAT}",
                 code="CS-704",
                 where={"folder": str(self.root)},
-                next="run the version of crossstream that wrote it",
+                next="run the version of crossstream that wrote it, or start with a new application_id or an empty "
+                "state_dir",
             )
-        return found
+        return self._decode("application.json", content, Application)
 
     def write_application(self, application: Application) -> None:
         self._write("application.json", application)
@@ -257,9 +281,7 @@ class BatchLog:
         return self._ids("batches")
 
     def batch(self, number: int) -> BatchEntry:
-        found = self._decode(batch_file(number), BatchEntry)
-        assert isinstance(found, BatchEntry)
-        return found
+        return self._numbered(batch_file(number), number, BatchEntry)
 
     def commits(self) -> list[int]:
         """Ids of the commits that are kept, ascending."""
@@ -293,9 +315,7 @@ class BatchLog:
         return Commit(-1, application.partitions)
 
     def commit(self, number: int) -> Commit:
-        found = self._decode(commit_file(number), Commit)
-        assert isinstance(found, Commit)
-        return found
+        return self._numbered(commit_file(number), number, Commit)
 
     def forget(self, number: int) -> None:
         """Removes the entries of a batch: nobody can ask for it any more."""
@@ -329,22 +349,42 @@ class BatchLog:
             next="restore the state folder from a copy, or start the application on an empty one",
         )
 
-    def _decode(self, name: str, kind: type[Any]) -> object:
+    def _numbered(self, name: str, number: int, kind: type[E]) -> E:
+        """An entry of the log; one that was copied to the name of another is refused."""
+        found = self._decode(name, self._content(name), kind)
+        if found.id != number:
+            raise self._unreadable(name, f"it is that of batch {found.id}")
+        return found
+
+    def _content(self, name: str) -> bytes:
+        """The content of a file, if it is byte for byte what was written."""
         try:
-            sealed = msgspec.json.decode(self.root.read(name), type=Sealed)
-            content = bytes(sealed.content)
-            if xxhash.xxh3_64_hexdigest(content) != sealed.checksum:
-                raise ValueError("its checksum does not match")
-            return msgspec.json.decode(content, type=kind)
+            data = self.root.read(name)
+            sealed = msgspec.json.decode(data, type=Sealed)
         except FileNotFoundError:
             raise
-        except (msgspec.MsgspecError, ValueError, OSError) as error:
-            raise StateError(
-                f"{name.rpartition('/')[2]} in the batch log cannot be read: {error}",
-                code="CS-701",
-                where={"file": f"{self.root}/{name}"},
-                next="restore the state folder from a copy",
-            ) from error
+        except (msgspec.MsgspecError, ValueError, OSError, RecursionError) as error:
+            raise self._unreadable(name, error) from error
+        content = bytes(sealed.content)
+        if xxhash.xxh3_64_hexdigest(content) != sealed.checksum:
+            raise self._unreadable(name, "its checksum does not match")
+        if msgspec.json.encode(sealed) != data:
+            raise self._unreadable(name, "there is more in it than was written")
+        return content
+
+    def _decode(self, name: str, content: bytes, kind: type[D]) -> D:
+        try:
+            return msgspec.json.decode(content, type=kind)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise self._unreadable(name, error) from error
+
+    def _unreadable(self, name: str, why: object) -> StateError:
+        return StateError(
+            f"{name.rpartition('/')[2]} in the batch log cannot be read: {why}",
+            code="CS-701",
+            where={"file": f"{self.root}/{name}"},
+            next="restore the state folder from a copy",
+        )
 
 
 def batch_file(number: int) -> str:

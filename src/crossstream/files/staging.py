@@ -31,6 +31,7 @@ from crossstream.files.frames import HEADER, NO_TAG, Frame, encode, parse_header
 from crossstream.files.segments import PartitionLog
 from crossstream.files.writer import Spreader
 from crossstream.records import REASON, decode_headers, encode_headers
+from crossstream.state.rights import make_folder, opener, rights_in
 from crossstream.topics import TopicPartition
 
 _PIECE = 1 << 20
@@ -201,8 +202,12 @@ def stage(
 def _write(folder: Path, owner: TopicPartition, frame: Frame, payload: pa.Buffer, durable: bool) -> Staged:
     path = folder / f"{frame.tag.hex()}-{uuid.uuid4().hex}.staged"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "xb") as file:
+        rights = rights_in(folder.parent)
+        if rights is None:  # beside the topics, with their rights
+            folder.mkdir(parents=True, exist_ok=True)
+        else:
+            make_folder(folder, rights)
+        with open(path, "xb", opener=None if rights is None else opener(rights)) as file:
             file.write(frame.header())
             file.write(payload)
             if durable:

@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
-import base64
-import pickle
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from crossstream.engine.log import Application, BatchLog, Commit
+from crossstream.engine.log import Application, BatchLog, Commit, Readable
 from crossstream.engine.stores import FolderStores
 from crossstream.errors import StateError
 from crossstream.query.store import StoreReader
-from crossstream.serdes.shipping import dumps
+from crossstream.serdes import Serde
+from crossstream.serdes.described import describe, made, names_in
 from crossstream.state.remote import AWAY
 from crossstream.state.root import Place, StateRoot, root_of
 from crossstream.state.store import Version
-from crossstream.topology.plan import WINDOW, Plan, StoreDef
+from crossstream.topology.plan import WINDOW, Plan, StoreDef, layout_of
 
 
-def describe_readers(plan: Plan) -> dict[str, dict[str, str]]:
+def describe_readers(plan: Plan) -> dict[str, Readable]:
     """What the state folder notes about each queryable store, so that any process can read it."""
     return {
-        store.public: {"store": base64.b64encode(dumps(store)).decode()}
+        store.public: Readable(
+            store.name, store.layout.kind, describe(store.key), describe(store.value), store.history
+        )
         for store in plan.stores.values()
         if store.public is not None
     }
 
 
-def open_store(state_dir: Place, name: str, as_of: int | None = None) -> StoreReader:
+def open_store(
+    state_dir: Place, name: str, as_of: int | None = None, serdes: Mapping[str, Serde] | None = None
+) -> StoreReader:
     """The queryable store ``name`` of a state folder, while its application runs or after.
 
     ``state_dir``: as in `StreamsConfig`. Without ``as_of`` every call reads the newest committed batch; with it, the
-    state after that batch (one of the last ``retain_batches``). Raises `StateError`: CS-710 no such store, CS-713 no
-    state here, CS-714 that batch is not kept; of a URI also CS-707 and CS-724 if the store does not answer, CS-723 if
-    there is no file system for it. Source: semantics 3.7. Examples of reading: docs/queries.md.
+    state after that batch (one of the last ``retain_batches``). ``serdes``: those to read it with, for "key", for
+    "value", or by the name of a serde; only a serde of your own is needed. Without its class, JSON is plain values.
+    Raises `StateError`: CS-703 a serde is needed, or is not the store's, CS-710 no such store, CS-713 no state here,
+    CS-714 that batch is not kept; of a URI also CS-707 and CS-724 if the store does not answer, CS-723 if there is
+    no file system for it. Source: semantics 3.7. Examples of reading: docs/queries.md.
 
     >>> open_store("no/such/folder", "promotions")
     Traceback (most recent call last):
@@ -44,12 +48,23 @@ def open_store(state_dir: Place, name: str, as_of: int | None = None) -> StoreRe
     """
     root = root_of(state_dir)
     application = application_of(root)
-    store = _definition(application, name, root)
+    _check_there(application, name, root)
+    readable = application.readers[name]
+    store = _definition(readable, name, serdes or {}, root)
     committed = _Committed(BatchLog(root), store, application.stores[store.name], as_of)
     committed()
     return StoreReader(
         name, store.key, store.value, committed, store.history, windowed=store.layout.kind == WINDOW.kind
     )
+
+
+def open_own(state_dir: Place, plan: Plan, name: str) -> StoreReader:
+    """`open_store` for the application itself, whose serdes are at hand, if the state is of this plan."""
+    application = application_of(state_dir)
+    own = next((store for store in plan.stores.values() if store.public == name), None)
+    if own is None or application.stores.get(own.name) != plan.fingerprint()[own.name]:
+        return open_store(state_dir, name)
+    return open_store(state_dir, name, serdes={"key": own.key, "value": own.value})
 
 
 def application_of(state_dir: Place) -> Application:
@@ -72,11 +87,38 @@ def store_names(state_dir: Place) -> list[str]:
     return [] if application is None else sorted(application.readers)
 
 
-def _definition(application: Application, name: str, root: StateRoot) -> StoreDef:
-    _check_there(application, name, root)
-    definition: Any = pickle.loads(base64.b64decode(application.readers[name]["store"]))
-    assert isinstance(definition, StoreDef)
-    return definition
+def _definition(readable: Readable, name: str, given: Mapping[str, Serde], root: StateRoot) -> StoreDef:
+    place = {"store": name, "folder": str(root)}
+    layout = layout_of(readable.kind)
+    if layout is None:
+        raise StateError(
+            f"the store is of a kind that this version does not read: {readable.kind!r}",
+            code="CS-704",
+            where=place,
+            next="run the version of crossstream that wrote it",
+        )
+    known = {"key", "value", *names_in(readable.key), *names_in(readable.value)}
+    if unknown := [one for one in given if one not in known]:
+        raise StateError(
+            f"a serde is passed for {unknown[0]!r}, and the store has none of that name",
+            code="CS-703",
+            where=place,
+            next=f"pass it for one of: {', '.join(sorted(known))}",
+        )
+    try:
+        key = given["key"] if "key" in given else made(readable.key, given)
+        value = given["value"] if "value" in given else made(readable.value, given)
+    except StateError as error:
+        raise error.at(**place) from error.__cause__
+    return StoreDef(
+        name=readable.store,
+        layout=layout,
+        round=0,
+        key=key,
+        value=value,
+        public=name,
+        history=readable.history,
+    )
 
 
 def _check_there(application: Application, name: str, root: StateRoot) -> None:

@@ -21,7 +21,6 @@ from crossstream.errors import SerdeError, StateError
 from crossstream.query.key_dicts import check_dict_keys
 from crossstream.query.records import all_records, records_of
 from crossstream.serdes import Serde, calls
-from crossstream.serdes.kept import kept
 from crossstream.serdes.refusals import UNDECODABLE, unreadable_row
 from crossstream.state.columns import concat_all, take, take_all
 from crossstream.state.store import Version
@@ -49,8 +48,8 @@ class StoreReader:
     """
 
     name: str
-    key: Serde | None
-    value: Serde | None
+    key: Serde
+    value: Serde
     versions: Callable[[], Sequence[Version]]
     history: int | None = None
     bits: int = 64
@@ -91,7 +90,7 @@ class StoreReader:
         home = int(partition_of(hashes, len(versions))[0])
         rows = records_of(versions[home], hashes, wire, low, high)
         with self._telling(key=key):
-            values = Values(self.value or kept(), wire=rows["value"]).objects()
+            values = Values(self.value, wire=rows["value"]).objects()
         return list(zip(rows["ts"].tolist(), values, strict=True))
 
     def get_many(self, keys: Iterable[Any]) -> dict[Any, Any]:
@@ -134,8 +133,8 @@ class StoreReader:
         their serialised bytes.
         """
         columns = self._live()
-        key = Values(self.key or kept(), wire=columns["key"])
-        value = Values(self.value or kept(), wire=columns["value"])
+        key = Values(self.key, wire=columns["key"])
+        value = Values(self.value, wire=columns["value"])
         with self._telling():
             return pa.table(
                 {"key": _arrow(key), "value": _arrow(value), "timestamp": pa.array(columns["ts"], pa.int64())}
@@ -167,7 +166,7 @@ class StoreReader:
             ) from None
 
     def _bytes(self, key: Any) -> bytes:
-        data = calls.serialize(self.key or kept(), key)
+        data = calls.serialize(self.key, key)
         if data is None:
             raise StateError(
                 "a key cannot be None",
@@ -207,7 +206,7 @@ class StoreReader:
     def _lookup(
         self, version: Version, hashes: np.ndarray, keys: Any, at: int | datetime | None
     ) -> list[Any]:
-        view, serde = version.view(), self.value or kept()
+        view, serde = version.view(), self.value
         if self.history is None:
             return lookup(view, hashes, keys, serde).values.objects()
         if at is None:
@@ -245,10 +244,10 @@ class StoreReader:
         keep = np.fromiter((wanted(key) for key in columns["key"].to_pylist()), bool, len(columns["key"]))
         rows = np.flatnonzero(keep)
         with self._telling():
-            keys = calls.decode_objects(self.key or kept(), take(columns["key"], rows))
+            keys = calls.decode_objects(self.key, take(columns["key"], rows))
             if self.windowed:
                 keys = list(zip(keys, columns["ts"][rows].tolist(), strict=True))
-            values = calls.decode_objects(self.value or kept(), take(columns["value"], rows))
+            values = calls.decode_objects(self.value, take(columns["value"], rows))
         return iter(list(zip(keys, values, strict=True)))
 
     @contextmanager

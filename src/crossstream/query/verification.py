@@ -134,8 +134,6 @@ class _Verification:
             commit = self._read(file, partial(log.commit, id_), [Commit(id_, 0)])
             if commit is None:
                 continue
-            if commit.id != id_:
-                self._tell(f"it is the commit of batch {commit.id}", file, [Commit(id_, 0)])
             unknown = sorted(commit.versions.keys() - self.application.stores.keys())
             if unknown:
                 self._tell(

@@ -113,6 +113,15 @@ def unencodable(serde: str, reason: str) -> SerdeError:
     )
 
 
+def classless(serde: str, value: object) -> SerdeError:
+    return SerdeError(
+        f"without its class, nothing says which bytes serde {serde} has for {show(value)}",
+        code="CS-403",
+        where={"serde": serde},
+        next=f"pass serdes={{{serde!r}: …}} to open_store; a dict of all fields does where these are plain",
+    )
+
+
 def wrong_answer(serde: str, method: str, wanted: str, given: object) -> SerdeError:
     return SerdeError(
         f"{method} of serde {serde} gave a {type(given).__name__}, not {wanted}",

@@ -34,6 +34,7 @@ from crossstream.spark.publishing import Publishing
 from crossstream.spark.rounds import SparkRounds
 from crossstream.spark.shipping import packed
 from crossstream.spark.worker import Job
+from crossstream.state.rights import make_folder
 from crossstream.state.root import Place, root_of
 from crossstream.topics import TopicPartition
 from crossstream.topology.graph import Topology
@@ -65,6 +66,7 @@ class Engine:
         state: Place,
         spark: SparkSession,
         tell: Callable[[Progress], None],
+        token: str,
     ) -> None:
         self.plan = plan
         self.config = config
@@ -81,6 +83,7 @@ class Engine:
         self._wanted = 1
         self._tasks = 1
         self._tell = tell
+        self._token = token
         self._batch_lock = threading.RLock()
         self._feed = FrameFeed(self._take_frame)
         self._is_halted: Callable[[], bool] = never
@@ -113,7 +116,7 @@ class Engine:
         )
         shipped = packed(job)
         check_frames(self.topology, self.state)
-        self.log.lock(self.config.application_id)
+        self.log.lock(self.config.application_id, self.config.state_rights)
         self._publishing.finish_last(self.config.application_id)
         context = self.spark.sparkContext
         self._tasks = max(1, context.defaultParallelism)
@@ -131,7 +134,7 @@ class Engine:
         self.sources = self.inputs.find(commit, found.application.starts)
         self._repeat = self._repeatable()
         self.sources.await_globals()
-        self._rounds = SparkRounds(context, job, shipped, self.config.application_id)
+        self._rounds = SparkRounds(context, job, shipped, self.config.application_id, self._token)
         self._listener.since = milliseconds()
 
     @property
@@ -210,9 +213,10 @@ class Engine:
 
     def feed(self, *, once: bool) -> None:
         """Starts reading the DataFrame sources; ``once``: reads what there is now, and returns."""
-        frame = united(self.topology, self._frames)
+        frame = united(self.topology, self._frames, self._token)
         if frame is not None:
             pause = None if once else self.config.trigger_ms or 0
+            make_folder(self._checkpoint, self.config.state_rights)
             self._feed.start(frame, str(self._checkpoint), pause)
 
     def _take_frame(self, frame: Any, epoch: int) -> None:
@@ -265,7 +269,7 @@ class Engine:
         try:
             report = self._on_spark(entry, repeated, frame)
         except Exception as error:
-            if self.inputs.allows(unpacked(error), entry.ranges, ends):
+            if self.inputs.allows(unpacked(error, self._token), entry.ranges, ends):
                 self._repeat = None
                 return True
             raise

@@ -1,36 +1,61 @@
-"""Errors across Spark: what a worker raised, raised again in the driver as it was."""
+"""Errors across Spark: what a worker raised, raised again in the driver.
+
+Spark passes on nothing but text, and that text also quotes keys, and what the user's functions raised. So an error of
+ours crosses as plain data, behind a token of the run that no record can know: nothing else in the text is read.
+"""
 
 from __future__ import annotations
 
-import base64
-import pickle
+import json
 import re
 import sys
 import traceback
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
+from crossstream import errors
 from crossstream.errors import CrossStreamError, ProcessingError, told, writable
 
 _MARK = "crossstream-error:"
-_FOUND = re.compile(_MARK + r"([A-Za-z0-9+/=]+):")
+_KINDS = MappingProxyType(
+    {
+        kind.__name__: kind
+        for kind in (
+            CrossStreamError,
+            errors.TopologyError,
+            errors.ConfigError,
+            errors.CopartitionError,
+            errors.SerdeError,
+            errors.ProcessingError,
+            errors.SourceError,
+            errors.SinkError,
+            errors.StateError,
+            errors.IncompatibleStateError,
+        )
+    }
+)
+"""The classes that an error may have on the other side, by their names."""
 
 
 class WorkerError(RuntimeError):
     """Carries an error of ours through Spark, which passes on nothing but text."""
 
 
-def carried(make: Callable[[], Iterable[Any]]) -> Iterator[Any]:
+def carried(make: Callable[[], Iterable[Any]], token: str) -> Iterator[Any]:
     """The items of a task; an error of ours is packed so that `unpacked` finds it in Spark's message.
 
-    A worker that cannot write its traceback as UTF-8 sends none, and the JVM waits for it for ever. So where
-    the text of an error in the chain has no bytes, the chain is left out.
+    ``token``: of the run. A worker that cannot write its traceback as UTF-8 sends none, and the JVM waits for it for
+    ever. So where the text of an error in the chain has no bytes, the chain is left out.
     """
     try:
         yield from make()
     except CrossStreamError as error:
-        data = base64.b64encode(_pickled(error)).decode()
-        packed = WorkerError(writable(f"{error}\n{_MARK}{data}:"))
+        plain = _plain(error)
+        packed = WorkerError(writable(f"{plain}\n{_MARK}{token}:{_packed(plain)}:"))
         raise packed from (error if _is_writable(error) else None)
     except Exception as error:
         if _is_writable(error):
@@ -38,13 +63,31 @@ def carried(make: Callable[[], Iterable[Any]]) -> Iterator[Any]:
         raise WorkerError(told(error)) from None
 
 
-def _pickled(error: CrossStreamError) -> bytes:
-    """With its place as text where that cannot be pickled: a key of a class that the user's own script defines."""
+def _packed(error: CrossStreamError) -> str:
+    said = [type(error).__name__, error.what, error.code, error.where, error.next]
+    return b64encode(json.dumps(said).encode()).decode()
+
+
+def _plain(error: CrossStreamError) -> CrossStreamError:
+    """The error as plain data, of one of our own classes."""
+    kind = next(one for one in type(error).__mro__ if one in _KINDS.values())
+    where = {str(name): _told(value) for name, value in error.where.items()}
+    made: CrossStreamError = kind(
+        str(error.what), code=str(error.code), where=where, next=error.next and str(error.next)
+    )
+    return made
+
+
+def _told(value: Any) -> str | int | None:
+    """What JSON holds as it is; of a key of any other type its text."""
+    if value is None or type(value) in (str, bool):
+        return value  # type: ignore[no-any-return]
+    if isinstance(value, int | np.integer) and -(1 << 63) <= value < 1 << 64:
+        return int(value)
     try:
-        return pickle.dumps(error)
-    except Exception:
-        where = {name: str(value) for name, value in error.where.items() if value is not None}
-        return pickle.dumps(type(error)(error.what, code=error.code, where=where, next=error.next))
+        return str(value)
+    except Exception as error:
+        return f"(the text of a {type(value).__name__} raised {type(error).__name__})"
 
 
 def _is_writable(error: BaseException) -> bool:
@@ -63,16 +106,20 @@ def held(error: BaseException) -> Exception:
     )
 
 
-def unpacked(error: Exception) -> CrossStreamError:
-    """What a worker raised; for anything else a `ProcessingError` CS-590 with the heart of Spark's message."""
+def unpacked(error: Exception, token: str) -> CrossStreamError:
+    """What a worker of the run with this ``token`` raised.
+
+    For anything else, imitations among it, a `ProcessingError` CS-590 with the heart of Spark's message.
+    """
     if isinstance(error, CrossStreamError):
         return error
     text = str(error)
-    found = _FOUND.search(text)
-    if found is not None:
-        ours = pickle.loads(base64.b64decode(found.group(1)))
-        assert isinstance(ours, CrossStreamError)
-        return ours
+    for found in re.finditer(f"{_MARK}{re.escape(token)}:([A-Za-z0-9+/=]+):", text):
+        try:
+            kind, what, code, where, step = json.loads(b64decode(found[1], validate=True))
+        except ValueError:  # cut short on its way
+            continue
+        return _KINDS[kind](what, code=code, where=where, next=step)
     heart = _heart(text)
     return ProcessingError(f"Spark could not run a batch: {heart}", code="CS-590", next=_next(heart))
 

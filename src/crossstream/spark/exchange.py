@@ -21,6 +21,7 @@ from pyspark import SparkContext, SparkFiles
 from crossstream.engine.parcels import Parcel
 from crossstream.engine.task import Sent
 from crossstream.state.gathered import Written, pieces_of
+from crossstream.state.rights import PRIVATE, make_folder, opener
 
 INLINE_BYTES = 16 << 10
 """Blobs up to that size travel inside their parcels."""
@@ -49,7 +50,7 @@ def shared_folder(context: SparkContext, run_id: str) -> str | None:
     if master != "local" and not master.startswith("local["):
         return None
     folder = Path(SparkFiles.getRootDirectory()) / f"{PARCELS}{run_id}"
-    folder.mkdir()
+    make_folder(folder, PRIVATE)
     return str(folder)
 
 
@@ -94,8 +95,8 @@ class _File:
 
     def put(self, blob: Written) -> Place:
         if self._open is None:
-            self.folder.mkdir(exist_ok=True)
-            self._open = open(self.folder / self.name, "wb")  # noqa: SIM115 - closed on leaving
+            make_folder(self.folder, PRIVATE)
+            self._open = open(self.folder / self.name, "wb", opener=opener(PRIVATE))  # noqa: SIM115 - closed on leaving
         place = Place(str(self.folder / self.name), self.size, len(blob))
         for piece in pieces_of(blob):
             self._open.write(piece)

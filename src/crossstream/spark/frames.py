@@ -6,12 +6,12 @@ it as a batch of its own, together with what the topics hold. An epoch that was 
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from crossstream.dsl.frames import COLUMNS
 from crossstream.engine.batch import FRAME_RANK, SourceRange
-from crossstream.engine.parcels import unpack
+from crossstream.engine.parcels import Parcel, unpack
 from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, SerdeError, TopologyError, told
 from crossstream.records import RECORDS, encode_headers
 from crossstream.serdes import Serde, calls
@@ -42,15 +42,20 @@ _ARROW = pa.schema(
         ("headers", pa.binary()),
     ]
 )
+_parcels = msgspec.msgpack.Encoder(enc_hook=bytes)
+"""Blobs are bytes, whatever they lie in."""
 LONGEST_PAUSE = 1 << 42
 """The longest time from batch to batch in ms, 139 years: Spark counts it in microseconds, from 1970 on."""
 
 
-def united(topology: Topology, order: Sequence[str]) -> DataFrame | None:
-    """All DataFrame sources, in an order, as one streaming DataFrame in wire form; None if there are none."""
+def united(topology: Topology, order: Sequence[str], token: str) -> DataFrame | None:
+    """All DataFrame sources, in an order, as one streaming DataFrame in wire form; None if there are none.
+
+    ``token``: as in `errors.carried`.
+    """
     nodes = [topology[name] for name in order if name in topology.frames]
     frames = [
-        _read(topology.frames[node.name]).mapInArrow(Encode(node.name, node.key, node.value), ROWS)
+        _read(topology.frames[node.name]).mapInArrow(Encode(node.name, node.key, node.value, token), ROWS)
         for node in nodes
         if isinstance(node, FrameSource)
     ]
@@ -115,9 +120,10 @@ class Encode:
     name: str
     key: Serde | None
     value: Serde | None
+    token: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return carried(lambda: map(self._encoded, batches))
+        return carried(lambda: map(self._encoded, batches), self.token)
 
     def _encoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = [
@@ -220,16 +226,16 @@ def frame_spans(names: Sequence[str], share: int) -> dict[str, SourceRange]:
 
 
 def packed_parcels(sent: Iterable[tuple[int, list[Any]]]) -> Iterator[pa.RecordBatch]:
-    """What a task sends, as rows of Spark SQL: (pid, pickled parcels)."""
+    """What a task sends, as rows of Spark SQL: (pid, parcels)."""
     for pid, parcels in sent:
         yield pa.RecordBatch.from_arrays(
-            [pa.array([pid], pa.int32()), pa.array([pickle.dumps(parcels)], pa.binary())],
+            [pa.array([pid], pa.int32()), pa.array([_parcels.encode(parcels)], pa.binary())],
             names=["pid", "parcels"],
         )
 
 
 def unpacked_row(row: Any) -> tuple[int, list[Any]]:
-    return row.pid, pickle.loads(row.parcels)
+    return row.pid, msgspec.msgpack.decode(row.parcels, type=list[Parcel])
 
 
 def start_query(

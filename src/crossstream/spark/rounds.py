@@ -36,6 +36,7 @@ class RoundZero:
     """Round 0, shipped to the workers."""
 
     run_id: str
+    token: str
     job: Broadcast[bytes]
     folder: str | None
     before: bool = False
@@ -50,7 +51,7 @@ class RoundZero:
             sent = worker.read_round(held, plan, batch, index, share_count(plan, batch))
             return put_aside(sent, self.folder, batch.id)
 
-        return carried(items)
+        return carried(items, self.token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class LaterRound:
     """A later round, shipped to the workers."""
 
     run_id: str
+    token: str
     job: Broadcast[bytes]
     number: int
     folder: str | None
@@ -73,7 +75,7 @@ class LaterRound:
             sent = worker.later_round(held, held.plan(self.before), batch, self.number, index, taken)
             return put_aside(sent, self.folder, batch.id)
 
-        return carried(items)
+        return carried(items, self.token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ class FrameRound:
     """Round 0 of DataFrame sources, shipped to the workers."""
 
     run_id: str
+    token: str
     job: Broadcast[bytes]
 
     def __call__(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -91,7 +94,7 @@ class FrameRound:
             held = worker.held_for(self.run_id, lambda: self.job.value)
             return packed_parcels(worker.frame_round(held, worker.current_batch(), rows))
 
-        return carried(items)
+        return carried(items, self.token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,7 @@ class AllRounds:
     """All rounds of a small batch, shipped to the workers."""
 
     run_id: str
+    token: str
     job: Broadcast[bytes]
     folder: str | None
 
@@ -109,7 +113,7 @@ class AllRounds:
             held = worker.held_for(self.run_id, lambda: self.job.value)
             return worker.all_rounds(held, worker.current_batch(), self.folder)
 
-        return carried(items)
+        return carried(items, self.token)
 
 
 def share_count(plan: Plan, batch: Batch) -> int:
@@ -145,12 +149,13 @@ def kept_properties(context: SparkContext) -> Iterator[None]:
 
 @dataclass(slots=True)
 class SparkRounds:
-    """Runs batches of one application run. ``packed``: the job as bytes."""
+    """Runs batches of one application run. ``packed``: the job as bytes; ``token``: as in `errors.carried`."""
 
     context: SparkContext
     job: Job
     packed: bytes
     application_id: str
+    token: str
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     _broadcast: Any = None
     _functions: dict[bool, list[Callable[..., Any]]] = field(default_factory=dict)
@@ -161,7 +166,7 @@ class SparkRounds:
         self._broadcast = self.context.broadcast(self.packed)
         self._folder = shared_folder(self.context, self.run_id)
         self._functions = {before: self._shipped(plan, before) for before, plan in self._plans().items()}
-        alone = AllRounds(self.run_id, self._broadcast, self._folder)
+        alone = AllRounds(self.run_id, self.token, self._broadcast, self._folder)
         self._alone = self.context.parallelize(range(1), 1).mapPartitionsWithIndex(alone)
 
     def _plans(self) -> dict[bool, Plan]:
@@ -171,7 +176,7 @@ class SparkRounds:
 
     def _shipped(self, plan: Plan, before: bool) -> list[Callable[..., Any]]:
         """What the workers get for each round of a plan."""
-        to_all = (self.run_id, self._broadcast)
+        to_all = (self.run_id, self.token, self._broadcast)
         first = RoundZero(*to_all, self._folder, before)
         later = [LaterRound(*to_all, number, self._folder, before) for number in range(1, plan.rounds)]
         return [first, *later]
@@ -209,7 +214,9 @@ class SparkRounds:
         shares = share_count(self._plans()[before], batch)
         parcels = self.context.parallelize(range(shares), shares).mapPartitionsWithIndex(functions[0])
         if frame is not None:
-            rows = frame.mapInArrow(FrameRound(self.run_id, self._broadcast), "pid int, parcels binary")
+            rows = frame.mapInArrow(
+                FrameRound(self.run_id, self.token, self._broadcast), "pid int, parcels binary"
+            )
             parcels = parcels.union(rows.rdd.map(unpacked_row))
         for function in functions[1:]:
             parcels = parcels.partitionBy(batch.partitions, same).mapPartitionsWithIndex(function)

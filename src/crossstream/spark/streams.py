@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from crossstream.config import StreamsConfig
 from crossstream.durations import to_timeout
 from crossstream.engine.given import check_config, check_topology
 from crossstream.errors import ConfigError, CrossStreamError
-from crossstream.query.files import open_store
+from crossstream.query.files import open_own
 from crossstream.query.store import StoreReader
 from crossstream.spark.engine import Engine
 from crossstream.spark.errors import held, unpacked
@@ -92,6 +93,7 @@ class SparkStreams:
         self._progress = Progress()
         self._turn = threading.Condition()
         self._listeners = Listeners()
+        self._token = secrets.token_hex(16)
 
     def __enter__(self) -> SparkStreams:
         return self
@@ -210,7 +212,7 @@ class SparkStreams:
 
     def store(self, name: str) -> StoreReader:
         """A queryable store; it shows committed batches only. `StateError` CS-710 if there is no such store."""
-        return open_store(self._state, name)
+        return open_own(self._state, self.plan, name)
 
     # -- inside ----------------------------------------------------------------------------------------
 
@@ -229,7 +231,9 @@ class SparkStreams:
 
     def _opened(self, session: SparkSession) -> Engine:
         check_running(session.sparkContext)
-        engine = Engine(self.topology, self.plan, self._settled, self._state, session, self._tell)
+        engine = Engine(
+            self.topology, self.plan, self._settled, self._state, session, self._tell, self._token
+        )
         try:
             engine.open()
         except BaseException:
@@ -357,7 +361,7 @@ class SparkStreams:
 
     def _fail(self, error: Exception) -> None:
         lost = not isinstance(error, CrossStreamError) and self._has_lost_jvm()
-        self._error = self._placed(jvm_ended() if lost else unpacked(error))
+        self._error = self._placed(jvm_ended() if lost else unpacked(error, self._token))
         if self._error is not error:
             self._error.__cause__ = error
         self._status = "failed"

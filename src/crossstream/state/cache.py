@@ -20,6 +20,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from crossstream.state.rights import PRIVATE, make_folder, opener
+
 SWEEP_SECONDS = 600.0
 """How often a machine removes copies of files that were deleted elsewhere."""
 
@@ -63,10 +65,10 @@ class Cache:
         target = self.folder / name
         beside = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}.tmp")
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            target.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(target.parent, PRIVATE)
             try:
-                beside.write_bytes(memoryview(data))
+                with open(beside, "wb", opener=opener(PRIVATE)) as file:
+                    file.write(memoryview(data))
                 os.replace(beside, target)
             finally:
                 beside.unlink(missing_ok=True)
@@ -106,7 +108,7 @@ class Cache:
             new = not mark.exists()
             if not new and time.time() - mark.stat().st_mtime < SWEEP_SECONDS:
                 return False
-            mark.touch()
+            mark.touch(PRIVATE)
         except OSError:
             return False
         return not new

@@ -21,7 +21,7 @@ from crossstream.state.storage import Storage
 
 T = TypeVar("T")
 
-FORMAT = 1
+FORMAT = 2
 
 
 class PieceRef(msgspec.Struct, frozen=True, array_like=True):
@@ -48,9 +48,16 @@ class SlotRef(msgspec.Struct, frozen=True, array_like=True):
     output: bool = False
 
 
-class Manifest(msgspec.Struct, frozen=True):
-    """One partition of one store after ``batch``; ``slots`` newest first. Stream time in ms."""
+class _OfFormat(msgspec.Struct, frozen=True):
+    """What every format of `Manifest` has."""
 
+    format: int
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """One partition of one store after ``batch``; ``slots`` newest first. Stream time in ms. ``name``: its file's."""
+
+    name: str
     kind: str
     batch: int
     slots: tuple[SlotRef, ...] = ()
@@ -73,20 +80,24 @@ class Manifest(msgspec.Struct, frozen=True):
         return sum({piece.file: piece.size for slot in self.slots for piece in slot.pieces}.values())
 
 
-def write_manifest(storage: Storage, name: str, manifest: Manifest) -> None:
+def write_manifest(storage: Storage, manifest: Manifest) -> None:
     body = msgspec.json.encode(manifest)
-    storage.write(name, _digest(body).encode() + b"\n" + body)
+    storage.write(manifest.name, _digest(body).encode() + b"\n" + body)
 
 
 def read_manifest(storage: Storage, name: str, kind: str | None = None) -> Manifest:
     """Reads and checks a manifest; `StateError` if it is missing, damaged or of another kind."""
-    manifest = msgspec.json.decode(_sound(storage, name, "manifest", _body), type=Manifest)
-    if manifest.format != FORMAT:
+    body = _sound(storage, name, "manifest", _body)
+    found = _decoded(body, name, _OfFormat)
+    if found.format != FORMAT:
         raise StateError(
-            f"the manifest {name} has format {manifest.format}, this version reads {FORMAT}",
+            f"the manifest {name} has format {found.format}, this version reads {FORMAT}",
             code="CS-704",
             next="run the version of crossstream that wrote it",
         )
+    manifest = _decoded(body, name, Manifest)
+    if manifest.name != name:
+        raise _damaged(f"the file {name} is the manifest {manifest.name}")
     if kind is not None and manifest.kind != kind:
         raise StateError(
             f"the manifest {name} is of a {manifest.kind} store, not of a {kind} store",
@@ -94,6 +105,13 @@ def read_manifest(storage: Storage, name: str, kind: str | None = None) -> Manif
             next="restore the state folder from a copy, or start the application on an empty one",
         )
     return manifest
+
+
+def _decoded(body: bytes, name: str, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.MsgspecError as error:
+        raise _damaged(f"the file {name} is no manifest: {error}") from error
 
 
 def write_run(storage: Storage, name: str, run: Run) -> PieceRef:

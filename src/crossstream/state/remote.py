@@ -71,8 +71,10 @@ class RemoteRoot:
     def is_remote(self) -> bool:
         return True
 
-    def lock(self, owner: str) -> Lease:
-        """Raises `StateError`: CS-720 if there is another writer, CS-723 and CS-724 if the place cannot be opened."""
+    def lock(self, owner: str, rights: int | None = None) -> Lease:
+        """``rights`` are for the store to give.
+
+        Raises `StateError`: CS-720 if there is another writer, CS-723 and CS-724 if the place cannot be opened."""
         try:
             self.make()
             return Lease.acquired(self, owner)

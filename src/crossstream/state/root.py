@@ -17,6 +17,7 @@ from typing import IO, Protocol, TypeAlias, TypeVar
 
 from crossstream.errors import StateError
 from crossstream.state.remote import RemoteRoot
+from crossstream.state.rights import LOCK, PRIVATE, give, make_folder, opener, rights_in
 from crossstream.state.storage import Folder, Storage
 from crossstream.state.uris import LOCAL, is_uri, local_path, scheme_of, unknown
 
@@ -51,8 +52,10 @@ class StateRoot(Protocol):
     @property
     def is_remote(self) -> bool: ...
 
-    def lock(self, owner: str) -> Lock:
+    def lock(self, owner: str, rights: int | None = None) -> Lock:
         """Makes ``owner`` the only writer, for which the place is made.
+
+        ``rights``: of the files that it writes into a folder; None: those that the state has.
 
         Raises `StateError`: CS-720 if there is another, CS-723 and CS-724 if the place cannot be opened.
         """
@@ -157,13 +160,18 @@ class LocalRoot:
     def is_remote(self) -> bool:
         return False
 
-    def lock(self, owner: str) -> Lock:
+    def lock(self, owner: str, rights: int | None = None) -> Lock:
         """Raises `StateError` CS-720 if there is another writer, CS-724 if the folder cannot be made or written."""
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            if not self.path.parent.exists():  # made as the umask says: others may live there, too
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path, rights or PRIVATE)
             with ExitStack() as opened:
-                handle = opened.enter_context(open(self.path / "lock", "a+b", buffering=0))
+                file = open(self.path / LOCK, "a+b", buffering=0, opener=opener(PRIVATE))  # noqa: SIM115
+                handle = opened.enter_context(file)
                 self._take(handle)
+                if rights not in (None, rights_in(self.path)):
+                    give(handle.fileno(), rights or PRIVATE)
                 handle.truncate(0)
                 handle.write(f"{owner}\n".encode())
                 opened.pop_all()
@@ -188,7 +196,7 @@ class LocalRoot:
             ) from None
 
     def storage(self, folder: str) -> Folder:
-        return Folder(self.path / folder)
+        return Folder(self.path / folder, self.path)
 
     def settled(self) -> None:
         """What has been written is there."""
@@ -200,7 +208,7 @@ class LocalRoot:
             raise FileNotFoundError(name) from error
 
     def write(self, name: str, data: bytes, *, forced: bool = False) -> None:
-        Folder(self.path).write(name, data, forced=forced)
+        Folder(self.path, self.path).write(name, data, forced=forced)
 
     def delete(self, name: str) -> None:
         (self.path / name).unlink(missing_ok=True)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from crossstream.errors import StateError
 from crossstream.state.gathered import Written, pieces_of, whole
+from crossstream.state.rights import PRIVATE, make_folder, opener, rights_in
 
 UNFINISHED = ".tmp"
 """How the names of files end while they are written, and of those that a crash has left so."""
@@ -39,9 +40,10 @@ class Storage(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Files in a local or shared folder."""
+    """Files in a local or shared folder. ``root``: that of the state, whose lock file says who may read them."""
 
     path: Path
+    root: Path | None = None
 
     def write(self, name: str, data: Written, *, forced: bool = False) -> None:
         """Puts a file in place; ``forced``: after a crash of the machine it is complete, or not there.
@@ -55,11 +57,13 @@ class Folder:
 
     def _put(self, target: Path, data: Written, forced: bool) -> None:
         beside = f"{target}.{os.getpid()}{UNFINISHED}"
+        rights = rights_in(self.root or self.path) or PRIVATE
+        make = opener(rights)
         try:
-            handle = open(beside, "wb", buffering=0)  # noqa: SIM115 - closed below
+            handle = open(beside, "wb", buffering=0, opener=make)  # noqa: SIM115 - closed below
         except FileNotFoundError:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            handle = open(beside, "wb", buffering=0)  # noqa: SIM115 - closed below
+            make_folder(target.parent, rights)
+            handle = open(beside, "wb", buffering=0, opener=make)  # noqa: SIM115 - closed below
         with handle:
             for rest in pieces_of(data):
                 while len(rest):

@@ -186,8 +186,8 @@ def store_version(version: Version, storage: Storage, name: str) -> Version:
     )
     write_manifest(
         storage,
-        name,
         Manifest(
+            name,
             version.layout.kind,
             version.batch,
             slots,

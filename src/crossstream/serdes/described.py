@@ -1,0 +1,159 @@
+"""Serdes as plain data: so a state folder says how its rows are read, and no code comes out of it.
+
+A serde of this package is made again from a fixed table. JSON of a class is described by its name and its columns:
+without the class its rows are plain JSON. Of a serde of the user's own only the name is known; the reader passes it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from decimal import Decimal
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import polars as pl
+
+from crossstream.errors import StateError
+from crossstream.serdes.json_plain import PlainJson, is_plain
+from crossstream.serdes.json_reading import reading_of
+from crossstream.serdes.json_typed import SchemaJson, TypedJson
+from crossstream.serdes.json_untyped import UntypedJson
+from crossstream.serdes.kept import kept
+from crossstream.serdes.left_or_right import LeftOrRightSerde
+from crossstream.serdes.numeric import Number
+from crossstream.serdes.scalar import Boolean, Bytes, String, Uuid
+from crossstream.serdes.serde import Serde
+
+_VALUES = (str, int, float, bool, bytes, Decimal, UUID, dt.datetime, dt.date, dt.time, dt.timedelta)
+"""Types that `json(type)` takes and every process has."""
+
+_NAMED = MappingProxyType(
+    {
+        kind.__name__: kind
+        for kind in (
+            pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.Float32, pl.Float64,
+            pl.String, pl.Boolean, pl.Binary, pl.Date, pl.Time,
+        )
+    }
+)  # fmt: skip
+
+
+class Described(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a serde is made. ``kind``: "known", by its name; "schema" and "class", of JSON; "left_or_right"; "own".
+
+    ``columns``: the type of a column, of JSON, as `as_data` gives it. ``is_plain``: whether plain values are written as
+    the class writes its own. ``sides``: the serdes of `LeftOrRight` keys.
+    """
+
+    name: str
+    kind: str
+    columns: Any = None
+    is_plain: bool = False
+    sides: tuple[Described, ...] = ()
+
+
+@lru_cache(maxsize=1)
+def _known() -> Mapping[str, Serde]:
+    """The serdes that their names describe."""
+    numbers = map(Number, ("int16", "int32", "int64", "float32", "float64"))
+    typed = map(TypedJson, _VALUES)
+    made: list[Serde] = [String(), Bytes(), Boolean(), Uuid(), UntypedJson(), kept(), *numbers, *typed]
+    return MappingProxyType({serde.name: serde for serde in made})
+
+
+def describe(serde: Serde) -> Described:
+    """What any process needs to know of a serde."""
+    name, known = serde.name, _known().get(serde.name)
+    if type(serde) is type(known) and serde == known:
+        return Described(name, "known")
+    if isinstance(serde, LeftOrRightSerde):
+        return Described(name, "left_or_right", sides=(describe(serde.left), describe(serde.right)))
+    if isinstance(serde, SchemaJson):
+        return Described(name, "schema", as_data(serde.dtype))
+    if isinstance(serde, TypedJson):
+        dtype = serde.dtype if isinstance(serde.dtype, pl.Struct) else None
+        fits = dtype is not None and not reading_of(serde.type).omits and is_plain(serde, dtype)
+        return Described(name, "class", None if dtype is None else as_data(dtype), fits)
+    return Described(name, "own")
+
+
+def names_in(described: Described) -> set[str]:
+    """The names of a serde and of those that it is made of."""
+    return {described.name}.union(*map(names_in, described.sides))
+
+
+def made(described: Described, given: Mapping[str, Serde]) -> Serde:
+    """The serde that was described; ``given``: serdes by their names, which come first.
+
+    Raises `StateError`: CS-703 for one of the user's own that is not given, CS-701 for what describes none.
+    """
+    name = described.name
+    if name in given:
+        return given[name]
+    if described.kind == "own":
+        raise StateError(
+            f"the serde {name} is not one of crossstream's own, and nothing says what it is",
+            code="CS-703",
+            where={"serde": name},
+            next=f"pass serdes={{{name!r}: …}} to open_store, with a serde that the application uses; "
+            "serdes.bytes() gives the bytes",
+        )
+    try:
+        return _made(described, given)
+    except StateError:
+        raise
+    except Exception as error:  # whatever is in the file
+        raise StateError(
+            f"the description of the serde {name} cannot be read: {error}",
+            code="CS-701",
+            where={"serde": name},
+            next="restore the state folder from a copy, or start its application, which describes its serdes again",
+        ) from error
+
+
+def _made(described: Described, given: Mapping[str, Serde]) -> Serde:
+    if described.kind == "known":
+        return _known()[described.name]
+    if described.kind == "left_or_right":
+        left, right = (made(side, given) for side in described.sides)
+        return LeftOrRightSerde(left, right)
+    dtype = None if described.columns is None else of_data(described.columns)
+    if described.kind == "schema" and isinstance(dtype, pl.Struct):
+        return SchemaJson(dtype)
+    if described.kind == "class" and (dtype is None or isinstance(dtype, pl.Struct)):
+        return PlainJson(described.name, dtype, described.is_plain)
+    raise ValueError(f"it is of the kind {described.kind!r}")
+
+
+def as_data(dtype: Any) -> Any:
+    """A type of columns as JSON: a name, or an object of one field, such as ``{"list": "String"}``."""
+    if isinstance(dtype, pl.Struct):
+        return {"struct": {field.name: as_data(field.dtype) for field in dtype.fields}}
+    if isinstance(dtype, pl.List):
+        return {"list": as_data(dtype.inner)}
+    if isinstance(dtype, pl.Datetime):
+        return {"datetime": [dtype.time_unit, dtype.time_zone]}
+    if isinstance(dtype, pl.Duration):
+        return {"duration": [dtype.time_unit]}
+    if isinstance(dtype, pl.Decimal):
+        return {"decimal": [dtype.precision, dtype.scale]}
+    return dtype.__name__ if isinstance(dtype, type) else type(dtype).__name__
+
+
+def of_data(data: Any) -> pl.DataType:
+    """The type that `as_data` has described. Raises what a wrong description raises."""
+    if isinstance(data, str):
+        return _NAMED[data]()
+    ((kind, what),) = data.items()
+    if kind == "struct":
+        return pl.Struct({name: of_data(inner) for name, inner in what.items()})
+    if kind == "list":
+        return pl.List(of_data(what))
+    found: pl.DataType = {"datetime": pl.Datetime, "duration": pl.Duration, "decimal": pl.Decimal}[kind](
+        *what
+    )
+    return found
