@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.conformance.functions import Style, user_extractor, user_joiner, user_selector
 from tests.reference import Output, Result, hash_partition, run
-from tests.reference.chain import SIDES, histories, joins_of
+from tests.reference.chain import SIDES, histories, joins_of, sides_in_turn
 from tests.reference.records import key_bytes
 
 Case = Mapping[str, Any]
@@ -229,14 +229,15 @@ def as_taken(case: Case, ends: Sequence[int], partitions: int = 1) -> dict[str, 
     """The case with the inputs of each batch in the order in which the engine takes them.
 
     Each source partition stays first-in-first-out; the partitions merge by the lowest running maximum of
-    timestamps since the batch began, then by source and partition.
+    timestamps since the batch began, then by source (tables before streams) and partition.
     """
     taken: list[Any] = []
+    sides = sides_in_turn(case)
     for batch in batches(case["inputs"], ends):
         newest: dict[tuple[int, int], int] = {}
         placed = []
         for item in batch:
-            place = (SIDES.index(item["side"]), source_partition(item["key"], partitions))
+            place = (sides.index(item["side"]), source_partition(item["key"], partitions))
             newest[place] = max(item["ts"], newest.get(place, 0))
             placed.append((newest[place], place, item))
         taken += [item for _, _, item in sorted(placed, key=lambda p: p[:2])]

@@ -24,7 +24,7 @@ from tests.conformance.functions import Style
 from tests.conformance.runner import Ran, Serdes, batches, is_table, is_used, joined, per_batch, read, source
 from tests.laws.strategies import Case, Inputs, with_headers
 from tests.reference import Output, Result, fold, run
-from tests.reference.chain import SIDES, headers_of, joins_of
+from tests.reference.chain import SIDES, headers_of, joins_of, sides_in_turn
 from tests.reference.records import key_bytes
 
 
@@ -178,12 +178,14 @@ def check_store(ran: Ran, expected: Result) -> None:
         assert list(ran.store) == sorted(ran.store, key=key_bytes)
 
 
-def as_taken(case: Case, way: Way, sides: Sequence[str] = SIDES) -> Case:
+def as_taken(case: Case, way: Way, sides: Sequence[str] = ()) -> Case:
     """The case with the inputs of each batch in the order in which the engine takes them.
 
     Each source partition stays first-in-first-out; partitions merge by the running maximum of their
-    timestamps since the batch began, then by source (in the order of ``sides``), then by partition.
+    timestamps since the batch began, then by source (in the order of ``sides``: tables before streams, if it is not
+    given), then by partition.
     """
+    sides = sides or sides_in_turn(case)
     numbered = list(enumerate(case["inputs"]))
     taken: list[Any] = []
     for batch in batches(numbered, way.ends(len(numbered))):

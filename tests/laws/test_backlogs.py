@@ -38,6 +38,14 @@ def looked_up() -> cs.Topology:
     return builder.build()
 
 
+def looked_up_as_streams_come_first() -> cs.Topology:
+    builder = cs.StreamsBuilder()
+    views = builder.stream("views", cs.Consumed(key=TEXT, value=TEXT))
+    clicks = builder.table("clicks", cs.Consumed(key=TEXT, value=TEXT))
+    views.join(clicks, lambda view, click: f"{view},{click}").to("out", cs.Produced(key=TEXT, value=TEXT))
+    return builder.build()
+
+
 def tables() -> cs.Topology:
     builder = cs.StreamsBuilder()
     views, clicks = (builder.table(topic, cs.Consumed(key=TEXT, value=TEXT)) for topic in ("views", "clicks"))
@@ -80,6 +88,15 @@ def test_a_limit_on_batches_changes_no_result(world: World, topology: object) ->
     cut = results(world, made, "cut", max_records_per_batch=50)
     assert sorted(cut) == sorted(whole)
     assert len(whole) >= 100
+
+
+@pytest.mark.parametrize("topology", [looked_up, looked_up_as_streams_come_first])
+@pytest.mark.parametrize("limit", [None, 7])
+def test_records_of_one_time_find_their_rows(world: World, topology: object, limit: int | None) -> None:
+    for topic in ("views", "clicks"):
+        world.append(topic, [(f"k{number}", f"{topic}{number}", 1_000) for number in range(30)])
+    found = results(world, topology(), "cut", max_records_per_batch=limit)  # type: ignore[operator]
+    assert sorted(found) == sorted((f"k{n}", f"views{n},clicks{n}", 1_000) for n in range(30))
 
 
 def test_records_wait_for_an_input_that_is_late(world: World, clock: Clock) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import pytest
@@ -81,16 +82,22 @@ partitions = st.lists(st.lists(moments, max_size=30), min_size=1, max_size=4)
 
 @given(partitions, st.integers(1, 40), st.booleans())
 @example([[0, 0, 0, 0], [0, 0, 0, 0, 1]], 2, True)
-def test_batches_are_cut_by_the_running_maximum(times: Times, most: int, lazy: bool) -> None:
-    majors = [np.maximum.accumulate(np.array(of, dtype=np.int64)) if of else np.empty(0) for of in times]
-    newest = -1
-    for batch in parts(Log(times, lazy), most):
-        assert count(batch) <= most + len(times)
-        if len(times) == 1:
-            continue
-        here = np.concatenate([majors[number][start:end] for _, _, number, start, end in batch])
-        assert here.min() >= newest
-        newest = here.max()
+@example([[5, 0], [5, 5]], 1, True)
+def test_batches_together_have_the_order_of_one(times: Times, most: int, lazy: bool) -> None:
+    batches = parts(Log(times, lazy), most)
+    assert all(count(batch) <= most for batch in batches)
+    whole = [("node", TOPIC, number, 0, len(of)) for number, of in enumerate(times)]
+    assert [place for batch in batches for place in in_order(times, batch)] == in_order(times, whole)
+
+
+def in_order(times: Times, batch: list[Span]) -> list[list[int]]:
+    """Partition and offset of the records of a batch in order of arrival: of one time those of the first partitions."""
+    found = [
+        (newest, number, offset)
+        for _, _, number, start, end in batch
+        for offset, newest in enumerate(accumulate(times[number][start:end], max), start)
+    ]
+    return [place for _, *place in sorted(found)]
 
 
 @given(partitions, st.integers(1, 40), st.data())

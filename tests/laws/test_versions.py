@@ -1,7 +1,7 @@
 """A versioned table keeps the versions that it would keep record by record, whatever operators it is made by.
 
 So whoever asks what was valid at a time gets the same for every cut into batches, and so do those who ask for the rows
-that are valid now: the newest ones by timestamp, also where later changes of the batch have older timestamps.
+that are valid now, also where later changes of the batch have older timestamps.
 """
 
 from __future__ import annotations

@@ -63,6 +63,12 @@ def histories(case: Case) -> dict[str, int | None]:
     return tables
 
 
+def sides_in_turn(case: Case) -> list[str]:
+    """The input sides in the order in which records of one time are taken: tables before streams."""
+    tables = histories(case) if "params" in case else {}
+    return sorted(SIDES, key=lambda side: side not in tables)
+
+
 class Graph:
     def __init__(self, case: Case, partition_of: PartitionOf) -> None:
         self.dropped: Counter[str] = Counter()

@@ -62,26 +62,50 @@ JOINS = {
 
 @pytest.mark.parametrize("every", [1, 2, 100])
 @pytest.mark.parametrize("operator", ROW_WISE.values(), ids=ROW_WISE)
-@pytest.mark.parametrize("history", [None, "1 hour"])
-def test_a_late_row_is_a_version_in_between(operator, history, every):
-    assert versions(operator, history, every, LATE) == ["a", "l", "b", "c"]
+def test_a_late_row_of_a_table_with_versions_is_a_version_in_between(operator, every):
+    assert versions(operator, "1 hour", every, LATE) == ["a", "l", "b", "c"]
+
+
+@pytest.mark.parametrize("every", [1, 2, 100])
+@pytest.mark.parametrize(
+    "operator", [ROW_WISE[name] for name in ("filter", "filter of a filter", "map_values")]
+)
+def test_a_late_row_of_a_table_without_versions_is_its_row_now(operator, every):
+    """And so is its result: it holds from when on the one before it did."""
+    assert versions(operator, None, every, LATE) == ["a", "a", "b", "l"]
+
+
+@pytest.mark.parametrize("every", [1, 2, 100])
+def test_a_late_record_of_a_stream_is_a_version_in_between(every):
+    assert versions(ROW_WISE["stream"], None, every, LATE) == ["a", "l", "b", "c"]
 
 
 @pytest.mark.parametrize("every", [1, 2, 100])
 @pytest.mark.parametrize("operator", JOINS.values(), ids=JOINS)
-@pytest.mark.parametrize(("history", "late"), [(None, "l,o"), ("1 hour", "a,o")])
-def test_a_join_has_each_row_and_passes_late_versions_over(operator, history, late, every):
-    assert versions(operator, history, every, [("other", "k", "o", 1), *LATE]) == ["a,o", late, "b,o", "c,o"]
+@pytest.mark.parametrize(("history", "now"), [(None, "l,o"), ("1 hour", "c,o")])
+def test_a_join_has_the_rows_there_are_now_and_passes_late_versions_over(operator, history, now, every):
+    assert versions(operator, history, every, [("other", "k", "o", 1), *LATE]) == ["a,o", "a,o", "b,o", now]
 
 
 @pytest.mark.parametrize("every", [1, 100])
-def test_the_newest_row_is_that_of_the_newest_timestamp(every):
-    """A right row that is late makes a result that is: it does not become the row there is now."""
-    records = [("table", "k", "a", 26), ("other", "k", "new", 30), ("other", "k", "late", 3)]
-    with run(JOINS["foreign key"], None, every, records) as driver:
+@pytest.mark.parametrize("kind", ["foreign key", "join with a global table", "right by foreign key"])
+def test_a_result_with_an_older_time_holds_from_when_on_that_before_it_did(kind, every):
+    """A right row that is late makes a result that is; but it is the row there is now."""
+    records = [("other", "k", "b1", 2), ("table", "k", "x", 26), ("other", "k", "b2", 3)]
+    with run(JOINS[kind], None, every, records) as driver:
         store = driver.get_versioned_store("result")
-        assert dict(store.all()) == {"k": "a,new"}
-        assert [store.get("k", as_of_time=time) for time in (3, 29, 30)] == ["a,late", "a,late", "a,new"]
+        ((key, now),) = store.all()
+        assert now == "x,b2"
+        assert [store.get(key, as_of_time=time) for time in (3, 25, 26)] == [None, None, "x,b2"]
+
+
+@pytest.mark.parametrize("every", [1, 100])
+def test_a_result_is_never_too_old_to_be_kept(every):
+    """What its row is made of is there, so it is the row, however far time has gone on."""
+    records = [("table", "late", "x", 10_000_000), ("table", "k", "x", 5), ("other", "k", "o", 5)]
+    with run(JOINS["join"], None, every, [("other", "late", "o", 0), *records]) as driver:
+        assert dict(driver.get_versioned_store("result").all()) == {"k": "x,o", "late": "x,o"}
+        assert driver.metrics()["dropped"] == {}
 
 
 def versions(operator, history, every, records):

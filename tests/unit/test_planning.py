@@ -10,7 +10,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.engine.batch import SourceRange
+from crossstream.engine.batch import STREAM_RANK, SourceRange
 from crossstream.engine.planning import BOOTSTRAP_RECORDS, Positions, SourcePlanner
 from crossstream.errors import SourceError
 from crossstream.topics import Moment, OffsetRange, TopicPartition
@@ -170,14 +170,22 @@ def test_a_first_start_begins_where_it_is_told_and_later_partitions_at_their_beg
     assert found.positions == {"a": {"a": {0: 9, 1: 0}}}
 
 
-def test_records_of_one_time_are_shared_out_in_proportion() -> None:
-    log = Log({}, {A0: 30, A1: 10})
-    found = planner(log)
+@pytest.mark.parametrize("table_first", [True, False])
+@pytest.mark.parametrize("shape", ["table", "global_table"])
+def test_of_records_of_one_time_those_of_tables_come_first(shape: str, table_first: bool) -> None:
+    builder = cs.StreamsBuilder()
+    made = [(builder.stream, "a"), (getattr(builder, shape), "shops")]
+    for source, topic in reversed(made) if table_first else made:
+        source(topic, cs.Consumed(key=serdes.string(), value=serdes.json()))
+    found = SourcePlanner(builder.build(), Log({}, {A0: 30, A1: 10, S0: 15}), {})
     found.refresh()
     ranges = found.next_ranges(found.end_offsets(), 20)
-    assert ranges == (SourceRange("a", "a", 0, 0, 15, 0), SourceRange("a", "a", 1, 0, 5, 1))
+    assert ranges == (
+        SourceRange("shops", "shops", 0, 0, 15, 0),
+        SourceRange("a", "a", 0, 0, 5, STREAM_RANK + 1),
+    )
     found.positions = found.after(ranges)
-    assert found.lag(found.end_offsets()) == 20
+    assert found.lag(found.end_offsets()) == 35
 
 
 # Global tables
@@ -212,7 +220,7 @@ def test_a_global_table_is_read_to_the_end_of_the_start_before_anything_else() -
     assert sources.bootstrapping
     assert read(sources, log.ends) == [("shops", 0, 0, 7), ("shops", 1, 0, 3)]
     assert not sources.bootstrapping
-    assert read(sources, log.ends) == [("a", 0, 0, 6), ("shops", 0, 7, 9)]
+    assert read(sources, log.ends) == [("shops", 0, 7, 9), ("a", 0, 0, 6)]
     assert read(sources, log.ends) == []
 
 

@@ -1,17 +1,18 @@
 """Keeping a table: what a batch of records changes in it.
 
     law    after any number of batches, cut anywhere, the table holds for each key the value that arrived last
-           (of a versioned table: the one with the largest timestamp), and no row for a key whose last value is null
+           (of a versioned table of records: the one with the largest timestamp), and no row where that value is null
 
 Source: semantics 2.2.2, 2.2.6; KIP-914 for versioned tables.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from crossstream.algebra.as_of import running_maximum_of
 from crossstream.algebra.change import Changes
 from crossstream.algebra.order import by_key, last_per_key, last_per_trigger, same_trigger
 from crossstream.algebra.values import Values, concat_values
@@ -35,8 +36,19 @@ class Upserts:
 
     changes: Changes
     hashes: np.ndarray
-    dropped: dict[str, int] = field(default_factory=dict)
     every: Changes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """What a versioned table takes of a batch, in arrival order, each with the time from which it holds.
+
+    ``refused``: how many were too old; ``stream_time``: after the batch.
+    """
+
+    changes: Changes
+    refused: int
+    stream_time: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,22 +125,16 @@ def upsert_versions(
     *,
     bits: int,
     serde: Serde | None,
-    history: int,
-    stream_time: int,
     every: bool = False,
-) -> tuple[Upserts, int]:
-    """Puts records into a versioned table; also gives the new stream time.
+) -> Upserts:
+    """Puts the records that a versioned table takes (`Versions`).
 
-    A record older than stream time − ``history`` is rejected and counted. Of the rest, those behind a newer
-    version of their key are kept as versions and marked `BEHIND`; of those that become the latest version
-    one for each key, the last, is handed on.
+    Those behind a newer version of their key are kept as versions and marked `BEHIND`; of those that become the
+    latest version one for each key, the last, is handed on.
     """
-    accepted, now = accepted_versions(changes.ts, history, stream_time)
-    dropped = {"expired-version": int((~accepted).sum())}
-    kept = changes.where(accepted)
-    kept = replace(kept, value=as_stored(kept.value, serde))
+    kept = replace(changes, value=as_stored(changes.value, serde))
     if not kept.rows:
-        return Upserts(kept, np.empty(0, np.uint64), dropped), now
+        return Upserts(kept, np.empty(0, np.uint64))
     hashes = kept.hashes(bits)
     order, begins = by_key(kept, hashes)
     sorted_ = kept.take(order)
@@ -142,41 +148,54 @@ def upsert_versions(
         marks[_overtaken(sorted_, behind, begins)] = OVERTAKEN
     keep = behind | _last_latest(behind, begins)
     marked = replace(sorted_, extra={**sorted_.extra, BEHIND: marks})
-    return Upserts(marked.where(keep), h[keep], dropped, marked if every else None), now
+    return Upserts(marked.where(keep), h[keep], marked if every else None)
 
 
-def without_repeats(
-    view: View, changes: Changes, *, bits: int, serde: Serde | None, history: int, stream_time: int
-) -> Changes:
-    """The records without tombstones of keys whose newest version is none, as if those had never come.
+def versions_by_time(changes: Changes, history: int, stream_time: int) -> Versions:
+    """Records in arrival order, each a version from its own time on.
 
-    Whether there is one may depend on the tombstones before that are left out: so it is asked until nothing changes.
-    Each time the answer holds for one record more at least; two or three times is what it takes.
+    One older than stream time − ``history`` is refused.
     """
-    gone = changes.value.missing()
-    if not gone.any():
-        return changes
+    times = np.maximum.accumulate(np.append(stream_time, changes.ts))
+    accepted = changes.ts >= times[1:] - history
+    return Versions(changes.where(accepted), int((~accepted).sum()), int(times[-1]))
+
+
+def versions_by_arrival(
+    view: View,
+    changes: Changes,
+    *,
+    bits: int,
+    serde: Serde | None,
+    history: int,
+    stream_time: int,
+    repeats: bool,
+) -> Versions:
+    """Results of an operator in arrival order: the last of a key is its newest version, whatever its time.
+
+    Story: a row of 26 refers to a right row of 2, and then the right row gets a new value at 3. The result has the time
+    of the right record, 3, but it replaces one of 26: it holds from 26 on, so its time is 26.
+
+    Late versions of a table that keeps them (`BEHIND`) go by their times, as in `versions_by_time`. Without
+    ``repeats`` tombstones of rows that are not there are left out, as if they had never come.
+    """
     hashes = changes.hashes(bits)
     order, begins = by_key(changes, hashes)
-    ts, deletes = changes.ts[order], gone[order]
     latest = latest_versions(view, hashes[order], take(changes.key.wire(), order), serde)
-    was_there = latest.present & ~latest.values.missing()
-    taken = np.ones(changes.rows, bool)
-    while True:
-        put = taken.copy()
-        put[taken], _ = accepted_versions(changes.ts[taken], history, stream_time)
-        newest = _newest_before(ts, begins, latest, put[order])
-        now = np.empty(changes.rows, bool)
-        now[order] = ~deletes | np.where(newest < 0, was_there, ~deletes[newest])
-        if (now == taken).all():
-            return changes.where(taken)
-        taken = now
-
-
-def accepted_versions(ts: np.ndarray, history: int, stream_time: int) -> tuple[np.ndarray, int]:
-    """Which records, in arrival order, are not older than the history goes back; and the stream time after them."""
-    times = np.maximum.accumulate(np.append(stream_time, ts))
-    return ts >= times[1:] - history, int(times[-1])
+    late = changes.extra[BEHIND] == 1 if BEHIND in changes.extra else np.zeros(changes.rows, bool)
+    put = np.ones(changes.rows, bool)
+    if not repeats:
+        gone = changes.value.missing()[order]
+        was_there = latest.present & ~latest.values.missing()
+        put[order] = ~gone | np.where(begins, was_there, ~np.roll(gone, 1))
+    times = np.maximum.accumulate(np.append(stream_time, np.where(put, changes.ts, stream_time)))
+    refused = late & (changes.ts < times[1:] - history)
+    put &= ~refused
+    floor = _floor(latest)
+    newest = np.maximum(floor, np.where(put[order], changes.ts[order], floor))
+    since = changes.ts.copy()
+    since[order] = np.where(late[order], since[order], running_maximum_of(newest, np.flatnonzero(begins)))
+    return Versions(replace(changes, ts=since).where(put), int(refused.sum()), int(times[-1]))
 
 
 def latest_versions(view: View, hashes: np.ndarray, keys: Column, serde: Serde | None) -> Rows:
@@ -215,19 +234,17 @@ def find_versions(
     return Match(pieces, piece, row), best_ts
 
 
-def _newest_before(
-    ts: np.ndarray, begins: np.ndarray, latest: Rows, put: np.ndarray | None = None
-) -> np.ndarray:
+def _newest_before(ts: np.ndarray, begins: np.ndarray, latest: Rows) -> np.ndarray:
     """For rows grouped by key: the newest row of the key before it is put; -1 if that is the ``latest`` in the store.
 
-    ``put``: the rows that are put at all. Of equal timestamps the later row is the newer one.
+    Of equal timestamps the later row is the newer one.
     """
     rows, group = len(ts), np.cumsum(begins) - 1
     order = np.argsort(ts, kind="stable")
     ranks = np.empty(rows, np.int64)
     ranks[order] = np.arange(rows)
     newer = ts >= _floor(latest)
-    own = np.where(newer if put is None else newer & put, ranks, -1)
+    own = np.where(newer, ranks, -1)
     previous = np.where(begins, -1, np.roll(own, 1))
     # Groups are told apart by their number, so one running maximum serves all of them.
     best = np.maximum.accumulate(previous + group * (rows + 1)) - group * (rows + 1)

@@ -10,9 +10,12 @@ import numpy as np
 
 from crossstream.algebra.order import OFFSET_BITS
 from crossstream.state.manifest import PieceRef
+from crossstream.topology.graph import Shape
 
-FRAME_RANK = 1_000_000
-"""Ranks of DataFrame sources begin here, after those of topic partitions: one for each source in each partition."""
+FRAME_RANK = 1 << 20
+"""Added to the ranks of DataFrame sources, which come after topic partitions: one for each source in each partition."""
+STREAM_RANK = 1 << 21
+"""Added to the ranks of streams: at equal times tables come before them, whatever was built first."""
 
 StagedFrame = tuple[str, str, int, int, bytes]
 """Records that wait to be published: file, topic, partition, rows, tag."""
@@ -75,12 +78,17 @@ class Batch(msgspec.Struct, frozen=True):
         places = [place for place, name in enumerate(self.frames) if name in nodes]
         made = np.isin(rank, ranks) if ranks else np.zeros(len(minor), bool)
         if places:
-            made |= (rank >= FRAME_RANK) & np.isin((rank - FRAME_RANK) % len(self.frames), places)
+            made |= (rank & FRAME_RANK > 0) & np.isin(rank % FRAME_RANK % len(self.frames), places)
         return made
 
     def read_by(self, nodes: Collection[str]) -> list[SourceRange]:
         """The ranges of these source nodes."""
         return [span for span in self.ranges if span.node in nodes]
+
+
+def rank_of(shape: Shape, place: int) -> int:
+    """The rank of a source partition that is at this place among those of the batch."""
+    return place + STREAM_RANK if shape == "stream" else place
 
 
 @dataclass(slots=True)

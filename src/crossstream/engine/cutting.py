@@ -61,24 +61,33 @@ class Cutter:
     def cut(self, spans: Sequence[Span], most: int) -> list[Span]:
         """The parts of ``spans`` to read first, together about ``most`` records.
 
-        Records of the very time at which the cut falls are shared out in proportion.
+        Of the records of the very time at which the cut falls those of the first spans come first.
         """
         if count(spans) <= most or len(spans) == 1:
             return in_proportion(spans, most)
-        early, late, begun = self._bracket(spans, most)
+        early, begun = self._bracket(spans, most)
         if count(early.spans) < most * ENOUGH:
-            ends = [max(one[4], other[4]) for one, other in zip(early.spans, late.spans, strict=True)]
-            tied = [(*span[:3], span[4], end) for span, end in zip(early.spans, ends, strict=True)]
-            ends = [span[4] for span in in_proportion(tied, most - count(early.spans))]
-            taken = [(*span[:4], end) for span, end in zip(spans, ends, strict=True)]
+            taken = self._with_tied(spans, early, most - count(early.spans))
         else:
             taken = early.spans
             self.step = max(1, int((early.until - begun) * most * AIM / count(taken)))
         self.until = max(self.until, early.until)
         return [span for span in taken if span[4] > span[3]]
 
-    def _bracket(self, spans: Sequence[Span], most: int) -> tuple[_Cut, _Cut, int]:
-        """A cut with enough records and not too many, and a later one; or two neighbours with too few and too many.
+    def _with_tied(self, spans: Sequence[Span], early: _Cut, room: int) -> list[Span]:
+        """The early parts, each with the records of the time of the cut, span by span as long as there is room."""
+        taken = []
+        for span, before in zip(spans, early.spans, strict=True):
+            end = before[4]
+            if room > 0 and end < span[4]:
+                [tied] = self._at([(*span[:3], end, span[4])], early.until + 1, room).spans
+                end = min(tied[4], end + room)
+                room -= end - before[4]
+            taken.append((*span[:4], end))
+        return taken
+
+    def _bracket(self, spans: Sequence[Span], most: int) -> tuple[_Cut, int]:
+        """A cut with enough records and not too many; or with too few, where one a millisecond later has too many.
 
         Also when about the records begin.
         """
@@ -105,7 +114,7 @@ class Cutter:
                 begun = early.until
                 if not count(found.spans):
                     first = begun
-        return early, late, first
+        return early, first
 
     def _at(self, spans: Sequence[Span], timestamp: int, most: int) -> _Cut:
         """Each span up to its first record of that time or later; or less, if that is more than ``most`` as well."""

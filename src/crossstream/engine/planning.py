@@ -9,7 +9,7 @@ from typing import Protocol
 
 from msgspec import structs
 
-from crossstream.engine.batch import SourceRange
+from crossstream.engine.batch import SourceRange, rank_of
 from crossstream.engine.cutting import Cutter, Span, Times, in_proportion
 from crossstream.engine.log import Starts
 from crossstream.errors import CrossStreamError, SourceError
@@ -177,7 +177,10 @@ class SourcePlanner:
             self._check_rewound(ends)
             spans = self._spans(self._sources(), ends)
             limited = spans if most is None else self._cutter.cut(spans, most)
-        return tuple(SourceRange(*span, rank) for rank, span in enumerate(limited))
+        return tuple(
+            SourceRange(*span, rank_of(self.topology[span[0]].shape, place))
+            for place, span in enumerate(limited)
+        )
 
     def waiting(
         self, nodes: Collection[str], ends: Mapping[TopicPartition, int]
@@ -289,7 +292,9 @@ class SourcePlanner:
         self.await_globals()  # up to where they end now, not where they ended
 
     def _sources(self) -> list[Source]:
-        return [node for node in self.topology if isinstance(node, Source)]
+        """Tables before streams: in this order records of one time are taken."""
+        sources = [node for node in self.topology if isinstance(node, Source)]
+        return sorted(sources, key=lambda node: node.shape == "stream")
 
     def _globals(self) -> list[Source]:
         return [node for node in self._sources() if node.shape == "global"]

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from crossstream.dsl.frames import COLUMNS
-from crossstream.engine.batch import FRAME_RANK, SourceRange
+from crossstream.engine.batch import FRAME_RANK, SourceRange, rank_of
 from crossstream.engine.parcels import Parcel, unpack
 from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, SerdeError, TopologyError, told
 from crossstream.records import RECORDS, encode_headers
@@ -217,12 +217,11 @@ def frame_names(topology: Topology) -> tuple[str, ...]:
     return tuple(node.name for node in topology if isinstance(node, FrameSource))
 
 
-def frame_spans(names: Sequence[str], share: int) -> dict[str, SourceRange]:
+def frame_spans(topology: Topology, names: Sequence[str], share: int) -> dict[str, SourceRange]:
     """A range for each DataFrame source in one partition of a micro-batch, the ``share`` of one task."""
-    return {
-        name: SourceRange(name, name, share, 0, 1 << 40, FRAME_RANK + share * len(names) + place)
-        for place, name in enumerate(names)
-    }
+    first = FRAME_RANK + share * len(names)
+    ranks = {name: rank_of(topology[name].shape, first + place) for place, name in enumerate(names)}
+    return {name: SourceRange(name, name, share, 0, 1 << 40, rank) for name, rank in ranks.items()}
 
 
 def packed_parcels(sent: Iterable[tuple[int, list[Any]]]) -> Iterator[pa.RecordBatch]:

@@ -237,7 +237,7 @@ def frame_round(held: Held, batch: Batch, rows: Iterable[pa.RecordBatch]) -> Ite
     context = TaskContext.get()
     assert context is not None
     share = context.partitionId()
-    spans = frame_spans(batch.frames, share)
+    spans = frame_spans(held.job.plan.topology, batch.frames, share)
     sender = _FRAME_SENDERS + share
     held.begin(batch)
     output = held.output(batch, 0, sender)

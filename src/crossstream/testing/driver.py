@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from crossstream.config import OnError, check_on_error
 from crossstream.dsl.checks import check_serdes, check_topic
 from crossstream.durations import Duration, Timestamp, to_milliseconds, to_timestamp
-from crossstream.engine.batch import Batch, Report, Silence, SourceRange
+from crossstream.engine.batch import Batch, Report, Silence, SourceRange, rank_of
 from crossstream.engine.given import check_topology
 from crossstream.engine.policies import policy_of
 from crossstream.engine.rounds import in_turn
@@ -381,10 +381,11 @@ class TopologyTestDriver:
                     if count:
                         start = self._topics[name].base[partition]
                         spans.append((node, name, partition, start, start + count))
-        return [SourceRange(*span, rank) for rank, span in enumerate(sorted(spans, key=self._rank))]
-
-    def _rank(self, span: tuple[str, str, int, int, int]) -> tuple[int, str, int]:
-        return (self._places[span[0]], span[1], span[2])
+        ordered = sorted(spans, key=lambda span: (self._places[span[0]], span[1], span[2]))
+        return [
+            SourceRange(*span, rank_of(self.plan.topology[span[0]].shape, place))
+            for place, span in enumerate(ordered)
+        ]
 
     def _store(self, name: str, kind: Kind) -> StoreReader:
         store = store_named(self.plan, name, kind)

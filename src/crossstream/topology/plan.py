@@ -81,8 +81,8 @@ class StoreDef:
     """A store of the plan. ``public``: the user's name for it, None if it is not queryable.
 
     ``derived``: made from other stores, and made anew from them when the number of partitions changes. ``by_key2``: a
-    row is in the state partition of its second key. ``repeats``: a tombstone of a row that is not there is kept as a
-    version too.
+    row is in the state partition of its second key. ``results``: of an operator, so that of their versions the last one
+    put is the newest. ``repeats``: a tombstone of a row that is not there is kept as a version too.
     """
 
     name: str
@@ -93,6 +93,7 @@ class StoreDef:
     public: str | None = None
     history: int | None = None
     derived: bool = False
+    results: bool = False
     repeats: bool = True
     by_key2: bool = False
 

@@ -199,6 +199,7 @@ class Planner:
                 value=value,
                 public=public,
                 history=history,
+                results=not isinstance(table, Source | FrameSource | ToTable),
                 repeats=not self.knows_old(table),
             )
         )

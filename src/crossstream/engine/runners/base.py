@@ -15,7 +15,16 @@ import numpy as np
 from crossstream.algebra.change import Changes, concat_changes
 from crossstream.algebra.history import History
 from crossstream.algebra.order import by_arrival
-from crossstream.algebra.table import BEHIND, Rows, as_stored, latest_versions, lookup, without_repeats
+from crossstream.algebra.table import (
+    BEHIND,
+    Rows,
+    Versions,
+    as_stored,
+    latest_versions,
+    lookup,
+    versions_by_arrival,
+    versions_by_time,
+)
 from crossstream.algebra.table_table import Joined, Lookup
 from crossstream.algebra.values import Values
 from crossstream.engine.batch import Batch, Report, Silence
@@ -70,14 +79,20 @@ class OpenStore:
         self.clock = silence.clock - silence.after
         return self.stream_time + silent
 
-    def taken(self, puts: Changes, bits: int) -> Changes:
-        """Of a batch for a versioned table what counts: no tombstones of rows that are not there, if they do not."""
-        history = self.definition.history
-        if history is None or self.definition.repeats:
-            return puts
-        serde = self.definition.value
-        return without_repeats(
-            self.before(), puts, bits=bits, serde=serde, history=history, stream_time=self.began
+    def taken(self, puts: Changes, bits: int) -> Versions:
+        """Of a batch for a versioned table, in arrival order, what counts, and from when on."""
+        store = self.definition
+        assert store.history is not None
+        if not store.results:
+            return versions_by_time(puts, store.history, self.began)
+        return versions_by_arrival(
+            self.before(),
+            puts,
+            bits=bits,
+            serde=store.value,
+            history=store.history,
+            stream_time=self.began,
+            repeats=store.repeats,
         )
 
     def lookup_in(self, view: View) -> Lookup:

@@ -8,7 +8,6 @@ from functools import partial
 from crossstream.algebra.change import Changes
 from crossstream.algebra.grace import Buffer, depart, depart_in_silence, waiting_rows
 from crossstream.algebra.stream_table import TableHistory, admit, join_stream_table
-from crossstream.algebra.table import accepted_versions
 from crossstream.engine.runners.base import Emitted, OpenStore, Runner, emit_joined, no_changes
 from crossstream.topology import graph
 from crossstream.topology.steps import StreamTableJoinStep
@@ -47,8 +46,7 @@ class StreamTableJoinRunner(Runner):
             puts = no_changes(definition.key, definition.value)
         puts = puts.where(~puts.key.missing())
         if definition.history is not None:
-            puts = store.taken(puts, self.task.batch.bits)
-            puts = puts.where(accepted_versions(puts.ts, definition.history, store.began)[0])
+            puts = store.taken(puts, self.task.batch.bits).changes
         return TableHistory(
             store.before(),
             replace(puts, old=None, extra={}, lost=None),

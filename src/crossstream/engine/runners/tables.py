@@ -57,18 +57,17 @@ class MaterializeRunner(Runner):
                 every=self.step.every is not None,
             )
         else:
-            plain = store.taken(plain, self.task.batch.bits)
-            net, store.stream_time = upsert_versions(
+            taken = store.taken(plain, self.task.batch.bits)
+            store.stream_time = taken.stream_time
+            if self.step.counts:
+                self.task.report.count_dropped(self.step.node, {"expired-version": taken.refused})
+            net = upsert_versions(
                 store.view,
-                plain,
+                taken.changes,
                 bits=self.task.batch.bits,
                 serde=definition.value,
-                history=definition.history,
-                stream_time=store.stream_time,
                 every=self.step.every is not None,
             )
-        if self.step.counts:
-            self.task.report.count_dropped(self.step.node, net.dropped)
         if net.changes.rows:
             yield self.out(), net.changes
         if self.step.every is not None and net.every is not None and net.every.rows:
