@@ -21,6 +21,7 @@ from crossstream.serdes.serde import Serde, Way, find_invalid
 _JSON = UntypedJson()
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _LISTS = (list, tuple)
+_CONTAINERS = frozenset({dict, *_LISTS})
 _DEEPEST = 1000
 """Levels that are looked at: a list may hold itself, which the encoder refuses."""
 
@@ -73,18 +74,19 @@ def is_kept(serde: Serde | None) -> bool:
 
 def _check(values: Sequence[Any]) -> None:
     """Raises CS-410 for the first value that JSON does not give back. Level by level, without a call for each value."""
-    level: list[Any] = list(values)
+    level: Any = values
     for _ in range(_DEEPEST):
         kinds = set(map(type, level))
         if not kinds - _PLAIN:
             return
-        if not kinds <= _PLAIN | {dict, *_LISTS}:
+        if not kinds <= _CONTAINERS | _PLAIN:
             raise _refusal(values)
-        dicts = [value for value in level if type(value) is dict]
+        dicts = level if kinds == {dict} else [value for value in level if type(value) is dict]
         if not {str}.issuperset(map(type, chain.from_iterable(dicts))):
             raise _refusal(values)
-        lists = [value for value in level if type(value) in _LISTS]
-        level = [*chain.from_iterable(map(dict.values, dicts)), *chain.from_iterable(lists)]
+        items = chain.from_iterable(map(dict.values, dicts))
+        lists = [] if dicts is level else [value for value in level if type(value) in _LISTS]
+        level = [*items, *chain.from_iterable(lists)]
 
 
 def _refusal(values: Sequence[Any]) -> SerdeError:
