@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,8 @@ from crossstream.topology.graph import Node
 from crossstream.topology.steps import ReadStep
 
 if TYPE_CHECKING:
-    from crossstream.engine.runners.base import Task
+    from crossstream.engine.batch import Report
+    from crossstream.engine.failures import Failures
 
 _FEW = 64
 """Rows up to which decoding one by one is cheaper than as a column."""
@@ -28,11 +29,23 @@ _FEW = 64
 Part = Literal["key", "value"]
 
 
+class ReadingTask(Protocol):
+    """The part of a task that reading needs."""
+
+    @property
+    def report(self) -> Report: ...
+
+    @property
+    def failures(self) -> Failures: ...
+
+    def node(self, name: str) -> Any: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Decoder:
     """Decodes records of a source. ``where``: what is known of their place, where no single row is at fault."""
 
-    task: Task
+    task: ReadingTask
     step: ReadStep
     where: Mapping[str, object] = field(default_factory=dict)
 

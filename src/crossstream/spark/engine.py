@@ -77,7 +77,7 @@ class Engine:
         self.log = BatchLog(self.state, config.durable)
         self.connection = connection_of(config)
         self._staging = staging_of(self.connection, self.state)
-        self.inputs = Inputs(topology, config, self.connection, self.log)
+        self.inputs = Inputs(plan, config, self.connection, self.log)
         self._publishing = Publishing(publisher_of(self.connection), self._staging, self.log)
         self.partitions = 1
         self._wanted = 1

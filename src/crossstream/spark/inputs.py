@@ -3,21 +3,44 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import pyarrow as pa
 from msgspec import structs
 
 from crossstream.config import StreamsConfig
 from crossstream.engine.batch import SourceRange
+from crossstream.engine.extracted import ExtractedTimes
 from crossstream.engine.log import BatchLog, Commit, Starts
 from crossstream.engine.planning import NoTopics, SourcePlanner
 from crossstream.errors import SourceError
 from crossstream.spark.connections import check_topics, written_ends
-from crossstream.topics import TopicConnection, TopicPartition
-from crossstream.topology.graph import Topology
+from crossstream.spark.worker import TopicInput
+from crossstream.topics import RangeReader, TopicConnection, TopicPartition
+from crossstream.topology.plan import Plan
 
 REFRESH_SECONDS = 5.0
 """How often new topics and partitions are looked for."""
+
+
+class Ahead:
+    """Reads topics ahead of the batches, in the driver; opens its client when it is first asked."""
+
+    def __init__(self, connection: TopicConnection) -> None:
+        self._connection = connection
+        self._reader: RangeReader | None = None
+
+    def read(
+        self, spans: Sequence[SourceRange], max_rows: int
+    ) -> Iterator[tuple[SourceRange, pa.RecordBatch]]:
+        if self._reader is None:
+            self._reader = self._connection.reader()
+        return TopicInput(self._reader).read(spans, max_rows)
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
 
 
 class Inputs:
@@ -26,13 +49,17 @@ class Inputs:
     planner: SourcePlanner
 
     def __init__(
-        self, topology: Topology, config: StreamsConfig, connection: TopicConnection | None, log: BatchLog
+        self, plan: Plan, config: StreamsConfig, connection: TopicConnection | None, log: BatchLog
     ) -> None:
-        self._topology = topology
+        self._topology = plan.topology
         self._config = config
         self._connection = connection
         self._log = log
         self.topics = None if connection is None else connection.log()
+        self._ahead = None if connection is None else Ahead(connection)
+        self._times = None
+        if self.topics is not None and self._ahead is not None:
+            self._times = ExtractedTimes.of(plan, self.topics, self._ahead)
         self._refreshed = 0.0
 
     def find(self, commit: Commit, starts: Starts) -> SourcePlanner:
@@ -46,7 +73,9 @@ class Inputs:
         topics = NoTopics() if self.topics is None else self.topics
         ids = {**starts.topic_ids, **commit.topic_ids}
         lost = self._config.on_lost_records
-        self.planner = SourcePlanner(self._topology, topics, positions, lost, ids, starts=starts)
+        self.planner = SourcePlanner(
+            self._topology, topics, positions, lost, ids, starts=starts, times=self._times
+        )
         self.planner.refresh()
         if self.planner.starts != starts:
             self._note_starts()
@@ -139,3 +168,5 @@ class Inputs:
     def close(self) -> None:
         if self.topics is not None:
             self.topics.close()
+        if self._ahead is not None:
+            self._ahead.close()
