@@ -27,16 +27,26 @@ StateMode = Literal["private", "group", "shared"]
 class DeadLetter:
     """Send a bad record to ``topic``, with the reason in its headers, and go on.
 
-    Raises `ConfigError` (CS-202) if Kafka would refuse the topic's name.
+    One that is too large for the topic, with these headers, is cut. ``spill`` names a folder, which all workers see,
+    for files that have such records as a whole. They are for their owner only, and stay until you delete them.
+
+    Raises `ConfigError`: CS-202 if Kafka would refuse the topic's name, CS-204 if ``spill`` is no path.
 
     >>> DeadLetter("orders-bad").topic
     'orders-bad'
     """
 
     topic: str
+    spill: str | Path | None = None
 
     def __post_init__(self) -> None:
         _check_name("DeadLetter", "topic", self.topic)
+        folder: Any = self.spill
+        if folder is None:
+            return
+        if not isinstance(folder, str | os.PathLike) or not str(folder) or is_uri(folder):
+            raise _out_of_range("spill", folder, "the path of a folder that all workers see")
+        object.__setattr__(self, "spill", os.path.abspath(folder))
 
 
 OnError = Literal["fail", "skip"] | DeadLetter

@@ -67,7 +67,8 @@ class ExtractedTimes:
         plans = [plan] if plan.before is None else [plan, plan.before]
         steps = [step for one in plans for step in one.parts[0].steps if isinstance(step, ReadStep)]
         skip, report = Policy("skip"), Report()
-        failures = Failures(plan.topology, Batch(0, (), 1), report, skip, skip, lambda topic, records: None)
+        batch, nothing = Batch(0, (), 1), lambda *_: None
+        failures = Failures(plan.topology, batch, report, skip, skip, nothing, nothing)
         task = _Task(plan.topology, report, failures)
         return cls(log, input_, sources, {step.node: step for step in steps}, task)
 

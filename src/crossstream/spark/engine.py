@@ -329,6 +329,7 @@ class Engine:
             shares=entry.shares,
             clock=int(entry.time * 1000),
             frames=frame_names(self.topology),
+            wants_keys=self._account.partnerless.wants_keys,
         )
         report, frames = self._rounds.run(batch, frame)
         self._sizing.learn(sum(report.seconds.values()))
