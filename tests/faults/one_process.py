@@ -80,11 +80,9 @@ def application(topology: cs.Topology, config: cs.StreamsConfig) -> Iterator[Eng
     """The loop of an application, open; closed as a process that ends closes it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "SparkRounds", OneProcess)
-        made = Engine(
-            topology, Plan.of(topology), config, Path(config.state_path), SESSION, lambda progress: None
-        )
+        made = Engine(topology, Plan.of(topology), config, Path(config.state_path), lambda progress: None)
         try:
-            made.open()
+            made.open(lambda: SESSION)
             yield made
         finally:
             made.close()
