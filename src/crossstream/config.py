@@ -20,6 +20,7 @@ from crossstream.topology.naming import name_fault
 Guarantee = Literal["at_least_once"]
 OnLostRecords = Literal["fail", "skip"]
 StateMode = Literal["private", "group", "shared"]
+OnLostState = Literal["fail", "restart"]
 
 
 @keyword_settings(ConfigError, "CS-201", positional=1)
@@ -114,6 +115,8 @@ class StreamsConfig:
     ``processing_errors``        a user's function that raises: likewise
     ``on_lost_records``          records that retention deleted unread: ``"fail"``, or ``"skip"`` and count; topics
                                  that were made anew: ``"fail"``, or ``"skip"`` to their beginning
+    ``on_lost_state``            an empty state folder though Kafka's consumer group has offsets: ``"fail"``, or
+                                 ``"restart"`` as at a first start
     ``broker_patience``          duration to wait for an absent broker before failing
     ``idle_after``               duration without input after which stream time goes on with the clock, so that
                                  records that wait for a window to close, or for a table, come out; None: it
@@ -147,6 +150,7 @@ class StreamsConfig:
     deserialization_errors: OnError = "fail"
     processing_errors: OnError = "fail"
     on_lost_records: OnLostRecords = "fail"
+    on_lost_state: OnLostState = "fail"
     broker_patience: Duration = "60 seconds"
     idle_after: Duration | None = None
     retain_batches: int = 10
@@ -280,6 +284,7 @@ class StreamsConfig:
         _check_choice("processing_guarantee", self.processing_guarantee, get_args(Guarantee))
         _check_choice("on_lost_records", self.on_lost_records, get_args(OnLostRecords))
         _check_choice("state_mode", self.state_mode, get_args(StateMode))
+        _check_choice("on_lost_state", self.on_lost_state, get_args(OnLostState))
         for name in ("deserialization_errors", "processing_errors"):
             check_on_error(name, getattr(self, name))
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from crossstream.serdes.internal import pickled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crossstream import serdes
 from crossstream.algebra.values import Values, concat_values, nulls
 from crossstream.errors import SerdeError
-from crossstream.serdes.internal import pickled
 from tests.unit.state_rows import binary
 
 law = settings(max_examples=80, deadline=None)

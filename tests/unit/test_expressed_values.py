@@ -11,12 +11,12 @@ from uuid import UUID
 import numpy as np
 import polars as pl
 import pytest
+from crossstream.algebra.plain_types import as_plain
+from crossstream.serdes.json_inferred import infer
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.algebra.plain_types import as_plain
 from crossstream.algebra.values import Values
-from crossstream.serdes.json_inferred import infer
 
 TEXT, JSON, BYTES = serdes.string(), serdes.json(), serdes.bytes()
 

@@ -20,13 +20,13 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
+from crossstream.serdes.internal import pickled
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crossstream.algebra.hashing import hash_keys, partition_of
 from crossstream.algebra.values import Values
 from crossstream.engine.key_places import placing_bytes
-from crossstream.serdes.internal import pickled
 
 
 def places(*keys: Any) -> list[bytes | None]:

@@ -15,11 +15,11 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 import pytest
+from crossstream.serdes.internal import pickled
 
 from crossstream import serdes
 from crossstream.errors import SerdeError
 from crossstream.serdes import Serde
-from crossstream.serdes.internal import pickled
 from tests.unit.serdes_rows import awkward
 
 

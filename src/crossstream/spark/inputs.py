@@ -11,10 +11,11 @@ from msgspec import structs
 from crossstream.config import StreamsConfig
 from crossstream.engine.batch import SourceRange
 from crossstream.engine.extracted import ExtractedTimes
-from crossstream.engine.log import BatchLog, Commit, Starts
+from crossstream.engine.log import Application, BatchLog, Commit
 from crossstream.engine.planning import NoTopics, SourcePlanner
 from crossstream.errors import SourceError
-from crossstream.spark.connections import check_topics, written_ends
+from crossstream.spark.claim import Found
+from crossstream.spark.connections import check_topics, check_written, instance_of, written_ends
 from crossstream.spark.worker import TopicInput
 from crossstream.topics import RangeReader, TopicConnection, TopicPartition
 from crossstream.topology.plan import Plan
@@ -60,17 +61,35 @@ class Inputs:
         self._times = None
         if self.topics is not None and self._ahead is not None:
             self._times = ExtractedTimes.of(plan, self.topics, self._ahead)
+        self._instance = instance_of(config, self.topics, log.root)
         self._refreshed = 0.0
 
-    def find(self, commit: Commit, starts: Starts) -> SourcePlanner:
-        """Finds the topics, and goes on in them where the last batch ended.
+    def check(self, found: Found) -> None:
+        """Checks what can be known of the topics at once; ``found``: the state.
 
-        Where it begins in those that are new is noted with the application. Raises `ConfigError` CS-235 if nobody said
-        where topics are.
+        Raises `ConfigError` CS-235 if it is not said where topics are; `SourceError` CS-602 and `SinkError` CS-652 if
+        one is missing; `StateError`: CS-740 if another instance runs, CS-741 if the state is lost.
         """
         check_topics(self._topology, self._connection)
+        if self.topics is None:
+            return
+        known = self.topics.topics()
+        read = SourcePlanner(self._topology, self.topics, {}).topic_names(known)
+        check_written(self._topology, self._config, self.topics, known)
+        if self._instance is not None:
+            state = None if found.application is None else found.application.state_id
+            places = [TopicPartition(topic, partition) for topic in read for partition in range(known[topic])]
+            self._instance.check(places, state, has_commits=found.commit is not None)
+
+    def find(self, commit: Commit, application: Application) -> SourcePlanner:
+        """Finds the topics, and goes on in them where the last batch ended.
+
+        Where it begins in those that are new is noted with the application. Raises `StateError` CS-740 if another
+        instance runs.
+        """
         positions = {n: {t: dict(p) for t, p in topics.items()} for n, topics in commit.positions.items()}
         topics = NoTopics() if self.topics is None else self.topics
+        starts = application.starts
         ids = {**starts.topic_ids, **commit.topic_ids}
         lost = self._config.on_lost_records
         self.planner = SourcePlanner(
@@ -78,20 +97,19 @@ class Inputs:
         )
         self.planner.refresh()
         if self.planner.starts != starts:
-            self._note_starts()
+            self._log.write_application(structs.replace(application, starts=self.planner.starts))
+            self._log.settled()
+        if self._instance is not None:
+            self._instance.begin(self.planner.consumed(), application.state_id, has_commits=commit.id >= 0)
         self._refreshed = time.monotonic()
         return self.planner
-
-    def _note_starts(self) -> None:
-        application = self._log.application()
-        assert application is not None
-        self._log.write_application(structs.replace(application, starts=self.planner.starts))
-        self._log.settled()
 
     def refresh(self, *, force: bool = False) -> None:
         """Looks for topics and partitions that are new or gone, if it was not done just before."""
         if force or time.monotonic() - self._refreshed > REFRESH_SECONDS:
             self.planner.refresh()
+            if self._instance is not None:
+                self._instance.beat()
             self._refreshed = time.monotonic()
 
     def end_offsets(self) -> dict[TopicPartition, int]:
@@ -161,11 +179,15 @@ class Inputs:
         return {} if self.topics is None else written_ends(self._topology, self._config, self.topics)
 
     def note_consumed(self) -> None:
-        """Tells others how far the application is: its consumer group, on Kafka."""
-        if self.topics is not None:
+        """Tells others how far the application is. Raises `StateError` CS-740 if an earlier instance runs."""
+        if self._instance is not None:
+            self._instance.commit(self.planner.consumed())
+        elif self.topics is not None:
             self.topics.commit_offsets(self._config.application_id, self.planner.consumed())
 
     def close(self) -> None:
+        if self._instance is not None:
+            self._instance.end()
         if self.topics is not None:
             self.topics.close()
         if self._ahead is not None:
