@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from crossstream.garbage import paused_gc
 from crossstream.serdes import arrays, refusals
 from crossstream.serdes.json_decimals import plainly
+from crossstream.serdes.json_finite import check_finite
 
 Decoder = msgspec.json.Decoder[Any]
 
@@ -82,13 +83,20 @@ def encode_rows(values: Sequence[Any], serde: str) -> pa.LargeBinaryArray:
     if lines:
         cut = _cut(lines, len(values))
         if cut is not None:
+            check_finite(values, [lines], serde)
             return _without_null_text(cut, values, serde)
-    return arrays.binary_rows(plainly(partial(_texts_of, serde=serde), values))
+    return arrays.binary_rows(_texts(values, serde))
 
 
 def encode_row(value: Any, serde: str) -> bytes | None:
     """The JSON of one object. Raises `SerdeError` (CS-403, CS-405)."""
-    return plainly(partial(_texts_of, serde=serde), [value])[0]
+    return _texts([value], serde)[0]
+
+
+def _texts(values: Sequence[Any], serde: str) -> Sequence[bytes | None]:
+    texts = plainly(partial(_texts_of, serde=serde), values)
+    check_finite(values, texts, serde)
+    return texts
 
 
 def _lines_of(values: Sequence[Any]) -> list[bytes | None]:
@@ -113,7 +121,7 @@ def _text_of(value: Any, serde: str) -> bytes:
             str(error),
             "return dicts, lists, str, int, float, bool or dataclasses",
         ) from error
-    if text == _NULL_TEXT:
+    if text == _NULL_TEXT and not isinstance(value, float):
         raise refusals.null_text(serde, value)
     return text
 

@@ -21,6 +21,7 @@ from crossstream.serdes.json_columns import in_chunks, to_series
 from crossstream.serdes.json_conform import conform
 from crossstream.serdes.json_decimals import decimals_as_text
 from crossstream.serdes.json_defaults import complete
+from crossstream.serdes.json_finite import not_finite
 from crossstream.serdes.json_leaves import is_text
 from crossstream.serdes.json_omitted import with_the_defaults
 from crossstream.serdes.json_omitted_text import text_without_defaults
@@ -75,8 +76,8 @@ class TypedJson:
     `Meta(tz=False)`) → UTC microseconds, date, time, timedelta, bytes (base64), Decimal → Decimal(38, 18),
     UUID → String, Enum and Literal → String (or Int64), list, nested classes → Struct. A field of another
     type (a dict, a union, ``int | float`` too, a time with an offset) is for callables only. A column refuses
-    what it cannot hold, such as an int of 65 bits. NaN and infinity are written as null, so a field that may
-    hold them is to be ``float | None``. Sets are written sorted, and fields of a TypedDict in declared order.
+    what it cannot hold, such as an int of 65 bits. NaN and infinities are refused when they are written (CS-403): JSON
+    has no such numbers. Sets are written sorted, and fields of a TypedDict in declared order.
     Objects keep the zeros at the end of a Decimal and the offset of a datetime; columns are written without such
     zeros, and in UTC. Structs with ``omit_defaults`` are written without what equals a default, both ways.
 
@@ -330,7 +331,7 @@ def _misfit(values: Sequence[Any], kind: Any, serde: str, error: Exception) -> S
         try:
             msgspec.convert(value, kind, builtin_types=_NATIVE)
         except Exception as reason:  # as above
-            return refusals.misfit(serde, value, str(reason))
+            return not_finite(value, serde) or refusals.misfit(serde, value, str(reason))
     return refusals.misfit(serde, values, str(error))
 
 
