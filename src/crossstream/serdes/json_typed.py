@@ -28,18 +28,18 @@ from crossstream.serdes.json_omitted_text import text_without_defaults
 from crossstream.serdes.json_readable import check_rows
 from crossstream.serdes.json_reading import (
     Columns,
+    checked,
     checked_columns,
     columns_of,
     reading_of,
     some_fields,
-    with_unchecked,
 )
-from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows, encode_row, encode_rows
+from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows, encode_row, encode_rows, nulls
 from crossstream.serdes.json_schemas import Narrow, narrowing, read_schema, schema_name, struct_dtype
 from crossstream.serdes.json_shapes import KEPT, NoColumn, Shape, StructOf, optional, rows_of
 from crossstream.serdes.json_text import json_text
 from crossstream.serdes.json_untyped import UntypedJson
-from crossstream.serdes.serde import Serde, Way, find_invalid
+from crossstream.serdes.serde import NOBODY, Readers, Serde, Way, find_invalid
 
 _NATIVE = (*KEPT, UUID)
 
@@ -116,7 +116,7 @@ class TypedJson:
         reading = reading_of(self.type)
         value = decode_row(data, reading.decoder, self.name)
         if reading.incomplete:
-            complete(value)
+            self._complete(value)
         return value
 
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
@@ -128,7 +128,7 @@ class TypedJson:
         reading = reading_of(self.type)
         values = decode_rows(data, reading.decoder, self.name)
         if reading.incomplete:
-            complete(values)
+            self._complete(values)
         return values
 
     def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
@@ -155,9 +155,15 @@ class TypedJson:
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         return self._decoded(data, columns_of(self.type, None if fields is None else frozenset(fields)))
 
-    def decode_checked(self, data: pa.LargeBinaryArray, fields: Collection[str]) -> pl.Series:
-        """A column of at least these fields, as far as there are such; raises what `decode_series` raises of all."""
-        return self._decoded(data, checked_columns(self.type, frozenset(fields)))
+    def decode_checked(
+        self, data: pa.LargeBinaryArray, fields: Collection[str], readers: Readers = NOBODY
+    ) -> pl.Series:
+        """As `Checking.decode_checked`."""
+        return self._decoded(data, checked_columns(self.type, frozenset(fields), readers))
+
+    def nulls(self, data: pa.LargeBinaryArray) -> Sequence[bool]:
+        """As `Passing.nulls`."""
+        return nulls(data, reading_of(self.type).decoder, self.name)
 
     def is_certain(self, name: str) -> bool:
         """As `Certain.is_certain`: a field of text that is not optional and has no default."""
@@ -169,7 +175,7 @@ class TypedJson:
 
     def _decoded(self, data: pa.LargeBinaryArray, how: Columns) -> pl.Series:
         def decode(rows: pa.LargeBinaryArray) -> pl.Series:
-            values = decode_rows(rows, how.decoder, self.name)
+            values = decode_rows(rows, how.decoder, self.name, how.read)
             if how.convert is not None:
                 values = self._convert(values, how.convert)
             return to_series(values, how.shape, self.name)
@@ -201,6 +207,12 @@ class TypedJson:
                 return with_the_defaults(instances)
         except Exception as error:  # msgspec's errors, and whatever a __post_init__ raises
             raise _misfit(values, optional(self.type, True), self.name, error) from error
+
+    def _complete(self, decoded: Any) -> None:
+        try:
+            complete(decoded)
+        except RecursionError as error:
+            raise refusals.undecodable(self.name, str(error)) from error
 
     def _convert(self, values: list[Any], many: Any) -> list[Any]:
         try:
@@ -242,9 +254,10 @@ def _schema_columns(dtype: pl.Struct, names: frozenset[str] | None) -> Columns:
 
 
 @lru_cache(maxsize=512)
-def _checked_schema_columns(dtype: pl.Struct, names: frozenset[str]) -> Columns:
-    whole = _schema_columns(dtype, None)
-    return whole._replace(shape=with_unchecked(read_schema(dtype), names))
+def _checked_schema_columns(dtype: pl.Struct, names: frozenset[str], readers: Readers) -> Columns:
+    layout = read_schema(dtype)
+    every = [field.name for field in layout.fields]
+    return checked(layout, _schema_reading(dtype).decoder, names, every, readers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,13 +297,20 @@ class SchemaJson:
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         return self._decoded(data, _schema_columns(self.dtype, None if fields is None else frozenset(fields)))
 
-    def decode_checked(self, data: pa.LargeBinaryArray, fields: Collection[str]) -> pl.Series:
-        """As `TypedJson.decode_checked`."""
-        return self._decoded(data, _checked_schema_columns(self.dtype, frozenset(fields)))
+    def decode_checked(
+        self, data: pa.LargeBinaryArray, fields: Collection[str], readers: Readers = NOBODY
+    ) -> pl.Series:
+        """As `Checking.decode_checked`."""
+        return self._decoded(data, _checked_schema_columns(self.dtype, frozenset(fields), readers))
+
+    def nulls(self, data: pa.LargeBinaryArray) -> Sequence[bool]:
+        """As `Passing.nulls`."""
+        return self.decode_checked(data, ()).is_null().to_list()
 
     def _decoded(self, data: pa.LargeBinaryArray, how: Columns) -> pl.Series:
         return in_chunks(
-            data, lambda rows: to_series(decode_rows(rows, how.decoder, self.name), how.shape, self.name)
+            data,
+            lambda rows: to_series(decode_rows(rows, how.decoder, self.name, how.read), how.shape, self.name),
         )
 
     def find_invalid(

@@ -30,7 +30,7 @@ from crossstream.engine.runners.asking import report_asked
 from crossstream.engine.runners.base import Emitted, OpenStore, Runner, emit_joined, latest_only, no_changes
 from crossstream.engine.runners.foreign_key import references_of
 from crossstream.serdes import string
-from crossstream.serdes.serde import Certain
+from crossstream.serdes.serde import NOBODY, Certain
 from crossstream.state.columns import EMPTY_BYTES, Column
 from crossstream.topology import graph
 from crossstream.topology.steps import AnswerManyStep, ReferManyStep, ResolveManyStep
@@ -139,7 +139,7 @@ class ReferManyRunner(Runner):
             return Decoder(self.task, replace(source, fields=fields)).decoded(left, ("value",))
         by_columns = any(function.expression is not None for function in node.foreign_keys)
         if by_columns and left.value.declared() and not left.value.made():
-            left.value.series(fields, checked=True)
+            left.value.series(fields, checked=NOBODY)
         return left
 
 
