@@ -125,22 +125,17 @@ class Instance:
             self._mark = structs.replace(self._mark, has_commits=True)
             self._commit(offsets, offsets)
 
-    def beat(self) -> None:
+    def beat(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Renews the mark of an instance that had nothing to commit for a while. Raises `StateError` CS-740."""
-        if self._mark is not None and self._offsets and monotonic() - self._marked > BEAT_SECONDS:
-            self._commit(self._offsets, self._first())
+        if self._mark is not None and monotonic() - self._marked > BEAT_SECONDS:
+            self._commit(offsets, _first(offsets))
 
     def end(self) -> None:
         """Says that this one has stopped, if the mark is its own: another one need not wait until it looks dead."""
         if self._mark is not None and self._offsets and monotonic() >= self._paused_until:
             note = _noted(structs.replace(self._mark, at=time(), has_ended=True))
-            self.log.try_to_commit(self.group, self._first(), note)
+            self.log.try_to_commit(self.group, _first(self._offsets), note)
         self._mark = None
-
-    def _first(self) -> dict[TopicPartition, int]:
-        """The one offset whose mark is looked at."""
-        place = min(self._offsets)
-        return {place: self._offsets[place]}
 
     def _commit(self, known: Mapping[TopicPartition, int], offsets: Mapping[TopicPartition, int]) -> None:
         if known and monotonic() >= self._paused_until:
@@ -214,6 +209,11 @@ class Instance:
             next="restore state_dir, or name the one that belongs to the offsets; or choose a new application_id; "
             "StreamsConfig(on_lost_state='restart') begins again, as at a first start",
         )
+
+
+def _first(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """The one offset whose mark is looked at."""
+    return dict(sorted(offsets.items())[:1])
 
 
 def _noted(mark: Mark) -> str:

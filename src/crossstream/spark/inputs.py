@@ -109,7 +109,7 @@ class Inputs:
         if force or time.monotonic() - self._refreshed > REFRESH_SECONDS:
             self.planner.refresh()
             if self._instance is not None:
-                self._instance.beat()
+                self._instance.beat(self.planner.consumed())
             self._refreshed = time.monotonic()
 
     def end_offsets(self) -> dict[TopicPartition, int]:
