@@ -22,6 +22,7 @@ from crossstream import serdes
 from crossstream.engine.log import BatchLog
 from crossstream.serdes.described import Described, as_data, describe, made, of_data
 from crossstream.serdes.json_plain import PlainJson
+from crossstream.serdes.json_typed import SchemaJson
 from tests.docs.state_folder import Writer
 from tests.faults.one_process import streams
 from tests.spark.world import World
@@ -103,6 +104,7 @@ WHOLE = [
     *(getattr(serdes, name)() for name in ("int16", "int32", "int64", "float32", "float64")),
     *map(serdes.json, (int, str, float, bool, UUID, datetime, Decimal)),
     serdes.json(SCHEMA),
+    *(SchemaJson(dtype) for dtype in (pl.Decimal(38, 2), pl.List(pl.Struct({"n": pl.UInt64})))),
     serdes.left_or_right(TEXT, serdes.left_or_right(serdes.int64(), serdes.json())),
 ]
 
@@ -148,7 +150,7 @@ def test_types_of_columns_are_data(dtype: pl.DataType) -> None:
 @pytest.mark.parametrize(
     ("kind", "columns"),
     [
-        ("known", None), ("schema", None), ("schema", "Int64"), ("class", "Int64"),
+        ("known", None), ("schema", None), ("class", "Int64"),
         ("schema", {"struct": {"a": "Object"}}),
         ("schema", {"struct": {"a": "os.system"}}), ("schema", {"eval": "1"}), ("schema", {"struct": 7}),
         ("schema", {"datetime": ["us", "no/zone", 3]}), ("pickled", None), ("left_or_right", None),

@@ -6,21 +6,17 @@ import dataclasses
 import pickle
 import subprocess
 import sys
-import threading
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import cloudpickle
 import msgspec
 import polars as pl
-import pyarrow as pa
 import pytest
-from crossstream.serdes.internal import pickled
 
 from crossstream import serdes
-from crossstream.errors import SerdeError
 from crossstream.serdes import Serde
-from tests.unit.serdes_rows import awkward
+from crossstream.serdes.kept import kept
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +51,7 @@ MAKERS = {
         {"a": pl.Int64, "b": pl.List(pl.Struct({"c": pl.String}))}
     ),
     "left_or_right[string, int64]": lambda: serdes.left_or_right(serdes.string(), serdes.int64()),
-    "pickled": pickled,
+    "kept": kept,
 }
 
 
@@ -80,7 +76,6 @@ import dataclasses, enum, pickle, sys
 from typing import Annotated, ClassVar, Optional, TypedDict
 import cloudpickle, msgspec
 from crossstream import serdes
-from crossstream.serdes.internal import pickled
 from crossstream.serdes.shipping import dumps
 
 class Status(enum.Enum):
@@ -115,7 +110,7 @@ class Event(Base, kw_only=True, omit_defaults=True):
     def same(self):
         return isinstance(self, Event)
 
-def check(order, event, typed, events, anything, callback):
+def check(order, event, typed, events, callback):
     assert (typed.name, events.name) == ("json[Order]", "json[list[Event]]")
     first = typed.deserialize(b'{"id":"a"}')
     assert first == order and type(first) is type(order) and first.renamed().id == "renamed"
@@ -142,9 +137,7 @@ def check(order, event, typed, events, anything, callback):
             assert "CS-402" in str(error)
         else:
             raise AssertionError(bad)
-    kept = anything.encode_objects([first, read]).to_pylist()
-    assert anything.decode_objects(anything.encode_objects([first, read])) == [first, read]
-    return kept
+    return first, read
 
 if sys.argv[1] == "write":
     values = (
@@ -152,16 +145,15 @@ if sys.argv[1] == "write":
         Event(1, order=Order("b")),
         serdes.json(Order),
         serdes.json(list[Event]),
-        pickled(),
         lambda order, previous: Event(1, order=order, previous=previous),
     )
     check(*values)
-    cloudpickle.loads(cloudpickle.dumps(values[2:5]))
+    cloudpickle.loads(cloudpickle.dumps(values[2:4]))
     sys.stdout.buffer.write(dumps((check, *values)))
 else:
     del Order, Event, Base, Status, Address
     check, *values = pickle.loads(sys.stdin.buffer.read())
-    order, event = map(pickled().deserialize, check(*values))
+    order, event = check(*values)
     print(type(order) is type(values[0]), type(event) is type(values[1]), order.renamed(), end="")
 """
 
@@ -182,50 +174,6 @@ def test_classes_of_the_main_file_reach_another_process(tmp_path: Path) -> None:
     assert run("read", run("write")) == expected
 
 
-PICKLED = pickled()
-
-
-@pytest.mark.parametrize("copies", [1, 40])
-def test_any_object_can_be_pickled(copies: int) -> None:
-    values: list[Any] = [Order("a"), {1: (2, {3})}, None, "x", 2**70, [None]] * copies
-    data = PICKLED.encode_objects(values)
-    assert data.null_count == copies
-    assert PICKLED.decode_objects(awkward(data.to_pylist())) == values
-    assert PICKLED.serialize(None) is None
-    assert PICKLED.deserialize(None) is None
-    function = PICKLED.deserialize(PICKLED.serialize(lambda value: value + copies))
-    assert function(1) == 1 + copies
-
-
-def test_pickled_columns() -> None:
-    values = [{"a": 1, "b": ("x",)}, None, {"a": 2, "b": ()}]
-    data = PICKLED.encode_objects(values)
-    series = PICKLED.decode_series(data)
-    assert series.to_list() == [{"a": 1, "b": ["x"]}, None, {"a": 2, "b": []}]
-    assert PICKLED.decode_objects(PICKLED.encode_series(series)) == series.to_list()
-    assert PICKLED.decode_series(data, ["a", "z"]).to_list() == [
-        {"a": 1, "z": None},
-        None,
-        {"a": 2, "z": None},
-    ]
-    assert PICKLED.decode_series(PICKLED.encode_objects([1, 2]), ["a"]).to_list() == [1, 2]
-    orders = PICKLED.encode_objects([Order("a"), None])
-    assert PICKLED.decode_series(orders).to_list() == [{"id": "a", "amount": 1.0}, None]
-    assert PICKLED.decode_series(orders, ["id"]).to_list() == [{"id": "a"}, None]
-    for odd in ([object], [{1: 2}], [1, "x"], [Order("a"), {}]):
-        with pytest.raises(SerdeError, match=r"CS-40[46]"):
-            PICKLED.decode_series(PICKLED.encode_objects(odd))
-
-
-def test_what_cannot_be_pickled() -> None:
-    with pytest.raises(SerdeError, match="CS-410"):
-        PICKLED.serialize(threading.Lock())
-    data = pa.array([b"no pickle", PICKLED.serialize(1)], pa.large_binary())
-    with pytest.raises(SerdeError, match="CS-402"):
-        PICKLED.decode_objects(data)
-    assert [row for row, _ in PICKLED.find_invalid(data)] == [0]
-
-
 def test_public_names() -> None:
     assert set(serdes.__all__) >= {
         "Serde",
@@ -238,4 +186,4 @@ def test_public_names() -> None:
         "float64",
     }
     assert set(serdes.__all__) >= {"boolean", "uuid", "json"}
-    assert not hasattr(serdes, "pickled")
+    assert "kept" not in serdes.__all__

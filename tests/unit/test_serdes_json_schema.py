@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from crossstream import serdes
 from crossstream.errors import SerdeError
+from crossstream.serdes.kept import typed_as
 from tests.unit.serdes_rows import awkward, plain, unhurried
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
@@ -289,3 +290,33 @@ def test_finite_floats_beyond_the_column(make: Any, copies: int) -> None:
         column = pl.Series([None, make(beside)] * copies)
         narrow = pl.Series([None, make(beside)] * copies, dtype=FLOATS.dtype)
         assert FLOATS.encode_series(column).equals(FLOATS.encode_series(narrow))
+
+
+ALONE: list[tuple[Any, list[Any]]] = [
+    (pl.UInt64(), [0, 2**64 - 1, None]),
+    (pl.Float32(), [0.5, None]),
+    (pl.Decimal(38, 2), [Decimal("1.50"), None]),
+    (pl.Datetime("us"), [dt.datetime(2026, 1, 2), None]),
+    (pl.List(pl.Struct({"n": pl.UInt64})), [[{"n": 2**64 - 1}, None, {"n": None}], [], None]),
+    (pl.List(pl.Decimal(38, 1)), [[Decimal("0.5"), None]]),
+]
+
+
+@pytest.mark.parametrize(("dtype", "values"), ALONE, ids=str)
+def test_what_an_expression_gives_needs_no_field_around_it(dtype: Any, values: list[Any]) -> None:
+    serde = typed_as(dtype)
+    assert serde is not None
+    assert serde.dtype == dtype
+    data = serde.encode_objects(values)
+    assert serde.encode_series(pl.Series(values, dtype=dtype)).to_pylist() == data.to_pylist()
+    assert [serde.serialize(value) for value in values] == data.to_pylist()
+    assert [serde.deserialize(row) for row in data.to_pylist()] == values
+    assert serde.decode_objects(data) == values
+    for series in (serde.decode_series(data), serde.decode_series(data, ["n"])):
+        assert (series.dtype, series.to_list()) == (dtype, values)
+    assert serde.encode_objects([]).to_pylist() == []
+
+
+def test_a_type_that_json_has_not_has_no_serde() -> None:
+    for dtype in (pl.Null(), pl.Object(), pl.Struct({'"': pl.Int64()}), pl.List(pl.Null())):
+        assert typed_as(dtype) is None

@@ -81,9 +81,10 @@ def _evaluated(function: Function, key: Values, arguments: Mapping[str, Values])
 def uncalled(function: Function, rows: int) -> Values:
     """Nulls, where the function was not called or failed, of the type that it gives elsewhere."""
     returns = function.returns
-    if function.expression is None or returns is None or returns.dtype is None:
+    if function.expression is None:
         return Values(returns, objects=[None] * rows)
-    return Values(returns, series=null_series(rows, returns.dtype))
+    dtype = None if returns is None else returns.dtype
+    return Values(returns, series=null_series(rows, pl.Null() if dtype is None else dtype))
 
 
 def call_of_user(

@@ -28,13 +28,12 @@ def is_joiner(arguments: Mapping[str, Any]) -> bool:
 
 def frame_for(function: Function, key: Values, arguments: Mapping[str, Values]) -> pl.DataFrame:
     """The columns that the expression of the function reads. Raises `SerdeError`."""
-    columns: dict[str, pl.Series] = {}
-    for name in uses_of(function):
-        if name == "key":
-            columns[name] = key.series()
-        elif name != WHOLE and name in arguments:
-            columns[name] = arguments[name].series(fields_of(function, name))
-    if not is_joiner(arguments):
+    uses, joiner = uses_of(function), is_joiner(arguments)
+    columns = {"key": key.series()} if "key" in uses else {}
+    for name, values in arguments.items():
+        if name != WHOLE and (name in uses or (joiner and ALL in uses)):
+            columns[name] = values.series(fields_of(function, name))
+    if not joiner:
         columns.update(_value_columns(function, arguments, columns))
     return pl.DataFrame(columns or {"key": pl.Series(np.zeros(key.rows, np.int8))})
 

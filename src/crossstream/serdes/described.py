@@ -122,7 +122,7 @@ def _made(described: Described, given: Mapping[str, Serde]) -> Serde:
         left, right = (made(side, given) for side in described.sides)
         return LeftOrRightSerde(left, right)
     dtype = None if described.columns is None else of_data(described.columns)
-    if described.kind == "schema" and isinstance(dtype, pl.Struct):
+    if described.kind == "schema" and dtype is not None:
         return SchemaJson(dtype)
     if described.kind == "class" and (dtype is None or isinstance(dtype, pl.Struct)):
         return PlainJson(described.name, dtype, described.is_plain)

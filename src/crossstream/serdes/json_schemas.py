@@ -53,7 +53,11 @@ def read_schema(dtype: pl.Struct, strict: bool = False) -> Layout:
             )
     fields = tuple(
         Field(
-            one.name, f"f{position}", _shape(_instance(one.dtype), strict), True, msgspec.field(default=None)
+            one.name,
+            f"f{position}",
+            shape_of(_instance(one.dtype), strict),
+            True,
+            msgspec.field(default=None),
         )
         for position, one in enumerate(dtype.fields)
     )
@@ -125,13 +129,14 @@ _LEAVES = {
 _INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 
 
-def _shape(dtype: pl.DataType, strict: bool) -> Shape:
+def shape_of(dtype: pl.DataType, strict: bool = False) -> Shape:
+    """The shape of a column. ``strict``: as in `read_schema`. Raises CS-407 for a type JSON has not."""
     if isinstance(dtype, pl.Struct):
         struct = read_schema(dtype, strict).struct()
         assert isinstance(struct, StructOf)
         return struct
     if isinstance(dtype, pl.List):
-        return list_of(_shape(_instance(dtype.inner), strict), nullable=True)
+        return list_of(shape_of(_instance(dtype.inner), strict), nullable=True)
     if dtype in _INTEGERS:
         return leaves.integer(dtype)
     if isinstance(dtype, pl.Datetime) and dtype.time_unit != "ns":

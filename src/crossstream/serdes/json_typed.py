@@ -35,7 +35,14 @@ from crossstream.serdes.json_reading import (
     some_fields,
 )
 from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows, encode_row, encode_rows, nulls
-from crossstream.serdes.json_schemas import Narrow, narrowing, read_schema, schema_name, struct_dtype
+from crossstream.serdes.json_schemas import (
+    Narrow,
+    narrowing,
+    read_schema,
+    schema_name,
+    shape_of,
+    struct_dtype,
+)
 from crossstream.serdes.json_shapes import KEPT, NoColumn, Shape, StructOf, optional, rows_of
 from crossstream.serdes.json_text import json_text
 from crossstream.serdes.json_untyped import UntypedJson
@@ -228,25 +235,23 @@ def _from_pickle(kind: bytes) -> TypedJson:
 
 class _SchemaReading(NamedTuple):
     name: str
-    shape: StructOf
+    shape: Shape
     decoder: Decoder
     strict: Any
     narrow: Narrow | None
 
 
 @lru_cache(maxsize=256)
-def _schema_reading(dtype: pl.Struct) -> _SchemaReading:
-    shape, strict = read_schema(dtype).struct(), read_schema(dtype, strict=True).struct()
-    assert isinstance(shape, StructOf)
-    assert isinstance(strict, StructOf)
+def _schema_reading(dtype: pl.DataType) -> _SchemaReading:
+    shape, strict = shape_of(dtype), shape_of(dtype, strict=True)
     decoder = msgspec.json.Decoder(optional(shape.wire, True))
     return _SchemaReading(f"json[{schema_name(dtype)}]", shape, decoder, strict.wire, narrowing(shape))
 
 
 @lru_cache(maxsize=512)
-def _schema_columns(dtype: pl.Struct, names: frozenset[str] | None) -> Columns:
+def _schema_columns(dtype: pl.DataType, names: frozenset[str] | None) -> Columns:
     reading = _schema_reading(dtype)
-    if names is None:
+    if names is None or not isinstance(dtype, pl.Struct):
         return Columns(reading.decoder, reading.shape, None)
     shape = some_fields(read_schema(dtype), names, reading.name)
     assert isinstance(shape, StructOf)
@@ -254,7 +259,9 @@ def _schema_columns(dtype: pl.Struct, names: frozenset[str] | None) -> Columns:
 
 
 @lru_cache(maxsize=512)
-def _checked_schema_columns(dtype: pl.Struct, names: frozenset[str], readers: Readers) -> Columns:
+def _checked_schema_columns(dtype: pl.DataType, names: frozenset[str], readers: Readers) -> Columns:
+    if not isinstance(dtype, pl.Struct):
+        return _schema_columns(dtype, None)
     layout = read_schema(dtype)
     every = [field.name for field in layout.fields]
     return checked(layout, _schema_reading(dtype).decoder, names, every, readers)
@@ -264,10 +271,11 @@ def _checked_schema_columns(dtype: pl.Struct, names: frozenset[str], readers: Re
 class SchemaJson:
     """JSON objects with the fields of a schema. Objects are dicts of exactly these fields, missing ones None.
 
-    Fields in the text that the schema does not have are ignored; a dict to write must not have any.
+    Fields in the text that the schema does not have are ignored; a dict to write must not have any. What expressions
+    give may be of another type than a struct: numbers, lists.
     """
 
-    dtype: pl.Struct
+    dtype: pl.DataType
     varied: ClassVar[bool] = True
     classes: ClassVar[tuple[type, ...]] = ()
 

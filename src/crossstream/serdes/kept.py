@@ -6,15 +6,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from itertools import chain
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-import msgspec
 import polars as pl
 import pyarrow as pa
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import refusals
-from crossstream.serdes.json_typed import json
+from crossstream.serdes.json_schemas import shape_of
+from crossstream.serdes.json_typed import SchemaJson, json
 from crossstream.serdes.json_untyped import UntypedJson
 from crossstream.serdes.serde import Serde, Way, find_invalid
 
@@ -118,32 +118,23 @@ def _fault(value: Any) -> Any:
 
 def typed_as(dtype: pl.DataType) -> Serde | None:
     """The serde in which columns of a type are kept: JSON of this type. None where it has no form for the type."""
+    if dtype in _TYPES:
+        return json(_TYPES[dtype])
     try:
-        if isinstance(dtype, pl.Struct):
-            return json(dtype)
-        kind = _python_type(dtype)
-        return None if kind is None else json(kind)
+        shape_of(dtype)
     except SerdeError:
         return None
+    return SchemaJson(dtype)
 
 
-def _python_type(dtype: Any) -> Any:
-    if isinstance(dtype, pl.List):
-        item = _python_type(dtype.inner)
-        return None if item is None else list[item | None]  # type: ignore[valid-type]
-    if isinstance(dtype, pl.Datetime) and dtype.time_zone is None:
-        return Annotated[datetime, msgspec.Meta(tz=False)]
-    return _TYPES.get(dtype.base_type())
-
-
-_TYPES: dict[Any, Any] = {
-    pl.String: str,
-    pl.Boolean: bool,
-    pl.Int64: int,
-    pl.Float64: float,
-    pl.Binary: bytes,
-    pl.Date: date,
-    pl.Time: time,
-    pl.Datetime: datetime,
-    pl.Duration: timedelta,
+_TYPES: dict[pl.DataType, type] = {
+    pl.String(): str,
+    pl.Boolean(): bool,
+    pl.Int64(): int,
+    pl.Float64(): float,
+    pl.Binary(): bytes,
+    pl.Date(): date,
+    pl.Time(): time,
+    pl.Datetime("us", "UTC"): datetime,
+    pl.Duration("us"): timedelta,
 }
