@@ -2,7 +2,7 @@
 
 Of streams the counts are those of one record at a time, in every batching, and so are those of tables where every
 change is made: their results have versions. Other tables ask for the net changes of a batch; and in a join of many a
-right row is found by whoever refers to it at any moment of the batch.
+right row is found by each left row that refers to it at any moment of the batch.
 """
 
 from __future__ import annotations
