@@ -56,7 +56,7 @@ def typed(function: Function, operator: str, role: str, inputs: Inputs, **others
     key = next(iter(inputs.values()))
     types: dict[str, pl.DataType | None] = {name: value_dtype(node) for name, node in inputs.items()}
     what = f"the {role} of {operator}"
-    _check_declared(what, operator, function, key, inputs, others)
+    _check_declared(what, operator, function, key, inputs)
     fields = types.get(WHOLE)
     free = isinstance(fields, pl.Struct) and {field.name for field in fields.fields}
     types.update({name: dtype for name, dtype in others.items() if not free or name not in free})
@@ -68,7 +68,7 @@ def typed(function: Function, operator: str, role: str, inputs: Inputs, **others
         raise _no_field(what, operator, function, types, str(error)) from None
     except (pl.exceptions.SchemaError, pl.exceptions.InvalidOperationError) as error:
         raise _misfit(what, operator, str(error)) from None
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+    except (Exception, pl.exceptions.PanicException):  # a function in `map_batches` raises what it likes
         return function  # what it does to no rows says nothing of what it does to some
     return replace(function, returns=typed_as(dtype))
 
@@ -126,7 +126,7 @@ def type_of_items(function: Function, operator: str, inputs: Inputs) -> Serde | 
     types = {name: value_dtype(node) for name, node in inputs.items()}
     try:
         dtype = result_type(function, key_dtype(next(iter(inputs.values()))), types)
-    except pl.exceptions.PolarsError:
+    except (Exception, pl.exceptions.PanicException):  # as in `typed`
         return None
     if not isinstance(dtype, pl.List | pl.Null):
         raise TopologyError(
@@ -138,25 +138,23 @@ def type_of_items(function: Function, operator: str, inputs: Inputs) -> Serde | 
     return typed_as(dtype.inner) if isinstance(dtype, pl.List) else None  # type: ignore[arg-type]
 
 
-def _check_declared(
-    what: str, operator: str, function: Function, key: Node, inputs: Inputs, others: Mapping[str, Any]
-) -> None:
+def _check_declared(what: str, operator: str, function: Function, key: Node, inputs: Inputs) -> None:
     uses = uses_of(function)
     if "key" in uses and key_dtype(key) is None:
         raise _undeclared(what, operator, f"the keys of {key.name}", "key=serdes.string()")
     for name, node in inputs.items():
-        if value_dtype(node) is None and (fields := _read(function, name, others)) is not None:
+        if value_dtype(node) is None and (fields := _read(function, name)) is not None:
             columns = ", ".join(f'"{field}": pl.…' for field in sorted(fields)) or '"id": pl.Int64, …'
             raise _undeclared(
                 what, operator, f"the values of {node.name}", f"value=serdes.json({{{columns}}})"
             )
 
 
-def _read(function: Function, name: str, others: Mapping[str, Any]) -> frozenset[str] | None:
+def _read(function: Function, name: str) -> frozenset[str] | None:
     """The fields that an expression names of an input; None: it reads nothing of it."""
     uses = uses_of(function)
     if name == WHOLE:
-        names = uses.keys() - {"key", WHOLE, ALL, *others}
+        names = uses.keys() - {"key", WHOLE, ALL}
         return frozenset(names) if names or WHOLE in uses or ALL in uses else None
     if name not in uses and ALL not in uses:
         return None
