@@ -20,7 +20,9 @@ def joiner(left, right):
 def orders_and(table="customers", materialized=None, consumed=JSON):
     """A stream and a table of one builder."""
     builder = cs.StreamsBuilder()
-    return builder.stream("orders", TYPED if consumed is TYPED else JSON), builder.table(table, consumed, materialized)
+    return builder.stream("orders", TYPED if consumed is TYPED else JSON), builder.table(
+        table, consumed, materialized
+    )
 
 
 def test_the_node():
