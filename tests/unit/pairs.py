@@ -20,7 +20,7 @@ class Pair:
 
     bent: tuple[tuple[str, Callable[[Any], Any]], ...] = ()
     name: str = "pair"
-    dtype: pl.DataType | None = None
+    dtype: pl.DataType | None = pl.List(pl.String)
 
     def _answer(self, method: str, answer: Any) -> Any:
         return dict(self.bent).get(method, as_it_is)(answer)

@@ -101,7 +101,8 @@ def test_a_declared_type_without_columns_is_its_text() -> None:
 
 
 def test_what_a_serde_of_the_user_reads_without_a_type_is_its_bytes() -> None:
-    column = column_of(Values(Pair(), wire=Pair().encode_objects([(1, 2), None])))
+    pair = Pair(dtype=None)
+    column = column_of(Values(pair, wire=pair.encode_objects([(1, 2), None])))
     assert column.to_pylist() == [b"1,2", None]
 
 
