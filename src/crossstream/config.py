@@ -20,6 +20,7 @@ from crossstream.topology.naming import name_fault
 Guarantee = Literal["at_least_once"]
 OnLostRecords = Literal["fail", "skip"]
 StateMode = Literal["private", "group", "shared"]
+OnLostState = Literal["fail", "restart"]
 
 
 @keyword_settings(ConfigError, "CS-201", positional=1)
@@ -27,16 +28,26 @@ StateMode = Literal["private", "group", "shared"]
 class DeadLetter:
     """Send a bad record to ``topic``, with the reason in its headers, and go on.
 
-    Raises `ConfigError` (CS-202) if Kafka would refuse the topic's name.
+    One that is too large for the topic, with these headers, is cut. ``spill`` names a folder, which all workers see,
+    for files that have such records as a whole. They are for their owner only, and stay until you delete them.
+
+    Raises `ConfigError`: CS-202 if Kafka would refuse the topic's name, CS-204 if ``spill`` is no path.
 
     >>> DeadLetter("orders-bad").topic
     'orders-bad'
     """
 
     topic: str
+    spill: str | Path | None = None
 
     def __post_init__(self) -> None:
         _check_name("DeadLetter", "topic", self.topic)
+        folder: Any = self.spill
+        if folder is None:
+            return
+        if not isinstance(folder, str | os.PathLike) or not str(folder) or is_uri(folder):
+            raise _out_of_range("spill", folder, "the path of a folder that all workers see")
+        object.__setattr__(self, "spill", os.path.abspath(folder))
 
 
 OnError = Literal["fail", "skip"] | DeadLetter
@@ -104,6 +115,8 @@ class StreamsConfig:
     ``processing_errors``        a user's function that raises: likewise
     ``on_lost_records``          records that retention deleted unread: ``"fail"``, or ``"skip"`` and count; topics
                                  that were made anew: ``"fail"``, or ``"skip"`` to their beginning
+    ``on_lost_state``            an empty state folder though Kafka's consumer group has offsets: ``"fail"``, or
+                                 ``"restart"`` as at a first start
     ``broker_patience``          duration to wait for an absent broker before failing
     ``idle_after``               duration without input after which stream time goes on with the clock, so that
                                  records that wait for a window to close, or for a table, come out; None: it
@@ -137,6 +150,7 @@ class StreamsConfig:
     deserialization_errors: OnError = "fail"
     processing_errors: OnError = "fail"
     on_lost_records: OnLostRecords = "fail"
+    on_lost_state: OnLostState = "fail"
     broker_patience: Duration = "60 seconds"
     idle_after: Duration | None = None
     retain_batches: int = 10
@@ -270,6 +284,7 @@ class StreamsConfig:
         _check_choice("processing_guarantee", self.processing_guarantee, get_args(Guarantee))
         _check_choice("on_lost_records", self.on_lost_records, get_args(OnLostRecords))
         _check_choice("state_mode", self.state_mode, get_args(StateMode))
+        _check_choice("on_lost_state", self.on_lost_state, get_args(OnLostState))
         for name in ("deserialization_errors", "processing_errors"):
             check_on_error(name, getattr(self, name))
 

@@ -53,6 +53,9 @@ class NoSinks:
     def partition_count(self, topic: str) -> int:
         raise AssertionError(topic)
 
+    def record_limit(self, topic: str) -> int | None:
+        raise AssertionError(topic)
+
     def finish(self) -> None: ...
 
 

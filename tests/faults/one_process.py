@@ -81,9 +81,9 @@ def application(topology: cs.Topology, config: cs.StreamsConfig) -> Iterator[Eng
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "SparkRounds", OneProcess)
         place = Path(config.state_path)
-        made = Engine(topology, Plan.of(topology), config, place, SESSION, lambda progress: None, "token")
+        made = Engine(topology, Plan.of(topology), config, place, lambda progress: None, "token")
         try:
-            made.open()
+            made.open(lambda: SESSION)
             yield made
         finally:
             made.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -12,11 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import crossstream as cs
-from crossstream import serdes
+from crossstream import serdes, timelines
 from crossstream.engine.cutting import Cutter, Span, count
 from crossstream.errors import SourceError
 from crossstream.kafka import KafkaConnection
-from crossstream.kafka import moments as moments_module
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.reader import KafkaReader
 from crossstream.topics import Moment, OffsetRange, TopicPartition
@@ -103,7 +103,7 @@ def mixed(log: KafkaLog, broker: KafkaConnection) -> Held:
 
 @pytest.fixture
 def chunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moments_module, "CHUNK", 7)
+    monkeypatch.setattr(timelines, "CHUNK", 7)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -230,11 +230,16 @@ def test_what_was_deleted_is_told_by_those_who_read_it(
 TEXT = serdes.string()
 
 
-def topology(names: Sequence[str]) -> cs.Topology:
+def own(key: str, value: str, timestamp: int) -> int:
+    return timestamp
+
+
+def topology(names: Sequence[str], extractor: Any) -> cs.Topology:
     """A join of streams, and a look-up in a table."""
     left, right, table, pairs, looked_up = names
     builder = cs.StreamsBuilder()
-    consumed, produced = cs.Consumed(key=TEXT, value=TEXT), cs.Produced(key=TEXT, value=TEXT)
+    consumed = cs.Consumed(key=TEXT, value=TEXT, timestamp_extractor=extractor)
+    produced = cs.Produced(key=TEXT, value=TEXT)
     stream = builder.stream(left, consumed)
     windows = cs.JoinWindows.of("1 minute", grace="1 minute")
     stream.join(builder.stream(right, consumed), lambda a, b: f"{a},{b}", windows).to(pairs, produced)
@@ -242,9 +247,15 @@ def topology(names: Sequence[str]) -> cs.Topology:
     return builder.build()
 
 
+@pytest.mark.parametrize("extractor", [None, own])
 @pytest.mark.parametrize("most", [None, 10])
 def test_a_limit_on_batches_changes_no_result(
-    log: KafkaLog, reader: KafkaReader, broker: KafkaConnection, tmp_path: Path, most: int | None
+    log: KafkaLog,
+    reader: KafkaReader,
+    broker: KafkaConnection,
+    tmp_path: Path,
+    most: int | None,
+    extractor: Any,
 ) -> None:
     """A topic of long ago beside one of an hour and a table, written in transactions, with an aborted one between."""
     names = [new_topic(log) for _ in range(5)]
@@ -259,7 +270,7 @@ def test_a_limit_on_batches_changes_no_result(
         partitions=1,
         max_records_per_batch=most,
     )
-    with application(topology(names), config) as engine:
+    with application(topology(names, extractor), config) as engine:
         engine.run_until(engine.inputs.end_offsets())
     pairs, looked_up = (
         [(row[3], row[2]) for row in rows_of(list(reader.read(whole(log, topic), 1_000)))]

@@ -32,11 +32,14 @@ def progress(batch: int = 0, rows: int = 10, **more: object) -> SimpleNamespace:
         "rows_in": {"products": rows},
         "rows_out": {"sink": 2 * rows},
         "dropped": {},
+        "matched": {"join": rows},
+        "unmatched": {"join": 1},
         "state_rows": {"promotions": 7},
         "phases": {"plan": 1.0, "run": 400.0, "publish": 2.0, "commit": 3.0, "round 0": 55.0},
         "lag": 4,
         "total_rows": rows,
         "total_dropped": {},
+        "warnings": (),
     }
     return SimpleNamespace(**(known | more))
 
@@ -51,6 +54,7 @@ def test_figures_are_sums_and_a_rate():
         {"products": 40},
         {"sink": 80},
     )
+    assert (figures.matched, figures.unmatched) == ({"join": 40}, {"join": 2})
     assert figures.rows_per_second(104.0) == 10.0
     assert figures.rows_per_second(112.0) == 3.0
     assert figures.rows_per_second(200.0) == 0.0
@@ -63,6 +67,7 @@ def test_a_batch_is_a_json_line():
     assert line["rows_per_second"] == 20.0
     assert line["phases_ms"]["run"] == 400.0
     assert {"time", "batch", "rows", "seconds", "lag", "state_rows", "dropped", "total_rows"} <= line.keys()
+    assert (line["matched"], line["unmatched"], line["warnings"]) == ({"join": 10}, {"join": 1}, [])
     assert as_line(progress(seconds=0.0), 0.0)["rows_per_second"] == 0.0
 
 
@@ -84,6 +89,7 @@ def test_the_live_view_shows_rate_phases_state_and_lag():
         "1 ms plan   400 ms run   2 ms publish   3 ms commit",
         "55 ms round 0",
         "products: null-key",
+        "unmatched",
     ):
         assert expected in text
     assert all(len(line) <= 40 for line in shown(figures, 40).splitlines())

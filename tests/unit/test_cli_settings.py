@@ -37,8 +37,10 @@ def test_a_config_alone_will_do(tmp_path):
 
 
 def test_options_win(tmp_path):
-    config = made(tmp_path, "--partitions", "5", "--retain-batches", "2", config=CONFIG.format(more=""))
+    options = ("--partitions", "5", "--retain-batches", "2", "--on-lost-state", "restart")
+    config = made(tmp_path, *options, config=CONFIG.format(more=""))
     assert (config.application_id, config.partitions, config.retain_batches) == ("promo", 5, 2)
+    assert config.on_lost_state == "restart"
 
 
 def test_another_place_replaces_the_place(tmp_path):

@@ -30,6 +30,7 @@ def test_defaults_are_durable_and_strict():
     assert made.state_path == "./crossstream-state/promo"
     assert made.processing_guarantee == "at_least_once"
     assert made.deserialization_errors == made.processing_errors == made.on_lost_records == "fail"
+    assert made.on_lost_state == "fail"
     assert (made.trigger_ms, made.partitions, made.max_records_per_batch) == (None, None, None)
     assert made.broker_patience_ms == 60_000
     assert made.retain_batches >= 1
@@ -173,6 +174,7 @@ def test_as_many_partitions_as_there_may_be():
         {"processing_errors": None},
         {"on_lost_records": "dead letters"},
         {"on_lost_records": cs.DeadLetter("lost")},
+        {"on_lost_state": "skip"},
     ],
 )
 def test_values_that_are_no_choice(settings):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -73,14 +72,14 @@ def test_bytes_are_made_of_the_column_also_after_its_objects_were_asked_for() ->
 
 
 def test_objects_are_what_a_function_gave_also_after_its_own_bytes_were_asked_for() -> None:
-    serde = serdes.json({"x": pl.Float64})
+    serde = serdes.json({"x": pl.Float32})  # which rounds
     for made in (
-        Values(serde, series=pl.Series([{"x": math.inf}])),
-        Values(serde, objects=[{"x": math.inf}]),
+        Values(serde, series=pl.Series([{"x": 1e-300}])),
+        Values(serde, objects=[{"x": 1e-300}]),
     ):
-        assert made.wire(serde).to_pylist() == [b'{"x":null}']
+        assert made.wire(serde).to_pylist() == [b'{"x":0.0}']
         assert made.made()
-        assert made.objects() == [{"x": math.inf}]
+        assert made.objects() == [{"x": 1e-300}]
 
 
 def written(build: Any, records: list[Any], every: int, serde: Any) -> list[tuple[str, bytes]]:

@@ -151,3 +151,36 @@ def test_keys_of_one_of_two_tables() -> None:
         topic.pipe_input(b'\1{"id":1}', b"2")
         driver.commit()
         assert list(driver.get_key_value_store("rows").all()) == [((None, {"id": 1}), 2)]
+
+
+@pytest.mark.parametrize("every", [1, 1000])
+@pytest.mark.parametrize("copies", [1, 100])
+@pytest.mark.parametrize(
+    ("serde", "texts"),
+    [
+        (serdes.float64(), ["fff8000000000000", "7ff8000000000000", "7ff8000000000001", "fff0000000000001"]),
+        (serdes.float32(), ["ffc00000", "7fc00000", "7fc00001", "ff800001"]),
+    ],
+)
+def test_one_row_for_every_nan(serde: Any, texts: list[str], every: int, copies: int) -> None:
+    """In a topic, made by a function, and made by an expression: Kafka Streams has one NaN."""
+    builder = cs.StreamsBuilder()
+    table = builder.table("rows", cs.Consumed(key=serde, value=JSON), cs.Materialized(store="rows"))
+    numbers = builder.stream("numbers", cs.Consumed(key=TEXT, value=serdes.float64()))
+    for name, keyed in {
+        "callable": numbers.select_key(lambda _, value: value - value),
+        "expression": numbers.select_key(pl.col("value") - pl.col("value")),
+    }.items():
+        joined = keyed.repartition(cs.Repartitioned(key=serde, value=serdes.float64()))
+        joined.join(table, lambda _, row: row).to(name, cs.Produced(key=serde, value=JSON))
+    with cs.TopologyTestDriver(builder.build(), commit_every=every) as driver:
+        for number, text in enumerate(texts * copies):
+            driver.create_input_topic("rows", BYTES, BYTES).pipe_input(bytes.fromhex(text), b"%d" % number, 1)
+        driver.commit()
+        last = len(texts) * copies - 1
+        assert [row for _, row in driver.get_key_value_store("rows").all()] == [last]
+        driver.create_input_topic("numbers", TEXT, serdes.float64()).pipe_input("x", float("inf"), 2)
+        driver.commit()
+        for name in ("callable", "expression"):
+            found = driver.create_output_topic(name, BYTES, JSON).read_key_values()
+            assert found == [(serde.serialize(float("nan")), last)]

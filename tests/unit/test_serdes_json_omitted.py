@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import enum
-import math
 from decimal import Decimal
 from typing import Any, Generic, TypeVar
 
@@ -154,15 +153,6 @@ def test_a_row_of_nothing_but_defaults(copies: int) -> None:
     mixed = read_whole(Every, [Every(), Every("asia", 2.0)] * copies)[1]
     texts = [b"{}", b'{"region":"asia","rate":2.0}']
     assert serdes.json(Every).encode_series(mixed).to_pylist() == texts * copies
-
-
-@COPIES
-def test_nan_in_a_column_is_the_null_that_is_left_out(copies: int) -> None:
-    rates = pl.Series([math.nan, None, math.inf, 1.0] * copies)
-    column = pl.DataFrame({"region": rates.cast(pl.String), "rate": rates}).fill_null("euro").to_struct()
-    written = serdes.json(Every).encode_series(column.struct.unnest().with_columns(rate=rates).to_struct())
-    regions = [b'{"region":"NaN"}', b"{}", b'{"region":"inf"}', b'{"region":"1.0","rate":1.0}']
-    assert written.to_pylist() == regions * copies
 
 
 class OnlyMade(msgspec.Struct, omit_defaults=True):

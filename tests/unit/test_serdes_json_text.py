@@ -23,9 +23,10 @@ JSON = serdes.json()
 NOON = dt.datetime(2024, 5, 1, 12)
 
 whens = st.none() | st.datetimes() | st.datetimes().map(lambda when: when.replace(microsecond=500_000))
+finite = st.floats(allow_nan=False, allow_infinity=False)
 TEXTS = {
-    pl.Float64: st.none() | st.floats() | st.sampled_from([1e16, -1e16, 1e15, 1e-7]),
-    pl.Float32: st.none() | st.floats(width=32),
+    pl.Float64: st.none() | finite | st.sampled_from([1e16, -1e16, 1e15, 1e-7]),
+    pl.Float32: st.none() | st.floats(width=32, allow_nan=False, allow_infinity=False),
     pl.Datetime("us"): whens,
     pl.Datetime("ms"): whens,
     pl.Datetime("us", "UTC"): whens,
@@ -35,7 +36,7 @@ TEXTS = {
     pl.Decimal(38, 18): st.none() | st.decimals(-10, 10, places=9),
     pl.Decimal(20, 9): st.none() | st.decimals(-10, 10, places=9),
     pl.List(pl.Decimal(20, 9)): st.none() | st.lists(st.none() | st.decimals(-1, 1, places=9), max_size=2),
-    pl.List(pl.Float64): st.none() | st.lists(st.none() | st.floats(), max_size=2),
+    pl.List(pl.Float64): st.none() | st.lists(st.none() | finite, max_size=2),
     pl.String: st.none() | st.text(),
     pl.Binary: st.none() | st.binary(),
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import enum
-import math
 import threading
 from decimal import Decimal
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict
@@ -614,7 +613,6 @@ def test_types_that_are_no_structs(kind: Any, values: list[Any], dtype: Any, cop
         (int, 1.0),
         (str, 1),
         (list[str], ["a", 1]),
-        (float, math.nan),
         (Item, Line("a", 1)),
     ],
 )
@@ -623,7 +621,7 @@ def test_values_of_another_type(kind: Any, value: Any) -> None:
     for values in ([value], [None, value] * 30):
         with pytest.raises(SerdeError) as caught:
             serde.encode_objects(values)
-        assert caught.value.code in {"CS-401", "CS-405"}
+        assert caught.value.code == "CS-401"
         assert type(value).__name__ in str(caught.value)
         assert caught.value.next
 
@@ -661,11 +659,9 @@ def _text_in(made: Any, name: str) -> Any:
 UNREADABLE: list[tuple[Any, Any, Any]] = [
     (Item, Item("a", 1.5), Item("a", "5")),  # type: ignore[arg-type]
     (Item, Item("a", 1), Item("a", None)),  # type: ignore[arg-type]
-    (Item, Item("a", 1), Item("a", math.nan)),
     (Line, Line("a", 2), Line("a", 2.0)),  # type: ignore[arg-type]
     (Range, Range(0), Range(-1)),
     (list[Range], [Range(1)], [Range(1), Range("x")]),  # type: ignore[arg-type]
-    (dict[str, list[float]], {"a": [1.5]}, {"a": [math.inf]}),
     (Place, Place(1), Place("x")),  # type: ignore[arg-type]
     (Basket, {"items": [Item("a", 1.5)], "place": Place(1)}, {"items": [Item(1, 1.5)], "place": Place(1)}),  # type: ignore[arg-type]
     (Even, Even(2, 3), _text_in(Even(2), "n")),
@@ -767,8 +763,6 @@ def test_columns_of_other_types_are_fitted_where_nothing_is_lost() -> None:
         (pl.Series([{"sku": "a", "count": None, "price": 1.0, "tags": []}]), "CS-409"),
         (pl.Series([{"sku": "a", "price": 1.0, "tags": []}]), "CS-409"),
         (pl.Series([{"sku": "a", "count": 1, "price": 1.0, "tags": ["x", None]}]), "CS-409"),
-        (pl.Series([{"sku": "a", "count": 1, "price": math.nan, "tags": []}]), "CS-409"),
-        (pl.Series([{"sku": "a", "count": 1, "price": math.inf, "tags": []}, None]), "CS-409"),
         (pl.Series(["a"]), "CS-401"),
     ],
 )
@@ -781,12 +775,11 @@ def test_columns_that_could_not_be_read_again(column: pl.Series, code: str) -> N
 
 
 def test_items_that_could_not_be_read_again() -> None:
-    column = pl.Series([[1.0], [2.0, math.nan]])
+    column = pl.Series([[1.0], [2.0, None]])
     with pytest.raises(SerdeError, match="CS-409"):
         serdes.json(list[float]).encode_series(column)
     optional = serdes.json(list[float | None])
     assert optional.encode_series(column)[1].as_py() == b"[2.0,null]"
-    assert optional.encode_objects([[2.0, math.nan]])[0].as_py() == b"[2.0,null]"
 
 
 def test_null_rows_are_no_null_fields() -> None:

@@ -120,6 +120,32 @@ def test_none_is_null_and_nothing_else_is(name: str) -> None:
         assert serde.encode_series(untyped).null_count == rows
 
 
+def other_nans() -> list[float]:
+    """NaNs of other bytes than `math.nan`: what arithmetic makes has a sign, and what others write has a payload."""
+    signalling = struct.unpack(">d", bytes.fromhex("fff8000000000001"))[0]
+    return [
+        math.inf - math.inf,
+        *(pl.Series([0.0]) / 0.0),
+        -math.nan,
+        signalling,
+        np.float64("nan"),
+        math.nan,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("serde", "wire"), [(serdes.float32(), "7fc00000"), (serdes.float64(), "7ff8000000000000")]
+)
+@pytest.mark.parametrize("copies", [1, 20])
+def test_every_nan_has_the_bytes_of_kafkas(serde: Serde, wire: str, copies: int) -> None:
+    values = other_nans() * copies
+    expected = [bytes.fromhex(wire)] * len(values)
+    assert [serde.serialize(value) for value in values] == expected
+    assert serde.encode_objects(values).to_pylist() == expected
+    assert serde.encode_series(pl.Series(values, dtype=pl.Float64)).to_pylist() == expected
+    assert serde.encode_series(pl.Series(values, dtype=pl.Float32)).to_pylist() == expected
+
+
 @pytest.mark.parametrize("serde", [serdes.float32(), serdes.float64()])
 @pytest.mark.parametrize("rows", [1, 40])
 def test_nan_is_a_value(serde: Serde, rows: int) -> None:

@@ -20,6 +20,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
+from crossstream.algebra.asked import Asked
 from crossstream.algebra.change import Changes, concat_headers
 from crossstream.algebra.functions import Function
 from crossstream.algebra.hashing import hash_keys
@@ -186,6 +187,7 @@ def resolve(
     right: Changes,
     right_rows: Lookup,
     serdes: Serdes,
+    asked: tuple[Asked, Asked],
     *,
     bits: int,
     chunk: int,
@@ -193,8 +195,10 @@ def resolve(
     """The results of a batch, in chunks of about ``chunk`` rows.
 
     ``right``: net right changes, in order of their hash; ``right_rows`` looks up the right table *after* them.
-    ``view``: the subscription store, which this updates.
+    ``view``: the subscription store, which this updates. ``asked``: counts left rows with a foreign key, and right
+    rows, for which those that refer to them are partners.
     """
+    referred = np.zeros(right.rows, bool)
     if answers.rows:
         yield without_partner(joiner, answers, serdes)
     before = View(view.layout, view.slots)
@@ -204,8 +208,13 @@ def resolve(
         subs, h = subscriptions.take(order), hashes[order]
         group = np.cumsum(begins) - 1
         view.put(stored(subs, h, serdes.value, bits))
-        yield from _from_left(kind, joiner, subs, h, group, begins, right, right_rows, serdes, bits)
-    yield from _from_right(kind, joiner, before, view, right, serdes, bits, chunk)
+        yield from _from_left(
+            kind, joiner, subs, h, group, begins, right, right_rows, serdes, asked[0], referred, bits
+        )
+    yield from _from_right(kind, joiner, before, view, right, serdes, referred, bits, chunk)
+    if right.rows:
+        there = ~right.value.missing()
+        asked[1].count(there, there & referred)
 
 
 def without_partner(joiner: Function, answers: Changes, serdes: Serdes) -> Joined:
@@ -240,14 +249,22 @@ def _from_left(
     right: Changes,
     right_rows: Lookup,
     serdes: Serdes,
+    asked: Asked,
+    referred: np.ndarray,
     bits: int,
 ) -> Iterator[Joined]:
-    """Results triggered by left rows: each sees the right row as it is after the batch."""
+    """Results triggered by left rows: each sees the right row as it is after the batch.
+
+    ``referred``: notes the right changes that left rows of this batch refer to.
+    """
     first = np.flatnonzero(begins)
     found = right_rows(hashes[first], take(subs.key.wire(), first))
     there = found.present[group]
     changed = _changed_right(right, hashes[first], take(subs.key.wire(), first), bits)[group]
     told = subs.extra[INSTRUCTION]
+    asking = told >= ANSWER
+    asked.count(asking, asking & there)
+    referred[changed[asking & (changed >= 0)]] = True
     emits = (told == RETRACT) | (told == ANSWER) | ((told == ANSWER_IF_FOUND) & (there | (changed >= 0)))
     rows = np.flatnonzero(emits)
     if not len(rows):
@@ -313,6 +330,7 @@ def _from_right(
     after: View,
     right: Changes,
     serdes: Serdes,
+    referred: np.ndarray,
     bits: int,
     chunk: int,
 ) -> Iterator[Joined]:
@@ -327,6 +345,7 @@ def _from_right(
             queries, columns = queries[keep], {name: take(column, keep) for name, column in columns.items()}
         if not len(queries):
             continue
+        referred[queries] = True
         keys = serdes.keys(columns["key2"])
         lefts = Values(serdes.value, wire=columns["value"])
         yield answer(kind, joiner, keys, lefts, right, queries, gone[queries])

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from crossstream.algebra.as_of import Puts
+from crossstream.algebra.asked import Asked
 from crossstream.algebra.change import Changes
 from crossstream.algebra.foreign_key import (
     ANSWER,
@@ -100,6 +101,7 @@ def resolve_every(
     right: Changes,
     right_rows: Lookup,
     serdes: Serdes,
+    asked: tuple[Asked, Asked],
     *,
     bits: int,
     chunk: int,
@@ -117,17 +119,26 @@ def resolve_every(
     if subscriptions.rows:
         last = np.flatnonzero(subs.next < 0)
         view.put(take_all(stored(subs.changes, subs.hashes, serdes.value, bits), last))
-        yield from _from_left(kind, joiner, subs, puts, right_rows, serdes)
+        yield from _from_left(kind, joiner, subs, puts, right_rows, serdes, asked[0])
     if not right.rows:
         return
     gone = puts.changes.value.missing()
+    referred = np.zeros(right.rows, bool)
     for lefts, primary, rows in _asked(subs, puts, was, serdes.value, bits, chunk):
+        referred[rows] = True
         keys = serdes.keys(primary)
         yield answer(kind, joiner, keys, lefts, puts.changes, rows, gone[rows])
+    asked[1].count(~gone, ~gone & referred)
 
 
 def _from_left(
-    kind: Kind, joiner: Function, subs: _Subscriptions, puts: Puts, right_rows: Lookup, serdes: Serdes
+    kind: Kind,
+    joiner: Function,
+    subs: _Subscriptions,
+    puts: Puts,
+    right_rows: Lookup,
+    serdes: Serdes,
+    asked: Asked,
 ) -> Iterator[Joined]:
     """Results triggered by left rows: each sees the right row as it is then."""
     found = right_rows(subs.hashes[subs.heads], take(subs.changes.key.wire(), subs.heads))
@@ -137,6 +148,7 @@ def _from_left(
     gone, ts = np.append(right.value.missing(), True), np.append(right.ts, _NEVER)
     there = np.where(put >= 0, ~gone[put], found.present[subs.group])
     told = changes.extra[INSTRUCTION]
+    asked.count(told >= ANSWER, (told >= ANSWER) & there)
     emits = (told == RETRACT) | (told == ANSWER) | ((told == ANSWER_IF_FOUND) & (there | with_it))
     rows = np.flatnonzero(emits)
     if not len(rows):

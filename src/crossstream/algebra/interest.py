@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from crossstream import serdes
+from crossstream.algebra.asked import Asked
 from crossstream.algebra.change import Changes
 from crossstream.algebra.hashing import hash_keys
 from crossstream.algebra.order import arrival_of, by_key, last_per_key, last_per_trigger
@@ -43,6 +44,10 @@ GONE, HERE, CHANGED = 0, 1, 2
 
 MOVED, WAS = "moved", "was"
 """Extra columns of left rows: a bit for each foreign key that is another than before; whether there was a row."""
+
+
+_LOOKED_AT = 1024
+"""Rows of a run that are looked at for a foreign key into one of the tables."""
 
 
 def reference(name: str) -> str:
@@ -242,6 +247,7 @@ def answer(
     asks: Changes | None,
     rights: Sequence[Right],
     *,
+    asked: Sequence[Asked],
     bits: int,
     chunk: int,
     every: bool = False,
@@ -249,7 +255,8 @@ def answer(
     """What the partitions that asked are told: keyed by foreign key, values as the right tables keep them.
 
     ``interested``: the store of who wants what, which this updates. ``every``: those who want a row at any moment of
-    the batch are told of each change. In chunks of about ``chunk`` rows.
+    the batch are told of each change. ``asked``: counts, for each table, changed rows, and which of them left rows
+    refer to. In chunks of about ``chunk`` rows.
     """
     leaving = None
     if every and asks is not None:
@@ -263,7 +270,11 @@ def answer(
                 yield _first_answers(mine, right, bits)
     for number, right in enumerate(rights):
         if right.changes is not None and interested.rows:
-            yield from _change_answers(interested, number, right.changes, right.value, bits, chunk)
+            yield from _change_answers(
+                interested, number, right.changes, right.value, asked[number], bits, chunk
+            )
+        elif right.changes is not None:
+            asked[number].count(~right.changes.value.missing(), np.zeros(right.changes.rows, bool))
     if leaving is not None and leaving.rows:
         _note(interested, leaving, np.ones(leaving.rows, bool), bits)
         yield replace(leaving, extra={**leaving.extra, TOLD: np.full(leaving.rows, GONE, np.uint8)})
@@ -299,7 +310,13 @@ def _first_answers(asks: Changes, right: Right, bits: int) -> Changes:
 
 
 def _change_answers(
-    interested: View, number: int, changes: Changes, serde: Serde | None, bits: int, chunk: int
+    interested: View,
+    number: int,
+    changes: Changes,
+    serde: Serde | None,
+    looking: Asked,
+    bits: int,
+    chunk: int,
 ) -> Iterator[Changes]:
     """Each change, in order of arrival for a row, to everybody who wants the row. ``serde``: of the table's values."""
     hashes = changes.hashes(bits)
@@ -318,7 +335,9 @@ def _change_answers(
     tagged = hash_keys(keys, bits)
     by_hash = stable_order(tagged)
     first, last = first[by_hash], last[by_hash]
+    wanted = np.zeros(len(first), bool)
     for queries, columns in interested.scan(tagged[by_hash], take(keys, by_hash), chunk):
+        wanted[by_hash[queries]] = True
         counts = (last - first + 1)[queries]
         for start, stop in groups_of(counts, chunk):
             part = queries[start:stop]
@@ -330,6 +349,19 @@ def _change_answers(
                 TOLD: np.full(len(rows), CHANGED, np.uint8),
             }
             yield replace(told.take(rows), extra=extra)
+    there = ~taken.value.missing()
+    looking.count(there, there & wanted[np.cumsum(begins) - 1])
+
+
+def some_wanted(interested: View, table: int, serde: Serde | None) -> Values | None:
+    """A foreign key into a table that left rows have; None if there is none. ``serde``: of the table's keys."""
+    for run in interested.pieces():
+        split = arrays.without_first_byte(run["key"][:_LOOKED_AT])
+        assert split is not None
+        there = np.flatnonzero((split[0] == table) & (run["gone"][:_LOOKED_AT] == 0))
+        if len(there):
+            return Values(serde, wire=split[1].slice(int(there[0]), 1))
+    return None
 
 
 def with_tables(foreign: Changes) -> pa.LargeBinaryArray:

@@ -17,6 +17,7 @@ from typing import Literal
 
 import numpy as np
 
+from crossstream.algebra.asked import Asked
 from crossstream.algebra.change import Changes, concat_headers
 from crossstream.algebra.evaluate import Outcome, evaluate, uncalled
 from crossstream.algebra.functions import Function
@@ -47,17 +48,18 @@ def resolve_many(
     rows: Changes | None,
     answers: Changes | None,
     serdes: LeftSerdes,
+    asked: Sequence[Asked],
     *,
     chunk: int,
 ) -> Iterator[Joined]:
     """The results of a batch, in chunks of about ``chunk`` rows.
 
     ``rows``: left rows that changed, in order of their hash; ``answers``: what is told of right rows. Both are put
-    into ``home``.
+    into ``home``. ``asked``: counts, for each table, left rows that refer to it.
     """
     if home.anew:
         home.index_all()
-    join = _Join(kind, joiner, home, home.as_it_is(), ChangedRows.of(answers, home.bits), serdes)
+    join = _Join(kind, joiner, home, home.as_it_is(), ChangedRows.of(answers, home.bits), serdes, asked)
     if answers is not None:
         home.put_partners(answers)
     if rows is not None and rows.rows:
@@ -77,11 +79,15 @@ class _Join:
     was: Home
     changed: ChangedRows | None
     serdes: LeftSerdes
+    asked: Sequence[Asked]
 
     def from_left(self, rows: Changes, references: Sequence[Coded]) -> Iterator[Joined]:
         """Left rows that changed, with the right rows as they are after the batch."""
         partners = self.home.partners_of(references, self.changed)
-        exists = ~rows.value.missing() & self._complete(partners)
+        there = ~rows.value.missing()
+        for asked, foreign, partner in zip(self.asked, references, partners, strict=True):
+            asked.count(there & (foreign.codes >= 0), there & partner.present)
+        exists = there & self._complete(partners)
         told = exists | self._had(rows, np.flatnonzero(~exists))
         picked = np.flatnonzero(told)
         if len(picked):

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from crossstream.algebra.as_of import Puts
+from crossstream.algebra.asked import Asked
 from crossstream.algebra.change import Changes, concat_changes, concat_headers
 from crossstream.algebra.functions import Function
 from crossstream.algebra.home import Coded, Home
@@ -42,6 +43,7 @@ def resolve_many_every(
     rows: Changes | None,
     answers: Changes | None,
     serdes: LeftSerdes,
+    asked: Sequence[Asked],
     *,
     chunk: int,
 ) -> Iterator[Joined]:
@@ -70,7 +72,7 @@ def resolve_many_every(
     if answers is not None:
         home.put_told(answers.where(answers.extra[TOLD] == GONE))
     if spans is not None:
-        yield from join.results(spans, chunk)
+        yield from join.results(spans, chunk, asked)
     for queries, columns in was.referrers.scan(events.puts.hashes, events.puts.keys, chunk):
         yield from join.results(join.unchanged(home, queries, columns), chunk)
 
@@ -374,12 +376,15 @@ class _Join:
         ]
         return _Spans(replace(changes, extra={}), row, is_change, since, until, timelines, self.events)
 
-    def results(self, spans: _Spans, chunk: int) -> Iterator[Joined]:
+    def results(self, spans: _Spans, chunk: int, asked: Sequence[Asked] = ()) -> Iterator[Joined]:
         before = [timeline.there[timeline.slot] for timeline in spans.timelines]
         there, first = spans.there, spans.first
         had = (there & ~spans.is_change & self._complete(before))[first]
         began = np.repeat(had, np.diff(first, append=len(spans.row)))
         for moments in spans.moments(chunk):
+            own = (moments.put < 0) & there[moments.span]
+            for counts, timeline, present in zip(asked, spans.timelines, moments.present, strict=False):
+                counts.count(own & (timeline.slot[moments.span] >= 0), own & present)
             exists = there[moments.span] & self._complete(moments.present)
             told = np.flatnonzero(exists | moments.had(exists, began))
             if len(told):

@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
+from crossstream.algebra.asked import Asked
 from crossstream.algebra.change import Changes
 from crossstream.algebra.evaluate import Failure, evaluate, serialized
 from crossstream.algebra.functions import Function
@@ -28,11 +29,16 @@ Kind = Literal["inner", "left"]
 
 @dataclass(frozen=True, slots=True)
 class LookedUp:
-    """Results, in the order of their records; the records that a function failed on; drops by reason."""
+    """Results, in the order of their records; the records that a function failed on; drops by reason.
+
+    ``keys``: what a record that asked has selected, if there is one.
+    """
 
     changes: Changes
     failures: list[Failure]
     dropped: dict[str, int]
+    asked: Asked
+    keys: Values
 
 
 def look_up(
@@ -51,9 +57,12 @@ def look_up(
     if kind == "inner":
         dropped["null-selected-key"] = int(no_key.sum())
 
-    asking = np.flatnonzero(~(failed | no_value | no_key))
+    asks = ~(failed | no_value | no_key)
+    asking = np.flatnonzero(asks)
     rows = _rows(records, asking, Values(table.key, wire=keys), table, bits)
-    keep = ~rows.missing() if kind == "inner" else ~(failed | no_value)
+    found, asked = ~rows.missing(), Asked()
+    asked.count(asks, found)
+    keep = found if kind == "inner" else ~(failed | no_value)
     kept = np.flatnonzero(keep)
     left = records.take(kept)
     joined = evaluate(joiner, left.key, left=left.value, right=rows.take(kept))
@@ -61,7 +70,7 @@ def look_up(
     results = replace(left, value=joined.values, old=None, extra={})
     if joined.failures:
         results = results.without([failure.row for failure in joined.failures])
-    return LookedUp(results, failures, dropped)
+    return LookedUp(results, failures, dropped, asked, Values(table.key, wire=keys).take(asking[:1]))
 
 
 def _rows(records: Changes, asking: np.ndarray, keys: Values, table: WholeTable, bits: int) -> Values:

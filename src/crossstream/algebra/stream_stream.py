@@ -25,6 +25,7 @@ from typing import Literal
 
 import numpy as np
 
+from crossstream.algebra.asked import Asked
 from crossstream.algebra.change import Changes
 from crossstream.algebra.joined_records import (
     Closing,
@@ -110,6 +111,7 @@ def join_streams(
     sides: tuple[Changes, Changes],
     stores: tuple[Kept, Kept],
     waiting: Kept | None,
+    asked: Asked,
     *,
     chunk: int,
 ) -> Iterator[Joined]:
@@ -127,6 +129,7 @@ def join_streams(
         parts = [_pair_events(batch, valid), *_lonely_events(batch, fates, start, stop)]
         alone = keyless[slice(*keyless.searchsorted([start, stop]))]
         yield from _results(batch, sides, Events.together(parts).slices(chunk), alone)
+    asked.count(records.kept, fates.paired)
     _keep(batch, fates, stores, waiting)
 
 

@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 
 from crossstream.algebra.as_of import Puts, last_below, running_maximum_of
+from crossstream.algebra.asked import Asked
 from crossstream.algebra.change import Changes
 from crossstream.algebra.functions import Function
 from crossstream.algebra.order import by_key, came_before, in_hash_order
@@ -78,12 +79,13 @@ def admit(kind: Kind, stream: Changes, refusal: str = "null-key") -> tuple[Chang
 
 
 def join_stream_table(
-    kind: Kind, joiner: Function, stream: Changes, table: TableHistory, *, bits: int
+    kind: Kind, joiner: Function, stream: Changes, table: TableHistory, asked: Asked, *, bits: int
 ) -> Joined:
     """The results of admitted records, in their order and with their timestamps. A null key finds no row."""
     seen = see(stream, table, bits)
+    found = seen.place >= 0
+    asked.count(~stream.key.missing(), found)
     if kind == "inner":
-        found = seen.place >= 0
         stream, seen = stream.where(found), Seen(seen.values, seen.place[found])
     there = np.ones(stream.rows, bool)
     given = stream.value, seen.values.take(seen.place)

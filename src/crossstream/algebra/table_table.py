@@ -16,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 
+from crossstream.algebra.asked import Asked
 from crossstream.algebra.change import Changes, both_sides
 from crossstream.algebra.evaluate import Failure, evaluate, uncalled
 from crossstream.algebra.functions import Function
@@ -103,6 +104,7 @@ def join_tables(
     right: Changes,
     left_rows: Lookup,
     right_rows: Lookup,
+    asked: Asked,
     *,
     bits: int,
     want_old: bool = False,
@@ -138,6 +140,7 @@ def join_tables(
     if left.rows and right.rows:
         merged = _same_trigger(group, major[order], minor[order], is_right)
         lefts, rights = _merge_triggers(lefts, merged), _merge_triggers(rights, merged)
+    _count(asked, lefts.is_now(), rights.is_now(), is_right, merged)
     emit = _emits(kind, lefts, rights, ~is_right | merged, is_right)
     if merged.any():
         emit &= ~np.append(merged[1:], False)
@@ -161,6 +164,15 @@ def join_tables(
         lost = np.isin(np.arange(changes.rows), [f.row for f in unknown]) if unknown else None
         changes = changes.with_value(value, old, lost)
     return Joined.of(changes, failures, *given)
+
+
+def _count(
+    asked: Asked, left: np.ndarray, right: np.ndarray, is_right: np.ndarray, merged: np.ndarray
+) -> None:
+    """Each change that leaves a row asks for the other side's row; what one input record changed on both, once."""
+    asking = np.where(is_right, right | (merged & left), left)
+    asking[:-1] &= ~merged[1:]
+    asked.count(asking, asking & left & right)
 
 
 def _changes_alone(changes: Changes, order: np.ndarray) -> _Side:

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from crossstream.serdes import Serde, calls
 from crossstream.serdes.json_columns import with_nulls_of
-from crossstream.serdes.serde import Checking
+from crossstream.serdes.serde import Checking, Readers
 from crossstream.state.columns import cut, take_or_null, valid
 
 Bytes: TypeAlias = Any
@@ -220,10 +220,10 @@ class Values:
         dtype = None if self.serde is None else self.serde.dtype
         return dtype is not None and not dtype.is_nested()
 
-    def series(self, fields: Collection[str] | None = None, *, checked: bool = False) -> pl.Series:
+    def series(self, fields: Collection[str] | None = None, *, checked: Readers | None = None) -> pl.Series:
         """A Polars series; ``fields``: only these struct fields are needed. Raises `SerdeError`.
 
-        ``checked``: all fields are looked at nevertheless, and there may be more of them.
+        ``checked``: all fields are looked at nevertheless, for these readers, and there may be more of them.
         """
         if self._series is not None and (self.expressed() or self._holds(self._series, fields)):
             return self._series
@@ -355,12 +355,12 @@ def missing_in(series: pl.Series) -> np.ndarray:
     return np.full(len(series), count > 0) if count in (0, len(series)) else series.is_null().to_numpy()
 
 
-def _decoded(serde: Serde, wire: Bytes, fields: Collection[str] | None, checked: bool) -> pl.Series:
+def _decoded(serde: Serde, wire: Bytes, fields: Collection[str] | None, checked: Readers | None) -> pl.Series:
     """A series of bytes; ``fields``, ``checked``: as in `Values.series`. Raises `SerdeError`."""
-    if fields is None or not checked:
+    if fields is None or checked is None:
         return calls.decode_series(serde, wire, fields)
     return (
-        serde.decode_checked(wire, fields)
+        serde.decode_checked(wire, fields, checked)
         if isinstance(serde, Checking)
         else calls.decode_series(serde, wire)
     )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
+from crossstream.algebra.asked import some_given, some_key
 from crossstream.algebra.change import Changes, concat_changes
 from crossstream.algebra.hashing import partition_of
 from crossstream.algebra.history import History
@@ -41,6 +43,12 @@ class WholeTable:
         rows = np.flatnonzero(first)
         once = Match(match.pieces, match.piece[rows], match.row[rows])
         return Values(self.value, wire=once.gather("value")).take(np.cumsum(first) - 1)
+
+    def some_key(self) -> Values | None:
+        """The key of a row, also of one that the batch brings; None if there is none."""
+        before = (some_key(view, self.key) for view in self.views)
+        fresh = (some_given(h.every(self.key, self.value).key) for h in self.histories if h is not None)
+        return next((key for key in chain(before, fresh) if key is not None), None)
 
     def changes(self) -> Changes | None:
         """The last change that the batch makes of each key, in order of the hash; None if it makes none."""

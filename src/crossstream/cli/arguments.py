@@ -177,6 +177,11 @@ def _run(commands: Commands) -> None:
         help="what to do when unread records were deleted, by retention or with their topic",
     )
     settings.add_argument(
+        "--on-lost-state",
+        choices=("fail", "restart"),
+        help="what to do with an empty state folder when the consumer group has offsets",
+    )
+    settings.add_argument(
         "--broker-patience", type=duration, metavar="DURATION", help="how long to wait for an absent broker"
     )
     settings.add_argument(

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Literal
 
 from crossstream.errors import CrossStreamError
+from crossstream.java import JAVA_VERSION as JAVA
+from crossstream.java import java_command
 from crossstream.state.remote import RemoteRoot
 from crossstream.state.root import root_of
 from crossstream.state.uris import shown
@@ -27,7 +29,6 @@ from crossstream.topics import is_internal
 Result = Literal["ok", "note", "problem"]
 
 PYTHON = (3, 10)
-JAVA = 17
 REQUIRED: Mapping[str, tuple[str, str | None]] = {
     "pyspark": ("4.0", "5"),
     "pyarrow": ("18", None),
@@ -103,7 +104,7 @@ def python() -> Check:
 def java() -> Check:
     """The Java that Spark will use: of ``JAVA_HOME``, else of ``PATH``."""
     home = os.environ.get("JAVA_HOME")
-    command = shutil.which("java", path=os.path.join(home, "bin") if home else None)
+    command = java_command()
     debian, mac = f"apt-get install openjdk-{JAVA}-jre-headless", f"brew install openjdk@{JAVA}"
     how = f"install Java {JAVA} or later ({debian}; {mac})"
     if command is None and home:

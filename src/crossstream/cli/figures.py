@@ -24,6 +24,8 @@ class Figures:
     rows: int = 0
     rows_in: dict[str, int] = field(default_factory=dict)
     rows_out: dict[str, int] = field(default_factory=dict)
+    matched: dict[str, int] = field(default_factory=dict)
+    unmatched: dict[str, int] = field(default_factory=dict)
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
 
     def add(self, progress: Progress, now: float) -> None:
@@ -33,6 +35,8 @@ class Figures:
         self.rows += progress.rows
         _sum(self.rows_in, progress.rows_in)
         _sum(self.rows_out, progress.rows_out)
+        _sum(self.matched, progress.matched)
+        _sum(self.unmatched, progress.unmatched)
         self._recent.append((now, progress.rows))
 
     def rows_per_second(self, now: float) -> float:
@@ -56,9 +60,12 @@ def as_line(progress: Progress, time: float) -> dict[str, Any]:
         "rows_in": progress.rows_in,
         "rows_out": progress.rows_out,
         "dropped": progress.dropped,
+        "matched": progress.matched,
+        "unmatched": progress.unmatched,
         "state_rows": progress.state_rows,
         "total_rows": progress.total_rows,
         "total_dropped": progress.total_dropped,
+        "warnings": progress.warnings,
     }
 
 

@@ -27,6 +27,7 @@ PLAIN = (
     "single_task_rows",
     "max_task_idle",
     "on_lost_records",
+    "on_lost_state",
     "broker_patience",
     "retain_batches",
     "idle_after",

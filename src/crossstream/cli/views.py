@@ -147,7 +147,7 @@ def _facts(figures: Figures, last: Progress, now: float) -> Table:
 
 
 def _rows(figures: Figures, last: Progress) -> Table:
-    """Operators with their rows since the start, stores, and what was dropped."""
+    """Operators and joins with their rows since the start, stores, and what was dropped."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
@@ -157,6 +157,8 @@ def _rows(figures: Figures, last: Progress) -> Table:
     names = dict.fromkeys([*figures.rows_in, *figures.rows_out])
     operators = {name: (figures.rows_in.get(name), figures.rows_out.get(name)) for name in names}
     _section(table, ("operator", "rows in", "rows out"), operators)
+    joins = {name: (figures.matched.get(name), rows) for name, rows in figures.unmatched.items()}
+    _section(table, ("join", "matched", "unmatched"), joins)
     _section(table, ("store", "rows", ""), {name: (rows, None) for name, rows in last.state_rows.items()})
     dropped = {name: (rows, None) for name, rows in last.total_dropped.items()}
     _section(table, ("dropped", "rows", ""), dropped, "red")

@@ -17,6 +17,9 @@ FRAME_RANK = 1 << 20
 STREAM_RANK = 1 << 21
 """Added to the ranks of streams: at equal times tables come before them, whatever was built first."""
 
+Keys = tuple[tuple[str, str] | None, tuple[str, str] | None]
+"""A key of the left and of the right side of a join, None where none is known: the key, and its kind."""
+
 StagedFrame = tuple[str, str, int, int, bytes]
 """Records that wait to be published: file, topic, partition, rows, tag."""
 
@@ -53,6 +56,7 @@ class Batch(msgspec.Struct, frozen=True):
     ``recorded``: whether changes of global tables are kept for the rounds that follow; ``histories``: where they are.
     ``silence``: None where stream time stands still without input. ``shares``: as in its `BatchEntry`.
     ``clock`` (ms): when it was planned, the timestamp of rows that have none. ``frames``: the DataFrame sources.
+    ``wants_keys``: whether joins in which no row finds a partner report a key of each side.
     """
 
     id: int
@@ -67,6 +71,7 @@ class Batch(msgspec.Struct, frozen=True):
     shares: int = 1
     clock: int = 0
     frames: tuple[str, ...] = ()
+    wants_keys: bool = False
 
     def of_rank(self, rank: int) -> SourceRange | None:
         return next((span for span in self.ranges if span.rank == rank), None)
@@ -96,7 +101,8 @@ class Report:
     """What a task did: new manifests, rows in and out by operator, dropped rows by operator and reason.
 
     ``written``, ``retired``, ``state``: files that are new, files no longer needed, and (rows, bytes) held, by
-    ``store/partition``. ``histories``: the changes of global tables.
+    ``store/partition``. ``histories``: the changes of global tables. ``matched``, ``unmatched``: rows of joins that
+    found a partner, and that found none. ``keys``: of joins where none did, a key of each side.
     """
 
     manifests: dict[str, dict[int, str]] = field(default_factory=dict)
@@ -107,6 +113,9 @@ class Report:
     dropped: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     state: dict[str, tuple[int, int]] = field(default_factory=dict)
+    matched: dict[str, int] = field(default_factory=dict)
+    unmatched: dict[str, int] = field(default_factory=dict)
+    keys: dict[str, Keys] = field(default_factory=dict)
     staged: list[StagedFrame] = field(default_factory=list)
     histories: dict[str, dict[int, PieceRef]] = field(default_factory=dict)
 
@@ -115,6 +124,16 @@ class Report:
 
     def count_out(self, operator: str, rows: int) -> None:
         self.rows_out[operator] = self.rows_out.get(operator, 0) + rows
+
+    def count_asked(self, operator: str, matched: int, unmatched: int) -> None:
+        self.matched[operator] = self.matched.get(operator, 0) + matched
+        self.unmatched[operator] = self.unmatched.get(operator, 0) + unmatched
+
+    def note_keys(self, keys: Mapping[str, Keys]) -> None:
+        """Takes in keys of the sides of joins."""
+        for operator, (left, right) in keys.items():
+            known = self.keys.get(operator, (None, None))
+            self.keys[operator] = (left or known[0], right or known[1])
 
     def count_dropped(self, operator: str, reasons: Mapping[str, int]) -> None:
         for reason, rows in reasons.items():
@@ -135,12 +154,15 @@ class Report:
             (self.rows_in, other.rows_in),
             (self.rows_out, other.rows_out),
             (self.dropped, other.dropped),
+            (self.matched, other.matched),
+            (self.unmatched, other.unmatched),
         ):
             for key, number in theirs.items():
                 mine[key] = mine.get(key, 0) + number
         for phase, seconds in other.seconds.items():
             self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
         self.state.update(other.state)
+        self.note_keys(other.keys)
         self.staged.extend(other.staged)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +15,13 @@ from crossstream.algebra.change import Changes
 from crossstream.algebra.values import Values, missing_in
 from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.serdes import Serde, calls
-from crossstream.serdes.serde import invalid_rows, is_varied
+from crossstream.serdes.serde import NOBODY, Checking, Passing, bisected, invalid_rows, is_varied
 from crossstream.topology.graph import Node
 from crossstream.topology.steps import ReadStep
 
 if TYPE_CHECKING:
-    from crossstream.engine.runners.base import Task
+    from crossstream.engine.batch import Report
+    from crossstream.engine.failures import Failures
 
 _FEW = 64
 """Rows up to which decoding one by one is cheaper than as a column."""
@@ -28,11 +29,23 @@ _FEW = 64
 Part = Literal["key", "value"]
 
 
+class ReadingTask(Protocol):
+    """The part of a task that reading needs."""
+
+    @property
+    def report(self) -> Report: ...
+
+    @property
+    def failures(self) -> Failures: ...
+
+    def node(self, name: str) -> Any: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Decoder:
     """Decodes records of a source. ``where``: what is known of their place, where no single row is at fault."""
 
-    task: Task
+    task: ReadingTask
     step: ReadStep
     where: Mapping[str, object] = field(default_factory=dict)
 
@@ -86,7 +99,9 @@ class Decoder:
         wire = values.wire()
         fields = self.step.fields if part == "value" else None
         if series:
-            nothing = missing_in(values.series(fields, checked=True))
+            nothing = missing_in(values.series(fields, checked=self.step.readers))
+        elif (unread := self._unread(values, part)) is not None:
+            nothing = np.fromiter(unread.nulls(wire), bool, values.rows)
         else:
             nothing = np.fromiter((value is None for value in values.objects()), bool, values.rows)
         if int(nothing.sum()) == wire.null_count:
@@ -95,11 +110,23 @@ class Decoder:
         plain = Values(values.serde, wire=nulled)
         return replace(changes, key=plain) if part == "key" else replace(changes, value=plain)
 
+    def _unread(self, values: Values, part: Part) -> Passing | None:
+        """The serde of values that nobody reads, if it can check them without."""
+        serde: object = values.serde
+        passes = part == "value" and self.step.readers == NOBODY
+        return serde if passes and isinstance(serde, Passing) else None
+
     def _reasons(self, node: Node, changes: Changes, part: Part, series: bool) -> list[tuple[int, str]]:
         values: Values = getattr(changes, part)
         way: Literal["objects", "series"] = "series" if series else "objects"
+        needed = self.step.fields if series and part == "value" else None
         assert values.serde is not None
         try:
+            if needed is not None and isinstance(values.serde, Checking):
+                check = partial(values.serde.decode_checked, fields=needed, readers=self.step.readers)
+                return bisected(check, values.wire())
+            if (unread := self._unread(values, part)) is not None:
+                return bisected(unread.nulls, values.wire())
             return invalid_rows(values.serde, values.wire(), None, way)
         except SerdeError as error:
             raise self._at(node, error) from error.__cause__

@@ -18,8 +18,9 @@ from crossstream.algebra.table_table import Given
 from crossstream.algebra.values import Values
 from crossstream.engine.batch import Batch, Report
 from crossstream.engine.dead_letters import Forms, letters
+from crossstream.engine.large_letters import Letter, as_records
 from crossstream.errors import CrossStreamError, ProcessingError, SerdeError, told
-from crossstream.records import REASON, decode_headers, encode_headers
+from crossstream.records import REASON, Header, decode_headers
 from crossstream.serdes import Serde
 from crossstream.serdes.refusals import UNDECODABLE
 from crossstream.topology.graph import Node, Topology
@@ -33,15 +34,22 @@ Write = Callable[[str, pa.RecordBatch], None]
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """``action``: what to do with failed rows; ``topic``: where dead letters go."""
+    """``action``: what to do with failed rows; ``topic``: where dead letters go.
+
+    ``spill``: the folder for whole records of dead letters that are cut; None: they are not kept.
+    """
 
     action: Literal["fail", "skip", "dead-letter"] = "fail"
     topic: str | None = None
+    spill: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """Carries out the policies in one task. ``write``: appends records to a topic."""
+    """Carries out the policies in one task.
+
+    ``write``: appends records to a topic; ``limit``: the most bytes that a record of a topic may have, None for any.
+    """
 
     topology: Topology
     batch: Batch
@@ -49,6 +57,7 @@ class Failures:
     decoding: Policy
     processing: Policy
     write: Write
+    limit: Callable[[str], int | None]
 
     def undecodable(
         self, node: Node, changes: Changes, reasons: Sequence[tuple[int, str]], part: str
@@ -169,25 +178,24 @@ class Failures:
         forms = forms or (Forms.of_input if joined is None else Forms.of_join)(self.topology, node)
         key, value = letters(forms, taken, joined)
         given = [None] * taken.rows if taken.headers is None else taken.headers.to_pylist()
-        headers = [
-            encode_headers([*decode_headers(own), *self._why(node, changes, row, why)])
-            for own, (row, why) in zip(given, reasons, strict=True)
-        ]
         assert policy.topic is not None
-        self.write(
-            policy.topic,
-            pa.RecordBatch.from_arrays(
-                [key, value, pa.array(taken.ts), pa.array(headers, pa.large_binary())],
-                names=["key", "value", "timestamp", "headers"],
-            ),
-        )
+        limit = self.limit(policy.topic)
+        columns = zip(key.to_pylist(), value.to_pylist(), taken.ts.tolist(), given, reasons, strict=True)
+        whole = [
+            Letter(k, v, ts, decode_headers(own), (REASON, _utf8(why)), self._where(node, changes, row))
+            for k, v, ts, own, (row, why) in columns
+        ]
+        self.write(policy.topic, as_records([letter.within(limit, policy.spill) for letter in whole]))
 
-    def _why(self, node: Node, changes: Changes, row: int, why: str) -> list[tuple[str, bytes]]:
+    def _where(self, node: Node, changes: Changes, row: int) -> list[Header]:
         place = self.place(node, changes, row)
         told = {f"crossstream.{name}": place[name] for name in ("operator", "topic", "partition", "offset")}
-        return [
-            (name, str(value).encode()) for name, value in ({REASON: why} | told).items() if value is not None
-        ]
+        return [(name, _utf8(str(value))) for name, value in told.items() if value is not None]
+
+
+def _utf8(text: str) -> bytes:
+    """The bytes of a text, which may have halves of characters."""
+    return text.encode(errors="backslashreplace")
 
 
 def _first(changes: Changes, failures: Sequence[Failure]) -> Failure:

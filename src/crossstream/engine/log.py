@@ -87,7 +87,7 @@ class Application(msgspec.Struct, frozen=True):
     ``by_key2``: those whose rows are in the state partition of their second key. ``tables``: of a store with rows of
     several tables, which it knows by their numbers, the stores of these. ``frames``: the DataFrame sources in the order
     in which Spark's checkpoint has them. ``committed``: there is a commit. ``starts``: of sources with
-    ``offset_reset="latest"``.
+    ``offset_reset="latest"``. ``state_id``: what tells the folder, and copies of it, from others of the application.
     """
 
     application_id: str
@@ -101,6 +101,7 @@ class Application(msgspec.Struct, frozen=True):
     starts: Starts = Starts()
     by_key2: tuple[str, ...] = ()
     tables: dict[str, tuple[str, ...]] = {}
+    state_id: str = ""
     format: int = FORMAT
 
 

@@ -72,6 +72,7 @@ class SourcePlanner:
     ``lost``: what to do where records were deleted before they were read, by retention or with their topic.
     ``topic_ids``: which topics the positions are in. ``replaced``: those that others have taken the place of.
     ``starts``: where sources with ``offset_reset="latest"`` began, now or at a start before that.
+    ``times``: what knows the times of records that `log` does not.
     """
 
     topology: Topology
@@ -81,6 +82,7 @@ class SourcePlanner:
     topic_ids: dict[str, str] = field(default_factory=dict)
     replaced: set[str] = field(default_factory=set)
     starts: Starts = field(default_factory=Starts)
+    times: Times | None = None
     started: bool = False
     skipped: int = 0
     _awaited: dict[TopicPartition, int] = field(default_factory=dict)
@@ -89,7 +91,7 @@ class SourcePlanner:
     _cutter: Cutter = field(init=False)
 
     def __post_init__(self) -> None:
-        self._cutter = Cutter(self.log)
+        self._cutter = Cutter(self.times or self.log)
 
     def refresh(self) -> None:
         """Looks for topics and partitions that are new.

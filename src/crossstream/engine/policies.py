@@ -9,7 +9,9 @@ from crossstream.engine.services import Settings
 
 def policy_of(setting: OnError) -> Policy:
     """The policy that ``"fail"``, ``"skip"`` or a `DeadLetter` stands for."""
-    return Policy("dead-letter", setting.topic) if isinstance(setting, DeadLetter) else Policy(setting)
+    if isinstance(setting, DeadLetter):
+        return Policy("dead-letter", setting.topic, None if setting.spill is None else str(setting.spill))
+    return Policy(setting)
 
 
 def settings_of(config: StreamsConfig) -> Settings:

@@ -16,8 +16,7 @@ from crossstream.algebra.order import minor_of, running_maximum
 from crossstream.algebra.values import Values
 from crossstream.durations import LATEST, to_record_timestamp
 from crossstream.engine.batch import SourceRange
-from crossstream.engine.decoding import Decoder
-from crossstream.engine.runners.base import Task
+from crossstream.engine.decoding import Decoder, ReadingTask
 from crossstream.errors import ConfigError, ProcessingError
 from crossstream.serdes import Serde
 from crossstream.serdes.refusals import show
@@ -31,7 +30,7 @@ _TIMESTAMP = "timestamp"
 class Reader:
     """Turns the records of one range into changes of its source's flow, piece by piece in offset order."""
 
-    task: Task
+    task: ReadingTask
     step: ReadStep
     span: SourceRange
     newest: int = np.iinfo(np.int64).min
@@ -49,6 +48,11 @@ class Reader:
         self.newest = int(major[-1])
         admitted = self._admitted(timed if major is timed.major else replace(timed, major=major))
         return admitted if admitted.rows else None
+
+    def times(self, records: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
+        """The offsets and timestamps (ms) of the records that `changes` counts in the order of arrival."""
+        timed = self._timed(self._decoded(self._changes(self.span, records)))
+        return timed.minor - minor_of(self.span.rank, np.zeros(1, np.int64), self.span.start), timed.ts
 
     def _changes(self, span: SourceRange, records: pa.RecordBatch) -> Changes:
         node: Node = self.task.node(self.step.node)

@@ -24,6 +24,9 @@ class Output(Protocol):
     def partition_count(self, topic: str) -> int:
         """How many partitions the topic has."""
 
+    def record_limit(self, topic: str) -> int | None:
+        """The most bytes that a record of the topic may have, before compression; None: any number."""
+
     def finish(self) -> None:
         """Returns when everything written is stored."""
 

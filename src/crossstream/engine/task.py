@@ -140,6 +140,7 @@ class RoundTask:
             self.settings.decoding,
             self.settings.processing,
             self.output.write,
+            self.output.record_limit,
         )
         self.wholes = self.wholes or Wholes(self.plan, self.batch, self.stores)
         task = Task(

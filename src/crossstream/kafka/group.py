@@ -1,4 +1,4 @@
-"""Committing offsets for a consumer group that nobody has joined.
+"""Committing offsets for a consumer group that nobody has joined, and looking at what was committed.
 
 It takes a consumer: the admin client's request for the same ends the process with a failed assertion where a connection
 breaks at the wrong moment (librdkafka issue 4605).
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -20,8 +20,16 @@ if TYPE_CHECKING:
     from crossstream.kafka.connection import KafkaConnection
 
 POLL_SECONDS = 0.002
+SLICE_SECONDS = 0.5
 REFUSED = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED})
 """What the search for the group's coordinator may end with; then no commit is ever answered."""
+
+
+class Committed(NamedTuple):
+    """The next offset to read, and what its committer noted beside it."""
+
+    offset: int
+    note: str
 
 
 @dataclass(slots=True)
@@ -50,6 +58,34 @@ class Group:
                 self.close()
             raise KafkaException(error)
 
+    def committed(self, places: Sequence[TopicPartition], timeout: float) -> list[TopicPartition]:
+        """What was committed last, with its metadata; an offset below 0: nothing. Raises as `commit` does.
+
+        It waits in slices, and looks for a refusal in between: the client does not give up for one.
+        """
+        if self._consumer is None:
+            self._consumer = open_committer(self.connection, self.name, self.complaints, self._answered)
+        deadline = monotonic() + timeout
+        while True:
+            left = max(0.0, deadline - monotonic())
+            try:
+                found = self._consumer.committed(list(places), min(left, SLICE_SECONDS))
+                break
+            except KafkaException as failed:
+                refusal = self._refusal(self._consumer, 0)
+                if (
+                    refusal is None
+                    and failed.args[0].code() == KafkaError._TIMED_OUT
+                    and left > SLICE_SECONDS
+                ):
+                    continue
+                self.close()
+                raise failed if refusal is None else KafkaException(refusal) from failed
+        wrong = [mark.error for mark in found if mark.error is not None]
+        if wrong:
+            raise KafkaException(wrong[0])
+        return found
+
     def close(self) -> None:
         if self._consumer is not None:
             self._consumer.close()
@@ -59,10 +95,15 @@ class Group:
         while not self._answers:
             if monotonic() > deadline:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-            told = consumer.poll(POLL_SECONDS)
-            if told is not None and (error := told.error()) is not None and error.code() in REFUSED:
-                raise KafkaException(error)
+            refusal = self._refusal(consumer, POLL_SECONDS)
+            if refusal is not None:
+                raise KafkaException(refusal)
         return self._answers.pop()
+
+    def _refusal(self, consumer: Consumer, seconds: float) -> KafkaError | None:
+        told = consumer.poll(seconds)
+        error = None if told is None else told.error()
+        return error if error is not None and error.code() in REFUSED else None
 
     def _answered(self, error: KafkaError | None, marks: Sequence[TopicPartition]) -> None:
         refused = [mark.error for mark in marks if mark.error is not None]

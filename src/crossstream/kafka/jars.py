@@ -22,13 +22,12 @@ from pathlib import Path
 from typing import IO
 
 from crossstream.errors import SourceError
+from crossstream.java import INSTALL, JAVA_VERSION, java_command, no_java
 from crossstream.state.cache import cache_directory
 
 KAFKA_VERSION = "4.3.1"
 """The broker's version. (Of 4.4.0, Maven Central lacks a module that it needs.)"""
 SLF4J_VERSION = "1.7.36"
-JAVA_VERSION = 17
-"""The oldest Java that a Kafka 4 broker runs on."""
 FETCH_SECONDS = 600
 
 MODULE = f"""<ivy-module version="2.0">
@@ -47,15 +46,9 @@ def find_java() -> str:
 
     Raises `SourceError`: CS-620 there is none, CS-621 it is too old.
     """
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=str(Path(home) / "bin") if home else None)
+    java = java_command()
     if java is None:
-        raise SourceError(
-            f"there is no Java in JAVA_HOME ({home})" if home else "there is no Java on this machine",
-            code="CS-620",
-            next=f"install Java {JAVA_VERSION} or later: apt-get install openjdk-17-jre-headless, "
-            "brew install openjdk@17, or https://adoptium.net",
-        )
+        raise SourceError(no_java(), code="CS-620", next=INSTALL)
     version = _java_version(java)
     if version is not None and version < JAVA_VERSION:
         raise SourceError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, TypeVar
@@ -15,7 +16,7 @@ from crossstream.errors import SourceError
 from crossstream.kafka import faults
 from crossstream.kafka.client import SETTLE_SECONDS, Complaints, is_denial, logger, open_admin
 from crossstream.kafka.cut_off import UNANSWERED
-from crossstream.kafka.group import Group
+from crossstream.kafka.group import Committed, Group
 from crossstream.kafka.moments import Moments
 from crossstream.topics import Moment, OffsetRange, TopicPartition
 
@@ -28,6 +29,7 @@ LOOK_SECONDS = 5.0
 CHANGE_SECONDS = 30.0
 """How long one request may take, that asks or that changes something; then it is made again."""
 PAUSE_SECONDS = 0.2
+TRY_SECONDS = 1.0
 NO_ID = str(Uuid(0, 0))
 """The id of every topic where brokers know none."""
 
@@ -139,18 +141,36 @@ class KafkaLog:
             raise faults.not_created(topic, error.str()) from failed
         self._await_leaders(topic, partitions)
 
-    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int], note: str = "") -> None:
         """Commits ``offsets`` (next offset to read) to the consumer group, where lag tools find them.
 
-        Raises `SourceError` CS-608 if the group is in use by others or not ours to write.
+        ``note``: the metadata of each. Raises `SourceError` CS-608 if the group is in use by others or not ours to
+        write.
         """
         if not offsets:
             return
-        marks = [KafkaPartition(place.topic, place.partition, offset) for place, offset in offsets.items()]
         try:
-            self._patiently(partial(self._group(group).commit, marks))
+            self._patiently(partial(self._group(group).commit, _marks(offsets, note)))
         except KafkaException as failed:
             raise faults.uncommitted(group, failed.args[0].str()) from failed
+
+    def try_to_commit(self, group: str, offsets: Mapping[TopicPartition, int], note: str) -> None:
+        """Commits if the group's broker answers at once; nothing rests on it."""
+        with suppress(KafkaException):
+            self._group(group).commit(_marks(offsets, note), TRY_SECONDS)
+
+    def committed(self, group: str, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, Committed]:
+        """What was committed to the consumer group, where anything was. Raises `SourceError` CS-608."""
+        wanted = [KafkaPartition(place.topic, place.partition) for place in places]
+        try:
+            found = self._patiently(partial(self._group(group).committed, wanted)) if wanted else []
+        except KafkaException as failed:
+            raise faults.uncommitted(group, failed.args[0].str()) from failed
+        return {
+            TopicPartition(mark.topic, mark.partition): Committed(mark.offset, mark.metadata or "")
+            for mark in found
+            if mark.offset >= 0
+        }
 
     def close(self) -> None:
         """Closes the clients; a later call opens others."""
@@ -266,6 +286,10 @@ class KafkaLog:
                     raise faults.away(patience, self._complaints.last or error.str()) from failed
                 logger.info("waiting for the brokers: %s", error.str())
                 sleep(PAUSE_SECONDS)
+
+
+def _marks(offsets: Mapping[TopicPartition, int], note: str) -> list[KafkaPartition]:
+    return [KafkaPartition(place.topic, place.partition, offset, note) for place, offset in offsets.items()]
 
 
 def _may_pass(error: KafkaError) -> bool:

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from crossstream.errors import SinkError
 from crossstream.kafka import faults
 from crossstream.kafka.batch_limits import BatchLimits
-from crossstream.kafka.client import SIZES, Complaints, meet, open_producer
+from crossstream.kafka.client import LARGEST_RECORD_BYTES, SIZES, Complaints, meet, open_producer
 from crossstream.kafka.cut_off import Silence, is_cut_off
 from crossstream.kafka.partition_counts import PartitionCounts
 from crossstream.records import decode_headers
@@ -66,6 +66,7 @@ class KafkaWriter:
         self._counts = PartitionCounts(connection.patience_seconds)
         self._sizes = SIZES
         self._fitting: set[str] = set()  # topics that take the producer's batches, as far as they tell
+        self._asked: dict[str, int | None] = {}  # what topics have said of their limits
 
     def open(self) -> Producer:
         """Opens the producer, if it is not: it connects in the background, and the first records need not wait."""
@@ -96,6 +97,15 @@ class KafkaWriter:
         """How many partitions the topic has; raises `SinkError` (CS-651 to CS-653, CS-660) if that cannot be known."""
         check_name(topic)
         return self._counts.of(topic, self.open(), self._complaints)
+
+    def record_limit(self, topic: str) -> int:
+        """The most bytes of a record of the topic, before compression: what the topic and the client allow."""
+        check_name(topic)
+        self.open()  # refuses a setting that is no number
+        given, told = self._connection.settings.get("message.max.bytes"), self._limit(topic)
+        if given is None:
+            return self._sizes.record if told is None else min(told, LARGEST_RECORD_BYTES)
+        return int(str(given)) if told is None else min(told, int(str(given)))
 
     def flush(self) -> None:
         """Returns when everything written is stored; raises `SinkError` if anything was not.
@@ -129,13 +139,19 @@ class KafkaWriter:
         """
         check_name(topic)
         is_given = self._sizes.settings().keys() <= self._connection.settings.keys()
-        limit = None if is_given else self._limits.of(topic)
+        limit = None if is_given else self._limit(topic)
         sizes = self._sizes if limit is None else self._sizes.fitting(limit)
         if sizes != self._sizes:
             self.flush()
             self.close()
             self._sizes = sizes
         self._fitting.add(topic)
+
+    def _limit(self, topic: str) -> int | None:
+        """What the topic says; it is asked once as long as all goes well."""
+        if topic not in self._asked:
+            self._asked[topic] = self._limits.of(topic)
+        return self._asked[topic]
 
     def _connected(self, topic: str) -> Producer:
         """The producer; if it has been idle, it is asked for the topic first, so that it has a connection.
@@ -269,7 +285,7 @@ class KafkaWriter:
     def _abandon(self, producer: Producer) -> None:
         """Throws the queue away; the next write opens another producer."""
         self._producer = None
-        self._fitting = set()
+        self._fitting, self._asked = set(), {}
         with suppress(KafkaException):
             producer.purge()
             producer.flush(1.0)

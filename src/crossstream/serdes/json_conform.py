@@ -16,7 +16,7 @@ def conform(values: pl.Series, shape: Shape, serde: str) -> pl.Series:
     """The series in exactly the type of ``shape``: fields in its order, missing ones null, numbers widened.
 
     Raises `SerdeError`: CS-401 for another type, CS-403 for a number beyond the range, CS-408 for a field the
-    shape does not have, CS-409 for a null, or a NaN, where no null can be read.
+    shape does not have, CS-409 for a null where none can be read.
     """
     fitted = values if values.dtype == shape.dtype else _cast(values, shape, serde, "")
     _check_nulls(fitted, shape, serde, "")
@@ -98,21 +98,14 @@ def _check_nulls(values: pl.Series, shape: Shape, serde: str, path: str) -> None
     if isinstance(shape, StructOf):
         for part, field in zip(_parts(values, shape), shape.fields, strict=True):
             below = _below(path, field.name)
-            if not field.nullable and _written_nulls(part) > values.null_count():
+            if not field.nullable and part.null_count() > values.null_count():
                 raise refusals.null_field(serde, below)
             _check_nulls(part, column(field), serde, below)
     elif isinstance(shape, ListOf) and not (shape.nullable and _all_nullable(shape.item)):
         items = pl.Series(values.to_arrow().flatten())
-        if not shape.nullable and _written_nulls(items):
+        if not shape.nullable and items.null_count():
             raise refusals.null_field(serde, f"{path}[]")
         _check_nulls(items, shape.item, serde, f"{path}[]")
-
-
-def _written_nulls(values: pl.Series) -> int:
-    """How many rows are null in JSON, where NaN and infinity are, too."""
-    if not values.dtype.is_float():
-        return values.null_count()
-    return len(values) - int(values.is_finite().sum())
 
 
 def _parts(values: pl.Series, shape: StructOf) -> list[pl.Series]:

@@ -10,7 +10,7 @@ from uuid import UUID
 import numpy as np
 import polars as pl
 
-from crossstream.serdes.json_shapes import Leaf, NoColumn, Shape, limited
+from crossstream.serdes.json_shapes import Leaf, ListOf, NoColumn, Shape, StructOf, limited
 
 _EXACT = Context(prec=100, traps=[])
 """Gives NaN for a number with more digits."""
@@ -24,6 +24,10 @@ _CHECKED = (
 
 def is_checked(shape: Shape | NoColumn) -> bool:
     """Whether whatever msgspec takes for the shape fits into its column, so that none need be made to find out."""
+    if isinstance(shape, StructOf):
+        return all(is_checked(field.shape) for field in shape.fields)
+    if isinstance(shape, ListOf):
+        return is_checked(shape.item)
     return isinstance(shape, Leaf) and shape.dtype in _CHECKED
 
 

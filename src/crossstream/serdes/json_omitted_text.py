@@ -128,7 +128,7 @@ def _is_left(default: Any, kind: Any, field: Field, serde: str) -> IsLeft | None
     """Which rows are left out for the default; None: only objects tell."""
     shape = column(field)
     if default is None:
-        return _is_null
+        return pl.Series.is_null
     text = encode_row(default, serde) or b"null"
     wire = msgspec.json.decode(text, type=optional(shape.wire, field.nullable))
     value = to_series([wire], shape, serde)
@@ -142,13 +142,6 @@ def _is_left(default: Any, kind: Any, field: Field, serde: str) -> IsLeft | None
 
 def _never(values: pl.Series) -> pl.Series:
     return pl.Series([False]).new_from_index(0, len(values))
-
-
-def _is_null(values: pl.Series) -> pl.Series:
-    """What is null in JSON, where NaN and infinity are, too."""
-    if not values.dtype.is_float():
-        return values.is_null()
-    return ~values.is_finite().fill_null(False)
 
 
 def _is_empty(values: pl.Series) -> pl.Series:

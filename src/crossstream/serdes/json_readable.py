@@ -1,9 +1,9 @@
 """Whether objects of a declared type that have been written can be read again.
 
 `msgspec.convert` checks what it makes, but takes an instance of a class for what the class says, whatever its fields
-hold: ``Offer(price="5")`` where the price is an int; and a float that is NaN is the text ``null``. Once it is in a
-store, such a row cannot be read, nor can any table with it. So the text is decoded before it is given away: all rows in
-one call, as wire structs where there are such, for these are decoded in half the time of dataclasses.
+hold: ``Offer(price="5")`` where the price is an int. Once it is in a store, such a row cannot be read, nor can any
+table with it. So the text is decoded before it is given away: all rows in one call, as wire structs where there are
+such, for these are decoded in half the time of dataclasses.
 """
 
 from __future__ import annotations

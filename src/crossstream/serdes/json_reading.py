@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,18 +15,23 @@ from crossstream.serdes.json_defaults import leaves_defaults
 from crossstream.serdes.json_leaves import is_checked
 from crossstream.serdes.json_omitted import omits_defaults
 from crossstream.serdes.json_readable import checks, column_checks
-from crossstream.serdes.json_rows import Decoder
+from crossstream.serdes.json_rows import Decoder, Read, whole
 from crossstream.serdes.json_shapes import Layout, NoColumn, Shape, optional, rows_of
 from crossstream.serdes.json_spelling import Spelling, spelling
 from crossstream.serdes.json_types import classes_of, derives_values, read_record, read_type, type_name
+from crossstream.serdes.serde import Readers
 
 
 class Columns(NamedTuple):
-    """How a column is decoded: rows by ``decoder``, and the shape they then have (or are converted to)."""
+    """How a column is decoded: rows by ``decoder``, and the shape they then have (or are converted to).
+
+    ``read``: what functions read of an object, now or later.
+    """
 
     decoder: Decoder
     shape: Shape
     convert: Any
+    read: Read = whole
 
 
 class Reading(NamedTuple):
@@ -72,20 +79,40 @@ def columns_of(kind: Any, names: frozenset[str] | None) -> Columns:
 
 
 @lru_cache(maxsize=512)
-def checked_columns(kind: Any, names: frozenset[str]) -> Columns:
-    """How columns of some fields of a Python type are decoded while all of them are looked at."""
-    whole, layout = columns_of(kind, None), reading_of(kind).layout
-    if whole.convert is not None or not isinstance(layout, Layout):
-        return whole
-    return whole._replace(shape=with_unchecked(layout, names))
+def checked_columns(kind: Any, names: frozenset[str], readers: Readers) -> Columns:
+    """How columns of some fields of a Python type are decoded while the others are to be what the type says."""
+    layout = reading_of(kind).layout
+    if not isinstance(layout, Layout):
+        return columns_of(kind, None)
+    read = _read(layout, names, readers)
+    if reading_of(kind).derives:
+        return columns_of(kind, read)
+    return checked(layout, msgspec.json.Decoder(optional(layout.wire_for(read), True)), names, read, readers)
 
 
-def with_unchecked(layout: Layout, names: frozenset[str]) -> Shape:
-    """The struct of those fields, and of the others that only a column can refuse."""
-    wanted = [field.name for field in layout.fields if field.name in names or not is_checked(field.shape)]
-    shape = layout.struct(wanted)
-    assert not isinstance(shape, NoColumn)
-    return shape
+def checked(
+    layout: Layout, decoder: Decoder, names: frozenset[str], fit: Collection[str], readers: Readers
+) -> Columns:
+    """Columns of these fields, and of those others that are to ``fit`` into columns and only a column can refuse."""
+    made = [
+        field.name
+        for field in layout.fields
+        if field.name in names or (field.name in fit and not is_checked(field.shape))
+    ]
+    shape = layout.struct(made)
+    if isinstance(shape, NoColumn):
+        raise refusals.no_column(layout.title, shape.reason)
+    if readers.callables:
+        return Columns(decoder, shape, None)
+    read = _read(layout, names, readers)
+    fields = [(field.name, attrgetter(field.attribute)) for field in layout.fields if field.name in read]
+    return Columns(decoder, shape, None, lambda value: value and {name: get(value) for name, get in fields})
+
+
+def _read(layout: Layout, names: frozenset[str], readers: Readers) -> frozenset[str]:
+    """The fields that are read as columns, now or later."""
+    known = frozenset(field.name for field in layout.fields)
+    return known if readers.fields is None else (names | readers.fields) & known
 
 
 def some_fields(layout: Layout, names: frozenset[str], serde: str) -> Shape | NoColumn:

@@ -10,7 +10,8 @@ whenever something fails, rows are decoded one by one, and what that gives is th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,8 +23,12 @@ import pyarrow.compute as pc
 from crossstream.garbage import paused_gc
 from crossstream.serdes import arrays, refusals
 from crossstream.serdes.json_decimals import plainly
+from crossstream.serdes.json_finite import check_finite
+from crossstream.serdes.json_halves import without_halves
 
 Decoder = msgspec.json.Decoder[Any]
+
+Read = Callable[[Any], Any]
 
 encoder = msgspec.json.Encoder()
 
@@ -33,10 +38,23 @@ _NULL = pa.scalar(_NULL_TEXT, arrays.LARGE_BINARY)
 _OPEN, _CLOSE = np.zeros(256, np.bool_), np.zeros(256, np.bool_)
 _OPEN[list(b"{[")] = True
 _CLOSE[list(b"}]")] = True
+_BEYOND = re.compile(r"Expected `int` (<= 9223372036854775807|>= -9223372036854775808)( - at `.*`)?")
+_HINT = (
+    r"an integer beyond the 64 bits with a sign that its column has\2; 64 bits without a sign are pl.UInt64, "
+    "or pa.uint64(), in a schema"
+)
 
 
-def decode_rows(data: pa.LargeBinaryArray, decoder: Decoder, serde: str) -> list[Any]:
-    """An object for every row; ``decoder`` must take ``null``. Raises `SerdeError` (CS-402)."""
+def whole(value: Any) -> Any:
+    """All of an object is read."""
+    return value
+
+
+def decode_rows(data: pa.LargeBinaryArray, decoder: Decoder, serde: str, read: Read = whole) -> list[Any]:
+    """An object for every row; ``decoder`` must take ``null``. Raises `SerdeError` (CS-402).
+
+    ``read``: what is looked at of an object. Halves of surrogate pairs are refused there only.
+    """
     if len(data) > arrays.FEW and (lines := _lines(data)) is not None:
         try:
             with paused_gc():
@@ -45,15 +63,30 @@ def decode_rows(data: pa.LargeBinaryArray, decoder: Decoder, serde: str) -> list
             values = []
         if len(values) == len(data):
             return values
-    return [None if row is None else decode_row(row, decoder, serde) for row in data.to_pylist()]
+    return [None if row is None else decode_row(row, decoder, serde, read) for row in data.to_pylist()]
 
 
-def decode_row(row: bytes, decoder: Decoder, serde: str) -> Any:
+def nulls(data: pa.LargeBinaryArray, decoder: Decoder, serde: str) -> list[bool]:
+    """Row by row, whether it is a null; nothing of the others is read."""
+    return [value is None for value in decode_rows(data, decoder, serde, lambda value: None)]
+
+
+def decode_row(row: bytes, decoder: Decoder, serde: str, read: Read = whole) -> Any:
     """The object of one row. Raises `SerdeError` (CS-402)."""
     try:
-        return decoder.decode(row)
+        try:
+            return decoder.decode(row)
+        except Exception as error:
+            found = without_halves(row, decoder.decode, read)
+            if found is None:
+                raise
+            value, half = found
+            if half is not None:
+                place = f" in field {half}" if half else ""
+                raise ValueError(f"half of a surrogate pair{place}, which is not valid Unicode") from error
+            return value
     except Exception as error:  # msgspec's errors, those of UTF-8, and whatever a __post_init__ raises
-        raise refusals.undecodable(serde, str(error), row) from error
+        raise refusals.undecodable(serde, _BEYOND.sub(_HINT, str(error)), row) from error
 
 
 def _lines(data: pa.LargeBinaryArray) -> memoryview | None:
@@ -82,13 +115,20 @@ def encode_rows(values: Sequence[Any], serde: str) -> pa.LargeBinaryArray:
     if lines:
         cut = _cut(lines, len(values))
         if cut is not None:
+            check_finite(values, [lines], serde)
             return _without_null_text(cut, values, serde)
-    return arrays.binary_rows(plainly(partial(_texts_of, serde=serde), values))
+    return arrays.binary_rows(_texts(values, serde))
 
 
 def encode_row(value: Any, serde: str) -> bytes | None:
     """The JSON of one object. Raises `SerdeError` (CS-403, CS-405)."""
-    return plainly(partial(_texts_of, serde=serde), [value])[0]
+    return _texts([value], serde)[0]
+
+
+def _texts(values: Sequence[Any], serde: str) -> Sequence[bytes | None]:
+    texts = plainly(partial(_texts_of, serde=serde), values)
+    check_finite(values, texts, serde)
+    return texts
 
 
 def _lines_of(values: Sequence[Any]) -> list[bytes | None]:
@@ -113,7 +153,7 @@ def _text_of(value: Any, serde: str) -> bytes:
             str(error),
             "return dicts, lists, str, int, float, bool or dataclasses",
         ) from error
-    if text == _NULL_TEXT:
+    if text == _NULL_TEXT and not isinstance(value, float):
         raise refusals.null_text(serde, value)
     return text
 

@@ -28,11 +28,15 @@ class NoColumn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaf:
-    """A single value. ``narrow``: what a wire value becomes where the column holds less than its type."""
+    """A single value. ``narrow``: what a wire value becomes where the column holds less than its type.
+
+    ``loose``: what Python functions are given, where that is more than the column holds; so in lists and structs.
+    """
 
     dtype: pl.DataType
     wire: Any
     narrow: Callable[[Any], Any] | None = None
+    loose: Any = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,6 +47,7 @@ class ListOf:
     nullable: bool
     dtype: pl.DataType
     wire: Any
+    loose: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,7 @@ class StructOf:
     dtype: pl.DataType
     wire: Any
     tagged: bool
+    loose: Any = None
 
 
 Shape = Leaf | ListOf | StructOf
@@ -95,7 +101,21 @@ class Layout:
             options.pop("forbid_unknown_fields", None)
         tagged = bool(options.get("tag")) or any(is_tagged(field.shape) for field in fields)
         dtype = pl.Struct({field.name: column(field).dtype for field in fields})
-        return StructOf(self.title, fields, dtype, _wire_struct(self.title, fields, options), tagged)
+        wire, loose = _wire_struct(self.title, fields, options), None
+        if any(column(field).loose for field in fields):
+            loose = _wire_struct(self.title, fields, options, {field.name for field in fields})
+        return StructOf(self.title, fields, dtype, wire, tagged, loose)
+
+    def wire_for(self, names: Collection[str]) -> Any:
+        """A wire struct of all fields, of which only those of ``names`` are to fit into columns.
+
+        Others that have no column form are left out.
+        """
+        fields = tuple(field for field in self.fields if not isinstance(field.shape, NoColumn))
+        options = dict(self.options)
+        if len(fields) < len(self.fields):
+            options.pop("forbid_unknown_fields", None)
+        return _wire_struct(self.title, fields, options, {field.name for field in fields}.difference(names))
 
 
 def column(field: Field) -> Shape:
@@ -112,8 +132,11 @@ def is_tagged(shape: Shape | NoColumn) -> bool:
 
 def list_of(item: Shape, nullable: bool, **limits: Any) -> ListOf:
     """A list; ``limits``: those of msgspec's `Meta`."""
-    wire: Any = list[optional(item.wire, nullable)]  # type: ignore[misc]
-    return ListOf(item, nullable, pl.List(item.dtype), limited(wire, **limits))
+    wire, loose = (
+        limited(list[optional(one, nullable)], **limits)  # type: ignore[misc]
+        for one in (item.wire, item.loose or item.wire)
+    )
+    return ListOf(item, nullable, pl.List(item.dtype), wire, loose if item.loose else None)
 
 
 def optional(wire: Any, nullable: bool) -> Any:
@@ -136,10 +159,14 @@ def limited(wire: Any, **limits: Any) -> Any:
     return Annotated[wire, msgspec.Meta(**given)] if given else wire
 
 
-def _wire_struct(title: str, fields: tuple[Field, ...], options: Mapping[str, Any]) -> Any:
+def _wire_struct(
+    title: str, fields: tuple[Field, ...], options: Mapping[str, Any], loose: Collection[str] = ()
+) -> Any:
     members: list[Any] = []
     for field in fields:
-        kind = optional(column(field).wire, field.nullable)
+        shape = column(field)
+        wire = shape.loose if shape.loose and field.name in loose else shape.wire
+        kind = optional(wire, field.nullable)
         default = () if field.default is None else (field.default,)
         members.append((field.attribute, kind, *default))
     names = {field.attribute: field.name for field in fields}

@@ -2,8 +2,8 @@
 
 A struct is written by Polars in one call, after columns that Polars would write in another way than msgspec
 (or than another release of Polars) have been made text: times, dates, decimals, bytes, categories. What
-remains, and few rows, go through Python objects and msgspec. NaN and infinities become null in both. The text of
-a value is the same either way, for keys are compared by it.
+remains, and few rows, go through Python objects and msgspec, and so do NaN and infinities, which are refused there.
+The text of a value is the same either way, for keys are compared by it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def json_text(values: pl.Series, serde: str, shortest: bool = False) -> pa.Large
     if len(values) <= FEW and not _has(dtype, _OTHERWISE):
         return encode_rows(values.to_list(), serde)
     written = _writable(values)
-    if len(values) <= FEW or _has_exponents(written):
+    if len(values) <= FEW or _has_odd_floats(written):
         return encode_rows(written.to_list(), serde)
     return with_null_rows(arrays.text_bytes(written.struct.json_encode()), values)
 
@@ -67,17 +67,18 @@ def _has(dtype: Any, kinds: tuple[Any, ...]) -> bool:
     return _has(dtype.inner, kinds) if isinstance(dtype, pl.List) else dtype in kinds
 
 
-def _has_exponents(values: pl.Series) -> bool:
-    """Whether floats are so large that they are written with an exponent."""
+def _has_odd_floats(values: pl.Series) -> bool:
+    """Whether floats are so large that they are written with an exponent, or have no JSON: NaN and infinities."""
     dtype = values.dtype
     if not _has(dtype, (pl.Float64,)):
         return False
     if isinstance(dtype, pl.Struct):
-        return any(_has_exponents(part) for part in values.struct.unnest().get_columns())
+        return any(_has_odd_floats(part) for part in values.struct.unnest().get_columns())
     if isinstance(dtype, pl.List):
-        return _has_exponents(values.list.explode())
-    finite = values.filter(values.is_finite())
-    least, most = finite.min(), finite.max()
+        return _has_odd_floats(values.list.explode())
+    if not values.is_finite().all():
+        return True
+    least, most = values.min(), values.max()
     return least is not None and bool(least <= -_EXPONENT or most >= _EXPONENT)  # type: ignore[operator]
 
 

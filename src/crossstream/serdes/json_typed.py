@@ -21,19 +21,20 @@ from crossstream.serdes.json_columns import in_chunks, to_series
 from crossstream.serdes.json_conform import conform
 from crossstream.serdes.json_decimals import decimals_as_text
 from crossstream.serdes.json_defaults import complete
+from crossstream.serdes.json_finite import not_finite
 from crossstream.serdes.json_leaves import is_text
 from crossstream.serdes.json_omitted import with_the_defaults
 from crossstream.serdes.json_omitted_text import text_without_defaults
 from crossstream.serdes.json_readable import check_rows
 from crossstream.serdes.json_reading import (
     Columns,
+    checked,
     checked_columns,
     columns_of,
     reading_of,
     some_fields,
-    with_unchecked,
 )
-from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows, encode_row, encode_rows
+from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows, encode_row, encode_rows, nulls
 from crossstream.serdes.json_schemas import (
     Narrow,
     narrowing,
@@ -45,7 +46,7 @@ from crossstream.serdes.json_schemas import (
 from crossstream.serdes.json_shapes import KEPT, NoColumn, Shape, StructOf, optional, rows_of
 from crossstream.serdes.json_text import json_text
 from crossstream.serdes.json_untyped import UntypedJson
-from crossstream.serdes.serde import Serde, Way, find_invalid
+from crossstream.serdes.serde import NOBODY, Readers, Serde, Way, find_invalid
 
 _NATIVE = (*KEPT, UUID)
 
@@ -82,8 +83,8 @@ class TypedJson:
     `Meta(tz=False)`) → UTC microseconds, date, time, timedelta, bytes (base64), Decimal → Decimal(38, 18),
     UUID → String, Enum and Literal → String (or Int64), list, nested classes → Struct. A field of another
     type (a dict, a union, ``int | float`` too, a time with an offset) is for callables only. A column refuses
-    what it cannot hold, such as an int of 65 bits. NaN and infinity are written as null, so a field that may
-    hold them is to be ``float | None``. Sets are written sorted, and fields of a TypedDict in declared order.
+    what it cannot hold, such as an int of 65 bits. NaN and infinities are refused when they are written (CS-403): JSON
+    has no such numbers. Sets are written sorted, and fields of a TypedDict in declared order.
     Objects keep the zeros at the end of a Decimal and the offset of a datetime; columns are written without such
     zeros, and in UTC. Structs with ``omit_defaults`` are written without what equals a default, both ways.
 
@@ -122,7 +123,7 @@ class TypedJson:
         reading = reading_of(self.type)
         value = decode_row(data, reading.decoder, self.name)
         if reading.incomplete:
-            complete(value)
+            self._complete(value)
         return value
 
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
@@ -134,7 +135,7 @@ class TypedJson:
         reading = reading_of(self.type)
         values = decode_rows(data, reading.decoder, self.name)
         if reading.incomplete:
-            complete(values)
+            self._complete(values)
         return values
 
     def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
@@ -161,9 +162,15 @@ class TypedJson:
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         return self._decoded(data, columns_of(self.type, None if fields is None else frozenset(fields)))
 
-    def decode_checked(self, data: pa.LargeBinaryArray, fields: Collection[str]) -> pl.Series:
-        """A column of at least these fields, as far as there are such; raises what `decode_series` raises of all."""
-        return self._decoded(data, checked_columns(self.type, frozenset(fields)))
+    def decode_checked(
+        self, data: pa.LargeBinaryArray, fields: Collection[str], readers: Readers = NOBODY
+    ) -> pl.Series:
+        """As `Checking.decode_checked`."""
+        return self._decoded(data, checked_columns(self.type, frozenset(fields), readers))
+
+    def nulls(self, data: pa.LargeBinaryArray) -> Sequence[bool]:
+        """As `Passing.nulls`."""
+        return nulls(data, reading_of(self.type).decoder, self.name)
 
     def is_certain(self, name: str) -> bool:
         """As `Certain.is_certain`: a field of text that is not optional and has no default."""
@@ -175,7 +182,7 @@ class TypedJson:
 
     def _decoded(self, data: pa.LargeBinaryArray, how: Columns) -> pl.Series:
         def decode(rows: pa.LargeBinaryArray) -> pl.Series:
-            values = decode_rows(rows, how.decoder, self.name)
+            values = decode_rows(rows, how.decoder, self.name, how.read)
             if how.convert is not None:
                 values = self._convert(values, how.convert)
             return to_series(values, how.shape, self.name)
@@ -207,6 +214,12 @@ class TypedJson:
                 return with_the_defaults(instances)
         except Exception as error:  # msgspec's errors, and whatever a __post_init__ raises
             raise _misfit(values, optional(self.type, True), self.name, error) from error
+
+    def _complete(self, decoded: Any) -> None:
+        try:
+            complete(decoded)
+        except RecursionError as error:
+            raise refusals.undecodable(self.name, str(error)) from error
 
     def _convert(self, values: list[Any], many: Any) -> list[Any]:
         try:
@@ -246,11 +259,12 @@ def _schema_columns(dtype: pl.DataType, names: frozenset[str] | None) -> Columns
 
 
 @lru_cache(maxsize=512)
-def _checked_schema_columns(dtype: pl.DataType, names: frozenset[str]) -> Columns:
-    whole = _schema_columns(dtype, None)
+def _checked_schema_columns(dtype: pl.DataType, names: frozenset[str], readers: Readers) -> Columns:
     if not isinstance(dtype, pl.Struct):
-        return whole
-    return whole._replace(shape=with_unchecked(read_schema(dtype), names))
+        return _schema_columns(dtype, None)
+    layout = read_schema(dtype)
+    every = [field.name for field in layout.fields]
+    return checked(layout, _schema_reading(dtype).decoder, names, every, readers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,13 +305,20 @@ class SchemaJson:
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         return self._decoded(data, _schema_columns(self.dtype, None if fields is None else frozenset(fields)))
 
-    def decode_checked(self, data: pa.LargeBinaryArray, fields: Collection[str]) -> pl.Series:
-        """As `TypedJson.decode_checked`."""
-        return self._decoded(data, _checked_schema_columns(self.dtype, frozenset(fields)))
+    def decode_checked(
+        self, data: pa.LargeBinaryArray, fields: Collection[str], readers: Readers = NOBODY
+    ) -> pl.Series:
+        """As `Checking.decode_checked`."""
+        return self._decoded(data, _checked_schema_columns(self.dtype, frozenset(fields), readers))
+
+    def nulls(self, data: pa.LargeBinaryArray) -> Sequence[bool]:
+        """As `Passing.nulls`."""
+        return self.decode_checked(data, ()).is_null().to_list()
 
     def _decoded(self, data: pa.LargeBinaryArray, how: Columns) -> pl.Series:
         return in_chunks(
-            data, lambda rows: to_series(decode_rows(rows, how.decoder, self.name), how.shape, self.name)
+            data,
+            lambda rows: to_series(decode_rows(rows, how.decoder, self.name, how.read), how.shape, self.name),
         )
 
     def find_invalid(
@@ -338,7 +359,7 @@ def _misfit(values: Sequence[Any], kind: Any, serde: str, error: Exception) -> S
         try:
             msgspec.convert(value, kind, builtin_types=_NATIVE)
         except Exception as reason:  # as above
-            return refusals.misfit(serde, value, str(reason))
+            return not_finite(value, serde) or refusals.misfit(serde, value, str(reason))
     return refusals.misfit(serde, values, str(error))
 
 

@@ -6,6 +6,8 @@ import enum
 import types
 import typing
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime, time
 from typing import Any, Literal
 from uuid import UUID
 
@@ -227,15 +229,26 @@ def _limits(node: mi.Type, *names: str) -> dict[str, Any]:
     return {name: getattr(node, name) for name in names}
 
 
+def _loosely(leaf: Leaf, kind: type, node: mi.Type, *limits: str) -> Leaf:
+    """The leaf of a type whose column holds less than the type allows."""
+    return replace(leaf, loose=limited(kind, **_limits(node, *limits)))
+
+
 _LEAVES: dict[type[mi.Type], Callable[[Any], Leaf | NoColumn]] = {
     mi.BoolType: lambda node: leaves.BOOLEAN,
-    mi.IntType: lambda node: leaves.integer(pl.Int64(), **_limits(node, *_NUMBERS)),
+    mi.IntType: lambda node: _loosely(
+        leaves.integer(pl.Int64(), **_limits(node, *_NUMBERS)), int, node, *_NUMBERS
+    ),
     mi.FloatType: lambda node: Leaf(pl.Float64(), limited(float, **_limits(node, *_NUMBERS))),
     mi.StrType: lambda node: Leaf(pl.String(), limited(str, **_limits(node, *_LENGTHS, "pattern"))),
     mi.BytesType: lambda node: Leaf(pl.Binary(), limited(bytes, **_limits(node, *_LENGTHS))),
-    mi.DateTimeType: lambda node: leaves.timestamp("us", None if node.tz is False else "UTC"),
+    mi.DateTimeType: lambda node: _loosely(
+        leaves.timestamp("us", None if node.tz is False else "UTC"), datetime, node, "tz"
+    ),
     mi.DateType: lambda node: leaves.DATE,
-    mi.TimeType: lambda node: NoColumn("a time of day with an offset") if node.tz else leaves.TIME,
+    mi.TimeType: lambda node: (
+        NoColumn("a time of day with an offset") if node.tz else _loosely(leaves.TIME, time, node, "tz")
+    ),
     mi.TimeDeltaType: lambda node: leaves.DURATION,
     mi.DecimalType: lambda node: leaves.decimal(*DECIMAL_DIGITS),
     mi.UUIDType: lambda node: leaves.UUID_TEXT,

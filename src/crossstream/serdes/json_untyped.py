@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows, encode_row, encode_rows
+from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows, encode_row, encode_rows, nulls
 from crossstream.serdes.json_spelling import holds_sets, with_sets_in_order
 from crossstream.serdes.json_text import json_text
 from crossstream.serdes.serde import Way, find_invalid
@@ -50,6 +50,10 @@ class UntypedJson:
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
         return decode_rows(data, _decoder, "json")
+
+    def nulls(self, data: pa.LargeBinaryArray) -> Sequence[bool]:
+        """As `Passing.nulls`."""
+        return nulls(data, _decoder, "json")
 
     def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
         if values.dtype == pl.Null:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -41,7 +42,8 @@ class Number:
     """Numbers of one width. ``name``: int16, int32, int64, float32 or float64.
 
     Integers take `int` only (no `bool`, no `float`); floats take `int` too. A `float32` rounds, and refuses
-    what is beyond its range; NaN and infinities are written as they are.
+    what is beyond its range. Every NaN is written as Kafka's one NaN (Java's ``doubleToLongBits``): arithmetic makes
+    others, and keys are compared by their bytes.
     """
 
     name: str
@@ -49,6 +51,11 @@ class Number:
     @property
     def dtype(self) -> pl.DataType:
         return _FORMATS[self.name].dtype
+
+    @property
+    def varied(self) -> bool:
+        """As `Varied.varied`: other producers write other NaNs."""
+        return not self._integral
 
     @property
     def _integral(self) -> bool:
@@ -59,7 +66,7 @@ class Number:
             return None
         self._check_type(value)
         try:
-            return _FORMATS[self.name].packer.pack(value)
+            return _FORMATS[self.name].packer.pack(value if value == value else math.nan)
         except (struct.error, OverflowError) as error:
             raise self._out_of_range(value) from error
 
@@ -93,8 +100,10 @@ class Number:
             return arrays.null_rows(len(values))
         column = self._narrow(values).to_arrow()
         wire = _FORMATS[self.name].wire
-        rows = column.drop_null().to_numpy().astype(wire).view(np.uint8)
-        return arrays.from_fixed_rows(rows, wire.itemsize, arrays.validity(column))
+        numbers = column.drop_null().to_numpy().astype(wire)
+        if not self._integral:
+            numbers[np.isnan(numbers)] = math.nan
+        return arrays.from_fixed_rows(numbers.view(np.uint8), wire.itemsize, arrays.validity(column))
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         wire = _FORMATS[self.name].wire

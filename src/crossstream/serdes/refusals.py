@@ -58,8 +58,7 @@ def unreadable(serde: str, value: object, reason: str) -> SerdeError:
         f"this {kind} could not be read again by serde {serde} ({reason}): {show(value)}",
         code="CS-401",
         where={"serde": serde, "type": kind},
-        next="give its fields what the type says, for instance int(price), or widen the type: float | None for NaN "
-        "and None",
+        next="give its fields what the type says, for instance int(price), or widen the type: float | None",
     )
 
 
@@ -165,8 +164,19 @@ def null_text(serde: str, value: object) -> SerdeError:
         f"the JSON of this {kind} is the text null, which would read as a tombstone: {show(value)}",
         code="CS-405",
         where={"serde": serde, "type": kind},
-        next="return None for a tombstone, or wrap the value, for instance {'value': ...}: NaN and infinity "
-        "are null in JSON",
+        next="return None for a tombstone, or wrap the value, for instance {'value': ...}",
+    )
+
+
+def not_finite(serde: str, value: object, number: float, field: str) -> SerdeError:
+    """NaN or an infinity in a value; ``field``: the path to it, "" where it is the value itself."""
+    place = f" in field {field}" if field else ""
+    return SerdeError(
+        f"serde {serde} has no bytes for {number}{place}, for JSON has finite numbers only: {show(value)}",
+        code="CS-403",
+        where={"serde": serde, "field": field or None},
+        next="give None or a text in its place; in an expression for instance .fill_nan(None), or "
+        "pl.when(pl.col('price').is_finite()).then('price')",
     )
 
 
@@ -201,10 +211,10 @@ def unknown_fields(serde: str, unknown: Iterable[str], known: Iterable[str]) -> 
 
 def null_field(serde: str, field: str) -> SerdeError:
     return SerdeError(
-        f"field {field} is null, as NaN and infinity are in JSON, but {serde} could not read a null there again",
+        f"field {field} is null, but {serde} could not read a null there again",
         code="CS-409",
         where={"serde": serde, "field": field},
-        next="make the field Optional in the type, or fill the nulls, for instance with .fill_nan(0).fill_null(0)",
+        next="make the field Optional in the type, or fill the nulls, for instance with .fill_null(0)",
     )
 
 

@@ -18,15 +18,39 @@ Way = Literal["objects", "series"]
 """The two ways to decode a column: into Python objects, or into a Polars series."""
 
 
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """Who reads values, now or later: expressions, of which fields (None: all); and callables, which read all."""
+
+    fields: frozenset[str] | None = None
+    callables: bool = True
+
+
+ANYBODY = Readers()
+NOBODY = Readers(frozenset(), callables=False)
+
+
 @runtime_checkable
 class Checking(Protocol):
     """What a serde of structs may have besides: a way to make columns of some fields and yet check all of them."""
 
-    def decode_checked(self, data: pa.LargeBinaryArray, fields: Collection[str]) -> pl.Series:
+    def decode_checked(
+        self, data: pa.LargeBinaryArray, fields: Collection[str], readers: Readers = NOBODY
+    ) -> pl.Series:
         """A column of at least these fields, as far as there are such.
 
-        Raises `SerdeError` if ``decode_series(data)`` does.
+        Raises `SerdeError` if ``decode_series(data)`` does of them or of those of the ``readers``; or if another field
+        is not what Python functions take for its type, whose columns may hold less. What callables cannot be given,
+        though it is of the type, counts where there are such, and in fields that are read.
         """
+
+
+@runtime_checkable
+class Passing(Protocol):
+    """What a serde may have besides: a way to check values that go on as the bytes they are, and nobody reads."""
+
+    def nulls(self, data: pa.LargeBinaryArray) -> Sequence[bool]:
+        """Row by row, whether it is a null. Raises `SerdeError` for what is of another type, read or not."""
 
 
 @runtime_checkable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,32 +31,39 @@ class Claim:
     partitions: int
 
 
-def claim(log: BatchLog, plan: Plan, config: StreamsConfig, checkpoint: Path, parallelism: int) -> Claim:
-    """Notes whose state this is, and the order of the DataFrame sources; the caller holds the lock.
+@dataclass(frozen=True, slots=True)
+class Found:
+    """State as an application finds it: what is noted there, None in a new folder, and the last commit of a batch."""
 
-    Raises `StateError` and `IncompatibleStateError` where the state, or Spark's ``checkpoint``, is another's, does not
-    fit or lacks files.
+    application: Application | None
+    commit: Commit | None
+
+
+def find(log: BatchLog, plan: Plan, config: StreamsConfig) -> Found:
+    """What is there, which may be nothing; the caller holds the lock.
+
+    Raises `StateError` and `IncompatibleStateError` where the state is another's, does not fit or lacks files.
     """
     found = log.application()
-    had = None if found is None else log.newest().partitions
+    if found is None:
+        return Found(None, None)
+    commit = log.last_commit()
+    _check(log, found, _wanted(plan, config, found, found.partitions), commit)
+    return Found(found, commit)
+
+
+def claim(
+    log: BatchLog, plan: Plan, config: StreamsConfig, found: Found, checkpoint: Path, parallelism: int
+) -> Claim:
+    """Notes whose state this is, and the order of the DataFrame sources.
+
+    Raises `StateError` and `IncompatibleStateError` where Spark's ``checkpoint`` is another's, or lacks files.
+    """
+    had = None if found.application is None else (found.commit or found.application).partitions
     wanted = config.partitions or had or parallelism
-    application = Application(
-        config.application_id,
-        had or wanted,
-        plan.fingerprint(),
-        describe_readers(plan),
-        placed=tuple(sorted(partitioners(plan))),
-        derived=plan.derived,
-        frames=() if found is None else found.frames,
-        committed=found is not None and found.committed,
-        starts=Starts() if found is None else found.starts,
-        by_key2=plan.by_key2,
-        tables=plan.tables,
-    )
-    if found is not None:
-        _check(log, found, application)
+    application = _wanted(plan, config, found.application, had or wanted)
     log.write_application(application)
-    commit = log.newest()
+    commit = found.commit or Commit(-1, application.partitions)
     frames = plan.topology.frames
     sources = {
         node.name: read_by(frames[node.name]) for node in plan.topology if isinstance(node, FrameSource)
@@ -68,13 +76,31 @@ def claim(log: BatchLog, plan: Plan, config: StreamsConfig, checkpoint: Path, pa
     return Claim(application, commit, repeat, wanted)
 
 
-def _check(log: BatchLog, found: Application, wanted: Application) -> None:
+def _wanted(plan: Plan, config: StreamsConfig, found: Application | None, partitions: int) -> Application:
+    """What is to be noted: some of it goes on as it was found."""
+    return Application(
+        config.application_id,
+        partitions,
+        plan.fingerprint(),
+        describe_readers(plan),
+        placed=tuple(sorted(partitioners(plan))),
+        derived=plan.derived,
+        frames=() if found is None else found.frames,
+        committed=found is not None and found.committed,
+        starts=Starts() if found is None else found.starts,
+        by_key2=plan.by_key2,
+        tables=plan.tables,
+        state_id=(found.state_id if found is not None else "") or uuid.uuid4().hex,
+    )
+
+
+def _check(log: BatchLog, found: Application, wanted: Application, commit: Commit | None) -> None:
     """Refuses state that does not fit. As long as nothing was committed there is none: all may change.
 
     A first batch that was begun is then planned anew, for it was one of the topology before.
     """
     fits = [(one.stores, one.placed, one.tables) for one in (found, wanted)]
-    if fits[0] == fits[1] or found.application_id != wanted.application_id or log.last_commit() is not None:
+    if fits[0] == fits[1] or found.application_id != wanted.application_id or commit is not None:
         check_application(found, wanted, log.root)
     else:
         log.forget(0)

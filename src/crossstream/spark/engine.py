@@ -23,7 +23,7 @@ from crossstream.engine.retirement import Retirement
 from crossstream.engine.silence import Listener, milliseconds, somebody_waits
 from crossstream.engine.sizing import Sizing, fans_of
 from crossstream.engine.stores import measure
-from crossstream.spark.claim import claim
+from crossstream.spark.claim import claim, find
 from crossstream.spark.connections import connection_of, publisher_of, staging_of
 from crossstream.spark.errors import unpacked
 from crossstream.spark.feed import FrameFeed
@@ -58,26 +58,26 @@ def always() -> bool:
 class Engine:
     """The loop's body: plan a batch, log it, run it, publish, commit, retire."""
 
+    spark: SparkSession
+
     def __init__(
         self,
         topology: Topology,
         plan: Plan,
         config: StreamsConfig,
         state: Place,
-        spark: SparkSession,
         tell: Callable[[Progress], None],
         token: str,
     ) -> None:
         self.plan = plan
         self.config = config
         self.state = root_of(state)
-        self.spark = spark
         self.topology = topology
         self.progress = Progress()
         self.log = BatchLog(self.state, config.durable)
         self.connection = connection_of(config)
         self._staging = staging_of(self.connection, self.state)
-        self.inputs = Inputs(topology, config, self.connection, self.log)
+        self.inputs = Inputs(plan, config, self.connection, self.log)
         self._publishing = Publishing(publisher_of(self.connection), self._staging, self.log)
         self.partitions = 1
         self._wanted = 1
@@ -102,25 +102,22 @@ class Engine:
         self.hurried = 0
         self._account = Account.of(topology)
 
-    def open(self) -> None:
-        """Locks and checks the state, finds the topics, ships the plan to the workers."""
-        plan, settings = self.plan.shipped(), settings_of(self.config)
-        job = Job(
-            self.config.application_id,
-            plan,
-            self.state.address,
-            str(self._staging),
-            settings,
-            self.connection,
-            b"" if self._publishing.publisher is None else code_identity(plan, settings),
-        )
+    def open(self, session: Callable[[], SparkSession]) -> None:
+        """Locks and checks the state, finds the topics, ships the plan to the workers.
+
+        What can be known without Spark is checked before it is asked for ``session``, which may take seconds to start.
+        """
+        job = self._job()
         shipped = packed(job)
         check_frames(self.topology, self.state)
         self.log.lock(self.config.application_id, self.config.state_rights)
         self._publishing.finish_last(self.config.application_id)
+        there = find(self.log, self.plan, self.config)
+        self.inputs.check(there)
+        self.spark = session()
         context = self.spark.sparkContext
         self._tasks = max(1, context.defaultParallelism)
-        found = claim(self.log, self.plan, self.config, self._checkpoint, self._tasks)
+        found = claim(self.log, self.plan, self.config, there, self._checkpoint, self._tasks)
         commit = found.commit
         self.partitions, self._wanted = found.application.partitions, found.partitions
         self._versions = commit.versions
@@ -131,11 +128,23 @@ class Engine:
         self.retirement.sweep(self._next)
         self._account.state = measure(self.state, self._versions)
         self._rescale(bool(misplaced(self.log, placements(self.plan, self.partitions))))
-        self.sources = self.inputs.find(commit, found.application.starts)
+        self.sources = self.inputs.find(commit, found.application)
         self._repeat = self._repeatable()
         self.sources.await_globals()
         self._rounds = SparkRounds(context, job, shipped, self.config.application_id, self._token)
         self._listener.since = milliseconds()
+
+    def _job(self) -> Job:
+        plan, settings = self.plan.shipped(), settings_of(self.config)
+        return Job(
+            self.config.application_id,
+            plan,
+            self.state.address,
+            str(self._staging),
+            settings,
+            self.connection,
+            b"" if self._publishing.publisher is None else code_identity(plan, settings),
+        )
 
     @property
     def _checkpoint(self) -> Path:
@@ -329,6 +338,7 @@ class Engine:
             shares=entry.shares,
             clock=int(entry.time * 1000),
             frames=frame_names(self.topology),
+            wants_keys=self._account.partnerless.wants_keys,
         )
         report, frames = self._rounds.run(batch, frame)
         self._sizing.learn(sum(report.seconds.values()))

@@ -3,21 +3,45 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import pyarrow as pa
 from msgspec import structs
 
 from crossstream.config import StreamsConfig
 from crossstream.engine.batch import SourceRange
-from crossstream.engine.log import BatchLog, Commit, Starts
+from crossstream.engine.extracted import ExtractedTimes
+from crossstream.engine.log import Application, BatchLog, Commit
 from crossstream.engine.planning import NoTopics, SourcePlanner
 from crossstream.errors import SourceError
-from crossstream.spark.connections import check_topics, written_ends
-from crossstream.topics import TopicConnection, TopicPartition
-from crossstream.topology.graph import Topology
+from crossstream.spark.claim import Found
+from crossstream.spark.connections import check_topics, check_written, instance_of, written_ends
+from crossstream.spark.worker import TopicInput
+from crossstream.topics import RangeReader, TopicConnection, TopicPartition
+from crossstream.topology.plan import Plan
 
 REFRESH_SECONDS = 5.0
 """How often new topics and partitions are looked for."""
+
+
+class Ahead:
+    """Reads topics ahead of the batches, in the driver; opens its client when it is first asked."""
+
+    def __init__(self, connection: TopicConnection) -> None:
+        self._connection = connection
+        self._reader: RangeReader | None = None
+
+    def read(
+        self, spans: Sequence[SourceRange], max_rows: int
+    ) -> Iterator[tuple[SourceRange, pa.RecordBatch]]:
+        if self._reader is None:
+            self._reader = self._connection.reader()
+        return TopicInput(self._reader).read(spans, max_rows)
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
 
 
 class Inputs:
@@ -26,43 +50,66 @@ class Inputs:
     planner: SourcePlanner
 
     def __init__(
-        self, topology: Topology, config: StreamsConfig, connection: TopicConnection | None, log: BatchLog
+        self, plan: Plan, config: StreamsConfig, connection: TopicConnection | None, log: BatchLog
     ) -> None:
-        self._topology = topology
+        self._topology = plan.topology
         self._config = config
         self._connection = connection
         self._log = log
         self.topics = None if connection is None else connection.log()
+        self._ahead = None if connection is None else Ahead(connection)
+        self._times = None
+        if self.topics is not None and self._ahead is not None:
+            self._times = ExtractedTimes.of(plan, self.topics, self._ahead)
+        self._instance = instance_of(config, self.topics, log.root)
         self._refreshed = 0.0
 
-    def find(self, commit: Commit, starts: Starts) -> SourcePlanner:
-        """Finds the topics, and goes on in them where the last batch ended.
+    def check(self, found: Found) -> None:
+        """Checks what can be known of the topics at once; ``found``: the state.
 
-        Where it begins in those that are new is noted with the application. Raises `ConfigError` CS-235 if nobody said
-        where topics are.
+        Raises `ConfigError` CS-235 if it is not said where topics are; `SourceError` CS-602 and `SinkError` CS-652 if
+        one is missing; `StateError`: CS-740 if another instance runs, CS-741 if the state is lost.
         """
         check_topics(self._topology, self._connection)
+        if self.topics is None:
+            return
+        known = self.topics.topics()
+        read = SourcePlanner(self._topology, self.topics, {}).topic_names(known)
+        check_written(self._topology, self._config, self.topics, known)
+        if self._instance is not None:
+            state = None if found.application is None else found.application.state_id
+            places = [TopicPartition(topic, partition) for topic in read for partition in range(known[topic])]
+            self._instance.check(places, state, has_commits=found.commit is not None)
+
+    def find(self, commit: Commit, application: Application) -> SourcePlanner:
+        """Finds the topics, and goes on in them where the last batch ended.
+
+        Where it begins in those that are new is noted with the application. Raises `StateError` CS-740 if another
+        instance runs.
+        """
         positions = {n: {t: dict(p) for t, p in topics.items()} for n, topics in commit.positions.items()}
         topics = NoTopics() if self.topics is None else self.topics
+        starts = application.starts
         ids = {**starts.topic_ids, **commit.topic_ids}
         lost = self._config.on_lost_records
-        self.planner = SourcePlanner(self._topology, topics, positions, lost, ids, starts=starts)
+        self.planner = SourcePlanner(
+            self._topology, topics, positions, lost, ids, starts=starts, times=self._times
+        )
         self.planner.refresh()
         if self.planner.starts != starts:
-            self._note_starts()
+            self._log.write_application(structs.replace(application, starts=self.planner.starts))
+            self._log.settled()
+        if self._instance is not None:
+            self._instance.begin(self.planner.consumed(), application.state_id, has_commits=commit.id >= 0)
         self._refreshed = time.monotonic()
         return self.planner
-
-    def _note_starts(self) -> None:
-        application = self._log.application()
-        assert application is not None
-        self._log.write_application(structs.replace(application, starts=self.planner.starts))
-        self._log.settled()
 
     def refresh(self, *, force: bool = False) -> None:
         """Looks for topics and partitions that are new or gone, if it was not done just before."""
         if force or time.monotonic() - self._refreshed > REFRESH_SECONDS:
             self.planner.refresh()
+            if self._instance is not None:
+                self._instance.beat(self.planner.consumed())
             self._refreshed = time.monotonic()
 
     def end_offsets(self) -> dict[TopicPartition, int]:
@@ -132,10 +179,16 @@ class Inputs:
         return {} if self.topics is None else written_ends(self._topology, self._config, self.topics)
 
     def note_consumed(self) -> None:
-        """Tells others how far the application is: its consumer group, on Kafka."""
-        if self.topics is not None:
+        """Tells others how far the application is. Raises `StateError` CS-740 if an earlier instance runs."""
+        if self._instance is not None:
+            self._instance.commit(self.planner.consumed())
+        elif self.topics is not None:
             self.topics.commit_offsets(self._config.application_id, self.planner.consumed())
 
     def close(self) -> None:
+        if self._instance is not None:
+            self._instance.end()
         if self.topics is not None:
             self.topics.close()
+        if self._ahead is not None:
+            self._ahead.close()

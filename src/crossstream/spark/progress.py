@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from crossstream.engine.batch import Report
+from crossstream.engine.partnerless import Partnerless
 from crossstream.topology.graph import FrameSource, Source, Topology
 
 
@@ -14,6 +15,8 @@ class Progress:
     """The last batch: rows by operator, dropped rows by operator and reason, milliseconds by phase.
 
     ``state_rows``, ``state_bytes``: what each store holds on disk, rows that wait to be merged away among them.
+    ``matched``, ``unmatched``: by join, rows that found a partner, and that found none. ``warnings``: of joins whose
+    keys have not met since the start.
     ``lag``: records that were there when the batch was planned and are left. Totals: since the start.
     """
 
@@ -23,12 +26,15 @@ class Progress:
     rows_in: dict[str, int] = field(default_factory=dict)
     rows_out: dict[str, int] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
+    matched: dict[str, int] = field(default_factory=dict)
+    unmatched: dict[str, int] = field(default_factory=dict)
     state_rows: dict[str, int] = field(default_factory=dict)
     state_bytes: dict[str, int] = field(default_factory=dict)
     phases: dict[str, float] = field(default_factory=dict)
     lag: int = 0
     total_rows: int = 0
     total_dropped: dict[str, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -39,18 +45,21 @@ class Account:
     """
 
     sources: frozenset[str]
+    partnerless: Partnerless
     state: dict[str, tuple[int, int]] = field(default_factory=dict)
     total_rows: int = 0
     total_dropped: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, topology: Topology) -> Account:
-        return cls(frozenset(node.name for node in topology if isinstance(node, Source | FrameSource)))
+        sources = frozenset(node.name for node in topology if isinstance(node, Source | FrameSource))
+        return cls(sources, Partnerless.of(topology))
 
     def add(self, report: Report) -> None:
         """Takes in what a batch did."""
         self.total_rows += self._read(report)
         self.state.update(report.state)
+        self.partnerless.add(report)
         for key, number in report.dropped.items():
             self.total_dropped[key] = self.total_dropped.get(key, 0) + number
 
@@ -69,12 +78,15 @@ class Account:
             rows_in=report.rows_in,
             rows_out=report.rows_out,
             dropped=report.dropped,
+            matched=report.matched,
+            unmatched=report.unmatched,
             state_rows=self.rows(),
             state_bytes=self._by_store(1),
             phases={phase: 1000 * value for phase, value in phases.items()},
             lag=lag,
             total_rows=self.total_rows,
             total_dropped=dict(self.total_dropped),
+            warnings=self.partnerless.warnings,
         )
 
     def _read(self, report: Report) -> int:

@@ -14,6 +14,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from crossstream.errors import ConfigError
+from crossstream.java import INSTALL, JAVA_VERSION, java_command, no_java, noted_version
 from crossstream.spark.jvm import is_gone, jvm_ended
 from crossstream.topology.location import here
 
@@ -79,7 +80,11 @@ def found_session(settings: Mapping[str, Any]) -> SparkSession:
 
 
 def make_session(application_id: str, settings: Mapping[str, Any]) -> SparkSession:
-    """A session of our own, its Python workers started; ``settings`` are the user's and win."""
+    """A session of our own, its Python workers started; ``settings`` are the user's and win.
+
+    Raises `ConfigError`: CS-245 without a Java that Spark runs on, CS-230 if Spark does not start.
+    """
+    check_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName(application_id)
     if "spark.master" not in settings and "SPARK_MASTER" not in os.environ:
@@ -109,6 +114,54 @@ def make_session(application_id: str, settings: Mapping[str, Any]) -> SparkSessi
             next=f"{'check spark.master, and ' if 'spark.master' in settings else ''}"
             "run `crossstream doctor`: it checks Java, PySpark and the workers' Python",
         ) from error
+
+
+def check_remote(settings: Mapping[str, Any]) -> None:
+    """Raises `ConfigError` CS-232 if the settings or the environment ask for a Spark Connect session."""
+    mode, master = str(settings.get("spark.api.mode", "")), str(settings.get("spark.master", ""))
+    wanted = {
+        "spark.remote": "spark.remote" in settings,
+        "spark.api.mode": mode.lower() == "connect",
+        "spark.master": master.startswith("sc://"),
+        "SPARK_REMOTE": "SPARK_REMOTE" in os.environ,
+        "SPARK_API_MODE": not mode and os.environ.get("SPARK_API_MODE", "").lower() == "connect",
+        "SPARK_CONNECT_MODE_ENABLED": "SPARK_CONNECT_MODE_ENABLED" in os.environ,
+    }
+    for name in (name for name, is_set in wanted.items() if is_set):
+        kind = "setting" if name.startswith("spark.") else "environment variable"
+        raise ConfigError(
+            f"the {kind} {name} asks for a Spark Connect session, which has no RDDs",
+            code="CS-232",
+            where={kind: f"{name}={settings.get(name, os.environ.get(name))}"},
+            next=f"unset {name}; spark={{'spark.master': …}} names the cluster",
+        )
+
+
+def check_java() -> None:
+    """Raises `ConfigError` CS-245 if Spark would not find a Java to start on, or one that is too old.
+
+    Not where another program has started the JVM, nor where Spark's own settings may name the Java.
+    """
+    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ or _has_environment_file():
+        return
+    command = java_command()
+    version = None if command is None else noted_version(command)
+    if command is None or (version is not None and version < JAVA_VERSION):
+        raise ConfigError(
+            no_java()
+            if command is None
+            else f"{command} is Java {version}; Spark needs {JAVA_VERSION} or later",
+            code="CS-245",
+            where={"JAVA_HOME": os.environ.get("JAVA_HOME")},
+            next=f"{INSTALL}; then let JAVA_HOME point to it, or unset that",
+        )
+
+
+def _has_environment_file() -> bool:
+    """Whether Spark has a script that sets its environment, which may set JAVA_HOME."""
+    home = os.environ.get("SPARK_HOME")
+    folders = [os.environ.get("SPARK_CONF_DIR"), home and os.path.join(home, "conf")]
+    return any(folder and os.path.isfile(os.path.join(folder, "spark-env.sh")) for folder in folders)
 
 
 def _reason(error: Exception) -> str:

@@ -15,7 +15,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from crossstream.spark.jvm import forget_if_gone
-from crossstream.spark.session import found_session, has_session, is_running, make_session
+from crossstream.spark.session import check_remote, found_session, has_session, is_running, make_session
 
 
 class SharedSession:
@@ -28,6 +28,7 @@ class SharedSession:
 
     def use(self, application_id: str, settings: Mapping[str, Any]) -> SparkSession:
         """A session on the context of this process, made if there is none; to be given to `let_go` once."""
+        check_remote(settings)
         with self._lock:
             forget_if_gone()
             if has_session():

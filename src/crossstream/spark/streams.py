@@ -218,10 +218,8 @@ class SparkStreams:
 
     def _open(self) -> Engine:
         if self._engine is None:
-            if self._session is None:
-                self._session = self._given or SHARED.use(self.config.application_id, self.config.spark)
             try:
-                self._engine = self._opened(self._session)
+                self._engine = self._opened()
             except BaseException as error:
                 self._let_go()
                 if isinstance(error, CrossStreamError):
@@ -229,17 +227,20 @@ class SparkStreams:
                 raise
         return self._engine
 
-    def _opened(self, session: SparkSession) -> Engine:
-        check_running(session.sparkContext)
-        engine = Engine(
-            self.topology, self.plan, self._settled, self._state, session, self._tell, self._token
-        )
+    def _opened(self) -> Engine:
+        engine = Engine(self.topology, self.plan, self._settled, self._state, self._tell, self._token)
         try:
-            engine.open()
+            engine.open(self._running_session)
         except BaseException:
             engine.close()
             raise
         return engine
+
+    def _running_session(self) -> SparkSession:
+        if self._session is None:
+            self._session = self._given or SHARED.use(self.config.application_id, self.config.spark)
+        check_running(self._session.sparkContext)
+        return self._session
 
     def _end_thread(self) -> None:
         """Waits for the batches in the background to end, and closes what they ran in."""

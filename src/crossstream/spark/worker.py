@@ -180,6 +180,9 @@ class WorkerOutput:
     def partition_count(self, topic: str) -> int:
         return int(self._writer().partition_count(topic))
 
+    def record_limit(self, topic: str) -> int | None:
+        return None if self._staging() is not None else int(self._writer().record_limit(topic))
+
     def must_exist(self, topic: str) -> None:
         staging = self._staging()
         if staging is not None:  # Kafka's producer tells by itself

@@ -17,6 +17,7 @@ from crossstream.dsl.checks import check_serdes, check_topic
 from crossstream.durations import Duration, Timestamp, to_milliseconds, to_timestamp
 from crossstream.engine.batch import Batch, Report, Silence, SourceRange, rank_of
 from crossstream.engine.given import check_topology
+from crossstream.engine.partnerless import Partnerless
 from crossstream.engine.policies import policy_of
 from crossstream.engine.rounds import in_turn
 from crossstream.engine.services import Settings
@@ -43,6 +44,8 @@ _BITS = 64
 """Of the hash of a key; fewer make different keys collide."""
 
 _NOT_IN_KAFKAS_TOTAL = ("null-key-repartition",)
+
+_COUNTED = ("rows_in", "rows_out", "matched", "unmatched")
 
 
 def _check_count(setting: str, number: object, most: int | None = None) -> None:
@@ -111,6 +114,7 @@ class TopologyTestDriver:
         )
         self._failed = False
         self._totals = Report()
+        self._partnerless = Partnerless.of(topology)
         self._topics: dict[str, MemoryTopic] = {}
         self._read_by: dict[str, list[str]] = {}
         self._places = {name: place for place, name in enumerate(topology.nodes)}
@@ -242,7 +246,8 @@ class TopologyTestDriver:
     def metrics(self) -> dict[str, Any]:
         """Totals since the start: rows in and out by operator, dropped rows by operator and reason.
 
-        ``dropped-records-total`` is the sum that Kafka's metric of this name gives (semantics 3.10).
+        ``matched``, ``unmatched``: rows of each join that found a partner, or none; ``warnings``: of joins whose keys
+        have not met. ``dropped-records-total`` is the sum that Kafka's metric of this name gives (semantics 3.10).
 
         >>> from crossstream import Consumed, Materialized, StreamsBuilder, serdes
         >>> text, builder = serdes.string(), StreamsBuilder()
@@ -258,8 +263,8 @@ class TopologyTestDriver:
         return {
             "dropped-records-total": total,
             "dropped": dropped,
-            "rows_in": dict(self._totals.rows_in),
-            "rows_out": dict(self._totals.rows_out),
+            **{name: dict(getattr(self._totals, name)) for name in _COUNTED},
+            "warnings": self._partnerless.warnings,
             "batches": self._batch,
         }
 
@@ -310,7 +315,10 @@ class TopologyTestDriver:
         self._failed = True
         before = {name: topic.counts() for name, topic in self._topics.items()}
         spans = tuple(self._spans(before))
-        batch = Batch(self._batch, spans, self._partitions, bits=self._bits, silence=self._silence())
+        silence, wants = self._silence(), self._partnerless.wants_keys
+        batch = Batch(
+            self._batch, spans, self._partitions, bits=self._bits, silence=silence, wants_keys=wants
+        )
         mark, versions = self._output.mark(), dict(self._stores.versions)
         try:
             report = self._process(batch)
@@ -325,6 +333,7 @@ class TopologyTestDriver:
             self._topics[name].drop(counts)
         self._batch += 1
         self._totals.add(report)
+        self._partnerless.add(report)
         self._pending = sum(sum(topic.counts()) for topic in self._topics.values())
         self._failed = False
 

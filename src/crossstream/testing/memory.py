@@ -126,6 +126,10 @@ class MemoryOutput:
     def partition_count(self, topic: str) -> int:
         return self.partitions
 
+    def record_limit(self, topic: str) -> int | None:
+        """None: records may be of any size."""
+        return None
+
     def finish(self) -> None:
         """Everything written is there already."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from crossstream.algebra.turns import Parting
+from crossstream.serdes.serde import ANYBODY, Readers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,12 +22,14 @@ class Step:
 class ReadStep(Step):
     """Records of a source; ``form``: what the first reader wants values decoded to.
 
-    ``fields``: of a struct those that expressions name; None: all. The others of a declared type are checked only.
+    ``fields``: of a struct those that expressions name; None: all. The others of a declared type are checked only, for
+    the ``readers``, which may come later.
     ``later``: only later rounds look at the values, so that they may be decoded where they arrive.
     """
 
     form: str | None = None
     fields: frozenset[str] | None = None
+    readers: Readers = ANYBODY
     table: bool = False
     later: bool = False
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
 
+from crossstream.algebra.asked import Asked, some_key
 from crossstream.algebra.change import Changes
 from crossstream.algebra.evaluate import Failure, evaluate, serialized
 from crossstream.algebra.foreign_key import (
@@ -23,6 +25,7 @@ from crossstream.algebra.foreign_key import (
 from crossstream.algebra.foreign_key_every import resolve_every, unreferenced_every
 from crossstream.algebra.functions import Function
 from crossstream.algebra.unreferenced import unreferenced
+from crossstream.engine.runners.asking import report_asked
 from crossstream.engine.runners.base import Emitted, Runner, emit_joined, latest_only, no_changes
 from crossstream.serdes import Serde
 from crossstream.state.columns import EMPTY_BYTES, Column
@@ -143,6 +146,7 @@ class ResolveRunner(Runner):
         if right is None:
             right = no_changes(table.definition.key, table.definition.value)
         either = None if self.step.referrers is None else node.key
+        asked = Asked()
         work = resolve_every if self.step.every else resolve
         chunks = work(
             LEFT_ROWS[node.kind],
@@ -153,11 +157,16 @@ class ResolveRunner(Runner):
             right,
             table.lookup_in(table.before() if self.step.every else table.view),
             Serdes(left_key, told.value, table.definition.value, either),
+            (asked, asked),
             bits=self.task.batch.bits,
             chunk=self.task.settings.chunk_rows,
         )
         for joined in chunks:
             yield from emit_joined(self, joined)
+        foreign = table.definition.key
+        report_asked(
+            self, asked, partial(some_key, store.view, foreign), partial(some_key, table.view, foreign)
+        )
         if self.step.referrers is not None:
             yield from self._unreferenced(node, subscriptions, right, self.step.referrers)
 

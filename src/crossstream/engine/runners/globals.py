@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
+from crossstream.algebra.asked import some_given
 from crossstream.algebra.change import Changes
 from crossstream.algebra.history import History
 from crossstream.algebra.stream_global import look_up
 from crossstream.algebra.table import upsert
+from crossstream.engine.runners.asking import report_asked
 from crossstream.engine.runners.base import Emitted, Runner
 from crossstream.topology import graph
 from crossstream.topology.steps import GlobalStep, StreamGlobalJoinStep
@@ -48,17 +51,11 @@ class StreamGlobalJoinRunner(Runner):
 
     def _joined(self, records: Changes) -> Emitted:
         node: graph.StreamGlobalJoin = self.task.node(self.step.node)
-        report = self.task.report
+        report, table = self.task.report, self.task.wholes.open(self.step.store)
         report.count_in(node.name, records.rows)
-        found = look_up(
-            node.kind,
-            node.key_selector,
-            node.joiner,
-            records,
-            self.task.wholes.open(self.step.store),
-            bits=self.task.batch.bits,
-        )
+        found = look_up(node.kind, node.key_selector, node.joiner, records, table, bits=self.task.batch.bits)
         report.count_dropped(node.name, found.dropped)
+        report_asked(self, found.asked, partial(some_given, found.keys), table.some_key)
         if found.failures:
             self.task.failures.failed(node, records, found.failures)
         if found.changes.rows:

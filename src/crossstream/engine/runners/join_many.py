@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
+from crossstream.algebra.asked import Asked, some_key
 from crossstream.algebra.change import Changes
 from crossstream.algebra.evaluate import Failure
 from crossstream.algebra.home import Home
-from crossstream.algebra.interest import Interest, LeftRows, Right, answer, incomplete, refer, reference
+from crossstream.algebra.interest import (
+    Interest,
+    LeftRows,
+    Right,
+    answer,
+    incomplete,
+    refer,
+    reference,
+    some_wanted,
+)
 from crossstream.algebra.join_many import LeftSerdes, resolve_many
 from crossstream.algebra.join_many_every import resolve_many_every
 from crossstream.algebra.uses import WHOLE, columns_of, fields_of
 from crossstream.algebra.values import Values
 from crossstream.engine.decoding import Decoder
+from crossstream.engine.runners.asking import report_asked
 from crossstream.engine.runners.base import Emitted, OpenStore, Runner, emit_joined, latest_only, no_changes
 from crossstream.engine.runners.foreign_key import references_of
 from crossstream.serdes import string
-from crossstream.serdes.serde import Certain
+from crossstream.serdes.serde import NOBODY, Certain
 from crossstream.state.columns import EMPTY_BYTES, Column
 from crossstream.topology import graph
 from crossstream.topology.steps import AnswerManyStep, ReferManyStep, ResolveManyStep
@@ -127,7 +139,7 @@ class ReferManyRunner(Runner):
             return Decoder(self.task, replace(source, fields=fields)).decoded(left, ("value",))
         by_columns = any(function.expression is not None for function in node.foreign_keys)
         if by_columns and left.value.declared() and not left.value.made():
-            left.value.series(fields, checked=True)
+            left.value.series(fields, checked=NOBODY)
         return left
 
 
@@ -166,15 +178,21 @@ class AnswerManyRunner(Runner):
         _is_new(interested)
         if asks is None and all(change is None for change in changes.values()):
             return
-        rights = []
+        rights, asked = [], [Asked() for _ in tables]
         for name, table in zip(tables, self.step.right_stores, strict=True):
             store = self.task.stores(table)
             rows = store.before() if self.step.every else store.view
             rights.append(Right(changes[name], store.lookup_in(rows), store.definition.value))
         bits, chunk, every = self.task.batch.bits, self.task.settings.chunk_rows, self.step.every
-        for told in answer(interested.view, asks, rights, bits=bits, chunk=chunk, every=every):
+        for told in answer(interested.view, asks, rights, asked=asked, bits=bits, chunk=chunk, every=every):
             if told.rows:
                 yield self.out(), told
+        names = self.task.node(self.step.node).names
+        for number, (name, table) in enumerate(zip(names, self.step.right_stores, strict=True)):
+            store = self.task.stores(table)
+            wanted = partial(some_wanted, interested.view, number, store.definition.key)
+            key = partial(some_key, store.view, store.definition.key)
+            report_asked(self, asked[number], wanted, key, f"{self.step.node}: {name}")
 
 
 class ResolveManyRunner(Runner):
@@ -198,5 +216,8 @@ class ResolveManyRunner(Runner):
         serdes = LeftSerdes(kept.definition.key, kept.definition.value)
         chunk = self.task.settings.chunk_rows
         resolve = resolve_many_every if self.step.every else resolve_many
-        for joined in resolve(node.kind, node.joiner, home, rows, answers, serdes, chunk=chunk):
+        asked = [Asked() for _ in node.names]
+        for joined in resolve(node.kind, node.joiner, home, rows, answers, serdes, asked, chunk=chunk):
             yield from emit_joined(self, joined)
+        for name, counts in zip(node.names, asked, strict=True):
+            self.task.report.count_asked(f"{node.name}: {name}", counts.matched, counts.unmatched)

@@ -8,13 +8,15 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from crossstream.algebra.asked import Asked, some_given, some_key
 from crossstream.algebra.change import Changes
 from crossstream.algebra.stream_records import records_of
 from crossstream.algebra.stream_results import Maker
 from crossstream.algebra.stream_stream import StreamJoin, dropped, join_streams
 from crossstream.algebra.values import Values
 from crossstream.algebra.windows import Window
-from crossstream.engine.runners.base import Emitted, Runner, emit_joined, no_changes
+from crossstream.engine.runners.asking import report_asked
+from crossstream.engine.runners.base import Emitted, OpenStore, Runner, emit_joined, no_changes
 from crossstream.topology import graph
 from crossstream.topology.steps import StreamStreamJoinStep
 
@@ -51,11 +53,13 @@ class StreamStreamJoinRunner(Runner):
             report.count_dropped(self.step.node, dropped(join, records, self.step.refused))
         stores = tuple(self.task.stores(name) for name in self.step.stores)
         waiting = None if self.step.waiting is None else self.task.stores(self.step.waiting)
-        chunk = self.task.settings.chunk_rows
+        chunk, asked = self.task.settings.chunk_rows, Asked()
         for joined in join_streams(
-            join, records, (left, right), (stores[0], stores[1]), waiting, chunk=chunk
+            join, records, (left, right), (stores[0], stores[1]), waiting, asked, chunk=chunk
         ):
             yield from emit_joined(self, joined)
+        left_key, right_key = partial(_some_key, left, stores[0]), partial(_some_key, right, stores[1])
+        report_asked(self, asked, left_key, right_key)
 
     def _heard(self) -> None:
         """Notes when there was input, where stream time goes on without any."""
@@ -98,3 +102,7 @@ class StreamStreamJoinRunner(Runner):
             node.eager,
             self.step.inputs[0] == self.step.inputs[1],
         )
+
+
+def _some_key(changes: Changes, store: OpenStore) -> Values | None:
+    return some_given(changes.key) or some_key(store.view, store.definition.key)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from crossstream.algebra.asked import Asked, some_given, some_key
 from crossstream.algebra.change import Changes
 from crossstream.algebra.grace import Buffer, depart, depart_in_silence, waiting_rows
 from crossstream.algebra.stream_table import TableHistory, admit, join_stream_table
+from crossstream.algebra.values import Values
+from crossstream.engine.runners.asking import report_asked
 from crossstream.engine.runners.base import Emitted, OpenStore, Runner, emit_joined, no_changes
 from crossstream.topology import graph
 from crossstream.topology.steps import StreamTableJoinStep
@@ -35,9 +38,16 @@ class StreamTableJoinRunner(Runner):
             if self.step.buffer is not None and looking.rows:
                 looking = self._leaving(looking, self.step.buffer)
         if looking is not None and looking.rows:
-            history = self._table(table)
-            joined = join_stream_table(node.kind, node.joiner, looking, history, bits=self.task.batch.bits)
+            history, asked, bits = self._table(table), Asked(), self.task.batch.bits
+            joined = join_stream_table(node.kind, node.joiner, looking, history, asked, bits=bits)
+            report_asked(self, asked, partial(some_given, looking.key), self._some_key)
             yield from emit_joined(self, joined)
+        elif table is not None:
+            report_asked(self, Asked(), lambda: None, self._some_key)
+
+    def _some_key(self) -> Values | None:
+        store = self.task.stores(self.step.store)
+        return some_key(store.view, store.definition.key)
 
     def _table(self, puts: Changes | None) -> TableHistory:
         store = self.task.stores(self.step.store)

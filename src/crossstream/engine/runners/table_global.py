@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from crossstream.algebra.asked import Asked, some_key
 from crossstream.algebra.change import Changes
 from crossstream.algebra.foreign_key import Serdes, resolve
 from crossstream.algebra.foreign_key_every import resolve_every
+from crossstream.algebra.windows import LEFT, RIGHT
+from crossstream.engine.runners.asking import report_asked
 from crossstream.engine.runners.base import Emitted, Runner, emit_joined, no_changes
 from crossstream.engine.runners.foreign_key import LEFT_ROWS, no_subscriptions
 from crossstream.serdes import Serde
@@ -27,6 +32,7 @@ class GlobalResolveRunner(Runner):
         if subscriptions is None and answers is None and right is None:
             return
         store = self.task.stores(self.step.subscriptions)
+        looking = Asked(), Asked()
         work = resolve_every if self.step.every else resolve
         chunks = work(
             LEFT_ROWS[node.kind],
@@ -37,11 +43,15 @@ class GlobalResolveRunner(Runner):
             no_changes(table.key, table.value) if right is None else right,
             table.before if self.step.every else table.after,
             Serdes(left_key, told.value, table.value),
+            looking,
             bits=self.task.batch.bits,
             chunk=self.task.settings.chunk_rows,
         )
         for joined in chunks:
             yield from emit_joined(self, joined)
+        # Each partition is told of all changes of the global table: rows that nobody here refers to say nothing.
+        lefts = Asked(looking[LEFT].matched + looking[RIGHT].matched, looking[LEFT].unmatched)
+        report_asked(self, lefts, partial(some_key, store.view, table.key), table.some_key)
 
     def _as_kept(self, flow: str, serde: Serde) -> Changes | None:
         """Left rows as the store of subscriptions holds them. A function may have made them in this very round."""

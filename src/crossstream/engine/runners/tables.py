@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
+from crossstream.algebra.asked import Asked, some_key
 from crossstream.algebra.change import Changes
 from crossstream.algebra.order import arrival_of, by_key
 from crossstream.algebra.table import upsert, upsert_versions
 from crossstream.algebra.table_table import join_tables
+from crossstream.engine.runners.asking import report_asked
 from crossstream.engine.runners.base import (
     Emitted,
     Runner,
@@ -91,6 +94,7 @@ class TableJoinRunner(Runner):
             return
         stores = [self.task.stores(name) for name in self.step.stores]
         left_key, right_key = (self.task.flow(name).key for name in names)
+        asked = Asked()
         joined = join_tables(
             node.kind,
             node.joiner,
@@ -98,10 +102,13 @@ class TableJoinRunner(Runner):
             right if right is not None else no_changes(right_key, stores[1].definition.value),
             stores[0].lookup_in(stores[0].before()),
             stores[1].lookup_in(stores[1].before()),
+            asked,
             bits=self.task.batch.bits,
             want_old=self.step.old,
             every=self.step.every,
         )
+        left_one, right_one = (partial(some_key, store.view, store.definition.key) for store in stores)
+        report_asked(self, asked, left_one, right_one)
         yield from emit_joined(self, joined)
 
 

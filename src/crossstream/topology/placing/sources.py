@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from crossstream.algebra.functions import Function
-from crossstream.algebra.uses import WHOLE, columns_of, fields_of
+from crossstream.algebra.uses import WHOLE, fields_of
 from crossstream.topology.graph import (
     Branch,
     Filter,
@@ -25,6 +25,7 @@ from crossstream.topology.graph import (
 from crossstream.topology.names import inner
 from crossstream.topology.placing.foreign_key import refer
 from crossstream.topology.placing.globals import place_global_table
+from crossstream.topology.placing.reading import named, named_sides, over_values, readers_of
 from crossstream.topology.placing.tables import place_table
 from crossstream.topology.plan import Exchange, Flow
 from crossstream.topology.steps import ReadStep, ReferManyStep, Step
@@ -49,6 +50,7 @@ def place_source(planner: Planner, node: Source | FrameSource) -> None:
             table=is_table,
             form=form(planner, node),
             fields=fields(planner, node),
+            readers=readers_of(planner.topology, node),
         )
     )
     if is_table:
@@ -117,12 +119,8 @@ def fields(planner: Planner, node: Node) -> frozenset[str] | None:
     if not _is_declared(node):
         return None
     functions = readers(planner, node)
-    names = _named(functions) | _named_later(planner, node) | _joined(planner, node, bool(functions))
+    names = named(functions) | _named_later(planner, node) | _joined(planner, node, bool(functions))
     return None if WHOLE in names else frozenset(names)
-
-
-def _named(functions: Sequence[Function]) -> set[str]:
-    return {name for function in functions for name in columns_of(function)} - {"key"}
 
 
 def _is_declared(node: Node) -> bool:
@@ -135,7 +133,7 @@ def _named_later(planner: Planner, node: Node) -> set[str]:
     found: set[str] = set()
     for child in planner.topology.children(node.name):
         if isinstance(child, Filter | Split | Branch | Peek):
-            found |= _named(readers(planner, child)) | _joined(planner, child, True)
+            found |= named(readers(planner, child)) | _joined(planner, child, True)
             found |= _named_later(planner, child)
     return found
 
@@ -155,7 +153,7 @@ def _joined(planner: Planner, node: Node, only_here: bool) -> set[str]:
 
 def _sides(planner: Planner, join: Node, only_here: bool) -> Sequence[tuple[str, str]]:
     """The parents whose values the joiner gets as they were decoded first, and what it knows them by."""
-    named = _named_sides(join)
+    named = named_sides(join)
     if any(planner.topology[parent].shape == "global" for parent in join.parents):
         return named[:1]
     if isinstance(join, StreamTableJoin):
@@ -167,11 +165,6 @@ def _sides(planner: Planner, join: Node, only_here: bool) -> Sequence[tuple[str,
     return []  # decoded again where they meet what is stored
 
 
-def _named_sides(join: Node) -> list[tuple[str, str]]:
-    """The parents of a join, and what its joiner knows them by."""
-    return list(zip(join.parents, ("left", *getattr(join, "names", ("right",))), strict=True))
-
-
 def readers(planner: Planner, node: Node) -> list[Function]:
     """The functions over single values that read a node directly, the first to run first."""
     found: list[Function | None] = []
@@ -179,17 +172,5 @@ def readers(planner: Planner, node: Node) -> list[Function]:
     if extractor is not None:
         found.append(Function.of(extractor, arguments=3))
     for child in planner.topology.children(node.name):
-        found += _over_values(child, node.name)
+        found += over_values(child, node.name)
     return [function for function in found if function is not None]
-
-
-def _over_values(node: Node, parent: str) -> list[Function | None]:
-    """The functions of an operator that get single values of this parent, the first to run first."""
-    found: list[Function | None] = []
-    if node.parents[0] == parent:
-        found = [
-            getattr(node, "foreign_key", None),
-            *getattr(node, "foreign_keys", ()),
-            getattr(node, "key_selector", None),
-        ]
-    return [*found, getattr(node, "predicate", None), getattr(node, "mapper", None)]

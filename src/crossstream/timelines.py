@@ -1,0 +1,109 @@
+"""Looks through partitions for the first records of a time, and remembers what it saw until that is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from crossstream.topics import Moment, OffsetRange, TopicPartition
+
+Ranges = Mapping[TopicPartition, OffsetRange]
+Places = dict[TopicPartition, Moment | None]
+"""The first entry or record of a time or later, if there is one, in each partition."""
+Columns = tuple[list[np.ndarray], list[np.ndarray]]
+"""Offsets and timestamps, in parts."""
+
+CHUNK, GROWTH = 500, 4
+"""Offsets of a partition that are looked at first, and how many times more at each further look."""
+
+
+def _nothing() -> np.ndarray:
+    return np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The offsets and timestamps of all records of a partition from ``begin`` to ``end``."""
+
+    begin: int
+    end: int
+    offsets: np.ndarray = field(default_factory=_nothing)
+    times: np.ndarray = field(default_factory=_nothing)
+
+    def first(self, offset: int, timestamp: int) -> Moment | None:
+        """The first record from ``offset`` on with that timestamp (ms) or a later one."""
+        start = int(np.searchsorted(self.offsets, offset))
+        late = self.times[start:] >= timestamp
+        if not late.any():
+            return None
+        row = start + int(late.argmax())
+        return Moment(int(self.offsets[row]), int(self.times[row]))
+
+    def last(self, timestamp: int) -> Moment:
+        """Where it ends, and its latest time; where that is not known, the one before ``timestamp``."""
+        return Moment(self.end, int(self.times.max()) if len(self.times) else timestamp - 1)
+
+    def since(self, offset: int) -> Timeline:
+        """Without the records before ``offset``."""
+        row = int(np.searchsorted(self.offsets, offset))
+        return Timeline(max(self.begin, offset), self.end, self.offsets[row:], self.times[row:])
+
+    def until(self, end: int, more: Columns) -> Timeline:
+        """With ``more``, which is all that follows up to ``end``."""
+        offsets, times = more
+        return Timeline(
+            self.begin, end, np.concatenate([self.offsets, *offsets]), np.concatenate([self.times, *times])
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Timelines:
+    """``read``: gives where and when the records of ranges are."""
+
+    read: Callable[[Ranges], Mapping[TopicPartition, Columns]]
+    _known: dict[TopicPartition, Timeline] = field(default_factory=dict)
+
+    def turn_to(self, place: TopicPartition, position: int, first: int) -> None:
+        """Continues from ``first`` on what is known of a partition; forgets what lies before ``position``."""
+        known = self._known.get(place)
+        if known is None or not known.begin <= first <= known.end:
+            known = Timeline(first, first)
+        self._known[place] = known.since(position)
+
+    def seek(self, sought: Ranges, timestamp: int, most: int) -> Places:
+        """Looks through the ranges together, until all is found or more than ``most`` offsets lie before it."""
+        chunk = CHUNK
+        while True:
+            found = {place: self._known[place].first(span.start, timestamp) for place, span in sought.items()}
+            ends = {place: self._known[place].end for place in sought}
+            left = {
+                place: span
+                for place, span in sought.items()
+                if found[place] is None and ends[place] < span.end
+            }
+            found |= {place: self._known[place].last(timestamp) for place in left}
+            before = sum(passed(span, found[place]) for place, span in sought.items())
+            if not left or before > most:
+                return found
+            self._look_further(left, min(chunk, (most - before) // len(left) + 1))
+            chunk *= GROWTH
+
+    def _look_further(self, spans: Ranges, chunk: int) -> None:
+        """Continues the timelines by as many offsets, or to the ends of the ranges."""
+        wanted = {}
+        for place, span in spans.items():
+            known = self._known[place].end
+            wanted[place] = OffsetRange(place.topic, place.partition, known, min(known + chunk, span.end))
+        for place, more in self.read(wanted).items():
+            self._known[place] = self._known[place].until(wanted[place].end, more)
+
+
+def passed(span: OffsetRange, moment: Moment | None) -> int:
+    """How many offsets of the range lie before a record; all, if there is none."""
+    return (span.end if moment is None else moment.offset) - span.start
+
+
+def place_of(span: OffsetRange) -> TopicPartition:
+    return TopicPartition(span.topic, span.partition)

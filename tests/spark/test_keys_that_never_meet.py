@@ -1,0 +1,57 @@
+"""What workers find out about joins whose keys never meet comes to the driver: it warns once, and progress has it."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+import crossstream as cs
+from crossstream import serdes
+from tests.spark.world import ALONE, SPREAD, World
+
+pytestmark = pytest.mark.spark
+
+JSON = serdes.json()
+JOIN = "orders.left_join(customers)"
+
+
+def topology() -> cs.Topology:
+    builder = cs.StreamsBuilder()
+    consumed = cs.Consumed(key=JSON, value=JSON)
+    orders = builder.table("orders", consumed, cs.Materialized(store="orders"))
+    customers = builder.table("customers", consumed, cs.Materialized(store="customers"))
+    joined = orders.left_join(
+        customers, lambda order, customer: [order, customer], foreign_key=lambda order: order["customer"]
+    )
+    joined.to_stream().to("joined", cs.Produced(key=JSON, value=JSON))
+    return builder.build()
+
+
+@pytest.mark.parametrize("single_task_rows", [ALONE, SPREAD])
+def test_of_a_foreign_key(
+    spark: Any, tmp_path: Any, caplog: pytest.LogCaptureFixture, single_task_rows: int
+) -> None:
+    world = World(tmp_path, single_task_rows=single_task_rows)
+    world.create(orders=2, customers=1, joined=1)
+    world.append("customers", [({"id": number}, {}, number) for number in range(16)], JSON, JSON)
+    orders = [(number, {"customer": number % 16}, number) for number in range(1_200)]
+    with cs.SparkStreams(topology(), world.config(partitions=3), spark) as app:
+        world.append("orders", orders[:600], JSON, JSON)
+        app.process_available()
+        assert app.progress.unmatched == {JOIN: 600 + 16}
+        assert (app.progress.matched, app.progress.warnings) == ({JOIN: 0}, ())
+        world.append("orders", orders[600:], JSON, JSON)
+        app.process_available()
+        assert app.progress.unmatched == {JOIN: 600}
+        [text] = app.progress.warnings
+        assert "none of 1,216 rows found a partner: orders asks for the key" in text
+        assert "(int, json), customers has keys such as {'id': " in text
+        warned = [one for one in caplog.records if one.levelno >= logging.WARNING]
+        assert [(one.name, one.getMessage()) for one in warned] == [("crossstream.joins", text)]
+        world.append("customers", [(3, {}, 2_000)], JSON, JSON)
+        app.process_available()
+        assert (app.progress.matched, app.progress.unmatched) == ({JOIN: 1}, {JOIN: 0})
+        assert app.progress.warnings == ()
+    assert len([one for one in caplog.records if one.name == "crossstream.joins"]) == 1
