@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import inspect
 
+import polars as pl
 import pytest
 
 import crossstream as cs
 from crossstream import serdes
 
 JSON = cs.Consumed(key=serdes.string(), value=serdes.json())
+ROW = serdes.json({"a": pl.Int64, "price": pl.Float64, "other": pl.String})
+TYPED = cs.Consumed(key=serdes.string(), value=ROW)
+"""With values of a declared type, which expressions need."""
 
 
 def stream(topic="orders", consumed=JSON, builder=None):

@@ -9,6 +9,8 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
+WORDS = pl.List(pl.String)
+
 
 def as_it_is(answer: Any) -> Any:
     return answer
@@ -20,7 +22,7 @@ class Pair:
 
     bent: tuple[tuple[str, Callable[[Any], Any]], ...] = ()
     name: str = "pair"
-    dtype: pl.DataType | None = None
+    dtype: pl.DataType | None = WORDS
 
     def _answer(self, method: str, answer: Any) -> Any:
         return dict(self.bent).get(method, as_it_is)(answer)

@@ -80,6 +80,17 @@ def test_a_predicate_that_fails_or_gives_null_is_false(items: list[str | None]) 
     assert [failure.row for failure in failures] == [n for n, item in enumerate(items) if item == "x"]
 
 
+def test_a_function_on_columns_may_raise_what_it_likes() -> None:
+    def parsed(series: pl.Series) -> pl.Series:
+        return pl.Series([int(value) for value in series])
+
+    values = texts(["1", "x", "2"])
+    expression = pl.col("value").map_batches(parsed, return_dtype=pl.Int64)
+    outcome = evaluate(Function.of(expression), values, value=values)
+    assert outcome.values.objects() == [1, None, 2]
+    assert [(failure.row, type(failure.error)) for failure in outcome.failures] == [(1, ValueError)]
+
+
 def test_one_row_at_fault_among_many_costs_little() -> None:
     calls = 0
 

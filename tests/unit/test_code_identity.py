@@ -59,7 +59,8 @@ def build(limit):
         .filter(lambda value: value != Kind.A)
         .to("out", cs.Produced(key=serdes.string(), value=serdes.json()))
     )
-    stream.map_values(pl.col("n") + 1).to("more", cs.Produced(key=serdes.string(), value=serdes.json()))
+    typed = builder.stream("typed", cs.Consumed(key=serdes.string(), value=serdes.json({"n": pl.Int64})))
+    typed.map_values(pl.col("n") + 1).to("more", cs.Produced(key=serdes.string(), value=serdes.json()))
     return builder.build()
 
 print(code_identity(Plan.of(build(10)).shipped()).hex())

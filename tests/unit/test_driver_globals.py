@@ -24,11 +24,22 @@ def key_of(order: Any) -> Any:
     return order and order["shop"]
 
 
-def run(joiner: Any = told, key_selector: Any = key_of, kind: str = "left", **settings: Any) -> Any:
+ORDER = serdes.json({"item": pl.String, "shop": pl.String})
+SHOP = serdes.json({"city": pl.String})
+
+
+def run(
+    joiner: Any = told,
+    key_selector: Any = key_of,
+    kind: str = "left",
+    values: tuple[Any, Any] = (JSON, JSON),
+    **settings: Any,
+) -> Any:
     """A driver of orders that look their shops up; results go to "told"."""
     builder = cs.StreamsBuilder()
-    orders = builder.stream("orders", CONSUMED)
-    shops = builder.global_table("shops", CONSUMED, cs.Materialized(store="shops"))
+    order, shop = (cs.Consumed(key=TEXT, value=value) for value in values)
+    orders = builder.stream("orders", order)
+    shops = builder.global_table("shops", shop, cs.Materialized(store="shops"))
     join = orders.join if kind == "inner" else orders.left_join
     join(shops, joiner, key_selector=key_selector).to("told", cs.Produced(key=TEXT, value=JSON))
     return cs.TopologyTestDriver(builder.build(), **settings)
@@ -71,13 +82,14 @@ def test_functions_with_the_key_of_the_stream(partitions: int, commit_every: int
 def test_expressions_and_callables_in_one_join(kind: str) -> None:
     joiner = pl.concat_str(pl.col("left").struct.field("item"), pl.col("right").struct.field("city"))
     inputs = [("o1", {"item": "x", "shop": "s"}, 1), ("o2", {"item": "y", "shop": None}, 1), ("o3", None, 1)]
+    shop = pl.when(pl.col("value").is_not_null()).then(pl.col("shop"))
     found = []
     for functions in [
-        (joiner, pl.col("shop")),
+        (joiner, shop),
         (joiner, key_of),
-        (lambda o, s: s and o["item"] + s["city"], pl.col("shop")),
+        (lambda o, s: s and o["item"] + s["city"], shop),
     ]:
-        with run(*functions, kind=kind) as driver:
+        with run(*functions, kind=kind, values=(ORDER, SHOP)) as driver:
             pipe(driver, "shops", ("s", {"city": "C"}, 0))
             pipe(driver, "orders", *inputs)
             found.append((read(driver), driver.metrics()["dropped-records-total"]))
@@ -192,24 +204,29 @@ BYTES = serdes.bytes()
 
 
 @pytest.mark.parametrize("copied", [False, True])
-@pytest.mark.parametrize("value", [None, BYTES])
+@pytest.mark.parametrize(
+    ("value", "mapper", "copy"), [(None, lambda row: [row], JSON), (BYTES, lambda row: row.encode(), BYTES)]
+)
 @pytest.mark.parametrize("versions", [None, "1 hour"])
-def test_rows_that_a_function_made_are_kept_in_their_serde(versions: Any, value: Any, copied: bool) -> None:
+def test_rows_that_a_function_made_are_kept_in_their_serde(
+    versions: Any, value: Any, mapper: Any, copy: Any, copied: bool
+) -> None:
     """A change of the other row finds them as they were made, also if a sink wrote them in a serde of its own."""
     builder = cs.StreamsBuilder()
     table = builder.table(
         "table", cs.Consumed(key=TEXT, value=TEXT), cs.Materialized(history_retention=versions)
     )
     shops = builder.global_table("shops", cs.Consumed(key=TEXT, value=TEXT))
-    made = table.map_values(lambda row: row.encode(), materialized=cs.Materialized(value=value))
+    made = table.map_values(mapper, materialized=cs.Materialized(value=value))
     if copied:
-        made.to_stream().to("copies", cs.Produced(value=BYTES))
+        made.to_stream().to("copies", cs.Produced(value=copy))
     joined = made.left_join(shops, lambda row, shop: [repr(row), shop], foreign_key=lambda row: "s")
     joined.to_stream().to("told", cs.Produced(value=JSON))
     with cs.TopologyTestDriver(builder.build()) as driver:
         driver.create_input_topic("table", TEXT, TEXT).pipe_input("k", "x", 1)
         driver.create_input_topic("shops", TEXT, TEXT).pipe_input("s", "C", 2)
-        assert read(driver) == [("k", ["b'x'", None]), ("k", ["b'x'", "C"])]
+        shown = repr(mapper("x"))
+        assert read(driver) == [("k", [shown, None]), ("k", [shown, "C"])]
 
 
 @pytest.mark.parametrize("copied", [False, True])

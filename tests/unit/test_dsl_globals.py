@@ -8,7 +8,7 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.topology import graph
-from tests.unit.dsl_cases import JSON, node_of, refused, serde_names
+from tests.unit.dsl_cases import JSON, ROW, TYPED, node_of, refused, serde_names
 
 
 def joiner(left, right):
@@ -80,11 +80,20 @@ def test_joins_of_streams(shops, orders):
         ("orders", "shops"),
     )
     assert serde_names(joined) == ("string", None)
-    named = orders.left_join(shops, pl.col("left"), key_selector=pl.col("shop"), named=cs.Named("told"))
+    named = orders.left_join(shops, joiner, key_selector="shop", named=cs.Named("told"))
     assert (node_of(named).name, node_of(named).kind) == ("told", "left")
     with_key = orders.join(shops, cs.keyed(lambda key, left, right: key), key_selector=lambda key, value: key)
     assert node_of(with_key).joiner.with_key
     assert node_of(with_key).key_selector.with_key
+
+
+def test_expressions_in_a_join_of_a_stream():
+    builder = cs.StreamsBuilder()
+    orders, shops = builder.stream("orders", TYPED), builder.global_table("shops", TYPED)
+    for key_selector in (pl.col("other"), "other"):
+        node = node_of(orders.left_join(shops, pl.col("left"), key_selector=key_selector))
+        assert node.key_selector.expression is not None
+        assert node.value_type == ROW
 
 
 def test_a_key_that_changed_stays_a_changed_one(shops, orders):
@@ -96,7 +105,7 @@ def test_a_key_that_changed_stays_a_changed_one(shops, orders):
 def test_wrong_joins_of_streams(shops, orders):
     refused("CS-106", lambda: orders.join(shops, joiner), "key_selector of join is missing")
     refused("CS-106", lambda: orders.join(shops, key_selector=key_of), "joiner of join is missing")
-    refused("CS-106", lambda: orders.join(shops, joiner, key_selector="shop"), "not a function")
+    refused("CS-106", lambda: orders.join(shops, joiner, key_selector=1), "not a function")
     refused("CS-104", lambda: orders.join(shops, lambda one: one, key_selector=key_of), "(left, right)")
     refused("CS-104", lambda: orders.join(shops, joiner, key_selector=lambda: 1), "(value)")
     refused("CS-136", lambda: orders.join(shops, key_of, joiner), "join(other, joiner, key_selector=…")

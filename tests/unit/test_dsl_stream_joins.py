@@ -11,7 +11,7 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.topology import graph
-from tests.unit.dsl_cases import JSON, node_of, refused, serde_names, stream
+from tests.unit.dsl_cases import JSON, TYPED, node_of, refused, serde_names, stream
 
 TEN = cs.JoinWindows.of("10 seconds")
 
@@ -40,7 +40,7 @@ def test_the_node():
     "function", [joiner, lambda key, left, right: key, cs.keyed(lambda *a: a), pl.col("left")]
 )
 def test_joiners(function):
-    views, clicks = streams("views", "clicks")
+    views, clicks = streams("views", "clicks", consumed=TYPED)
     assert node_of(views.join(clicks, function, TEN)).joiner is not None
 
 
@@ -140,7 +140,7 @@ def test_what_is_missing_or_wrong():
     refused("CS-171", lambda: views.outer_join(clicks, joiner, None))
     refused("CS-105", lambda: views.join(clicks, joiner, "10 seconds"), "JoinWindows")
     refused("CS-105", lambda: views.join(clicks, joiner, TEN, cs.Named("x")), "StreamJoined")
-    refused("CS-106", lambda: views.join(clicks), "joiner")
+    refused("CS-106", lambda: views.join(clicks, windows=TEN), "joiner")
     refused("CS-104", lambda: views.join(clicks, lambda one: one, TEN))
     refused("CS-136", lambda: views.join(clicks, joiner, TEN, key_selector=joiner), "windows")
     refused("CS-130", lambda: views.join(stream("elsewhere"), joiner, TEN))

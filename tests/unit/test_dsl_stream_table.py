@@ -8,7 +8,7 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.topology import graph
-from tests.unit.dsl_cases import JSON, node_of, refused, serde_names, stream
+from tests.unit.dsl_cases import JSON, TYPED, node_of, refused, serde_names, stream
 
 HOUR = cs.Materialized(store="customers", history_retention="1 hour")
 
@@ -20,7 +20,9 @@ def joiner(left, right):
 def orders_and(table="customers", materialized=None, consumed=JSON):
     """A stream and a table of one builder."""
     builder = cs.StreamsBuilder()
-    return builder.stream("orders", JSON), builder.table(table, consumed, materialized)
+    return builder.stream("orders", TYPED if consumed is TYPED else JSON), builder.table(
+        table, consumed, materialized
+    )
 
 
 def test_the_node():
@@ -41,7 +43,7 @@ def test_the_node():
     "function", [joiner, lambda key, left, right: key, cs.keyed(lambda *a: a), pl.col("left")]
 )
 def test_joiners(function):
-    orders, customers = orders_and()
+    orders, customers = orders_and(consumed=TYPED)
     assert node_of(orders.join(customers, function)).joiner is not None
 
 

@@ -41,30 +41,27 @@ def times(extractor: Any, given: list[Any], every: int, serde: Any = JSON, **set
 
 @pytest.mark.parametrize("every", EVERY)
 class TestAnExpressionThatNamesTimestamp:
-    @pytest.mark.parametrize(
-        "extractor", [pl.col("timestamp"), lambda key, value, timestamp: value["timestamp"]]
-    )
-    def test_reads_the_field(self, extractor: Any, every: int) -> None:
-        assert times(extractor, [{"timestamp": 5000}, {"timestamp": 6000, "n": 1}], every) == [5000, 6000]
-
-    def test_reads_the_record_s_own_where_there_is_no_such_field(self, every: int) -> None:
-        given = [
-            {"n": 1},
-            {"timestamp": 5000},
-            "text",
-            {"in": {"timestamp": 1}},
-            [1],
-            {"timestamp": 6000},
-            {},
-        ]
-        assert times(pl.col("timestamp") + 1, given, every) == [8, 5001, 8, 8, 8, 6001, 8]
+    def test_is_refused_where_the_value_may_have_such_a_field(self, every: int) -> None:
+        for extractor in (pl.col("timestamp"), pl.col("timestamp") + pl.col("n")):
+            with pytest.raises(cs.TopologyError, match="CS-113") as caught:
+                times(extractor, [], every)
+            assert '"timestamp": pl.…' in str(caught.value.next)
 
     def test_reads_a_null_where_the_field_is_null(self, every: int) -> None:
-        given = [{"timestamp": None}, {"n": 1}, {"timestamp": 5000}]
-        found = times(pl.col("timestamp"), given, every, processing_errors="skip")
-        assert found == [7, 5000]
-        filled = pl.coalesce(pl.col("timestamp").cast(pl.Int64), pl.col("other").cast(pl.Int64))
-        assert times(filled, [{"timestamp": None, "other": 9}, {"other": 8}], every) == [9, 7]
+        serde = serdes.json({"timestamp": pl.Int64, "other": pl.Int64})
+        given = [{"timestamp": None}, {"other": 1}, {"timestamp": 5000}]
+        found = times(pl.col("timestamp"), given, every, serde, processing_errors="skip")
+        assert found == [5000]
+        filled = pl.coalesce("timestamp", "other")
+        assert times(filled, [{"timestamp": None, "other": 9}, {"timestamp": 8}], every, serde) == [9, 8]
+
+    def test_of_a_value_that_is_null_is_a_failure(self, every: int) -> None:
+        serde = serdes.json(Event)
+        given = [Event("a", 5000), None, Event("b", 6000)]
+        assert times(pl.col("timestamp"), given, every, serde, processing_errors="skip") == [5000, 6000]
+        with pytest.raises(cs.ProcessingError, match="CS-501") as caught:
+            times(pl.col("timestamp"), given, every, serde)
+        assert (caught.value.where["offset"], caught.value.where["key"]) == (1, "1")
 
     def test_reads_the_field_of_a_declared_type(self, every: int) -> None:
         given = [Event("a", 5000), Event("b", 6000)]
@@ -80,19 +77,19 @@ class TestAnExpressionThatNamesTimestamp:
 
     def test_of_numbers(self, every: int) -> None:
         assert times(pl.col("timestamp") + pl.col("value"), [1, 2], every, serdes.int64()) == [8, 9]
-        assert times(pl.col("timestamp") + pl.col("value"), [1, 2], every) == [8, 9]
 
     def test_beside_another_field_reads_whole_records(self, every: int) -> None:
         builder = cs.StreamsBuilder()
         extractor = pl.col("timestamp") + pl.col("n")
-        builder.stream("in", cs.Consumed(key=TEXT, value=JSON, timestamp_extractor=extractor)).to("out")
+        serde = serdes.json({"n": pl.Int64, "x": pl.String, "timestamp": pl.Int64})
+        builder.stream("in", cs.Consumed(key=TEXT, value=serde, timestamp_extractor=extractor)).to("out")
         with cs.TopologyTestDriver(
             builder.build(), commit_every=every, deserialization_errors="skip", processing_errors="skip"
         ) as driver:
             topic = driver.create_input_topic("in", TEXT, serdes.bytes())
-            for value in (b'{"n":1}', b'{"n":1,"x":"\xff"}', b'"text"', b'{"timestamp":5000,"n":2}'):
+            for value in (b'{"n":1}', b'{"timestamp":1,"n":1,"x":"\xff"}', b'{"timestamp":5000,"n":2}'):
                 topic.pipe_input("k", value, timestamp=7)
             driver.commit()
             records = driver.create_output_topic("out", TEXT, JSON).read_records()
-            assert [record.timestamp for record in records] == [8, 5002]
+            assert [record.timestamp for record in records] == [5002]
             assert driver.metrics()["dropped"] == {"in: undecodable": 1, "in: failed": 1}

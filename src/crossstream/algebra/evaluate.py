@@ -214,7 +214,9 @@ def _express_together(function: Function, key: Values, arguments: Mapping[str, V
     try:
         series = select(function.expression, frame_for(function, key, arguments))
         return _in_the_calendar(_of_declared_type(series, function), function)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, SerdeError) as error:
+    except ProcessingError:
+        raise
+    except (Exception, pl.exceptions.PanicException) as error:  # of Polars, or of a function in `map_batches`
         if not key.rows:
             return Outcome(uncalled(function, 0))
         if key.rows == 1:

@@ -205,7 +205,7 @@ def function_of(
 
 
 def predicate_of(operator: str, given: Any, node: Node) -> Function:
-    """As `function_of`. Raises CS-503 for an expression that gives something else than true or false."""
+    """As `function_of`. Raises CS-116 for an expression that gives something else than true or false."""
     return checked_predicate(function_of(operator, "predicate", given, {"value": node}), operator)
 
 

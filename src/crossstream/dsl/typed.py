@@ -6,9 +6,10 @@ An expression reads columns, and a column has a type. So the values under it nee
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,9 @@ from crossstream.topology.location import here
 
 _PLAIN_HINTS = (Any, None, type(None), object, str, int, float, bool, dict, list, tuple)
 """What JSON gives back as it is, or what says nothing."""
+
+_ABOUT_TYPES = ("CS-401", "CS-404", "CS-408")
+"""What serdes of this package raise for a type that they do not take."""
 
 Inputs = Mapping[str, Node]
 """What a function reads, by the names of its arguments: ``value``; or ``left``, ``right`` and the like."""
@@ -49,26 +53,26 @@ def typed(function: Function, operator: str, role: str, inputs: Inputs, **others
     """The function with the serde of what it gives. ``others``: columns an expression may read besides.
 
     Raises `TopologyError`: CS-113 for an expression over values without a declared type, CS-114 for one that does not
-    fit the type.
+    fit the type, CS-116 for one that does not give one value for each record.
     """
     if function.expression is None:
         return replace(function, returns=_annotated(function))
     key = next(iter(inputs.values()))
     types: dict[str, pl.DataType | None] = {name: value_dtype(node) for name, node in inputs.items()}
     what = f"the {role} of {operator}"
-    _check_declared(what, operator, function, key, inputs, others)
+    _check_declared(what, operator, function, key, inputs)
     fields = types.get(WHOLE)
     free = isinstance(fields, pl.Struct) and {field.name for field in fields.fields}
     types.update({name: dtype for name, dtype in others.items() if not free or name not in free})
     try:
         dtype = result_type(function, key_dtype(key), types)
     except ProcessingError as error:
-        raise TopologyError(error.what, code=error.code, where=here(operator), next=error.next) from None
+        raise _wrong_form(error.what, operator, error.next) from None
     except (pl.exceptions.ColumnNotFoundError, pl.exceptions.StructFieldNotFoundError) as error:
         raise _no_field(what, operator, function, types, str(error)) from None
     except (pl.exceptions.SchemaError, pl.exceptions.InvalidOperationError) as error:
         raise _misfit(what, operator, str(error)) from None
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+    except (Exception, pl.exceptions.PanicException):  # a function in `map_batches` raises what it likes
         return function  # what it does to no rows says nothing of what it does to some
     return replace(function, returns=typed_as(dtype))
 
@@ -80,6 +84,8 @@ def check_fits(operator: str, declared: Serde | None, given: Serde | None) -> No
     try:
         calls.encode_series(given, pl.Series([], dtype=declared.dtype))
     except SerdeError as error:
+        if error.code not in _ABOUT_TYPES:
+            return  # what a serde of the user raises for no rows says nothing of the type
         raise TopologyError(
             f"the values of {operator} do not fit the serde {given.name}: {error.what}",
             code="CS-115",
@@ -89,11 +95,25 @@ def check_fits(operator: str, declared: Serde | None, given: Serde | None) -> No
 
 
 def named_field(name: str, operator: str, role: str, inputs: Inputs) -> Function:
-    """``foreign_key="customer_id"``: an expression where the type is declared, else a look-up of the field."""
-    dtype = value_dtype(inputs[WHOLE])
-    if isinstance(dtype, pl.Struct) and name not in ("key", WHOLE):
+    """``foreign_key="customer_id"``: an expression where the type is declared, else a look-up of the field.
+
+    Raises CS-114 for a field that the declared type does not have.
+    """
+    node = inputs[WHOLE]
+    if isinstance(value_dtype(node), pl.Struct) and name not in ("key", WHOLE):
         return typed(Function(expression=pl.col(name), with_key=True, role=role), operator, role, inputs)
+    known = _attributes(getattr(node.value or node.value_type, "type", None))
+    if known is not None and name not in known:
+        raise _missing(f"the {role} of {operator}", operator, name, sorted(known))
     return Function(call=FieldOf(name), role=role)
+
+
+def _attributes(kind: Any) -> Collection[str] | None:
+    """The names of the fields of a class; None if it is not known to have any."""
+    if dataclasses.is_dataclass(kind):
+        return [field.name for field in dataclasses.fields(kind)]
+    names: Collection[str] | None = getattr(kind, "__struct_fields__", None)
+    return names
 
 
 class FieldOf:
@@ -107,56 +127,50 @@ class FieldOf:
 
 
 def checked_predicate(function: Function, operator: str) -> Function:
-    """The predicate. Raises CS-503 for an expression that gives something else than true or false."""
+    """The predicate. Raises CS-116 for an expression that gives something else than true or false."""
     dtype = None if function.returns is None else function.returns.dtype
     if function.expression is not None and dtype not in (None, pl.Boolean, pl.Null):
-        raise TopologyError(
-            f"the predicate of {operator} gives {dtype}, not Boolean",
-            code="CS-503",
-            where=here(operator),
-            next="compare or cast inside the expression, for instance pl.col('price') > 10",
-        )
+        step = "compare or cast inside the expression, for instance pl.col('price') > 10"
+        raise _wrong_form(f"the predicate of {operator} gives {dtype}, not Boolean", operator, step)
     return function
 
 
 def type_of_items(function: Function, operator: str, inputs: Inputs) -> Serde | None:
-    """The serde of the items of the lists that an expression gives. Raises CS-506 if it gives something else."""
+    """The serde of the items of the lists that an expression gives. Raises CS-116 if it gives something else."""
     if function.expression is None:
         return None
     types = {name: value_dtype(node) for name, node in inputs.items()}
     try:
         dtype = result_type(function, key_dtype(next(iter(inputs.values()))), types)
-    except pl.exceptions.PolarsError:
+    except (Exception, pl.exceptions.PanicException):  # as in `typed`
         return None
     if not isinstance(dtype, pl.List | pl.Null):
-        raise TopologyError(
-            f"the mapper of {operator} gives {dtype}, not lists",
-            code="CS-506",
-            where=here(operator),
-            next="let it give a list for each record, for instance pl.col('items') or pl.concat_list('a', 'b')",
-        )
+        step = "let it give a list for each record, for instance pl.col('items') or pl.concat_list('a', 'b')"
+        raise _wrong_form(f"the mapper of {operator} gives {dtype}, not lists", operator, step)
     return typed_as(dtype.inner) if isinstance(dtype, pl.List) else None  # type: ignore[arg-type]
 
 
-def _check_declared(
-    what: str, operator: str, function: Function, key: Node, inputs: Inputs, others: Mapping[str, Any]
-) -> None:
+def _wrong_form(what: str, operator: str, step: str | None) -> TopologyError:
+    return TopologyError(what, code="CS-116", where=here(operator), next=step)
+
+
+def _check_declared(what: str, operator: str, function: Function, key: Node, inputs: Inputs) -> None:
     uses = uses_of(function)
     if "key" in uses and key_dtype(key) is None:
         raise _undeclared(what, operator, f"the keys of {key.name}", "key=serdes.string()")
     for name, node in inputs.items():
-        if value_dtype(node) is None and (fields := _read(function, name, others)) is not None:
+        if value_dtype(node) is None and (fields := _read(function, name)) is not None:
             columns = ", ".join(f'"{field}": pl.…' for field in sorted(fields)) or '"id": pl.Int64, …'
             raise _undeclared(
                 what, operator, f"the values of {node.name}", f"value=serdes.json({{{columns}}})"
             )
 
 
-def _read(function: Function, name: str, others: Mapping[str, Any]) -> frozenset[str] | None:
+def _read(function: Function, name: str) -> frozenset[str] | None:
     """The fields that an expression names of an input; None: it reads nothing of it."""
     uses = uses_of(function)
     if name == WHOLE:
-        names = uses.keys() - {"key", WHOLE, ALL, *others}
+        names = uses.keys() - {"key", WHOLE, ALL}
         return frozenset(names) if names or WHOLE in uses or ALL in uses else None
     if name not in uses and ALL not in uses:
         return None
@@ -184,9 +198,13 @@ def _no_field(
         *(field for name in types if name != WHOLE for field in fields_of(function, name) or ()),
     }
     missing = sorted(name for name in read if name not in known) or [reason.splitlines()[0]]
-    close = difflib.get_close_matches(missing[0], known, n=3, cutoff=0.6)
+    return _missing(what, operator, missing[0], known)
+
+
+def _missing(what: str, operator: str, name: str, known: Sequence[str]) -> TopologyError:
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
     return TopologyError(
-        f"{what} reads the field {missing[0]!r}, which the declared type does not have",
+        f"{what} reads the field {name!r}, which the declared type does not have",
         code="CS-114",
         where=here(operator),
         next=f"did you mean {' or '.join(map(repr, close))}?"

@@ -25,7 +25,7 @@ def column_of(values: Values) -> pa.Array:
     Raises `SerdeError`: CS-404 for a type Arrow has not.
     """
     if not values.declared():
-        is_json = values.serde is not None and values.serde.name == "json"
+        is_json = values.serde is not None and values.serde.name.partition("[")[0] == "json"
         return values.wire().cast(pa.string() if is_json else pa.binary())
     series = values.series()
     try:
