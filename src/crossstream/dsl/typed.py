@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 
 from crossstream import serdes
 from crossstream.algebra.expressions import result_type
@@ -22,6 +23,7 @@ from crossstream.algebra.uses import ALL, WHOLE, fields_of, uses_of
 from crossstream.errors import ProcessingError, SerdeError, TopologyError
 from crossstream.serdes import Serde, calls
 from crossstream.serdes.kept import typed_as
+from crossstream.serdes.serde import columns_in
 from crossstream.topology.graph import Node
 from crossstream.topology.location import here
 
@@ -45,8 +47,7 @@ def key_dtype(node: Node) -> pl.DataType | None:
 
 
 def _dtype(serde: Serde | None, declared: Serde | None) -> pl.DataType | None:
-    found = declared if serde is None else serde
-    return None if found is None else found.dtype
+    return columns_in(declared if serde is None else serde)
 
 
 def typed(function: Function, operator: str, role: str, inputs: Inputs, **others: pl.DataType) -> Function:
@@ -159,19 +160,32 @@ def _check_declared(what: str, operator: str, function: Function, key: Node, inp
     if "key" in uses and key_dtype(key) is None:
         raise _undeclared(what, operator, f"the keys of {key.name}", "key=serdes.string()")
     for name, node in inputs.items():
-        if value_dtype(node) is None and (fields := _read(function, name)) is not None:
+        fields, serde = _read(function, name), node.value or node.value_type
+        if fields is not None and value_dtype(node) is None:
             columns = ", ".join(f'"{field}": pl.…' for field in sorted(fields)) or '"id": pl.Int64, …'
             raise _undeclared(
                 what, operator, f"the values of {node.name}", f"value=serdes.json({{{columns}}})"
             )
+        if fields is not None and serde is not None and serde.dtype is None:
+            _check_columns(what, operator, serde, fields)
+
+
+def _check_columns(what: str, operator: str, serde: Serde, fields: Collection[str]) -> None:
+    """Raises CS-114 for fields that have no column form, or the value as a whole (no ``fields``)."""
+    try:
+        calls.decode_series(serde, pa.array([], pa.large_binary()), fields or None)
+    except SerdeError as error:
+        step = f"read other fields; or pass a callable: {error.next}"
+        raise TopologyError(f"{what}: {error.what}", code="CS-114", where=here(operator), next=step) from None
 
 
 def _read(function: Function, name: str) -> frozenset[str] | None:
-    """The fields that an expression names of an input; None: it reads nothing of it."""
+    """The fields that an expression names of an input; none: it reads the whole; None: it reads nothing of it."""
     uses = uses_of(function)
     if name == WHOLE:
-        names = uses.keys() - {"key", WHOLE, ALL}
-        return frozenset(names) if names or WHOLE in uses or ALL in uses else None
+        whole = WHOLE in uses or ALL in uses
+        names = frozenset() if whole else frozenset(uses.keys() - {"key"})
+        return names if names or whole else None
     if name not in uses and ALL not in uses:
         return None
     return fields_of(function, name) or frozenset()

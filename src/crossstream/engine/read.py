@@ -20,6 +20,7 @@ from crossstream.engine.decoding import Decoder, ReadingTask
 from crossstream.errors import ConfigError, ProcessingError
 from crossstream.serdes import Serde
 from crossstream.serdes.refusals import show
+from crossstream.serdes.serde import columns_in
 from crossstream.topology.graph import FrameSource, Node
 from crossstream.topology.steps import ReadStep
 
@@ -140,7 +141,7 @@ def _expressed(function: Function, changes: Changes) -> tuple[np.ndarray, list[F
 
 def has_field(serde: Serde | None, name: str) -> bool:
     """Whether the declared type has such a field."""
-    dtype = None if serde is None else serde.dtype
+    dtype = columns_in(serde)
     return isinstance(dtype, pl.Struct) and name in dtype.to_schema()
 
 

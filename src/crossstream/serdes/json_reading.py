@@ -97,7 +97,8 @@ def checked(
     made = [
         field.name
         for field in layout.fields
-        if field.name in names or (field.name in fit and not is_checked(field.shape))
+        if field.name in names
+        or (field.name in fit and not is_checked(field.shape) and not isinstance(field.shape, NoColumn))
     ]
     shape = layout.struct(made)
     if isinstance(shape, NoColumn):
@@ -112,7 +113,9 @@ def checked(
 def _read(layout: Layout, names: frozenset[str], readers: Readers) -> frozenset[str]:
     """The fields that are read as columns, now or later."""
     known = frozenset(field.name for field in layout.fields)
-    return known if readers.fields is None else (names | readers.fields) & known
+    if readers.fields is not None:
+        return (names | readers.fields) & known
+    return names | {field.name for field in layout.fields if not isinstance(field.shape, NoColumn)}
 
 
 def some_fields(layout: Layout, names: frozenset[str], serde: str) -> Shape | NoColumn:

@@ -108,6 +108,17 @@ class TypedJson:
         return None if isinstance(shape, NoColumn) else shape.dtype
 
     @property
+    def some_columns(self) -> pl.DataType | None:
+        """As `SomeColumns.some_columns`."""
+        layout = reading_of(self.type).layout
+        if isinstance(layout, NoColumn):
+            return None
+        shapes = {field.name: field.shape for field in layout.fields}
+        return pl.Struct(
+            {name: shape.dtype for name, shape in shapes.items() if not isinstance(shape, NoColumn)}
+        )
+
+    @property
     def classes(self) -> tuple[type, ...]:
         return reading_of(self.type).classes
 

@@ -97,22 +97,22 @@ def _refusal(values: Sequence[Any]) -> SerdeError:
     raise AssertionError("values that cannot be kept together, and can one by one")
 
 
-def _fault(value: Any) -> Any:
-    """What in a value JSON does not give back; None: nothing."""
+def _fault(value: Any) -> str | None:
+    """What in a value JSON does not give back: its type; None: nothing."""
     level = [value]
     while level:
         one = level.pop()
         if type(one) in _PLAIN:
             continue
         if type(one) is dict:
-            wrong = [key for key in one if type(key) is not str]
+            wrong = [type(key).__name__ for key in one if type(key) is not str]
             if wrong:
-                return wrong[0]
+                return f"dict with a key of type {wrong[0]}"
             level.extend(one.values())
         elif type(one) in _LISTS:
             level.extend(one)
         else:
-            return one
+            return type(one).__name__
     return None
 
 

@@ -218,10 +218,9 @@ def null_field(serde: str, field: str) -> SerdeError:
     )
 
 
-def not_kept(value: object, fault: object) -> SerdeError:
-    kind = type(fault).__name__
+def not_kept(value: object, kind: str) -> SerdeError:
     return SerdeError(
-        f"JSON does not give a {kind} back as it is: {show(value)}",
+        f"a value without a serde is kept as JSON, which does not give back a {kind}: {show(value)}",
         code="CS-410",
         where={"type": kind},
         next="name a serde for the values, such as cs.Materialized(value=serdes.json(Order)) or"

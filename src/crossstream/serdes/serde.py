@@ -198,6 +198,22 @@ class Serde(Protocol):
         """
 
 
+@runtime_checkable
+class SomeColumns(Protocol):
+    """A serde of a class that may have fields without a column form, which are for callables only."""
+
+    @property
+    def some_columns(self) -> pl.DataType | None:
+        """The type of the other fields; None if it is no class."""
+
+
+def columns_in(serde: Serde | None) -> pl.DataType | None:
+    """The type of the columns that expressions can read; None: none is declared."""
+    if serde is None or serde.dtype is not None:
+        return None if serde is None else serde.dtype
+    return serde.some_columns if isinstance(serde, SomeColumns) else None
+
+
 def find_invalid(
     serde: Serde, data: pa.LargeBinaryArray, fields: Collection[str] | None, way: Way | None
 ) -> list[tuple[int, str]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from crossstream.algebra.interest import PLACE, RAW
 from crossstream.algebra.uses import fields_of
 from crossstream.serdes import Serde
+from crossstream.serdes.serde import columns_in
 from crossstream.state.run import Layout
 from crossstream.topology.graph import ManyJoin
 from crossstream.topology.names import inner
@@ -87,7 +88,7 @@ def place_join_many(planner: Planner, node: ManyJoin) -> None:
 
 def _joined(node: ManyJoin, serde: Serde) -> frozenset[str]:
     """The fields of left rows that the joiner reads, if they are fixed and not all."""
-    fields = None if serde.dtype is None else fields_of(node.joiner, "left")
+    fields = None if columns_in(serde) is None else fields_of(node.joiner, "left")
     return frozenset() if fields is None else fields
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from crossstream.algebra.functions import Function
 from crossstream.algebra.uses import WHOLE, fields_of
+from crossstream.serdes.serde import columns_in
 from crossstream.topology.graph import (
     Branch,
     Filter,
@@ -99,8 +100,11 @@ def _decoding(step: Step, read: Mapping[str, ReadStep], by_join: Mapping[str, Re
 def form(planner: Planner, node: Node) -> str | None:
     """How the first reader of a source's values wants them, so that checking them is the decoding.
 
-    The expression of a joiner looks at both sides as columns; without a declared type these may not exist.
+    The expression of a joiner looks at both sides as columns; without a declared type these may not exist. Fields
+    without a column form are looked at by objects only.
     """
+    if node.value is not None and node.value.dtype is None and readers_of(planner.topology, node).callables:
+        return "objects"
     for function in readers(planner, node):
         return "objects" if function.expression is None else "series"
     declared = _is_declared(node)
@@ -125,7 +129,7 @@ def fields(planner: Planner, node: Node) -> frozenset[str] | None:
 
 def _is_declared(node: Node) -> bool:
     """Whether values have a declared type."""
-    return node.value is not None and node.value.dtype is not None
+    return columns_in(node.value) is not None
 
 
 def _named_later(planner: Planner, node: Node) -> set[str]:
