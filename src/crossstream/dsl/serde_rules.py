@@ -85,9 +85,11 @@ def stored_value(
 ) -> Serde | None:
     """The value serde of a table that a function makes: JSON, if it has a name and there is JSON above it.
 
-    None: the values stay inside the engine. ``declared``: the serde of the type that the function declares. ``like``:
-    that of the (left) input.
+    None: the values stay inside the engine. ``given``: the user's; JSON without a type gets the one that is declared.
+    ``declared``: the serde of the type that the function declares. ``like``: that of the (left) input.
     """
+    if given == serdes.json():
+        return declared if is_json(declared) else given
     if given is not None or not (queryable and is_json(like)):
         return given
     return declared or serdes.json()
