@@ -2,7 +2,7 @@
 
 Of streams the counts are those of one record at a time, in every batching, and so are those of tables where every
 change is made: their results have versions. Other tables ask for the net changes of a batch; and in a join of many a
-right row is found by whoever refers to it at any moment of the batch.
+right row is found by each left row that refers to it at any moment of the batch.
 """
 
 from __future__ import annotations
@@ -106,9 +106,11 @@ def asked(topology: cs.Topology, given_: Inputs, way: Way) -> Counts:
     return sum(metrics["matched"].values()), sum(metrics["unmatched"].values())
 
 
-def one_by_one(given_: Inputs, way: Way) -> tuple[Inputs, Way]:
-    """The records in the order in which the way takes them."""
-    return as_taken({"inputs": given_}, way)["inputs"], replace(way, every=1, commits=frozenset())
+def one_by_one(topology: cs.Topology, given_: Inputs, way: Way) -> tuple[Inputs, Way]:
+    """The records in the order in which the way takes them: at one time those of tables before those of streams."""
+    sources = sorted((node for node in topology if not node.parents), key=lambda node: node.shape == "stream")
+    sides = [*(topic for node in sources for topic in node.topics), "left", "right"]
+    return as_taken({"inputs": given_}, way, sides)["inputs"], replace(way, every=1, commits=frozenset())
 
 
 def check_any_cut(build: Callable[[Sides], Any], given_: Inputs, way: Way) -> None:
@@ -118,7 +120,7 @@ def check_any_cut(build: Callable[[Sides], Any], given_: Inputs, way: Way) -> No
         return sides.builder.build()
 
     way = replace(way, places=(0,))
-    assert asked(topology(), given_, way) == asked(topology(), *one_by_one(given_, way))
+    assert asked(topology(), given_, way) == asked(topology(), *one_by_one(topology(), given_, way))
 
 
 class Tables:

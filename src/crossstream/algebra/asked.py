@@ -30,10 +30,12 @@ class Asked:
 
 def some_key(view: View, serde: Serde | None) -> Values | None:
     """The key of a row that a store has, or had a short time ago; None if there is none."""
-    for run in view.pieces():
-        there = np.flatnonzero(run["gone"][:_LOOKED_AT] == 0)
-        if len(there):
-            return Values(serde, wire=run["key"].slice(int(there[0]), 1))
+    for run in view.pieces() if view.rows else ():
+        if run.rows:
+            gone = run["gone"]
+            row = int(gone[:_LOOKED_AT].argmin()) if gone[0] else 0
+            if not gone[row]:
+                return Values(serde, wire=run["key"].slice(row, 1))
     return None
 
 

@@ -140,14 +140,15 @@ def join_tables(
     if left.rows and right.rows:
         merged = _same_trigger(group, major[order], minor[order], is_right)
         lefts, rights = _merge_triggers(lefts, merged), _merge_triggers(rights, merged)
-    _count(asked, lefts.is_now(), rights.is_now(), is_right, merged)
-    emit = _emits(kind, lefts, rights, ~is_right | merged, is_right)
+    left_now, right_now = lefts.is_now(), rights.is_now()
+    _count(asked, left_now, right_now, is_right, merged)
+    emit = _emits(kind, left_now, right_now, lefts.was(), rights.was(), ~is_right | merged, is_right)
     if merged.any():
         emit &= ~np.append(merged[1:], False)
     kept = np.flatnonzero(emit) if every else _last_of_group(emit, group)
 
     event = order[kept]
-    there = _exists(kind, lefts.is_now()[kept], rights.is_now()[kept])
+    there = _exists(kind, left_now[kept], right_now[kept])
     given = _picked(lefts, lefts.now[kept]), _picked(rights, rights.now[kept])
     value, failures = call_joiner(joiner, keys.take(event), *given, there)
     changes = Changes(
@@ -233,10 +234,15 @@ def _previous(values: np.ndarray) -> np.ndarray:
 
 
 def _emits(
-    kind: Kind, lefts: _Side, rights: _Side, from_left: np.ndarray, from_right: np.ndarray
+    kind: Kind,
+    left_now: np.ndarray,
+    right_now: np.ndarray,
+    left_was: np.ndarray,
+    right_was: np.ndarray,
+    from_left: np.ndarray,
+    from_right: np.ndarray,
 ) -> np.ndarray:
     """Whether an event gives a result: the cells of semantics 2.2.4, redundant tombstones included."""
-    left_now, right_now, left_was, right_was = lefts.is_now(), rights.is_now(), lefts.was(), rights.was()
     if kind == "inner":
         had = from_left & from_right & left_was & right_was
         return np.asarray((from_left & right_now) | (from_right & left_now) | had)

@@ -90,11 +90,11 @@ class Letter:
 
         A letter that is written again has the same file. Raises `SinkError` (CS-659) if that cannot be written.
         """
-        told = {name.removeprefix("crossstream."): (value or b"").decode() for name, value in self.place}
+        place = {name.removeprefix("crossstream."): (value or b"").decode() for name, value in self.place}
         reason = (self.reason[1] or b"").decode()
         whole = {"key": self.key, "value": self.value, "timestamp": self.timestamp, "headers": self.headers}
-        content = msgspec.json.encode({**told, "reason": reason, **whole})
-        file = Path(folder, self._file_name(told))
+        content = msgspec.json.encode({**place, "reason": reason, **whole})
+        file = Path(folder, self._file_name(place))
         try:
             _write(file, content)
         except OSError as error:
@@ -106,13 +106,13 @@ class Letter:
             ) from error
         return replace(self, place=[*self.place, (SPILLED, str(file).encode())])
 
-    def _file_name(self, told: dict[str, str]) -> str:
+    def _file_name(self, place: dict[str, str]) -> str:
         """By the record that was processed; the rest tells apart what several operators, or one, made of it."""
-        known = [self.key, self.value, self.timestamp, self.headers, told.get("operator")]
+        known = [self.key, self.value, self.timestamp, self.headers, place.get("operator")]
         digest = xxhash.xxh3_64_hexdigest(msgspec.msgpack.encode(known))
-        if "topic" not in told:
+        if "topic" not in place:
             return f"{digest}.json"
-        return f"{told['topic'][:_NAME_BYTES]}-{told['partition']}-{told['offset']}-{digest}.json"
+        return f"{place['topic'][:_NAME_BYTES]}-{place['partition']}-{place['offset']}-{digest}.json"
 
 
 def as_records(letters: Sequence[Letter]) -> pa.RecordBatch:

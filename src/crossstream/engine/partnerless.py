@@ -36,7 +36,7 @@ class Partnerless:
     met: set[str] = field(default_factory=set)
     vain: dict[str, int] = field(default_factory=dict)
     seen: Report = field(default_factory=Report)
-    told: dict[str, str] = field(default_factory=dict)
+    said: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, topology: Topology) -> Partnerless:
@@ -45,7 +45,7 @@ class Partnerless:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What was said of joins in which still no row has found a partner."""
-        return tuple(text for name, text in self.told.items() if name not in self.met)
+        return tuple(text for name, text in self.said.items() if name not in self.met)
 
     @property
     def wants_keys(self) -> bool:
@@ -61,9 +61,9 @@ class Partnerless:
             if left is None or right is None:
                 continue
             self.vain[name] = self.vain.get(name, 0) + report.unmatched[name]
-            if self.vain[name] > FEW and name not in self.told:
-                self.told[name] = self._text(name, left, right)
-                logger.warning("%s", self.told[name])
+            if self.vain[name] > FEW and name not in self.said:
+                self.said[name] = self._text(name, left, right)
+                logger.warning("%s", self.said[name])
 
     def _text(self, name: str, left: tuple[str, str], right: tuple[str, str]) -> str:
         (asked, kind), (there, other) = left, right

@@ -1,4 +1,4 @@
-"""Committing offsets for a consumer group that nobody has joined, and looking at what was committed.
+"""Committing offsets for a consumer group that has no members, and looking at what was committed.
 
 It takes a consumer: the admin client's request for the same ends the process with a failed assertion where a connection
 breaks at the wrong moment (librdkafka issue 4605).

@@ -1,8 +1,8 @@
 """One instance of an application in its consumer group: whether another one runs, and whether state was lost.
 
-Nothing is read through the group, and nobody joins it. Its offsets are for lag tools, and each is committed with a mark
-as its metadata: which state folder the instance works on, and since when. Two instances on one folder cannot be, for it
-is locked; two on two folders would each process every record.
+Nothing is read through the group, and no instance joins it. Its offsets are for lag tools, and each is committed with a
+mark as its metadata: which state folder the instance works on, and since when. The lock of the folder keeps a second
+instance away from it; an instance on another folder would process every record once more.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class GlobalResolveRunner(Runner):
         )
         for joined in chunks:
             yield from emit_joined(self, joined)
-        # Each partition is told of all changes of the global table: rows that nobody here refers to say nothing.
+        # Each partition gets all changes of the global table; those that no left row here refers to do not count.
         lefts = Asked(looking[LEFT].matched + looking[RIGHT].matched, looking[LEFT].unmatched)
         report_asked(self, lefts, partial(some_key, store.view, table.key), table.some_key)
 
