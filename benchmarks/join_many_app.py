@@ -109,20 +109,12 @@ def chained(named: dict[str, Any]) -> Any:
     """Three joins, each of which passes on what the next ones and the result need."""
     import polars as pl
 
-    import crossstream as cs
-    from crossstream import serdes
-
     result, kept, sides = named["orders"], list(KEPT), list(TABLES)
     for place, side in enumerate(sides):
         wanted = [f"{later}_id" for later in sides[place + 1 :]] + kept
         fields = [pl.col("left").struct.field(name) for name in wanted]
         fields += [pl.col("right").struct.field(name).alias(to) for to, name in TAKEN[side].items()]
-        result = result.join(
-            named[TABLES[side]],
-            pl.struct(*fields),
-            foreign_key=pl.col(f"{side}_id"),
-            materialized=cs.Materialized(value=serdes.json()),
-        )
+        result = result.join(named[TABLES[side]], pl.struct(*fields), foreign_key=pl.col(f"{side}_id"))
         kept += TAKEN[side]
     return result
 

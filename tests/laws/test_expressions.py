@@ -1,4 +1,4 @@
-"""A Polars expression gives what the callable gives that says the same, over JSON with and without a type."""
+"""A Polars expression over a declared type gives what the callable gives that says the same, over any JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,14 @@ class Order:
 
 
 TEXT, JSON, TYPED = serdes.string(), serdes.json(), serdes.json(Order)
+SCHEMA = serdes.json({"n": pl.Int64, "customer": pl.String, "price": pl.Float64, "tags": pl.List(pl.String)})
 NAMES = ("n", "customer", "price", "tags")
+
+
+@dataclass
+class Loud:
+    key: str
+    loud: str | None
 
 
 def at(order: Any, name: str) -> Any:
@@ -54,7 +61,10 @@ orders = st.fixed_dictionaries(
 )
 sides = {side: (st.sampled_from(KEYS), st.none() | orders | orders) for side in ("left", "right")}
 inputs = records(sides)
-typed = pytest.mark.parametrize("serde", [JSON, TYPED], ids=["untyped", "typed"])
+typed = pytest.mark.parametrize(
+    "serde", [(JSON, TYPED), (TYPED, TYPED), (JSON, SCHEMA)], ids=["untyped", "class", "schema"]
+)
+"""What the callables read, and the expressions."""
 
 Pair = tuple[Callable[..., Any], pl.Expr]
 
@@ -102,7 +112,9 @@ JOINERS: list[Pair] = [
 @given(st.sampled_from(FILTERS), st.sampled_from(MAPPERS), inputs, ways())
 def test_on_streams(serde: Any, predicate: Pair, mapper: Pair, given_: Inputs, way: Way) -> None:
     def build(builder: cs.StreamsBuilder, style: int) -> Any:
-        stream = builder.stream("left", cs.Consumed(key=TEXT, value=serde)).filter(lambda v: v is not None)
+        stream = builder.stream("left", cs.Consumed(key=TEXT, value=serde[style])).filter(
+            lambda v: v is not None
+        )
         return stream.filter(predicate[style]).map_values(mapper[style])
 
     check(build, given_, way, order=False)
@@ -113,7 +125,9 @@ def test_on_streams(serde: Any, predicate: Pair, mapper: Pair, given_: Inputs, w
 @given(st.sampled_from(FILTERS), inputs, ways())
 def test_keys_and_lists_of_streams(serde: Any, predicate: Pair, given_: Inputs, way: Way) -> None:
     def build(builder: cs.StreamsBuilder, style: int) -> Any:
-        stream = builder.stream("left", cs.Consumed(key=TEXT, value=serde)).filter(lambda v: v is not None)
+        stream = builder.stream("left", cs.Consumed(key=TEXT, value=serde[style])).filter(
+            lambda v: v is not None
+        )
         split = stream.split().branch(predicate[style], "one").default_branch("other")
         by_customer = split["one"].select_key((lambda v: at(v, "customer"), pl.col("customer"))[style])
         tags = split["other"].flat_map_values((lambda v: at(v, "tags") or [], pl.col("tags"))[style])
@@ -127,7 +141,7 @@ def test_keys_and_lists_of_streams(serde: Any, predicate: Pair, given_: Inputs, 
 @given(st.sampled_from(FILTERS), st.sampled_from(MAPPERS), inputs, ways())
 def test_on_tables(serde: Any, predicate: Pair, mapper: Pair, given_: Inputs, way: Way) -> None:
     def build(builder: cs.StreamsBuilder, style: int) -> Any:
-        table = builder.table("left", cs.Consumed(key=TEXT, value=serde))
+        table = builder.table("left", cs.Consumed(key=TEXT, value=serde[style]))
         return table.filter(predicate[style]).map_values(mapper[style]).to_stream()
 
     check(build, given_, way)
@@ -138,7 +152,7 @@ def test_on_tables(serde: Any, predicate: Pair, mapper: Pair, given_: Inputs, wa
 @given(st.sampled_from(JOINERS), st.sampled_from(["left_join", "outer_join", "join"]), inputs, ways())
 def test_in_joins(serde: Any, joiner: Pair, method: str, given_: Inputs, way: Way) -> None:
     def build(builder: cs.StreamsBuilder, style: int) -> Any:
-        consumed = cs.Consumed(key=TEXT, value=serde)
+        consumed = cs.Consumed(key=TEXT, value=serde[style])
         tables = builder.table("left", consumed), builder.table("right", consumed)
         return getattr(tables[0], method)(tables[1], joiner[style]).to_stream()
 
@@ -150,7 +164,7 @@ def test_in_joins(serde: Any, joiner: Pair, method: str, given_: Inputs, way: Wa
 @given(st.sampled_from(JOINERS), st.sampled_from(["left_join", "join"]), inputs, ways())
 def test_in_foreign_key_joins(serde: Any, joiner: Pair, method: str, given_: Inputs, way: Way) -> None:
     def build(builder: cs.StreamsBuilder, style: int) -> Any:
-        consumed = cs.Consumed(key=TEXT, value=serde)
+        consumed = cs.Consumed(key=TEXT, value=serde[style])
         tables = builder.table("left", consumed), builder.table("right", consumed)
         reference = (lambda v: at(v, "customer"), pl.col("customer"))[style]
         return getattr(tables[0], method)(tables[1], joiner[style], foreign_key=reference).to_stream()
@@ -162,12 +176,15 @@ def test_in_foreign_key_joins(serde: Any, joiner: Pair, method: str, given_: Inp
 @law
 @given(st.sampled_from(MAPPERS[2:3]), inputs, ways())
 def test_over_what_a_callable_made(serde: Any, mapper: Pair, given_: Inputs, way: Way) -> None:
-    """Objects without a serde; the second step is an expression only once."""
+    """The second step is an expression only once; the annotation of the first declares the type."""
+
+    def loud(key: Any, value: Any) -> Loud:
+        return Loud(**mapper[0](key, value))
 
     def build(builder: cs.StreamsBuilder, style: int) -> Any:
-        table = builder.table("left", cs.Consumed(key=TEXT, value=serde)).map_values(mapper[0])
-        chosen = table.filter((lambda v: v["loud"] == "A", pl.col("loud") == "A")[style])
-        return chosen.map_values((lambda v: v["key"], pl.col("key"))[style]).to_stream()
+        table = builder.table("left", cs.Consumed(key=TEXT, value=serde[style])).map_values(loud)
+        chosen = table.filter((lambda v: at(v, "loud") == "A", pl.col("loud") == "A")[style])
+        return chosen.map_values((lambda v: at(v, "loud"), pl.col("loud"))[style]).to_stream()
 
     check(build, given_, way)
 

@@ -102,11 +102,15 @@ def some_pair(left: Any, right: Any) -> Any:
 
 @dataclass(frozen=True)
 class Flow:
-    """A stream or table ``of`` values of a serde; ``key``: the name of that of its keys."""
+    """A stream or table ``of`` values of a serde; ``key``: the name of that of its keys.
+
+    ``typed``: whether the type of the values is declared, so that expressions can read them.
+    """
 
     of: Any
     serde: Any
     key: str
+    typed: bool
 
     def number(self, column: str = "value") -> pl.Expr:
         """As the function of this name; fails on other numbers."""
@@ -118,13 +122,17 @@ class Flow:
     def key_of(self, n: int) -> Any:
         return KEYS[self.key][2](n % 2 + 1)
 
-    def now(self, of: Any, serde: Any = None) -> Flow:
-        return replace(self, of=of, serde=serde or self.serde)
+    def now(self, of: Any, **changed: Any) -> Flow:
+        return replace(self, of=of, **changed)
+
+    def written(self, of: Any) -> Flow:
+        """After the values were written in their serde."""
+        return self.now(of, typed=self.serde is not JSON)
 
     def stepped(self, steps: Steps) -> Flow:
         flow = self
         for name, expressed in steps:
-            flow = STEPS[name](flow, expressed)
+            flow = STEPS[name](flow, expressed and flow.typed)
         return flow
 
     def sink(self, topic: str) -> None:
@@ -140,11 +148,12 @@ def filtered(flow: Flow, expressed: bool) -> Flow:
 
 def boxed(flow: Flow, expressed: bool) -> Flow:
     made = pl.struct(n=flow.number()) if expressed else lambda value: {"n": number(value)}
-    return flow.now(flow.of.map_values(made), JSON)
+    return flow.now(flow.of.map_values(made), serde=JSON, typed=expressed)
 
 
 def mapped(flow: Flow, _: bool) -> Flow:
-    return flow.now(flow.of.map(lambda key, value: (flow.key_of(number(value)), value)))
+    made = flow.of.map(lambda key, value: (flow.key_of(number(value)), value))
+    return flow.now(made, typed=False)
 
 
 def re_keyed(flow: Flow, expressed: bool) -> Flow:
@@ -154,7 +163,8 @@ def re_keyed(flow: Flow, expressed: bool) -> Flow:
 
 
 def shuffled(flow: Flow, _: bool) -> Flow:
-    return flow.now(flow.of.repartition(cs.Repartitioned(key=KEYS[flow.key][0], value=flow.serde)))
+    repartitioned = cs.Repartitioned(key=KEYS[flow.key][0], value=flow.serde)
+    return flow.written(flow.of.repartition(repartitioned))
 
 
 def merged(flow: Flow, expressed: bool) -> Flow:
@@ -188,16 +198,27 @@ class Plan:
         if shapes[0] == "stream" or self.steps[0]:
             sides[0].stepped(self.steps[3]).sink("beside")
         left, right = (self._side(sides[at], at, shape) for at, shape in enumerate(shapes))
-        joined = Flow(self._joined(left, right), JSON, self.key)
+        joined = Flow(self._joined(left, right), JSON, self.key, self._summed(left, right))
         if shapes[0] == "stream":
             joined.stepped(self.steps[2]).sink("out")
         return builder.build()
 
+    @property
+    def in_turn(self) -> list[str]:
+        """The sides in the order in which records of one time are taken: tables before streams."""
+        shapes = dict(zip(SIDES, self.join.split(",")[0].split("-"), strict=True))
+        return sorted(SIDES, key=lambda side: self.is_stream(SIDES.index(side), shapes[side]))
+
+    def is_stream(self, at: int, shape: str) -> bool:
+        """Whether the topic of this side is read as a stream."""
+        return shape == "stream" or (shape == "table" and bool(self.steps[at]))
+
     def _source(self, builder: cs.StreamsBuilder, at: int, shape: str) -> Flow:
         """Without steps a table is read as one; else it is made of a stream."""
-        flow = Flow(None, VALUES[self.values[at]][0], self.key)
+        serde = VALUES[self.values[at]][0]
+        flow = Flow(None, serde, self.key, serde is not JSON)
         consumed = cs.Consumed(key=KEYS[self.key][0], value=flow.serde)
-        if shape == "stream" or (shape == "table" and self.steps[at]):
+        if self.is_stream(at, shape):
             return flow.now(builder.stream(SIDES[at], consumed))
         read = builder.table if shape == "table" else builder.global_table
         return flow.now(read(SIDES[at], consumed, cs.Materialized(store=SIDES[at])))
@@ -206,12 +227,17 @@ class Plan:
         if shape == "global" or not self.steps[at]:
             return source
         flow = source.stepped(self.steps[at])
-        return flow.now(flow.of.to_table(materialized=flow.stored(SIDES[at]))) if shape == "table" else flow
+        stored = flow.stored(SIDES[at])
+        return flow.written(flow.of.to_table(materialized=stored)) if shape == "table" else flow
+
+    def _summed(self, left: Flow, right: Flow) -> bool:
+        """Whether the joiner is an expression."""
+        return self.expressed and left.typed and right.typed
 
     def _joined(self, left: Flow, right: Flow) -> Any:
         join, key = getattr(left.of, self.method), KEYS[self.key][0]
         summed = pl.struct(n=left.number("left") + right.number("right").fill_null(0))
-        joiner: Any = summed if self.expressed else pair
+        joiner: Any = summed if self._summed(left, right) else pair
         stored = cs.Materialized(store="joined", key=key, value=JSON)
 
         def reference(value: Any) -> Any:
@@ -289,7 +315,7 @@ def run(plan: Plan, given_: Inputs, way: Way, settings: dict[str, Any]) -> tuple
 def check(plan: Plan, given_: Inputs, way: Way, settings: dict[str, Any]) -> None:
     """Records of a topic are in one partition, so that they are the same at the same offsets."""
     way = replace(way, places=(0,))
-    one_by_one = as_taken({"inputs": given_}, way)["inputs"]
+    one_by_one = as_taken({"inputs": given_}, way, plan.in_turn)["inputs"]
     each, each_dropped = run(plan, one_by_one, replace(way, every=1, commits=frozenset()), settings)
     found, dropped = run(plan, given_, way, settings)
     start = 0
@@ -302,7 +328,7 @@ def check(plan: Plan, given_: Inputs, way: Way, settings: dict[str, Any]) -> Non
 
 
 BESIDE = Plan(
-    "stream-global", "left_join", True, "json", ("json", "json"), ((("mapped", True),), (), (), (("branched", True),))
+    "stream-global", "left_join", True, "json", ("row", "row"), ((("mapped", True),), (), (), (("branched", True),))
 )  # fmt: skip
 """An expression reads a field of what a callable has read as a whole."""
 

@@ -4,7 +4,7 @@
 
 ``pl.col("price").sum()`` is the sum over the batch, and how batches are cut is nobody's business. Polars does not tell
 which expressions do that, but its serialised form names what they do. What is done with the elements of a list
-(``.list.sum()``, ``.list.eval(…)``) stays within a row, and so does what is done with literals only. Decision 0030.
+(``.list.sum()``, ``.list.eval(…)``) stays within a row, and so does what is done with literals only. Decision 0031.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The bytes that dead letters have: in the serdes that the topology knows, whatever else was in the batch.
 
 Rows of one flow may have bytes, or have been made by a function; those of a merge may have either, and which of them
-are together in a batch, and so in one column, depends on the cut. So nothing here goes by the rows (decision 0030).
+are together in a batch, and so in one column, depends on the cut. So nothing here goes by the rows (decision 0031).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decimals as JSON: one text for one value, plainly, whether it is in an object or in a column (decision 0030).
+"""Decimals as JSON: one text for one value, plainly, whether it is in an object or in a column (decision 0031).
 
 msgspec writes what Python's ``str`` gives: 0E-9, 1.00E-7, 1E+3. No option changes that, and looking for Decimals in
 objects of any kind costs more than writing them. But a Decimal that becomes text asks for the context of its thread,
