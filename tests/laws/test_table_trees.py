@@ -49,7 +49,7 @@ def test_with_other_numbers_of_partitions_between_batches(
     check(tree, inputs, way, between=rescaling(numbers))
 
 
-SERDES = [None, TEXT, serdes.json()]
+SERDES = [None, TEXT, serdes.json(str)]
 
 
 @dataclass
