@@ -237,12 +237,20 @@ def _misfit(what: str, operator: str, reason: str) -> TopologyError:
     )
 
 
+def _is_plain(hint: Any) -> bool:
+    """Whether a type says no more than what JSON gives back as it is: ``dict[str, Any]``, ``list[int] | None``."""
+    if isinstance(hint, typing.TypeVar) or typing.get_origin(hint) is typing.Literal:
+        return True
+    parts = typing.get_args(hint)
+    return all(map(_is_plain, parts)) if parts else hint in _PLAIN_HINTS or hint is Ellipsis
+
+
 def _annotated(function: Function) -> Serde | None:
     """The serde of what a callable is annotated to give, where JSON alone would change it."""
     call: Any = function.call
     try:
         hint = typing.get_type_hints(getattr(call, "__wrapped__", call)).get("return")
-        if hint in _PLAIN_HINTS or isinstance(hint, typing.TypeVar):
+        if _is_plain(hint):
             return None
         return serdes.json(hint)
     except Exception:  # annotations are for readers; those that mean nothing here are no fault
