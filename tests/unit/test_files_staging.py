@@ -221,10 +221,6 @@ def test_other_values_have_the_same_tag_and_the_first_ones_stay(topics: FileTopi
     assert read(topics) == old
 
 
-def test_another_number_of_records_has_another_tag(topics: FileTopics) -> None:
-    assert len(tags_of(topics, numbered(1), numbered(2), numbered(3))) == 3
-
-
 def test_other_keys_have_other_tags_where_they_choose_among_partitions(topics: FileTopics) -> None:
     """Also where the bytes of all keys together are the same, and where null and empty keys differ only."""
     keys = [(b"ab", b"c"), (b"a", b"bc"), (b"abc", b""), (b"abc", None), (None, b"abc"), (b"", b"abc")]
@@ -232,10 +228,10 @@ def test_other_keys_have_other_tags_where_they_choose_among_partitions(topics: F
     assert len(tags_of(topics, *records)) == len(keys)
 
 
-def test_other_keys_have_the_same_tag_in_the_only_partition(tmp_path: Path) -> None:
+def test_the_only_partition_has_other_tags_for_another_number_of_records_alone(tmp_path: Path) -> None:
     topics = FileTopics(str(tmp_path / "topics"), durable=False)
     topics.log().create_topic("t", 1)
-    assert len(tags_of(topics, [(b"a", b"v", 1, None)], [(b"b", b"v", 1, None)])) == 1
+    assert len(tags_of(topics, numbered(1), numbered(1, 7), numbered(2), numbered(2, 7))) == 2
 
 
 def test_publishing_into_durable_topics(tmp_path: Path) -> None:

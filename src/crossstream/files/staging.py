@@ -3,7 +3,7 @@
 A worker writes its records to staged files, which no reader of the topic sees; the driver, when the batch is
 decided, appends them to the topics as frames that carry a tag made of batch, task and number of the frame. A
 publication that was cut short is simply repeated: a frame whose tag is there already is not appended a second time,
-also if its values were others. Decisions 0007 and 0032.
+also if its values were others. Decision 0007, decision 0032.
 """
 
 from __future__ import annotations
