@@ -158,7 +158,7 @@ class TestRaisingFunction:
         assert isinstance(error, cs.ProcessingError)
         assert error.code == "CS-501"
         assert error.what == (
-            "a function of products.join(merchants) raised KeyError: 'no price for this one'"
+            "the joiner of products.join(merchants) raised KeyError: 'no price for this one'"
         )
         place = {name: error.where[name] for name in ("topic", "partition", "offset", "key")}
         assert place == {"topic": "products", "partition": 1, "offset": 3, "key": "p103"}

@@ -142,6 +142,23 @@ def test_after_a_callable_its_annotation_declares_the_type() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "hint",
+    [dict[str, Any], dict, list[int] | None, str | None, int, tuple[str, ...], "no such class", None, Any],
+    ids=str,
+)
+def test_an_annotation_of_plain_json_says_nothing(hint: Any) -> None:
+    """It gives values back as they are; a store in which they are kept has the same form with and without it."""
+
+    def mapper(value: Any) -> Any:
+        return value
+
+    mapper.__annotations__["return"] = hint
+    stored = cs.Materialized(store="kept")
+    node = Handles().table.map_values(mapper, materialized=stored)._node
+    assert (node.value, node.value_type) == (JSON, None)
+
+
 def test_a_type_by_annotation_may_be_a_list() -> None:
     Handles().stream.map_values(listed).flat_map_values(pl.col("value")).filter(COL > 1)
 

@@ -11,6 +11,7 @@ import difflib
 import typing
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import UnionType
 from typing import Any
 
 import polars as pl
@@ -27,8 +28,9 @@ from crossstream.serdes.serde import columns_in
 from crossstream.topology.graph import Node
 from crossstream.topology.location import here
 
-_PLAIN_HINTS = (Any, None, type(None), object, str, int, float, bool, dict, list, tuple)
-"""What JSON gives back as it is, or what says nothing."""
+_PLAIN_HINTS = (Any, None, type(None), object, str, int, float, bool, dict, list, tuple, ...)
+_PLAIN_ORIGINS = (typing.Union, UnionType, dict, list, tuple)
+"""What JSON gives back, or what says nothing."""
 
 _ABOUT_TYPES = ("CS-401", "CS-404", "CS-408")
 """What serdes of this package raise for a type that they do not take."""
@@ -241,8 +243,16 @@ def _annotated(function: Function) -> Serde | None:
     call: Any = function.call
     try:
         hint = typing.get_type_hints(getattr(call, "__wrapped__", call)).get("return")
-        if hint in _PLAIN_HINTS or isinstance(hint, typing.TypeVar):
-            return None
-        return serdes.json(hint)
+        return None if _is_plain(hint) else serdes.json(hint)
     except Exception:  # annotations are for readers; those that mean nothing here are no fault
         return None
+
+
+def _is_plain(hint: Any) -> bool:
+    """Whether plain JSON says the same: ``dict[str, Any]``, ``list[int] | None``."""
+    if hint in _PLAIN_HINTS or isinstance(hint, typing.TypeVar):
+        return True
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin not in _PLAIN_ORIGINS or (origin is dict and parts[0] not in (str, Any)):
+        return False
+    return all(map(_is_plain, parts))
