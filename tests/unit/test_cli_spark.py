@@ -111,7 +111,7 @@ def test_an_error_is_code_what_where_and_next(shop, once):
     assert f"line {shop.folder}/app.py:" in said[1]
     assert "key mug" in said[1]
     assert "log state/spark.log" in said[1]
-    assert said[2].startswith("  next:  mend the function")
+    assert said[2].startswith("  next:  fix the function")
     assert "KeyError" in (shop.folder / "state" / "spark.log").read_text()
 
 

@@ -11,6 +11,7 @@ from crossstream import serdes
 from crossstream.dsl.options import Consumed, Materialized
 from crossstream.errors import TopologyError
 from crossstream.serdes import Serde
+from crossstream.serdes.json_typed import SchemaJson
 from crossstream.serdes.serde import alike, told_apart
 from crossstream.topology.location import here
 
@@ -85,9 +86,11 @@ def stored_value(
 ) -> Serde | None:
     """The value serde of a table that a function makes: JSON, if it has a name and there is JSON above it.
 
-    None: the values stay inside the engine. ``declared``: the serde of the type that the function declares. ``like``:
-    that of the (left) input.
+    None: the values stay inside the engine. ``given``: the user's; JSON without a type gets the one of an expression.
+    ``declared``: the serde of the type that the function declares. ``like``: that of the (left) input.
     """
+    if given == serdes.json():
+        return declared if isinstance(declared, SchemaJson) else given
     if given is not None or not (queryable and is_json(like)):
         return given
     return declared or serdes.json()
