@@ -52,10 +52,6 @@ def test_with_other_numbers_of_partitions_between_batches(
 SERDES = [None, TEXT, serdes.json(str)]
 
 
-def of_callables(tree: Tree) -> Tree:
-    return replace(tree, expressed=False, parts=tuple(map(of_callables, tree.parts)))
-
-
 @dataclass
 class Kept(Builder):
     """Each table keeps its values in ``kept``, and goes to a topic too, in ``copied`` (None: it does not)."""
@@ -78,9 +74,12 @@ class Kept(Builder):
 @given(trees, inputs_of_trees(), ways(), st.sampled_from(SERDES), st.sampled_from(SERDES))
 @example(MANY_OF_MANY, ONE_OF_TWO, Way(every=100), TEXT, None)
 def test_serdes_change_no_row(tree: Tree, inputs: Inputs, way: Way, kept: Any, copied: Any) -> None:
-    """Nor does it matter who else wants bytes of a value, in which serde. Expressions need one."""
-    tree = of_callables(tree) if kept is None else tree
-    check(tree, inputs, way, Kept(kept=kept, copied=copied))
+    """Nor does it matter who else wants bytes of a value, in which serde. Without one nothing declares its type."""
+    check(by_callables(tree) if kept is None else tree, inputs, way, Kept(kept=kept, copied=copied))
+
+
+def by_callables(tree: Tree) -> Tree:
+    return replace(tree, parts=tuple(map(by_callables, tree.parts)), expressed=False)
 
 
 def check(
