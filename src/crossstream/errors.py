@@ -2,8 +2,8 @@
 
     CrossStreamError
     ├── TopologyError            the topology cannot be built as written
+    │   └── CopartitionError         inputs of a join cannot be brought to the same partitions
     ├── ConfigError              a setting is unknown, missing or contradictory
-    ├── CopartitionError         inputs cannot be brought together
     ├── SerdeError               bytes and values do not fit each other
     ├── ProcessingError          a user's function raised, or a record cannot be processed
     ├── SourceError              a topic, a range of it, or the broker cannot be read
@@ -87,16 +87,16 @@ class TopologyError(CrossStreamError):
     default_code = "CS-100"
 
 
+class CopartitionError(TopologyError):
+    """Inputs of a join cannot be brought to the same partitions."""
+
+    default_code = "CS-128"
+
+
 class ConfigError(CrossStreamError):
     """A setting is unknown, missing or contradicts another one."""
 
     default_code = "CS-200"
-
-
-class CopartitionError(CrossStreamError):
-    """Inputs of a join cannot be brought to the same partitions."""
-
-    default_code = "CS-300"
 
 
 class SerdeError(CrossStreamError):

@@ -16,12 +16,15 @@ PAGE = ROOT / "docs" / "errors.md"
 SOURCE = sorted((ROOT / "src").rglob("*.py"))
 CODE = re.compile(r"CS-\d{3}")
 CLASSES = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type)}
-DEFAULTS = {kind.default_code for kind in CLASSES.values() if hasattr(kind, "default_code")} - {"CS-750"}
+DEFAULTS = {kind.default_code for kind in CLASSES.values() if hasattr(kind, "default_code")} - {
+    "CS-128",
+    "CS-750",
+}
 RANGES = {
     "CrossStreamError": range(100),
     "TopologyError": range(100, 200),
     "ConfigError": range(200, 300),
-    "CopartitionError": range(300, 400),
+    "CopartitionError": range(128, 129),
     "SerdeError": range(400, 500),
     "ProcessingError": range(500, 600),
     "SourceError": range(600, 650),

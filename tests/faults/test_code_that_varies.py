@@ -1,4 +1,4 @@
-"""Code that did not change writes once, also where it gives something else each time; what it wrote first stays."""
+"""A repeated batch writes once, also where it gives something else this time; what it published first stays."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BEFORE_THE_COMMIT = before(BatchLog, "write_commit")
 
 
 class Thing:
-    """Told as where it lies in memory."""
+    """Its text says where it lies in memory."""
 
 
 def numbered(value: Any) -> Any:
@@ -87,18 +87,32 @@ def test_values_that_are_new_each_time(world: World, to: str, arm: Arm) -> None:
     assert [part[: len(was)] for part, was in zip(world.wire(to), found, strict=True)] == found
 
 
-def test_other_code_that_gives_new_values_each_time_writes_its_own(world: World) -> None:
-    crash(world, mapped(numbered), BEFORE_THE_COMMIT)
-    process(mapped(lambda value: numbered(value)), world.config())
-    assert keys(world, "out") == LETTERS * 2
+def test_a_function_that_was_corrected_keeps_the_half_that_was_published(world: World) -> None:
+    crash(world, mapped(lambda value: "wrong", "wide"), after(Appender, "append"))
+    published = {record.key for record in world.read("wide", value=JSON)}
+    process(mapped(lambda value: "right", "wide"), world.config())
+    found = {record.key: record.value for record in world.read("wide", value=JSON)}
+    assert found == {key: "wrong" if key in published else "right" for key in LETTERS}
+    assert len(keys(world, "wide")) == 8
+    assert set(found.values()) == {"wrong", "right"}
+
+
+def test_a_function_that_was_corrected_and_lets_more_records_through_loses_none(world: World) -> None:
+    def chosen(last: int) -> cs.Topology:
+        builder = cs.StreamsBuilder()
+        stream = builder.stream("in", cs.Consumed(key=TEXT, value=JSON))
+        stream.filter(lambda value: value["n"] < last).to("out", cs.Produced(key=TEXT, value=JSON))
+        return builder.build()
+
+    crash(world, chosen(4), BEFORE_THE_COMMIT)
+    process(chosen(6), world.config())
+    assert keys(world, "out") == [*LETTERS[:4], *LETTERS[:6]]
 
 
 def test_reasons_of_dead_letters_that_are_other_texts_each_time(world: World) -> None:
     settings = {"processing_errors": cs.DeadLetter("dlq")}
     crash(world, mapped(lookup), BEFORE_THE_COMMIT, **settings)
-    process(
-        mapped(lambda value: lookup(value)), world.config(**settings)
-    )  # no other code would write the same
+    process(mapped(lookup), world.config(**settings))
     assert keys(world, "dlq") == LETTERS
 
 

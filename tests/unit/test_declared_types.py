@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from decimal import Decimal
+from typing import Any, Literal
 
 import msgspec
 import polars as pl
@@ -144,7 +145,18 @@ def test_after_a_callable_its_annotation_declares_the_type() -> None:
 
 @pytest.mark.parametrize(
     "hint",
-    [dict[str, Any], dict, list[int] | None, str | None, int, tuple[str, ...], "no such class", None, Any],
+    [
+        dict[str, Any],
+        dict,
+        list[int] | None,
+        str | None,
+        int,
+        tuple[str, ...],
+        Literal["a"],
+        "no such class",
+        None,
+        Any,
+    ],
     ids=str,
 )
 def test_an_annotation_of_plain_json_says_nothing(hint: Any) -> None:
@@ -157,6 +169,18 @@ def test_an_annotation_of_plain_json_says_nothing(hint: Any) -> None:
     stored = cs.Materialized(store="kept")
     node = Handles().table.map_values(mapper, materialized=stored)._node
     assert (node.value, node.value_type) == (JSON, None)
+
+
+@pytest.mark.parametrize(
+    "hint", [set[int], dict[int, str], Order, list[Order], Order | None, Decimal], ids=str
+)
+def test_an_annotation_of_what_json_would_change_declares_the_type(hint: Any) -> None:
+    def mapper(value: Any) -> Any:
+        return value
+
+    mapper.__annotations__["return"] = hint
+    node = Handles().table.map_values(mapper)._node
+    assert node.value_type == serdes.json(hint)
 
 
 def test_a_type_by_annotation_may_be_a_list() -> None:

@@ -262,6 +262,8 @@ def test_inputs_repartitioned_differently():
     a, b, c, d = sides
     refused("CS-128", lambda: a.join(b, joiner), "has 2", "has 3")
     refused("CS-128", lambda: a.filter(lambda v: v).left_join(b.map_values(str), joiner))
+    with pytest.raises(cs.CopartitionError):
+        a.join(b, joiner)
     a.join(c, joiner)
     a.join(d, joiner)
     a.join(b, joiner, foreign_key=lambda value: value["b"]).join(c, joiner)  # is where the rows of a are

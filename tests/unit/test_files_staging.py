@@ -12,12 +12,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crossstream.errors import SinkError
-from crossstream.files import FileTopics, Staged, stage
+from crossstream.files import FileTopics, Staged
 from crossstream.files import appending as appending_module
 from crossstream.files import chunks as chunking
 from crossstream.files import staging as staging_module
 from crossstream.topics import TopicPartition
-from tests.unit.file_topics import batch, numbered, read, segments, write
+from tests.unit.file_topics import Row, batch, numbered, read, segments, write
 
 OWNER = TopicPartition("t", 0)
 
@@ -29,14 +29,18 @@ def topics(tmp_path: Path) -> FileTopics:
     return topics
 
 
-def tag(n: int) -> bytes:
-    return n.to_bytes(16, "big")
+def staged_by(topics: FileTopics, task: bytes, *frames: list[Row], partition: int = 0) -> tuple[Staged, ...]:
+    """What a task stages that writes these records, flushed after each list."""
+    writer = topics.staging_writer(Path(topics.topics_dir).parent / "staged", task)
+    for rows in frames:
+        writer.write("t", batch(rows), [partition] * len(rows))
+        writer.flush()
+    return writer.staged
 
 
 def stage_frames(topics: FileTopics, count: int) -> list[Staged]:
     """``count`` staged frames of two records."""
-    folder = Path(topics.topics_dir).parent / "staged"
-    return [stage(folder, tag(n + 1), OWNER, batch(numbered(2, 2 * n)), durable=False) for n in range(count)]
+    return list(staged_by(topics, b"batch 1", *(numbered(2, 2 * n) for n in range(count))))
 
 
 def test_publishing_appends_what_was_staged(topics: FileTopics) -> None:
@@ -86,9 +90,8 @@ def test_publishing_after_any_crashes_publishes_once(
 
 def test_what_follows_on_a_frame_that_is_not_there_is_appended_after_it(topics: FileTopics) -> None:
     """So the last record of a key is that of the last attempt, however the attempts before were cut short."""
-    folder = Path(topics.topics_dir).parent / "staged"
     first, old, last = stage_frames(topics, 3)
-    new = stage(folder, tag(9), OWNER, batch(numbered(2, 20)), durable=False)
+    (new,) = staged_by(topics, b"batch 1, task 2", numbered(2, 20))
     publisher = topics.publisher()
     publisher.publish([first, old, last])
     attempts = [[first, new], [first, new, last], [first, new, last]]
@@ -134,18 +137,6 @@ def test_tags_are_looked_for_in_every_segment_since(tmp_path: Path) -> None:
     assert topics.publisher().publish(staged[1:], {OWNER: 2}) == {OWNER: 8}
 
 
-def test_one_tag_twice_in_one_publication_is_refused(topics: FileTopics) -> None:
-    (staged,) = stage_frames(topics, 1)
-    with pytest.raises(SinkError, match="CS-670"):
-        topics.publisher().publish([staged, staged])
-
-
-@pytest.mark.parametrize("bad", [b"", bytes(16), b"x" * 15])
-def test_a_tag_has_sixteen_bytes(tmp_path: Path, bad: bytes) -> None:
-    with pytest.raises(SinkError, match="CS-668"):
-        stage(tmp_path, bad, OWNER, batch(numbered(1)))
-
-
 def test_a_staged_file_that_is_gone_or_damaged_is_told(topics: FileTopics) -> None:
     first, second, third = stage_frames(topics, 3)
     path = Path(second.path)
@@ -170,10 +161,10 @@ def test_a_staged_file_that_is_gone_or_damaged_is_told(topics: FileTopics) -> No
     assert read(topics) == numbered(6)
 
 
-def test_a_staging_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
+def test_a_staging_folder_that_cannot_be_written_is_told(topics: FileTopics, tmp_path: Path) -> None:
+    (tmp_path / "staged").write_text("")
     with pytest.raises(SinkError, match="CS-669"):
-        stage(tmp_path / "file", tag(1), OWNER, batch(numbered(1)))
+        staged_by(topics, b"batch 1", numbered(1))
 
 
 @pytest.fixture
@@ -217,19 +208,33 @@ def test_another_batch_or_task_has_other_tags(topics: FileTopics, tmp_path: Path
     assert len(tags) == 4
 
 
-def test_other_records_have_other_tags(topics: FileTopics, tmp_path: Path) -> None:
-    """Also where the bytes of all values together are the same, and where null and empty values differ only."""
-    rows = [(b"k", b"v"), (b"kv", b""), (b"kv", None), (None, b"kv"), (b"", b"kv")]
-    tags = set()
-    for key, value in rows:
-        writer = topics.staging_writer(tmp_path, b"batch 1")
-        writer.write("t", batch([(key, value, 1, None)]), [0])
-        writer.close()
-        tags |= {one.tag for one in writer.staged}
-    assert len(tags) == len(rows)
+def tags_of(topics: FileTopics, *records: list[Row]) -> set[bytes]:
+    """The tags of one frame that a task makes of these records, each time it runs."""
+    return {one.tag for rows in records for one in staged_by(topics, b"batch 1", rows)}
 
 
-def test_staging_is_durable_where_asked(tmp_path: Path) -> None:
+def test_other_values_have_the_same_tag_and_the_first_ones_stay(topics: FileTopics) -> None:
+    old, new = [(b"k", b"v", 1, None)], [(b"k", None, 2, b"\x90")]
+    assert len(tags_of(topics, old, new)) == 1
+    for rows in (old, new):
+        topics.publisher().publish(staged_by(topics, b"batch 1", rows))
+    assert read(topics) == old
+
+
+def test_other_keys_have_other_tags_where_they_choose_among_partitions(topics: FileTopics) -> None:
+    """Also where the bytes of all keys together are the same, and where null and empty keys differ only."""
+    keys = [(b"ab", b"c"), (b"a", b"bc"), (b"abc", b""), (b"abc", None), (None, b"abc"), (b"", b"abc")]
+    records = [[(key, b"v", 1, None) for key in pair] for pair in keys]
+    assert len(tags_of(topics, *records)) == len(keys)
+
+
+def test_the_only_partition_has_other_tags_for_another_number_of_records_alone(tmp_path: Path) -> None:
+    topics = FileTopics(str(tmp_path / "topics"), durable=False)
+    topics.log().create_topic("t", 1)
+    assert len(tags_of(topics, numbered(1), numbered(1, 7), numbered(2), numbered(2, 7))) == 2
+
+
+def test_publishing_into_durable_topics(tmp_path: Path) -> None:
     topics = FileTopics(str(tmp_path / "topics"))
     writer = topics.staging_writer(tmp_path / "staged", b"batch")
     writer.write("t", batch(numbered(2)))

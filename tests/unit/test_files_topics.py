@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import shutil
 from itertools import pairwise
@@ -194,13 +195,18 @@ def test_topics_are_listed(topics: FileTopics) -> None:
 
 def test_groups_keep_what_they_consumed(topics: FileTopics) -> None:
     log, first, second = topics.log(), TopicPartition("t", 0), TopicPartition("t", 1)
-    assert log.committed_offsets("app/1") == {}
     log.commit_offsets("app/1", {first: 3, second: 4})
     log.commit_offsets("app/1", {second: 9})
-    assert topics.log().committed_offsets("app/1") == {first: 3, second: 9}
-    (Path(topics.topics_dir) / ".groups" / "app%2F1.json").write_text("{")
-    with pytest.raises(SourceError, match="CS-618"):
-        log.committed_offsets("app/1")
+    file = Path(topics.topics_dir) / ".groups" / "app%2F1.json"
+    assert json.loads(file.read_bytes()) == {"format": 1, "offsets": {"t": {"0": 3, "1": 9}}}
+
+
+def test_offsets_of_a_group_that_are_damaged_are_replaced(topics: FileTopics) -> None:
+    file = Path(topics.topics_dir) / ".groups" / "app.json"
+    topics.log().commit_offsets("app", {TopicPartition("t", 0): 3})
+    file.write_text("{")
+    topics.log().commit_offsets("app", {TopicPartition("t", 1): 4})
+    assert json.loads(file.read_bytes()) == {"format": 1, "offsets": {"t": {"1": 4}}}
 
 
 def test_the_connection_is_a_value(

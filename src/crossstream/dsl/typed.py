@@ -251,9 +251,9 @@ def _annotated(function: Function) -> Serde | None:
 
 def _is_plain(hint: Any) -> bool:
     """Whether plain JSON says the same: ``dict[str, Any]``, ``list[int] | None``."""
-    if hint in _PLAIN_HINTS or isinstance(hint, typing.TypeVar):
-        return True
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if hint in _PLAIN_HINTS or isinstance(hint, typing.TypeVar) or origin is typing.Literal:
+        return True
     if origin not in _PLAIN_ORIGINS or (origin is dict and parts[0] not in (str, Any)):
         return False
     return all(map(_is_plain, parts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from crossstream.files.connection import FileTopics
 from crossstream.files.log import FileTopicLog
 from crossstream.files.reader import FileRangeReader
-from crossstream.files.staging import FilePublisher, Staged, StagingWriter, stage
+from crossstream.files.staging import FilePublisher, Staged, StagingWriter
 from crossstream.files.writer import FileRecordWriter
 
 __all__ = [
@@ -16,5 +16,4 @@ __all__ = [
     "FileTopics",
     "Staged",
     "StagingWriter",
-    "stage",
 ]

@@ -67,13 +67,9 @@ class FileTopics:
         """Writes at least once."""
         return FileRecordWriter(self._root, self.auto_create_partitions, self.segment_bytes, self.durable)
 
-    def staging_writer(self, folder: str | os.PathLike[str], tag: bytes, code: bytes = b"") -> StagingWriter:
-        """Writes exactly once, with `publisher`: stages in ``folder``; ``tag`` names the task and batch.
-
-        ``code``: the same as long as the code that makes the records is.
-        """
-        # Staged again if they are lost: a batch that was not decided is run again.
-        return StagingWriter(self._root, self.auto_create_partitions, False, Path(folder), tag, code)
+    def staging_writer(self, folder: str | os.PathLike[str], task: bytes) -> StagingWriter:
+        """Writes exactly once, with `publisher`: stages in ``folder``; ``task`` names the batch and the task."""
+        return StagingWriter(self._root, self.auto_create_partitions, Path(folder), task)
 
     def staging_folder(self, name: str) -> Path:
         """A folder beside the topics, which all workers see, for staged records of one application."""

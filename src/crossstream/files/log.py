@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from crossstream.errors import SinkError, SourceError
+from crossstream.errors import SinkError
 from crossstream.files.appending import locked
 from crossstream.files.folders import GROUPS, TopicFolders
 from crossstream.files.reader import first_at
@@ -82,7 +82,7 @@ class FileTopicLog:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with locked(path.parent / "lock"):
-                merged = _read_group_or_nothing(path)
+                merged = _read_group(path)
                 for owner, offset in offsets.items():
                     merged.setdefault(owner.topic, {})[str(owner.partition)] = offset
                 _replace(path, msgspec.json.encode({"format": 1, "offsets": merged}))
@@ -93,15 +93,6 @@ class FileTopicLog:
                 where={"group": group, "file": str(path)},
                 next="Check the free space and the permissions of the folder.",
             ) from error
-
-    def committed_offsets(self, group: str) -> Mapping[TopicPartition, int]:
-        """What `commit_offsets` noted for ``group``; empty for a group that is not known."""
-        noted = _read_group(self._group_file(group))
-        return {
-            TopicPartition(topic, int(partition)): offset
-            for topic, of_topic in noted.items()
-            for partition, offset in of_topic.items()
-        }
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -116,24 +107,10 @@ class _Group(msgspec.Struct, frozen=True):
 
 
 def _read_group(path: Path) -> _Offsets:
+    """The offsets of a group; none of a file that is damaged, as a crash of the machine may leave it."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=_Group).offsets
-    except FileNotFoundError:
-        return {}
-    except msgspec.MsgspecError as error:
-        raise SourceError(
-            f"The offsets of a group cannot be read: {error}.",
-            code="CS-618",
-            where={"file": str(path)},
-            next="Delete the file: it only serves tools that show how far a group has read.",
-        ) from error
-
-
-def _read_group_or_nothing(path: Path) -> _Offsets:
-    """Likewise; nothing of a file that cannot be read, as a crash of the machine may leave it."""
-    try:
-        return _read_group(path)
-    except SourceError:
+    except (FileNotFoundError, msgspec.MsgspecError):
         return {}
 
 

@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 
 from crossstream.config import StreamsConfig
 from crossstream.engine.batch import Batch, Report
-from crossstream.engine.code_identity import code_identity
 from crossstream.engine.idling import Idling
 from crossstream.engine.log import BatchEntry, BatchLog, Commit
 from crossstream.engine.placement import placements
@@ -135,15 +134,13 @@ class Engine:
         self._listener.since = milliseconds()
 
     def _job(self) -> Job:
-        plan, settings = self.plan.shipped(), settings_of(self.config)
         return Job(
             self.config.application_id,
-            plan,
+            self.plan.shipped(),
             self.state.address,
             str(self._staging),
-            settings,
+            settings_of(self.config),
             self.connection,
-            b"" if self._publishing.publisher is None else code_identity(plan, settings),
         )
 
     @property

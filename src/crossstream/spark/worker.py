@@ -40,7 +40,6 @@ class Job:
     """Everything about an application run that stays the same from batch to batch.
 
     ``state_dir``: a folder or a URI. ``staging``: the folder where records for file topics wait for their batch.
-    ``code``: the same as long as the user's code is; nothing where that is not known, or nobody asks.
     """
 
     application_id: str
@@ -49,7 +48,6 @@ class Job:
     staging: str
     settings: Settings
     connection: TopicConnection | None
-    code: bytes = b""
 
 
 @dataclass(slots=True)
@@ -201,8 +199,8 @@ class WorkerOutput:
         """What writes to file topics: records wait in files until the driver publishes the batch. None: Kafka."""
         job, connection = self.held.job, self.held.job.connection
         if self.staging is None and connection is not None and hasattr(connection, "staging_writer"):
-            tag = f"{job.application_id}/{self.batch.id}/{self.number}/{self.sender}".encode()
-            self.staging = connection.staging_writer(Path(job.staging), tag, job.code)
+            task = f"{job.application_id}/{self.batch.id}/{self.number}/{self.sender}".encode()
+            self.staging = connection.staging_writer(Path(job.staging), task)
         return self.staging
 
     def finish(self) -> None:
@@ -210,7 +208,7 @@ class WorkerOutput:
         is_part = not self.batch.shares
         if self.staging is not None:
             self.staging.flush()
-            self.staged.extend((s.path, s.topic, s.partition, s.rows, s.tag) for s in self.staging.staged)
+            self.staged.extend(self.staging.staged)
         elif self.used and not is_part:
             self.held.writer.flush()
         if not is_part:

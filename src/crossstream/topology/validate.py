@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from crossstream.errors import TopologyError
+from crossstream.errors import CopartitionError, TopologyError
 from crossstream.topology.graph import (
     Filter,
     ForeignKeyJoin,
@@ -176,7 +176,7 @@ def check_partitions(nodes: Mapping[str, Node], operator: str, parents: Iterable
     wanted = {name: count for name, count in counts.items() if count is not None}
     if len(set(wanted.values())) > 1:
         listed = ", ".join(f"{name} has {count}" for name, count in wanted.items())
-        raise TopologyError(
+        raise CopartitionError(
             f"the inputs of {operator} are repartitioned to different numbers of partitions: {listed}",
             code="CS-128",
             where=here(operator),
