@@ -30,8 +30,14 @@ def field(side: str, name: str) -> pl.Expr:
     return pl.col(side).struct.field(name)
 
 
-def tables(builder: cs.StreamsBuilder) -> list[Any]:
-    return [builder.table(topic, cs.Consumed(key=TEXT, value=JSON)) for topic in TOPICS]
+SHOP = serdes.json({"shop": pl.String})
+PRODUCT = serdes.json({"name": pl.String, "merchant": pl.String, "colour": pl.String})
+TYPED = {"products": PRODUCT, "merchants": SHOP, "colours": SHOP}
+
+
+def tables(builder: cs.StreamsBuilder, join: Join) -> list[Any]:
+    values = TYPED if join.expressed else dict.fromkeys(TOPICS, JSON)
+    return [builder.table(topic, cs.Consumed(key=TEXT, value=values[topic])) for topic in TOPICS]
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,7 @@ class Join:
 
     build: Callable[[list[Any], dict[str, Any]], Any]
     meaning: Callable[[Table, Table, Table], Table]
+    expressed: bool
     key: Any = TEXT
 
 
@@ -69,7 +76,7 @@ def full(kind: str, expressed: bool) -> Join:
         }
         return {**rows, **alone}
 
-    return Join(build, meaning, serdes.left_or_right(TEXT, TEXT))
+    return Join(build, meaning, expressed, serdes.left_or_right(TEXT, TEXT))
 
 
 def many(kind: str, expressed: bool) -> Join:
@@ -101,7 +108,7 @@ def many(kind: str, expressed: bool) -> Join:
                 rows[key] = {"name": product["name"], "shop": shop, "colour": colour}
         return rows
 
-    return Join(build, meaning)
+    return Join(build, meaning, expressed)
 
 
 JOINS = {
@@ -126,7 +133,7 @@ def test_batches_and_restarts(spark: Any, world: World, name: str) -> None:
     join, rng = JOINS[name], Random(name)
     builder = cs.StreamsBuilder()
     stored = {"materialized": cs.Materialized(store="offers", value=JSON)}
-    join.build(tables(builder), stored).to_stream().to("offers", cs.Produced(value=JSON))
+    join.build(tables(builder, join), stored).to_stream().to("offers", cs.Produced(value=JSON))
     topology = builder.build()
     world.create(products=3, merchants=2, colours=1, offers=2)
     given: dict[str, list[Change]] = {topic: [] for topic in TOPICS}
@@ -155,7 +162,7 @@ def test_a_stream_looks_a_join_of_many_up_as_it_is_when_a_record_comes(
     """Also amid a batch: the order of records over all topics is that of their timestamps."""
     join, rng = JOINS[name], Random(name)
     builder = cs.StreamsBuilder()
-    looked_up = join.build(tables(builder), {"materialized": cs.Materialized(value=JSON)})
+    looked_up = join.build(tables(builder, join), {"materialized": cs.Materialized(value=JSON)})
     visits = builder.stream("visits", cs.Consumed(key=TEXT, value=TEXT))
     visits.left_join(looked_up, lambda visit, offer: [visit, offer]).to("seen", cs.Produced(value=JSON))
     world.create(products=3, merchants=2, colours=1, visits=2, seen=2)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from decimal import Decimal
+from typing import Any, Literal
 
 import msgspec
 import polars as pl
@@ -140,6 +141,46 @@ def test_after_a_callable_its_annotation_declares_the_type() -> None:
     handles.stream.map_values(lambda value: value).repartition(cs.Repartitioned(value=DECLARED)).filter(
         COL > 1
     )
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        dict[str, Any],
+        dict,
+        list[int] | None,
+        str | None,
+        int,
+        tuple[str, ...],
+        Literal["a"],
+        "no such class",
+        None,
+        Any,
+    ],
+    ids=str,
+)
+def test_an_annotation_of_plain_json_says_nothing(hint: Any) -> None:
+    """It gives values back as they are; a store in which they are kept has the same form with and without it."""
+
+    def mapper(value: Any) -> Any:
+        return value
+
+    mapper.__annotations__["return"] = hint
+    stored = cs.Materialized(store="kept")
+    node = Handles().table.map_values(mapper, materialized=stored)._node
+    assert (node.value, node.value_type) == (JSON, None)
+
+
+@pytest.mark.parametrize(
+    "hint", [set[int], dict[int, str], Order, list[Order], Order | None, Decimal], ids=str
+)
+def test_an_annotation_of_what_json_would_change_declares_the_type(hint: Any) -> None:
+    def mapper(value: Any) -> Any:
+        return value
+
+    mapper.__annotations__["return"] = hint
+    node = Handles().table.map_values(mapper)._node
+    assert node.value_type == serdes.json(hint)
 
 
 def test_a_type_by_annotation_may_be_a_list() -> None:

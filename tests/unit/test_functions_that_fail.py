@@ -89,7 +89,7 @@ def test_a_function_that_raises_an_error_of_ours(build: Build) -> None:
 
 
 def test_a_serde_that_a_function_calls_itself() -> None:
-    error = failure(lambda builder: sink(stream(builder).map_values(INT.serialize)))
+    error = failure(lambda builder: sink(stream(builder).map_values(lambda value: INT.serialize(value))))
     assert "raised SerdeError: [CS-401]" in error.what
 
 

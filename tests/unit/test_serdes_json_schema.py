@@ -293,6 +293,10 @@ def test_finite_floats_beyond_the_column(make: Any, copies: int) -> None:
 
 
 ALONE: list[tuple[Any, list[Any]]] = [
+    (pl.String(), ["x", "", None]),
+    (pl.Int64(), [2**63 - 1, None]),
+    (pl.Float64(), [0.5, -0.0, None]),
+    (pl.Binary(), [b"x", None]),
     (pl.UInt64(), [0, 2**64 - 1, None]),
     (pl.Float32(), [0.5, None]),
     (pl.Decimal(38, 2), [Decimal("1.50"), None]),

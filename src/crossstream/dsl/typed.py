@@ -11,6 +11,7 @@ import difflib
 import typing
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import UnionType
 from typing import Any
 
 import polars as pl
@@ -28,8 +29,9 @@ from crossstream.serdes.serde import columns_in
 from crossstream.topology.graph import Node
 from crossstream.topology.location import here
 
-_PLAIN_HINTS = (Any, None, type(None), object, str, int, float, bool, dict, list, tuple)
-"""What JSON gives back as it is, or what says nothing."""
+_PLAIN_HINTS = (Any, None, type(None), object, str, int, float, bool, dict, list, tuple, ...)
+_PLAIN_ORIGINS = (typing.Union, UnionType, dict, list, tuple)
+"""What JSON gives back, or what says nothing."""
 
 _ABOUT_TYPES = ("CS-401", "CS-404", "CS-408")
 """What serdes of this package raise for a type that they do not take."""
@@ -237,21 +239,21 @@ def _misfit(what: str, operator: str, reason: str) -> TopologyError:
     )
 
 
-def _is_plain(hint: Any) -> bool:
-    """Whether a type says no more than what JSON gives back as it is: ``dict[str, Any]``, ``list[int] | None``."""
-    if isinstance(hint, typing.TypeVar) or typing.get_origin(hint) is typing.Literal:
-        return True
-    parts = typing.get_args(hint)
-    return all(map(_is_plain, parts)) if parts else hint in _PLAIN_HINTS or hint is Ellipsis
-
-
 def _annotated(function: Function) -> Serde | None:
     """The serde of what a callable is annotated to give, where JSON alone would change it."""
     call: Any = function.call
     try:
         hint = typing.get_type_hints(getattr(call, "__wrapped__", call)).get("return")
-        if _is_plain(hint):
-            return None
-        return serdes.json(hint)
+        return None if _is_plain(hint) else serdes.json(hint)
     except Exception:  # annotations are for readers; those that mean nothing here are no fault
         return None
+
+
+def _is_plain(hint: Any) -> bool:
+    """Whether plain JSON says the same: ``dict[str, Any]``, ``list[int] | None``."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if hint in _PLAIN_HINTS or isinstance(hint, typing.TypeVar) or origin is typing.Literal:
+        return True
+    if origin not in _PLAIN_ORIGINS or (origin is dict and parts[0] not in (str, Any)):
+        return False
+    return all(map(_is_plain, parts))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -14,7 +13,7 @@ import pyarrow as pa
 from crossstream.errors import SerdeError
 from crossstream.serdes import refusals
 from crossstream.serdes.json_schemas import shape_of
-from crossstream.serdes.json_typed import SchemaJson, json
+from crossstream.serdes.json_typed import SchemaJson
 from crossstream.serdes.json_untyped import UntypedJson
 from crossstream.serdes.serde import Serde, Way, find_invalid
 
@@ -118,23 +117,8 @@ def _fault(value: Any) -> str | None:
 
 def typed_as(dtype: pl.DataType) -> Serde | None:
     """The serde in which columns of a type are kept: JSON of this type. None where it has no form for the type."""
-    if dtype in _TYPES:
-        return json(_TYPES[dtype])
     try:
         shape_of(dtype)
     except SerdeError:
         return None
     return SchemaJson(dtype)
-
-
-_TYPES: dict[pl.DataType, type] = {
-    pl.String(): str,
-    pl.Boolean(): bool,
-    pl.Int64(): int,
-    pl.Float64(): float,
-    pl.Binary(): bytes,
-    pl.Date(): date,
-    pl.Time(): time,
-    pl.Datetime("us", "UTC"): datetime,
-    pl.Duration("us"): timedelta,
-}
