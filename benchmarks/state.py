@@ -27,7 +27,7 @@ from benchmarks.fk import PARTITIONS, PEER_SETTINGS, SPREAD, Bench, Sizes, Waiti
 from benchmarks.generate import Sending, Sent, Topics, produce_fk
 from benchmarks.ours import Ours
 from benchmarks.peers.kafka_streams.peer import KafkaStreamsPeer
-from crossstream.files import FileTopics
+from crossstream.filetopics import FileTopics
 
 SIDE = "crossstream-expressions"
 PEER = "kafka-streams-defaults"

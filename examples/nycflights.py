@@ -28,7 +28,7 @@ import pyarrow as pa
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.files import FileTopics
+from crossstream.filetopics import FileTopics
 
 KEY = serdes.string()
 FLIGHT = {

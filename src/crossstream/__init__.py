@@ -10,11 +10,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from crossstream._version import __version__
+
 if TYPE_CHECKING:
     from crossstream import serdes
-    from crossstream.algebra.functions import keyed
-    from crossstream.config import DeadLetter, StreamsConfig
-    from crossstream.dsl import (
+    from crossstream.api import (
         BranchedKStream,
         Consumed,
         GlobalKTable,
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
         StreamsBuilder,
         TableJoined,
     )
+    from crossstream.api.topology import Topology
+    from crossstream.columns.functions import keyed
+    from crossstream.config import DeadLetter, StreamsConfig
     from crossstream.errors import (
         ConfigError,
         CopartitionError,
@@ -43,12 +46,10 @@ if TYPE_CHECKING:
         TopologyError,
     )
     from crossstream.query.files import open_store
-    from crossstream.serdes.left_or_right import LeftOrRight
+    from crossstream.serdes.keys import LeftOrRight
     from crossstream.spark import SparkStreams
     from crossstream.testing import TestInputTopic, TestOutputTopic, TestRecord, TopologyTestDriver
-    from crossstream.topology.graph import Topology
 
-__version__ = "0.1.0"
 
 __all__ = [
     "BranchedKStream",
@@ -91,9 +92,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "crossstream.algebra.functions": ("keyed",),
+    "crossstream.columns.functions": ("keyed",),
     "crossstream.config": ("DeadLetter", "StreamsConfig"),
-    "crossstream.dsl": (
+    "crossstream.api": (
         "BranchedKStream",
         "Consumed",
         "GlobalKTable",
@@ -122,10 +123,10 @@ _HOMES = {
         "TopologyError",
     ),
     "crossstream.query.files": ("open_store",),
-    "crossstream.serdes.left_or_right": ("LeftOrRight",),
+    "crossstream.serdes.keys": ("LeftOrRight",),
     "crossstream.spark": ("SparkStreams",),
     "crossstream.testing": ("TestInputTopic", "TestOutputTopic", "TestRecord", "TopologyTestDriver"),
-    "crossstream.topology.graph": ("Topology",),
+    "crossstream.api.topology": ("Topology",),
 }
 _NOT_YET = ("Grouped", "SessionWindows", "SlidingWindows", "Suppressed", "TimeWindows", "UnlimitedWindows")
 """Names of Kafka Streams that come with aggregations."""

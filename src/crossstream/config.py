@@ -11,11 +11,11 @@ from typing import Any, Literal, get_args
 
 from crossstream.durations import Duration, to_milliseconds
 from crossstream.errors import ConfigError
-from crossstream.settings import keyword_settings
-from crossstream.state.rights import RIGHTS
-from crossstream.state.uris import LOCAL, REMOTE, is_uri, scheme_of, shown
-from crossstream.topology.location import here
-from crossstream.topology.naming import name_fault
+from crossstream.graph.names import name_fault
+from crossstream.location import here
+from crossstream.signatures import keyword_settings
+from crossstream.storage.rights import RIGHTS
+from crossstream.storage.uris import LOCAL, REMOTE, is_uri, scheme_of, shown
 
 Guarantee = Literal["at_least_once"]
 OnLostRecords = Literal["fail", "skip"]

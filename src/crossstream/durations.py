@@ -8,8 +8,8 @@ from datetime import datetime, timedelta, timezone
 from threading import TIMEOUT_MAX
 
 from crossstream.errors import ConfigError, CrossStreamError, TopologyError
-from crossstream.settings import is_whole
-from crossstream.topology.location import here
+from crossstream.location import here
+from crossstream.signatures import is_whole
 
 Duration = timedelta | int | str
 """A `timedelta`, an int of milliseconds, or a string such as ``"10 seconds"`` or ``"1 hour 30 minutes"``."""

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import polars as pl
 
-from crossstream.algebra.functions import keyed
+from crossstream.columns.functions import keyed
 
 Key: TypeAlias = Any
 Value: TypeAlias = Any

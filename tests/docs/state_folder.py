@@ -9,19 +9,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from crossstream.engine.batch import Batch, Report, SourceRange, unpack_report
-from crossstream.engine.log import Application, BatchEntry, BatchLog, Commit
-from crossstream.engine.parcels import REPORT, Parcel
-from crossstream.engine.placement import partitioners, placements
-from crossstream.engine.rescaling import rescale
-from crossstream.engine.retirement import Retirement
-from crossstream.engine.services import Settings
-from crossstream.engine.stores import FolderStores
-from crossstream.engine.task import RoundTask, Sent
+from crossstream.api.topology import Topology
+from crossstream.graph.nodes import Source
+from crossstream.planning.planner import plan_topology
 from crossstream.query.files import describe_readers
 from crossstream.records import RECORDS
-from crossstream.topology.graph import Source, Topology
-from crossstream.topology.plan import Plan
+from crossstream.runtime.batch import Batch, Report, SourceRange, unpack_report
+from crossstream.runtime.placement import partitioners, placements
+from crossstream.runtime.rescaling import rescale
+from crossstream.runtime.services import Settings
+from crossstream.runtime.shuffle_codec import REPORT, Parcel
+from crossstream.runtime.stores import FolderStores
+from crossstream.runtime.task import RoundTask, Sent
+from crossstream.storage.commit_log import Application, BatchEntry, BatchLog, Commit
+from crossstream.storage.vacuum import Retirement
 
 Record = tuple[bytes, bytes | None, int]
 """Key, value, timestamp (ms)."""
@@ -72,7 +73,7 @@ class Writer:
     batch: int = 0
 
     def __post_init__(self) -> None:
-        self.plan = Plan.of(self.topology)
+        self.plan = plan_topology(self.topology)
         self.log = BatchLog(self.root)
         self.stores = FolderStores(self.root)
         self.retirement = Retirement(self.root, self.log, self.retain)

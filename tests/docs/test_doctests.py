@@ -43,10 +43,10 @@ NEED_SPARK = {"stream_from", "table_from"}
 """Methods whose examples are in docs/dataframes.md."""
 
 
-@pytest.mark.parametrize("name", ["builder.StreamsBuilder", "kstream.KStream", "ktable.KTable"])
+@pytest.mark.parametrize("name", ["builder.StreamsBuilder", "stream.KStream", "table.KTable"])
 def test_every_method_of_the_dsl_has_an_example(name: str) -> None:
     module, _, owner = name.partition(".")
-    kind = getattr(importlib.import_module(f"crossstream.dsl.{module}"), owner)
+    kind = getattr(importlib.import_module(f"crossstream.api.{module}"), owner)
     methods = {name: method for name, method in vars(kind).items() if not name.startswith("_")}
     without = {name for name, method in methods.items() if ">>> " not in (method.__doc__ or "")}
     assert without == NEED_SPARK & methods.keys()

@@ -13,7 +13,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.state import store as state_store
+from crossstream.storage import store as state_store
 from tests.docs.conftest import Readers
 from tests.docs.pages import ROOT
 from tests.docs.state_folder import Record, Writer

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 import crossstream as cs
-from crossstream.engine.log import BatchLog
-from crossstream.engine.retirement import Retirement
-from crossstream.engine.stores import partition_folder
-from crossstream.files import FilePublisher
-from crossstream.files.appending import Appender
-from crossstream.spark.rounds import SparkRounds
-from crossstream.state.manifest import read_manifest
-from crossstream.state.storage import Folder
+from crossstream.filetopics import FilePublisher
+from crossstream.filetopics.appending import Appender
+from crossstream.runtime.stores import partition_folder
+from crossstream.spark.job import SparkRounds
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.files import Folder
+from crossstream.storage.manifest import read_manifest
+from crossstream.storage.vacuum import Retirement
 from tests.spark.world import World
 
 Arm = Callable[[pytest.MonkeyPatch], None]

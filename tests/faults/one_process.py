@@ -14,13 +14,15 @@ from typing import Any
 import pytest
 
 import crossstream as cs
-from crossstream.engine.batch import Batch, Report
-from crossstream.engine.parcels import Parcel
-from crossstream.engine.task import Sent
-from crossstream.spark import engine, rounds, worker
-from crossstream.spark.engine import Engine
+from crossstream.planning.planner import plan_topology
+from crossstream.runtime.batch import Batch, Report
+from crossstream.runtime.shuffle_codec import Parcel
+from crossstream.runtime.task import Sent
+from crossstream.spark import driver as engine
+from crossstream.spark import job as rounds
+from crossstream.spark import worker
+from crossstream.spark.driver import Engine
 from crossstream.spark.streams import SparkStreams
-from crossstream.topology.plan import Plan
 
 CORES = 2
 
@@ -81,7 +83,7 @@ def application(topology: cs.Topology, config: cs.StreamsConfig) -> Iterator[Eng
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "SparkRounds", OneProcess)
         place = Path(config.state_path)
-        made = Engine(topology, Plan.of(topology), config, place, lambda progress: None, "token")
+        made = Engine(topology, plan_topology(topology), config, place, lambda progress: None, "token")
         try:
             made.open(lambda: SESSION)
             yield made

@@ -10,8 +10,8 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.engine.log import BatchLog
-from crossstream.spark.rounds import SparkRounds
+from crossstream.spark.job import SparkRounds
+from crossstream.storage.commit_log import BatchLog
 from tests.faults.crash_points import POINTS, Crash
 from tests.faults.one_process import application, process, streams
 from tests.spark.world import ALONE, SPREAD, World

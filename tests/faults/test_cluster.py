@@ -12,7 +12,7 @@ import psutil
 import pyspark
 import pytest
 
-from crossstream.engine.log import BatchLog
+from crossstream.storage.commit_log import BatchLog
 from crossstream.topics import TopicPartition
 from tests.faults.lives import TOPICS, check_remains, make_market, records_keep_coming, started
 from tests.spark.fixtures import importable_in_workers

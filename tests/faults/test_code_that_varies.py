@@ -11,8 +11,8 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.engine.log import BatchLog
-from crossstream.files.appending import Appender
+from crossstream.filetopics.appending import Appender
+from crossstream.storage.commit_log import BatchLog
 from tests.faults.crash_points import Arm, Crash, after, before
 from tests.faults.one_process import process
 from tests.spark.world import ALONE, SPREAD, TEXT, World

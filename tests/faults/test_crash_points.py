@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import crossstream as cs
-from crossstream.engine.log import BatchLog
+from crossstream.storage.commit_log import BatchLog
 from crossstream.topics import TopicPartition
 from tests.faults.crash_points import POINTS, Arm, crash, files_in_use
 from tests.spark.marketplace import JSON, TEXT, joined, marketplace, merchants, products

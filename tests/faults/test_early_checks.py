@@ -12,9 +12,10 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.spark import connections, streams
+from crossstream.spark import inputs as connections
 from crossstream.spark import session as spark_session
-from crossstream.spark.connections import check_written
+from crossstream.spark import streams
+from crossstream.spark.inputs import check_written
 from tests.faults.one_process import process
 from tests.spark.world import World
 

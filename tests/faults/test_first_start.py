@@ -13,7 +13,7 @@ import xxhash
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.engine.log import Application, BatchLog, Sealed, Starts
+from crossstream.storage.commit_log import Application, BatchLog, Sealed, Starts
 from tests.faults.one_process import application, process
 from tests.spark.world import World
 

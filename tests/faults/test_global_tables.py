@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import crossstream as cs
-from crossstream.engine.log import BatchLog
+from crossstream.storage.commit_log import BatchLog
 from tests.faults.crash_points import POINTS, Arm, crash, crashing, files_in_use
 from tests.spark.orders import JSON, TEXT, found, ordering, orders, shops
 from tests.spark.world import World

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 import crossstream as cs
-from crossstream.engine.log import BatchLog
+from crossstream.storage.commit_log import BatchLog
 from tests.faults.application import visits
 from tests.faults.lives import check_remains, make_market, records_keep_coming, started
 from tests.spark.fixtures import importable_in_workers

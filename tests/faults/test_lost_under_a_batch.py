@@ -9,11 +9,11 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.engine.log import BatchLog
 from crossstream.errors import SourceError
-from crossstream.files import FileTopics
-from crossstream.kafka.faults import deleted
-from crossstream.spark.engine import Engine
+from crossstream.filetopics import FileTopics
+from crossstream.kafka.errors import deleted
+from crossstream.spark.driver import Engine
+from crossstream.storage.commit_log import BatchLog
 from crossstream.topics import OffsetRange, TopicPartition
 from tests.faults.one_process import OneProcess, application, process
 from tests.spark.world import World, record_batch

@@ -11,9 +11,9 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.engine.log import BatchLog, batch_file, commit_file
 from crossstream.query.verification import verify_state
-from crossstream.state.root import LocalRoot
+from crossstream.storage.commit_log import BatchLog, batch_file, commit_file
+from crossstream.storage.root import LocalRoot
 from tests.faults.one_process import process
 from tests.spark.world import World
 

@@ -25,12 +25,12 @@ import xxhash
 import crossstream as cs
 from crossstream import serdes
 from crossstream.cli import main
-from crossstream.engine.log import BatchLog
 from crossstream.errors import CrossStreamError
 from crossstream.query.inspection import inspect_state
 from crossstream.query.verification import verify_state
-from crossstream.state.manifest import PieceRef, SlotRef, read_manifest, write_manifest
-from crossstream.state.storage import Folder
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.files import Folder
+from crossstream.storage.manifest import PieceRef, SlotRef, read_manifest, write_manifest
 from tests.faults.one_process import process, streams
 from tests.spark.world import World
 

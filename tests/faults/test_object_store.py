@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 import crossstream as cs
-from crossstream.engine.log import BatchLog
 from crossstream.errors import CrossStreamError
 from crossstream.query.inspection import inspect_state
 from crossstream.query.verification import verify_state
-from crossstream.state import lease
-from crossstream.state.remote import RemoteRoot
+from crossstream.storage import lease
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.remote import RemoteRoot
 from tests.faults.lives import started
 from tests.object_store import SECRET, ObjectStore, object_server, object_store
 from tests.spark.fixtures import Sessions, importable_in_workers

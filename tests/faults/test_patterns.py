@@ -11,9 +11,9 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.engine.log import BatchLog
 from crossstream.spark import inputs
-from crossstream.spark.engine import Engine
+from crossstream.spark.driver import Engine
+from crossstream.storage.commit_log import BatchLog
 from tests.faults.one_process import OneProcess, application, process
 from tests.spark.world import World
 

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 
 import crossstream as cs
-from crossstream.engine.log import BatchLog
+from crossstream.storage.commit_log import BatchLog
 from tests.faults.one_process import process
 from tests.faults.power import Loss, Moment, machine
 from tests.spark.marketplace import JSON, TEXT, marketplace, merchants, products
@@ -66,7 +66,7 @@ def test_power_is_lost_at_any_moment(stocked: World, loss: Loss) -> None:
 
 def test_power_is_lost_while_a_batch_is_repeated(stocked: World) -> None:
     """The first attempt died when its results were published, but not forced: the second one must force them."""
-    from crossstream.files import FilePublisher
+    from crossstream.filetopics import FilePublisher
     from tests.faults.crash_points import Crash
     from tests.faults.crash_points import after as crash_after
 
@@ -99,7 +99,7 @@ def test_without_durability_state_may_be_refused(stocked: World) -> None:
 
 def test_a_disk_that_refuses(stocked: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The batch is not committed; the next start repeats it."""
-    from crossstream import durability
+    from crossstream.storage import durability
 
     def refuse(path: Path) -> None:
         raise OSError(5, "Input/output error", str(path))

@@ -12,8 +12,8 @@ from msgspec import structs
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.engine.log import BatchLog
 from crossstream.errors import CrossStreamError
+from crossstream.storage.commit_log import BatchLog
 from tests.spark.fixtures import importable_in_workers
 from tests.spark.marketplace import JSON, TEXT, joined, marketplace, merchants, products
 from tests.spark.world import World
@@ -60,7 +60,7 @@ def check_goes_on(spark: Any, world: World) -> None:
 HOLDER = """
 import sys
 from pathlib import Path
-from crossstream.engine.log import BatchLog
+from crossstream.storage.commit_log import BatchLog
 log = BatchLog(Path(sys.argv[1]))
 log.lock("app")
 print("locked", flush=True)

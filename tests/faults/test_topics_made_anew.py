@@ -12,9 +12,9 @@ from msgspec import structs
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.engine.log import BatchLog
 from crossstream.spark import inputs
-from crossstream.spark.rounds import SparkRounds
+from crossstream.spark.job import SparkRounds
+from crossstream.storage.commit_log import BatchLog
 from tests.faults.one_process import OneProcess, application, process
 from tests.spark.world import World
 

@@ -19,9 +19,9 @@ from confluent_kafka.admin import AdminClient
 from crossstream.errors import SourceError
 from crossstream.kafka import KafkaConnection, broker
 from crossstream.kafka.broker import BrokerInfo
+from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog
-from crossstream.kafka.reader import KafkaReader
-from crossstream.kafka.writer import KafkaWriter
+from crossstream.kafka.producer import KafkaWriter
 from crossstream.records import RECORDS, decode_headers, encode_headers
 from crossstream.topics import OffsetRange, TopicPartition
 from tests.kafka.proxy import Proxy

@@ -9,11 +9,11 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.engine.planning import SourcePlanner
 from crossstream.errors import CrossStreamError, SinkError
 from crossstream.kafka import KafkaConnection
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
+from crossstream.runtime.scheduler import SourcePlanner
 from crossstream.topics import TopicPartition
 from tests.kafka.acts import read, write
 from tests.kafka.conftest import guarded, new_topic, records

@@ -9,9 +9,9 @@ import pytest
 
 from crossstream.errors import SinkError
 from crossstream.kafka import KafkaConnection
+from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog
-from crossstream.kafka.reader import KafkaReader
-from crossstream.kafka.writer import KafkaWriter
+from crossstream.kafka.producer import KafkaWriter
 from tests.kafka.conftest import new_topic, records, whole
 
 pytestmark = pytest.mark.kafka

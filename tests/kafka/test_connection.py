@@ -12,7 +12,7 @@ from crossstream.durations import LONGEST
 from crossstream.errors import ConfigError
 from crossstream.kafka import KafkaConnection
 from crossstream.kafka.client import Complaints, open_producer
-from crossstream.kafka.connection import RESERVED
+from crossstream.kafka.settings import RESERVED
 
 
 def test_it_is_a_value() -> None:

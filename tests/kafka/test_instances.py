@@ -24,13 +24,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.engine.log import BatchLog
 from crossstream.kafka import KafkaConnection, instance
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.instance import Instance, Mark
 from crossstream.kafka.log import KafkaLog
 from crossstream.spark import inputs
-from crossstream.spark.engine import Engine
+from crossstream.spark.driver import Engine
+from crossstream.storage.commit_log import BatchLog
 from crossstream.topics import TopicPartition
 from tests.faults.one_process import application
 from tests.kafka.conftest import await_end, guarded, new_topic, records

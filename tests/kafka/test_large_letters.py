@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from crossstream.engine.large_letters import Letter, as_records
 from crossstream.kafka import KafkaConnection
+from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog
-from crossstream.kafka.reader import KafkaReader
 from crossstream.records import REASON
+from crossstream.runtime.large_letters import Letter, as_records
 from tests.kafka.conftest import new_topic, rows_of, whole
 
 pytestmark = pytest.mark.kafka

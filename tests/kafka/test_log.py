@@ -15,7 +15,7 @@ from crossstream.kafka import KafkaConnection
 from crossstream.kafka import log as log_module
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
-from crossstream.kafka.writer import KafkaWriter
+from crossstream.kafka.producer import KafkaWriter
 from crossstream.topics import Moment, OffsetRange, TopicPartition
 from tests.kafka.conftest import delete, frozen, guarded, new_topic, numbered, records, whole
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 import crossstream as cs
 from crossstream import serdes, timelines
-from crossstream.engine.cutting import Cutter, Span, count
 from crossstream.errors import SourceError
 from crossstream.kafka import KafkaConnection
+from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog
-from crossstream.kafka.reader import KafkaReader
+from crossstream.runtime.backlog_split import Cutter, Span, count
 from crossstream.topics import Moment, OffsetRange, TopicPartition
 from tests.faults.one_process import application
 from tests.kafka.conftest import await_end, new_topic, rows_of, whole

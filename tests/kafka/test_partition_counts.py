@@ -10,10 +10,11 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
 from crossstream.errors import SinkError
-from crossstream.kafka import KafkaConnection, partition_counts
+from crossstream.kafka import KafkaConnection
+from crossstream.kafka import admin as partition_counts
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
-from crossstream.kafka.writer import KafkaWriter
+from crossstream.kafka.producer import KafkaWriter
 from crossstream.spark.worker import WorkerOutput
 from crossstream.topics import TopicPartition
 from tests.kafka.conftest import frozen, guarded, new_topic, numbered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crossstream.kafka import processes
+from crossstream.kafka import broker as processes
 
 
 def test_a_process_that_becomes_another_program_is_running(tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from crossstream.errors import SourceError
 from crossstream.kafka import KafkaConnection, stall
-from crossstream.kafka import reader as reader_module
+from crossstream.kafka import consumer as reader_module
 from crossstream.kafka.broker import BrokerInfo
+from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog
-from crossstream.kafka.reader import KafkaReader
-from crossstream.kafka.writer import KafkaWriter
+from crossstream.kafka.producer import KafkaWriter
 from crossstream.records import RECORDS
 from crossstream.topics import OffsetRange
 from tests.kafka.conftest import await_end, frozen, new_topic, numbered, offsets_of, records, rows_of, whole

@@ -9,11 +9,11 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.engine.log import BatchLog
-from crossstream.files import FileTopics
+from crossstream.filetopics import FileTopics
 from crossstream.kafka import KafkaConnection
 from crossstream.kafka.log import KafkaLog
 from crossstream.spark.publishing import Publishing
+from crossstream.storage.commit_log import BatchLog
 from crossstream.topics import TopicConnection, TopicPartition
 from tests.faults.one_process import application
 from tests.kafka.conftest import new_topic, records

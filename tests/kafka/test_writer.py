@@ -9,11 +9,11 @@ import pytest
 
 from crossstream.errors import SinkError
 from crossstream.kafka import KafkaConnection
-from crossstream.kafka import writer as writer_module
+from crossstream.kafka import producer as writer_module
 from crossstream.kafka.broker import BrokerInfo
+from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog
-from crossstream.kafka.reader import KafkaReader
-from crossstream.kafka.writer import KafkaWriter
+from crossstream.kafka.producer import KafkaWriter
 from crossstream.topics import murmur2_partitions
 from tests.kafka.conftest import frozen, new_topic, numbered, offsets_of, records, rows_of, whole
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from crossstream.spark import engine as spark_engine
-from crossstream.spark.engine import Engine
+from crossstream.spark import driver as spark_engine
+from crossstream.spark.driver import Engine
 from tests.spark.fixtures import either_world
 from tests.spark.world import World
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from itertools import cycle
 
 import crossstream as cs
-from crossstream.engine.placement import BySecondKey, placements
-from crossstream.engine.rescaling import cutter
-from crossstream.state.run import Run
-from crossstream.state.store import Piece, Version
+from crossstream.runtime.placement import BySecondKey, placements
+from crossstream.runtime.rescaling import cutter
+from crossstream.storage.sorted_run import Run
+from crossstream.storage.store import Piece, Version
 
 
 def rescaling(numbers: Sequence[int]) -> Callable[[cs.TopologyTestDriver], None]:

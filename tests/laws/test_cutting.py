@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from crossstream.engine.cutting import Cutter, Span, count
+from crossstream.runtime.backlog_split import Cutter, Span, count
 from crossstream.topics import Moment, OffsetRange, TopicPartition
 
 TOPIC = "t"

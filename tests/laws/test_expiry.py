@@ -8,12 +8,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossstream.algebra.hashing import partition_of
-from crossstream.state.rescaling import Placement, Save
-from crossstream.state.run import Run, sort_rows
-from crossstream.state.storage import Memory
-from crossstream.state.store import Piece, Version, advance, saver
-from crossstream.topology.plan import WINDOW
+from crossstream.columns.hashing import partition_of
+from crossstream.planning.plan import WINDOW
+from crossstream.storage.files import Memory
+from crossstream.storage.rescale import Placement, Save
+from crossstream.storage.sorted_run import Run, sort_rows
+from crossstream.storage.store import Piece, Version, advance, saver
 from tests.laws.effort import law
 from tests.laws.rescaling import cut
 from tests.laws.worn_runs import small_runs_count

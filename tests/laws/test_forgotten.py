@@ -10,15 +10,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from crossstream.algebra.hashing import hash_keys
-from crossstream.algebra.table import version_at
-from crossstream.state.expiry import remembered
-from crossstream.state.merging import Part
-from crossstream.state.run import sort_rows
-from crossstream.state.storage import Memory
-from crossstream.state.store import Piece, Version, advance, load_version, saver, store_version
-from crossstream.state.view import View
-from crossstream.topology.plan import VERSIONED
+from crossstream.columns.hashing import hash_keys
+from crossstream.operators.table.kernel import version_at
+from crossstream.planning.plan import VERSIONED
+from crossstream.storage.compaction import Part, remembered
+from crossstream.storage.files import Memory
+from crossstream.storage.snapshot import View
+from crossstream.storage.sorted_run import sort_rows
+from crossstream.storage.store import Piece, Version, advance, load_version, saver, store_version
 from tests.laws.effort import cases
 from tests.laws.rescaling import cut
 from tests.unit.state_rows import KEYS, binary, version_rows
@@ -93,7 +92,7 @@ def valid(rows: Mapping[tuple[bytes, int], bytes | None], key: bytes, time: int)
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Merges of a few rows a step, so that several are under way at once."""
-    monkeypatch.setattr("crossstream.state.store.PIECE_ROWS", 6)
+    monkeypatch.setattr("crossstream.storage.store.PIECE_ROWS", 6)
 
 
 @cases(0.5)

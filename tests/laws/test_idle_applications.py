@@ -6,8 +6,8 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.engine.log import BatchLog
-from crossstream.spark.engine import Engine
+from crossstream.spark.driver import Engine
+from crossstream.storage.commit_log import BatchLog
 from tests.faults.one_process import application
 from tests.laws.conftest import Clock, batches, out
 from tests.spark.world import World

@@ -19,8 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import crossstream as cs
-from crossstream.engine import log, planning
-from crossstream.spark import engine
+from crossstream.runtime import scheduler as planning
+from crossstream.spark import driver as engine
+from crossstream.storage import commit_log as log
 from tests.faults.one_process import process, streams
 from tests.laws.crashes import config, given_to, some_places, some_rows, what_is_left
 from tests.laws.effort import cases

@@ -19,16 +19,16 @@ from hypothesis import strategies as st
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.algebra.hashing import partition_bounds, partition_of
-from crossstream.engine.log import BatchEntry, BatchLog
-from crossstream.engine.retirement import Retirement
+from crossstream.columns.hashing import partition_bounds, partition_of
+from crossstream.planning.plan import KEY_VALUE, VERSIONED
 from crossstream.query.verification import verify_state
-from crossstream.state import rescaling as state_rescaling
-from crossstream.state import store as state_store
-from crossstream.state.merging import Part
-from crossstream.state.run import sort_rows
-from crossstream.state.store import Piece, Version
-from crossstream.topology.plan import KEY_VALUE, VERSIONED
+from crossstream.storage import rescale as state_rescaling
+from crossstream.storage import store as state_store
+from crossstream.storage.commit_log import BatchEntry, BatchLog
+from crossstream.storage.compaction import Part
+from crossstream.storage.sorted_run import sort_rows
+from crossstream.storage.store import Piece, Version
+from crossstream.storage.vacuum import Retirement
 from tests.docs.state_folder import Writer
 from tests.docs.state_reader import StateFolder, hash_of
 from tests.docs.test_state_format import Model, decoded

@@ -11,7 +11,7 @@ from hypothesis import given
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.engine import slices, task
+from crossstream.runtime import slices, task
 from tests.conformance.compare import by_key
 from tests.laws.effort import law
 from tests.laws.engine import Way, check_in_batches, run_engine, ways

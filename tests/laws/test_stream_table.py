@@ -8,7 +8,7 @@ from unittest.mock import patch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from crossstream.algebra import stream_table
+from crossstream.operators.stream_table_join import kernel as stream_table
 from tests.laws.effort import law
 from tests.laws.engine import Way, check_by_record, check_records, run_engine, ways
 from tests.laws.rescaling import rescaling

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from crossstream.state import expiry
-from crossstream.state import store as state_store
-from crossstream.state.merging import Part
-from crossstream.state.store import Piece
+from crossstream.storage import compaction as expiry
+from crossstream.storage import store as state_store
+from crossstream.storage.compaction import Part
+from crossstream.storage.store import Piece
 
 
 @contextmanager

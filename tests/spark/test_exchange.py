@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 from crossstream import serdes
-from crossstream.algebra.change import Changes
-from crossstream.algebra.values import Values
-from crossstream.engine.parcels import Parcel, pack, unpack
-from crossstream.spark.exchange import INLINE_BYTES, Place, brought, drop_batch, put_aside, shared_folder
-from crossstream.state.gathered import FEW, Gathered
+from crossstream.columns.changes import Changes
+from crossstream.columns.values import Values
+from crossstream.runtime.shuffle_codec import Parcel, pack, unpack
+from crossstream.spark.shuffle_spill import INLINE_BYTES, Place, brought, drop_batch, put_aside, shared_folder
+from crossstream.storage.files import FEW, Gathered
 
 SMALL = b"s" * INLINE_BYTES
 LARGE = [bytes([number]) * (INLINE_BYTES + number) for number in range(1, 200, 13)]

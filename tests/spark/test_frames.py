@@ -20,9 +20,9 @@ import pyarrow as pa
 import pytest
 
 import crossstream as cs
-from crossstream.engine.log import BatchLog
-from crossstream.spark import engine
+from crossstream.spark import driver as engine
 from crossstream.spark.columns import frame_of
+from crossstream.storage.commit_log import BatchLog
 from tests.faults.crash_points import POINTS
 from tests.laws.conftest import Clock
 from tests.spark.marketplace import JSON, TEXT

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import crossstream as cs
-from crossstream.engine.log import BatchLog
+from crossstream.storage.commit_log import BatchLog
 from tests.spark.orders import JSON, TEXT, found, ordering, orders, shops, told
 from tests.spark.test_running import wait_for
 from tests.spark.world import World

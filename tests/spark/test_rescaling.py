@@ -11,9 +11,9 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.cli import main
-from crossstream.engine.log import BatchLog
 from crossstream.query.verification import verify_state
-from crossstream.spark.engine import Engine
+from crossstream.spark.driver import Engine
+from crossstream.storage.commit_log import BatchLog
 from tests.docs.state_reader import StateFolder, hash_of
 from tests.spark.marketplace import (
     JSON,

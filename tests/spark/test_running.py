@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import crossstream as cs
-from crossstream.engine.log import BatchLog
 from crossstream.spark import inputs
+from crossstream.storage.commit_log import BatchLog
 from tests.spark.marketplace import JSON, TEXT, joined, marketplace, merchants, products
 from tests.spark.world import World
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import crossstream as cs
-from crossstream.engine.log import BatchLog
+from crossstream.storage.commit_log import BatchLog
 from tests.spark.test_running import in_background, wait_for
 from tests.spark.world import TEXT, World
 

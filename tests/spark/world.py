@@ -11,7 +11,7 @@ import pyarrow as pa
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.files import FileTopics
+from crossstream.filetopics import FileTopics
 from crossstream.records import decode_headers, encode_headers
 from crossstream.serdes import Serde
 from crossstream.topics import OffsetRange, TopicPartition

@@ -16,11 +16,11 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.cli import main
-from crossstream.engine.log import Application, BatchLog, Commit
-from crossstream.engine.stores import FolderStores
+from crossstream.planning.plan import StoreDef
 from crossstream.query.files import describe_readers
-from crossstream.state.store import Version
-from crossstream.topology.plan import StoreDef
+from crossstream.runtime.stores import FolderStores
+from crossstream.storage.commit_log import Application, BatchLog, Commit
+from crossstream.storage.store import Version
 from tests.left_sockets import FILTERS
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from crossstream.files import FileTopics
+from crossstream.filetopics import FileTopics
 from crossstream.records import RECORDS
 from crossstream.topics import OffsetRange, TopicPartition
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from crossstream.algebra.hashing import hash_keys
-from crossstream.state.run import Run
+from crossstream.columns.hashing import hash_keys
+from crossstream.storage.sorted_run import Run
 
 KEYS = [b"%d" % n for n in range(6)]
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from polars import selectors
 
 from crossstream import serdes
-from crossstream.algebra.evaluate import call_rows, evaluate, holds
-from crossstream.algebra.functions import Function
-from crossstream.algebra.uses import ALL, uses_of
-from crossstream.algebra.values import Values, nulls
+from crossstream.columns.evaluate import call_rows, evaluate, holds
+from crossstream.columns.functions import Function
+from crossstream.columns.projection import ALL, uses_of
+from crossstream.columns.values import Values, nulls
 from crossstream.errors import ProcessingError
 
 TEXT = serdes.string()

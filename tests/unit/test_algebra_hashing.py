@@ -11,7 +11,7 @@ import xxhash
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from crossstream.algebra.hashing import hash_keys, partition_of
+from crossstream.columns.hashing import hash_keys, partition_of
 from tests.unit.state_rows import binary
 
 keys = st.lists(st.none() | st.binary(max_size=70), max_size=20)

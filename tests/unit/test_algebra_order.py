@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossstream.algebra.change import Changes, concat_changes
-from crossstream.algebra.order import (
+from crossstream.columns.changes import Changes, concat_changes
+from crossstream.columns.order import (
     arrival_of,
     by_arrival,
     by_key,
@@ -18,7 +18,7 @@ from crossstream.algebra.order import (
     place_of,
     running_maximum,
 )
-from crossstream.algebra.values import Values
+from crossstream.columns.values import Values
 from crossstream.serdes import bytes as bytes_serde
 from tests.unit.state_rows import binary
 

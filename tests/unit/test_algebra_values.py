@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crossstream import serdes
-from crossstream.algebra.values import Values, concat_values, nulls
+from crossstream.columns.values import Values, concat_values, nulls
 from crossstream.serdes.serde import ANYBODY, Readers
 from tests.unit.state_rows import binary
 

@@ -14,7 +14,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.engine.stores import measure
+from crossstream.runtime.stores import measure
 from tests.docs.state_folder import Record, Writer
 
 TEXT = serdes.string()

@@ -16,12 +16,10 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.cli.demo import Place, _stop_broker_of, farewell
-from crossstream.cli.demo_view import DemoView, compared
+from crossstream.cli.demo import DemoView, Place, _stop_broker_of, compared, farewell
 from crossstream.cli.loading import load
 from crossstream.demo.folder import MADE, MARK, DemoFolder
-from crossstream.demo.market import Outcome
-from crossstream.demo.story import STEPS, Change, Step
+from crossstream.demo.market import STEPS, Change, Outcome, Step
 from crossstream.errors import ConfigError
 from crossstream.kafka import broker
 from crossstream.kafka.broker import BrokerInfo

@@ -13,7 +13,7 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.cli.loading import execute, load
-from crossstream.files import FileTopics
+from crossstream.filetopics import FileTopics
 from crossstream.topics import TopicPartition
 from tests.unit.cli_cases import ENVIRONMENT, ROOT, call
 

@@ -14,8 +14,7 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.cli.arguments import make_parser
-from crossstream.cli.query import _get
-from crossstream.cli.rows import as_text, in_columns
+from crossstream.cli.query import _get, as_text, in_columns
 from crossstream.cli.texts import parse_key, parse_time, to_plain
 from tests.unit.cli_cases import call, saved_state
 

@@ -8,8 +8,8 @@ import pytest
 
 import crossstream as cs
 from crossstream.cli.run import _title
-from crossstream.engine.log import BatchLog
-from crossstream.state import lease
+from crossstream.storage import lease
+from crossstream.storage.commit_log import BatchLog
 from tests.object_store import KEY, SECRET, ObjectStore, cache, object_server, object_store
 from tests.unit.cli_cases import Outcome, call, saved_state
 

@@ -16,10 +16,9 @@ import pytest
 from rich.console import Console
 
 import crossstream as cs
-from crossstream.cli.figures import Figures, as_line
 from crossstream.cli.run import _run, _wait
 from crossstream.cli.sparklog import SparkOutput
-from crossstream.cli.views import JsonView, LiveView, render
+from crossstream.cli.views import Figures, JsonView, LiveView, as_line, render
 from crossstream.spark import SparkStreams
 from tests.unit.cli_cases import ENVIRONMENT, app_file, call
 
@@ -328,7 +327,7 @@ def test_waiting_ends_when_asked():
 def test_a_second_signal_ends_at_once():
     program = (
         "import os, signal, time\n"
-        "from crossstream.cli.interrupts import Interrupts\n"
+        "from crossstream.cli.run import Interrupts\n"
         "with Interrupts(lambda: print('first', flush=True), lambda: print('second', flush=True)):\n"
         "    print('ready', flush=True)\n"
         "    time.sleep(30)\n"

@@ -8,7 +8,7 @@ import pytest
 
 from crossstream.cli.arguments import make_parser
 from crossstream.cli.loading import load
-from crossstream.cli.settings import ON_ERROR, PLAIN, settled
+from crossstream.cli.run import ON_ERROR, PLAIN, settled
 from crossstream.config import DeadLetter, StreamsConfig
 from crossstream.errors import ConfigError
 from tests.unit.cli_cases import APP, app_file

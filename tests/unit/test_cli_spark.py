@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import crossstream as cs
-from crossstream.files import FileTopics
+from crossstream.filetopics import FileTopics
 from tests.unit.cli_cases import APP, app_file, call, start
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]

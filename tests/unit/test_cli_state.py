@@ -16,11 +16,11 @@ import pytest
 
 import crossstream as cs
 from crossstream.cli.state import _moment
-from crossstream.engine.log import Application, BatchEntry, BatchLog
-from crossstream.state.columns import from_record_batch, to_record_batch
-from crossstream.state.manifest import Manifest, read_manifest, write_manifest, write_run
-from crossstream.state.run import Run
-from crossstream.state.storage import Folder
+from crossstream.storage.columns import from_record_batch, to_record_batch
+from crossstream.storage.commit_log import Application, BatchEntry, BatchLog
+from crossstream.storage.files import Folder
+from crossstream.storage.manifest import Manifest, read_manifest, write_manifest, write_run
+from crossstream.storage.sorted_run import Run
 from tests.docs.state_folder import Writer
 from tests.docs.test_state_format import Model
 from tests.laws.test_rescaling import BY_HASH, BY_PARTITIONERS, shops

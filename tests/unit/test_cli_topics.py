@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from crossstream.files import FileTopics
+from crossstream.filetopics import FileTopics
 from tests.unit.cli_cases import Outcome, call, start
 from tests.unit.file_topics import numbered
 from tests.unit.file_topics import write as write_rows

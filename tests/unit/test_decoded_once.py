@@ -14,12 +14,12 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.algebra.change import Changes
-from crossstream.algebra.values import Values
-from crossstream.engine.parcels import HANDED, pack, unpack
-from crossstream.engine.runners import join_many
+from crossstream.columns.changes import Changes
+from crossstream.columns.values import Values
+from crossstream.operators.star_join import runner as join_many
+from crossstream.runtime.shuffle_codec import HANDED, pack, unpack
 from crossstream.serdes.json_typed import SchemaJson
-from crossstream.state.gathered import whole
+from crossstream.storage.files import whole
 
 TEXT, JSON = serdes.string(), serdes.json()
 LEFT = serdes.json({"one": pl.String, "two": pl.String, "n": pl.Int64, "note": pl.String})

@@ -19,10 +19,9 @@ from hypothesis import strategies as st
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.engine.log import BatchLog
-from crossstream.serdes.described import Described, as_data, describe, made, of_data
-from crossstream.serdes.json_plain import PlainJson
+from crossstream.serdes.described import Described, PlainJson, as_data, describe, made, of_data
 from crossstream.serdes.json_typed import SchemaJson
+from crossstream.storage.commit_log import BatchLog
 from tests.docs.state_folder import Writer
 from tests.faults.one_process import streams
 from tests.spark.world import World

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import crossstream as cs
+from crossstream.planning.planner import plan_topology
+from crossstream.planning.steps import SinkStep
 from crossstream.testing import TopologyTestDriver
-from crossstream.topology.plan import Plan
-from crossstream.topology.steps import SinkStep
 
 TEXT, RAW = cs.serdes.string(), cs.serdes.bytes()
 CONSUMED = cs.Consumed(key=TEXT, value=TEXT)
@@ -144,7 +144,7 @@ def test_sinks_of_streams_that_share_no_record_wait_for_nothing(to: Any) -> None
     builder = cs.StreamsBuilder()
     builder.stream("one", CONSUMED).to("out", PRODUCED)
     builder.stream("other", CONSUMED).to(to, PRODUCED)
-    sinks = [step for step in Plan.of(builder.build()).steps if isinstance(step, SinkStep)]
+    sinks = [step for step in plan_topology(builder.build()).steps if isinstance(step, SinkStep)]
     assert [sink.shares for sink in sinks] == [None, None]
 
 

@@ -7,10 +7,11 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.topology import graph
-from crossstream.topology.describe import to_dict
-from crossstream.topology.drawing import to_mermaid
-from crossstream.topology.plan import Plan, layout_of
+from crossstream.graph import nodes as graph
+from crossstream.graph.describe import to_dict
+from crossstream.graph.drawing import to_mermaid
+from crossstream.planning.plan import layout_of
+from crossstream.planning.planner import plan_topology
 from tests.unit.dsl_cases import JSON, TYPED, node_of, refused, serde_names, tables
 
 
@@ -148,7 +149,7 @@ def test_how_it_is_described_and_drawn():
 
 
 def test_the_plan_has_three_rounds_and_one_copy_of_the_left_rows():
-    plan = Plan.of(bills())
+    plan = plan_topology(bills())
     assert plan.rounds == 4
     kept = {store.name: store.layout.kind for store in plan.stores.values()}
     assert kept == {
@@ -168,7 +169,7 @@ def test_the_plan_has_three_rounds_and_one_copy_of_the_left_rows():
 
 
 def test_layouts_are_found_by_their_kinds():
-    plan = Plan.of(bills())
+    plan = plan_topology(bills())
     assert all(layout_of(store.layout.kind) == store.layout for store in plan.stores.values())
     assert layout_of("rows()") is None
     assert layout_of("something") is None

@@ -10,7 +10,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.topology import graph
+from crossstream.graph import nodes as graph
 from tests.unit.dsl_cases import JSON, TYPED, node_of, refused, serde_names, stream
 
 TEN = cs.JoinWindows.of("10 seconds")

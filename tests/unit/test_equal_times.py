@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import crossstream as cs
-from crossstream.algebra.order import minor_of
-from crossstream.engine.batch import Batch, SourceRange, rank_of
+from crossstream.columns.order import minor_of
+from crossstream.runtime.batch import Batch, SourceRange, rank_of
 from crossstream.spark.frames import frame_spans
 
 TEXT = cs.serdes.string()

@@ -81,7 +81,7 @@ def test_importing_loads_neither_pyspark_nor_a_kafka_client():
     assert found.returncode == 0, found.stderr
 
 
-@pytest.mark.parametrize("module", ["crossstream.dsl", "crossstream.errors"])
+@pytest.mark.parametrize("module", ["crossstream.api", "crossstream.errors"])
 def test_public_things_tell_what_they_do(module):
     for name, value in vars(importlib.import_module(module)).items():
         if (

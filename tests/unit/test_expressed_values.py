@@ -14,8 +14,8 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.algebra.expressions import as_plain
-from crossstream.algebra.values import Values
+from crossstream.columns.expressions import as_plain
+from crossstream.columns.values import Values
 
 TEXT, JSON, BYTES = serdes.string(), serdes.json(), serdes.bytes()
 

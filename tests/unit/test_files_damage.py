@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crossstream.errors import SinkError, SourceError
-from crossstream.files import FileTopics
-from crossstream.files import appending as appending_module
-from crossstream.files import chunks as chunking
-from crossstream.files.frames import HEADER, encode
+from crossstream.filetopics import FileTopics
+from crossstream.filetopics import appending as appending_module
+from crossstream.filetopics import chunks as chunking
+from crossstream.filetopics.frames import HEADER, encode
 from crossstream.topics import OffsetRange, TopicPartition
 from tests.unit.file_topics import batch, numbered, read, segments, write
 

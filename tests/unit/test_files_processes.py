@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from crossstream.files import FileTopics
+from crossstream.filetopics import FileTopics
 from crossstream.topics import OffsetRange, TopicPartition
 from tests.unit.file_topics import numbered, read, write
 
 OWNER = TopicPartition("t", 0)
 WRITER = """
 import sys
-from crossstream.files import FileTopics
+from crossstream.filetopics import FileTopics
 from tests.unit.file_topics import batch
 
 folder, name, count = sys.argv[1], sys.argv[2].encode(), int(sys.argv[3])

@@ -12,10 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crossstream.errors import SinkError
-from crossstream.files import FileTopics, Staged
-from crossstream.files import appending as appending_module
-from crossstream.files import chunks as chunking
-from crossstream.files import staging as staging_module
+from crossstream.filetopics import FileTopics, Staged
+from crossstream.filetopics import appending as appending_module
+from crossstream.filetopics import chunks as chunking
+from crossstream.filetopics import staging as staging_module
 from crossstream.topics import TopicPartition
 from tests.unit.file_topics import Row, batch, numbered, read, segments, write
 

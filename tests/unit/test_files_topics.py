@@ -14,9 +14,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crossstream.errors import ConfigError, SinkError, SourceError
-from crossstream.files import FileTopics
-from crossstream.files import chunks as chunking
-from crossstream.files import segments as segmenting
+from crossstream.filetopics import FileTopics
+from crossstream.filetopics import chunks as chunking
+from crossstream.filetopics import segments as segmenting
 from crossstream.records import decode_headers, encode_headers
 from crossstream.topics import Moment, OffsetRange, TopicPartition, murmur2_partitions
 from tests.unit.file_topics import Row, batch, numbered, read, segments, write

@@ -9,10 +9,10 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.engine.log import BatchLog
-from crossstream.engine.retirement import Retirement
 from crossstream.query.inspection import inspect_state
 from crossstream.query.verification import verify_state
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.vacuum import Retirement
 from tests.docs.state_folder import Writer
 
 TEXT = serdes.string()

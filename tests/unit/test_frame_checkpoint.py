@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import crossstream as cs
-from crossstream.engine.log import BatchEntry, Commit
-from crossstream.spark.checkpoint import Checkpoint
+from crossstream.spark.feed import Checkpoint
+from crossstream.storage.commit_log import BatchEntry, Commit
 
 
 def checkpoint(

@@ -11,7 +11,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.algebra.values import Values
+from crossstream.columns.values import Values
 from crossstream.serdes import Serde
 from crossstream.spark.columns import column_of
 from tests.unit.pairs import Pair

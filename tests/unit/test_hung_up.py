@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from crossstream.kafka import faults
+from crossstream.kafka import errors as faults
 
 HUNG_UP = [
     "127.0.0.1:9092/bootstrap: Disconnected: connection closed by peer: receive 0 after POLLIN (after 0ms in state UP)",

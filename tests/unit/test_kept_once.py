@@ -10,8 +10,8 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.planning.planner import plan_topology
 from crossstream.query.files import open_store
-from crossstream.topology.plan import Plan
 from tests.docs.state_folder import Writer
 
 TEXT = serdes.string()
@@ -32,7 +32,7 @@ def tables(builder: cs.StreamsBuilder, *names: str, named: bool = True) -> list[
 
 def stores_of(builder: cs.StreamsBuilder) -> dict[str, int]:
     """Stores that hold rows of tables: name and round."""
-    plan = Plan.of(builder.build())
+    plan = plan_topology(builder.build())
     return {
         store.name: store.round
         for store in plan.stores.values()

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from crossstream.algebra.hashing import hash_keys, partition_of
-from crossstream.algebra.values import Values
-from crossstream.engine.key_places import placing_bytes
+from crossstream.columns.hashing import hash_keys, partition_of
+from crossstream.columns.values import Values
+from crossstream.operators.sink.shared_topics import placing_bytes
 from crossstream.serdes.kept import kept
 
 

@@ -12,9 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import crossstream as cs
-from crossstream.engine.large_letters import HEADERS_CUT, KEY_CUT, SPILLED, VALUE_CUT, Letter
 from crossstream.errors import SinkError
 from crossstream.records import REASON, Header
+from crossstream.runtime.large_letters import HEADERS_CUT, KEY_CUT, SPILLED, VALUE_CUT, Letter
 
 PLACE = [
     ("crossstream.operator", b"orders"),

@@ -15,7 +15,7 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.durations import LATEST, LONGEST, to_milliseconds
-from crossstream.state.root import root_of
+from crossstream.storage.root import root_of
 from tests.docs.state_folder import Writer
 
 TEXT, JSON = serdes.string(), serdes.json()

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from crossstream.engine.log import BatchLog, Commit
 from crossstream.errors import StateError
-from crossstream.state import lease as leases
-from crossstream.state.lease import Lease, Moment
-from crossstream.state.remote import AWAY, RemoteRoot
+from crossstream.storage import lease as leases
+from crossstream.storage.commit_log import BatchLog, Commit
+from crossstream.storage.lease import Lease, Moment
+from crossstream.storage.remote import AWAY, RemoteRoot
 from tests.object_store import ObjectStore, cache, object_server, object_store
 
 __all__ = ["cache", "object_server", "object_store"]

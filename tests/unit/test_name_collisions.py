@@ -9,8 +9,9 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.topology.plan import Flow, Plan
-from crossstream.topology.planner import Planner
+from crossstream.planning.builder import PlanBuilder
+from crossstream.planning.plan import Flow
+from crossstream.planning.planner import plan_topology
 from tests.unit.dsl_cases import JSON
 
 TEXT, ANY = serdes.string(), serdes.json()
@@ -147,7 +148,7 @@ def test_foreign_keys_are_taken_once_whatever_the_join_is_called() -> None:
 
 
 def test_no_flow_takes_the_place_of_another() -> None:
-    planner = Planner(by_foreign_key(cs.StreamsBuilder())._draft.finish())
+    planner = PlanBuilder(by_foreign_key(cs.StreamsBuilder())._draft.finish())
     planner.add(Flow("orders", 0, TEXT, ANY))
     with pytest.raises(AssertionError, match="orders"):
         planner.add(Flow("orders", 1, TEXT, ANY))
@@ -193,7 +194,7 @@ def test_stores_are_called_the_same_in_whatever_order_operators_come() -> None:
     """An inner store gives way to one of the user's, whichever is there first; so does its name in the texts."""
     for store_first in (True, False):
         topology = two_joins("seen.left", store_first=store_first)
-        plan = Plan.of(topology)
+        plan = plan_topology(topology)
         assert sorted(plan.stores) == [
             "bought.right",
             "seen.left",

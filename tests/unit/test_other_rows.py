@@ -9,7 +9,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.algebra.other_rows import other_rows
+from crossstream.columns.projection import other_rows
 from tests.unit.dsl_cases import refused, stream, tables
 
 ROWS = pl.DataFrame(

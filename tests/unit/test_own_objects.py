@@ -11,7 +11,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.algebra.values import Values
+from crossstream.columns.values import Values
 from crossstream.serdes import Serde
 
 TEXT, JSON = serdes.string(), serdes.json()

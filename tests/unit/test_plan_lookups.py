@@ -6,8 +6,8 @@ import polars as pl
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.topology.plan import Plan
-from crossstream.topology.steps import (
+from crossstream.planning.planner import plan_topology
+from crossstream.planning.steps import (
     AnswerManyStep,
     MaterializeStep,
     OrderStep,
@@ -26,7 +26,7 @@ def joiner(left, right):
 
 
 def steps_of(builder, kind):
-    return {step.node: step for step in Plan.of(builder.build()).steps if isinstance(step, kind)}
+    return {step.node: step for step in plan_topology(builder.build()).steps if isinstance(step, kind)}
 
 
 def test_a_table_is_kept_once_for_all_joins_of_a_round():
@@ -36,7 +36,7 @@ def test_a_table_is_kept_once_for_all_joins_of_a_round():
     for stream in (orders, returns, orders.filter(lambda order: order["big"])):
         stream.join(customers, joiner).foreach(print)
     customers.join(customers, joiner).to_stream().foreach(print)
-    plan = Plan.of(builder.build())
+    plan = plan_topology(builder.build())
     assert [name for name, store in plan.stores.items()] == ["customers@1"]
     looking = [step for step in plan.steps if isinstance(step, StreamTableJoinStep)]
     assert {step.store for step in looking} == {"customers@1"}
@@ -49,7 +49,7 @@ def test_joins_of_one_stream_stay_in_one_round():
     for topic in ("customers", "shops"):
         orders = orders.left_join(builder.table(topic, JSON), joiner)
     orders.foreach(print)
-    assert Plan.of(builder.build()).rounds == 2
+    assert plan_topology(builder.build()).rounds == 2
 
 
 def test_nobody_hands_on_every_change_where_no_stream_wants_it():
@@ -168,13 +168,15 @@ def test_what_is_derived_from_versions_keeps_versions():
     builder.stream("orders", JSON).join(derived, joiner, cs.Joined(grace="1 hour", name="told")).foreach(
         print
     )
-    stores = Plan.of(builder.build()).stores
+    stores = plan_topology(builder.build()).stores
     assert stores[f"{derived._node.name}@1"].history == 3_600_000
     assert (stores["told.buffer"].layout.kind, stores["told.buffer"].history) == ("buffer", 3_600_000)
 
 
 def fields_of(builder):
-    return {step.node: step.fields for step in Plan.of(builder.build()).steps if isinstance(step, ReadStep)}
+    return {
+        step.node: step.fields for step in plan_topology(builder.build()).steps if isinstance(step, ReadStep)
+    }
 
 
 def declared(*names):

@@ -10,11 +10,11 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.engine.batch import STREAM_RANK, SourceRange
-from crossstream.engine.planning import BOOTSTRAP_RECORDS, Positions, SourcePlanner
+from crossstream.api.topology import Topology
 from crossstream.errors import SourceError
+from crossstream.runtime.batch import STREAM_RANK, SourceRange
+from crossstream.runtime.scheduler import BOOTSTRAP_RECORDS, Positions, SourcePlanner
 from crossstream.topics import Moment, OffsetRange, TopicPartition
-from crossstream.topology.graph import Topology
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 

@@ -17,9 +17,9 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.algebra import refused
-from crossstream.algebra.evaluate import serialized
-from crossstream.algebra.values import Values, concat_values
+from crossstream.columns import refused
+from crossstream.columns.evaluate import serialized
+from crossstream.columns.values import Values, concat_values
 from crossstream.errors import SerdeError
 
 TEXT, JSON, INT, ID = serdes.string(), serdes.json(), serdes.int64(), serdes.uuid()

@@ -14,13 +14,12 @@ from uuid import uuid4
 import pytest
 
 from crossstream.errors import StateError
-from crossstream.state.cache import Cache
-from crossstream.state.gathered import FEW
-from crossstream.state.manifest import PieceRef, read_manifest, read_run, write_run
-from crossstream.state.remote import RemoteRoot
-from crossstream.state.root import LocalRoot, StateRoot, root_of
-from crossstream.state.run import Run, sort_rows
-from crossstream.state.storage import Memory, Storage
+from crossstream.storage.cache import Cache
+from crossstream.storage.files import FEW, Memory, Storage
+from crossstream.storage.manifest import PieceRef, read_manifest, read_run, write_run
+from crossstream.storage.remote import RemoteRoot
+from crossstream.storage.root import LocalRoot, StateRoot, root_of
+from crossstream.storage.sorted_run import Run, sort_rows
 from tests.object_store import KEY, SECRET, ObjectStore, cache, object_server, object_store
 from tests.unit.state_rows import key_value_rows
 
@@ -227,7 +226,7 @@ class TestCopies:
         assert copy.read_bytes() == whole
 
     def test_a_damaged_manifest_is_fetched_again(self, on_s3: RemoteRoot, storage: Any) -> None:
-        from crossstream.state.manifest import Manifest, write_manifest
+        from crossstream.storage.manifest import Manifest, write_manifest
 
         write_manifest(storage, Manifest("0.manifest", "key-value", 3))
         copy = on_s3.here / "stores" / "x" / "0" / "0.manifest"
@@ -269,7 +268,7 @@ class TestCopies:
             os.utime(path, (time.time() - age,) * 2)
         storage.write("other", b"1")
         assert left.exists(), "that is not done all the time"
-        monkeypatch.setattr("crossstream.state.cache.SWEEP_SECONDS", 0.0)
+        monkeypatch.setattr("crossstream.storage.cache.SWEEP_SECONDS", 0.0)
         if reads:
             copy.unlink()
             read_run(storage, ref)
@@ -291,7 +290,7 @@ class TestCopies:
         os.utime(mark, (0, 0))
         assert not one.is_due(), "it looks from time to time only"
         later = time.monotonic() + 700
-        monkeypatch.setattr("crossstream.state.cache.time.monotonic", lambda: later)
+        monkeypatch.setattr("crossstream.storage.cache.time.monotonic", lambda: later)
         assert one.is_due()
 
     def test_without_a_disk_for_copies_it_goes_on(

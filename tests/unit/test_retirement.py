@@ -10,13 +10,13 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.engine import slices
-from crossstream.engine.log import BatchEntry, BatchLog, Commit
-from crossstream.engine.retirement import Retirement
-from crossstream.engine.stores import FolderStores, grow
+from crossstream.planning.plan import KEY_VALUE, StoreDef
 from crossstream.query.verification import verify_state
-from crossstream.state.run import Run
-from crossstream.topology.plan import KEY_VALUE, StoreDef
+from crossstream.runtime import slices
+from crossstream.runtime.stores import FolderStores, grow
+from crossstream.storage.commit_log import BatchEntry, BatchLog, Commit
+from crossstream.storage.sorted_run import Run
+from crossstream.storage.vacuum import Retirement
 from tests.docs.state_folder import Writer
 
 STORE = StoreDef(name="a/b", layout=KEY_VALUE, round=1, key=None, value=None)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.algebra.refused import encoded
-from crossstream.algebra.values import Values
+from crossstream.columns.refused import encoded
+from crossstream.columns.values import Values
 from crossstream.errors import SerdeError
 from tests.unit.serdes_rows import unhurried
 

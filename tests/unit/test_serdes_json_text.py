@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from crossstream import serdes
 from crossstream.errors import SerdeError
-from crossstream.serdes.calendar import beyond
+from crossstream.serdes.json_columns import beyond
 from tests.unit.serdes_rows import unhurried
 
 JSON = serdes.json()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import crossstream as cs
 from crossstream import serdes
 from crossstream.errors import SerdeError
-from crossstream.serdes.left_or_right import LEFT, RIGHT, tagged
+from crossstream.serdes.keys import LEFT, RIGHT, tagged
 
 SERDE = serdes.left_or_right(serdes.string(), serdes.int64())
 numbers = st.integers(-(2**63), 2**63 - 1)

@@ -10,8 +10,8 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.engine.runners import sinks
 from crossstream.errors import SerdeError
+from crossstream.operators.sink import runner as sinks
 
 TEXT = serdes.string()
 ROWS = 11

@@ -9,10 +9,10 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.engine.batch import SourceRange
-from crossstream.engine.log import BatchLog
-from crossstream.engine.sizing import FIXED_SECONDS, USUAL_SECONDS, Fan, Sizing, fans_of
-from crossstream.topology.plan import Plan
+from crossstream.planning.planner import plan_topology
+from crossstream.runtime.backlog_split import FIXED_SECONDS, USUAL_SECONDS, Fan, Sizing, fans_of
+from crossstream.runtime.batch import SourceRange
+from crossstream.storage.commit_log import BatchLog
 from tests.faults.one_process import process
 from tests.spark.marketplace import JSON, TEXT, marketplace, merchants, products
 from tests.spark.world import ALONE, SPREAD, World
@@ -74,7 +74,8 @@ def fans(*build: Any) -> dict[str, set[str]]:
     for add in build:
         add(builder)
     return {
-        source: {fan.right for fan in found} for source, found in fans_of(Plan.of(builder.build())).items()
+        source: {fan.right for fan in found}
+        for source, found in fans_of(plan_topology(builder.build())).items()
     }
 
 

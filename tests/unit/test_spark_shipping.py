@@ -11,10 +11,10 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.engine.policies import settings_of
-from crossstream.spark.shipping import packed
+from crossstream.planning.planner import plan_topology
+from crossstream.runtime.services import settings_of
+from crossstream.spark.job import packed
 from crossstream.spark.worker import Job
-from crossstream.topology.plan import Plan
 
 TEXT = serdes.string()
 BOTH = cs.Consumed(key=TEXT, value=TEXT)
@@ -40,7 +40,7 @@ def job(build: Callable[[Any, Any, Any, Any], Any]) -> Job:
     builder = cs.StreamsBuilder()
     build(builder, builder.stream("s", BOTH), builder.table("t", BOTH), builder.table("u", BOTH))
     settings = settings_of(cs.StreamsConfig(application_id="a", topics_dir="topics"))
-    return Job("a", Plan.of(builder.build()).shipped(), "state", "staging", settings, None)
+    return Job("a", plan_topology(builder.build()).shipped(), "state", "staging", settings, None)
 
 
 held = Guarded()

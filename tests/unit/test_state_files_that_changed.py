@@ -11,8 +11,8 @@ import xxhash
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.engine.log import BatchLog
 from crossstream.query.verification import verify_state
+from crossstream.storage.commit_log import BatchLog
 from tests.docs.state_folder import Writer
 from tests.docs.state_reader import Damaged, StateFolder, read_manifest
 

@@ -13,12 +13,12 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.cli.sparklog import SparkOutput
-from crossstream.engine.log import BatchLog
-from crossstream.files import FileTopics
+from crossstream.filetopics import FileTopics
 from crossstream.query.verification import verify_state
-from crossstream.spark.exchange import put_aside
-from crossstream.state.cache import Cache
-from crossstream.state.root import LocalRoot
+from crossstream.spark.shuffle_spill import put_aside
+from crossstream.storage.cache import Cache
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.root import LocalRoot
 from tests.faults.one_process import process
 from tests.spark.world import World, record_batch
 from tests.unit.cli_cases import call

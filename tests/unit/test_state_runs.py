@@ -12,9 +12,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from crossstream.algebra.hashing import hash_keys
-from crossstream.state.columns import equal, same_rows, take_all, take_or_null
-from crossstream.state.run import (
+from crossstream.columns.hashing import hash_keys
+from crossstream.planning.plan import KEY_VALUE, SUBSCRIPTIONS, VERSIONED
+from crossstream.storage.columns import equal, same_rows, take_all, take_or_null
+from crossstream.storage.snapshot import Slot, View
+from crossstream.storage.sorted_run import (
     Layout,
     Run,
     bisect,
@@ -25,8 +27,6 @@ from crossstream.state.run import (
     sort_rows,
     stable_order,
 )
-from crossstream.state.view import Slot, View
-from crossstream.topology.plan import KEY_VALUE, SUBSCRIPTIONS, VERSIONED
 from tests.unit.state_rows import KEYS, binary, key_value_rows, keys_of, subscription_rows, version_rows
 
 bits = st.sampled_from([64, 4, 1])

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from crossstream.errors import StateError
-from crossstream.state.root import root_of
-from crossstream.state.uris import Uri
+from crossstream.storage.root import root_of
+from crossstream.storage.uris import Uri
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crossstream.errors import StateError
-from crossstream.state.manifest import read_manifest, read_run
-from crossstream.state.merging import FAN_IN
-from crossstream.state.run import Layout, Run, sort_rows
-from crossstream.state.storage import Folder, Memory, Storage
-from crossstream.state.store import Piece, Version, advance, load_version, saver, store_version
-from crossstream.topology.plan import KEY_VALUE, SUBSCRIPTIONS, VERSIONED
+from crossstream.planning.plan import KEY_VALUE, SUBSCRIPTIONS, VERSIONED
+from crossstream.storage.compaction import FAN_IN
+from crossstream.storage.files import Folder, Memory, Storage
+from crossstream.storage.manifest import read_manifest, read_run
+from crossstream.storage.sorted_run import Layout, Run, sort_rows
+from crossstream.storage.store import Piece, Version, advance, load_version, saver, store_version
 from tests.unit.state_rows import KEYS, binary, key_value_rows, keys_of, subscription_rows, version_rows
 
 Rows = dict[Any, bytes | None]
@@ -38,7 +38,7 @@ MAKERS: dict[str, tuple[Layout, Callable[..., dict[str, Any]], st.SearchStrategy
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Merges of a few rows a step, so that several are under way at once."""
-    monkeypatch.setattr("crossstream.state.store.PIECE_ROWS", 8)
+    monkeypatch.setattr("crossstream.storage.store.PIECE_ROWS", 8)
 
 
 def held(version: Version) -> Rows:
@@ -107,7 +107,7 @@ def places_of(run: Run) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("rows_each", [1, 20])
 def test_runs_stay_few_and_deleted_rows_vanish(rows_each: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of one size for a long time; then everything is deleted, again in batches."""
-    monkeypatch.setattr("crossstream.state.store.PIECE_ROWS", 16)
+    monkeypatch.setattr("crossstream.storage.store.PIECE_ROWS", 16)
     version, storage = Version(KEY_VALUE), Memory()
     keys = [b"%d" % n for n in range(500)]
     classes = 1 + math.ceil(math.log2(600 * rows_each) / 3)
@@ -136,7 +136,7 @@ def _no_saving(run: Any) -> Piece:
 @pytest.mark.parametrize("kind", ["rows of many keys", "subscribers of one key", "versions of one key"])
 def test_the_work_of_a_batch_is_bounded(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """However large the store is, and one key in it, a small batch rewrites a bounded number of rows."""
-    monkeypatch.setattr("crossstream.state.store.PIECE_ROWS", 64)
+    monkeypatch.setattr("crossstream.storage.store.PIECE_ROWS", 64)
     saved: list[int] = []
 
     def save(run: Any) -> Piece:
@@ -236,7 +236,7 @@ def test_another_kind_of_store_or_format_is_told(stored: tuple[Folder, str], mon
         "CS-705",
         "restore the state folder from a copy, or start the application on an empty one",
     )
-    monkeypatch.setattr("crossstream.state.manifest.FORMAT", 3)
+    monkeypatch.setattr("crossstream.storage.manifest.FORMAT", 3)
     assert refused(folder, manifest).code == "CS-704"
 
 

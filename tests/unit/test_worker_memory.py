@@ -11,14 +11,15 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.engine.batch import Batch
-from crossstream.engine.services import Settings
-from crossstream.engine.stores import FolderStores, grow, partition_folder
+from crossstream.planning.plan import KEY_VALUE, StoreDef
+from crossstream.planning.planner import plan_topology
+from crossstream.runtime.batch import Batch
+from crossstream.runtime.services import Settings
+from crossstream.runtime.stores import FolderStores, grow, partition_folder
 from crossstream.spark import memory
 from crossstream.spark.worker import Job, opened
-from crossstream.state.run import Run, sort_rows
-from crossstream.state.store import MAPPED_BYTES, Version
-from crossstream.topology.plan import KEY_VALUE, Plan, StoreDef
+from crossstream.storage.sorted_run import Run, sort_rows
+from crossstream.storage.store import MAPPED_BYTES, Version
 from tests.unit.state_rows import key_value_rows
 
 linux = pytest.mark.skipif(memory.resident() == 0, reason="the system does not tell what a process holds")
@@ -110,7 +111,7 @@ def test_a_batch_that_runs_does_not_lose_what_it_has_just_made(tmp_path: Path) -
 @linux
 def test_files_stay_open_between_small_batches_that_workers_take_in_turn(tmp_path: Path) -> None:
     """And for a while only; a batch that is spread over all of them closes them at once."""
-    job = Job("app", Plan.of(cs.Topology({})), str(tmp_path), "staged", Settings(), None)
+    job = Job("app", plan_topology(cs.Topology({})), str(tmp_path), "staged", Settings(), None)
     idle, count = opened(job), MAPPED_BYTES // 50
     version = grow(idle.stores, STORE, 0, Version(KEY_VALUE), rows(0, count), -1, 0)
     assert version.name is not None

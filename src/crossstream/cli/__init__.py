@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from crossstream.cli.arguments import make_parser
-from crossstream.cli.usage import WRONG_USAGE
+from crossstream.cli.values import WRONG_USAGE
 from crossstream.errors import CrossStreamError, told
 
 

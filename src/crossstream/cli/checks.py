@@ -21,9 +21,9 @@ from typing import Literal
 from crossstream.errors import CrossStreamError
 from crossstream.java import JAVA_VERSION as JAVA
 from crossstream.java import java_command
-from crossstream.state.remote import RemoteRoot
-from crossstream.state.root import root_of
-from crossstream.state.uris import shown
+from crossstream.storage.remote import RemoteRoot
+from crossstream.storage.root import root_of
+from crossstream.storage.uris import shown
 from crossstream.topics import is_internal
 
 Result = Literal["ok", "note", "problem"]

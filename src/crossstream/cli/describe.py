@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from crossstream.cli.loading import load
-from crossstream.cli.usage import refuse_without
+from crossstream.cli.values import refuse_without
 
 
 def main(arguments: Namespace) -> int:

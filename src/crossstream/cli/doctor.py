@@ -35,10 +35,9 @@ def _join_on_spark(*, debug: bool) -> Check:
     from crossstream.cli.loading import load
     from crossstream.cli.sparklog import SparkOutput
     from crossstream.demo.folder import DemoFolder
-    from crossstream.demo.market import Market
-    from crossstream.demo.story import STEPS
+    from crossstream.demo.market import STEPS, Market
     from crossstream.spark import SparkStreams
-    from crossstream.spark.connections import connection_of
+    from crossstream.spark.inputs import connection_of
 
     with tempfile.TemporaryDirectory(prefix="crossstream-doctor-") as place:
         folder = DemoFolder(Path(place))

@@ -13,10 +13,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from crossstream.api import StreamsBuilder
+from crossstream.api.topology import Topology
 from crossstream.config import StreamsConfig
-from crossstream.dsl import StreamsBuilder
 from crossstream.errors import ConfigError, CrossStreamError, TopologyError, told
-from crossstream.topology.graph import Topology
 
 NAMES = ("topology", "builder", "build")
 """What a topology may be called in a file, in the order it is looked for."""

@@ -1,4 +1,4 @@
-"""Where topics live, from the options of a command."""
+"""Where topics live, and the settings of Kafka's clients, from the options of a command and from a file."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 
-from crossstream.cli.kafka_settings import kafka_settings
-from crossstream.cli.usage import typed
+from crossstream.cli.values import typed, wrong_usage
 from crossstream.durations import to_milliseconds
 from crossstream.errors import ConfigError, SourceError
-from crossstream.state.root import StateRoot, root_of
-from crossstream.state.uris import is_uri, shown
+from crossstream.storage.root import StateRoot, root_of
+from crossstream.storage.uris import is_uri, shown
 from crossstream.topics import TopicConnection, is_internal
 
 
@@ -64,6 +63,38 @@ def _files(arguments: Namespace) -> TopicConnection:
             code="CS-204",
             next="give the path of a folder: only the state may be at a URI",
         )
-    from crossstream.files import FileTopics
+    from crossstream.filetopics import FileTopics
 
     return FileTopics(arguments.topics_dir)
+
+
+def kafka_settings(arguments: Namespace) -> dict[str, str]:
+    """The settings of ``--kafka-config``, and those of ``--kafka``, which win.
+
+    Raises `ConfigError`: CS-270 the file cannot be read, CS-281 a line is no setting.
+    """
+    return (_read(arguments.kafka_config) if arguments.kafka_config else {}) | dict(arguments.kafka)
+
+
+def _read(file: str) -> dict[str, str]:
+    try:
+        lines = Path(file).expanduser().read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ConfigError(
+            f"the settings cannot be read: {why}",
+            code="CS-270",
+            where={"file": file},
+            next="check the path after --kafka-config, and the rights on the file",
+        ) from error
+    settings = {}
+    for number, line in enumerate(map(str.strip, lines), 1):
+        name, equals, value = line.partition("=")
+        if not line or line.startswith("#"):
+            continue
+        if not equals or not name.strip():  # not shown: it may be a secret
+            raise wrong_usage(
+                f"line {number} of {file} is no setting", "write name=value, or # before a remark"
+            )
+        settings[name.strip()] = value.strip()
+    return settings

@@ -13,12 +13,12 @@ from crossstream.cli.places import state_of
 from crossstream.cli.query import headline
 from crossstream.cli.texts import to_json
 from crossstream.config import check_most_partitions
-from crossstream.engine.log import BatchLog
-from crossstream.engine.rescaling import rescale as cut_state
 from crossstream.errors import StateError
 from crossstream.query.files import application_of
 from crossstream.query.inspection import FolderState, PartitionState, StoreState, inspect_state
 from crossstream.query.verification import Problem, Verified, verify_state
+from crossstream.runtime.rescaling import rescale as cut_state
+from crossstream.storage.commit_log import BatchLog
 
 NUMBERS = {"partition", "partitions", "rows", "bytes", "runs", "batch"}
 JSON_ONLY = {"queryable", "placed", "kept"}

@@ -19,7 +19,7 @@ import msgspec
 from crossstream import serdes
 from crossstream.errors import ConfigError, SerdeError
 from crossstream.serdes import Serde
-from crossstream.serdes.left_or_right import LeftOrRight, LeftOrRightSerde
+from crossstream.serdes.keys import LeftOrRight, LeftOrRightSerde
 
 _BASE64 = "base64"
 

@@ -6,6 +6,6 @@ imported when a `KafkaConnection` is first used, in the process that uses it.
 
 from __future__ import annotations
 
-from crossstream.kafka.connection import KafkaConnection
+from crossstream.kafka.cluster import KafkaConnection
 
 __all__ = ["KafkaConnection"]

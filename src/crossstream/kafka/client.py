@@ -19,7 +19,7 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 if TYPE_CHECKING:
-    from crossstream.kafka.connection import KafkaConnection
+    from crossstream.kafka.settings import KafkaSettings
 
 Client = TypeVar("Client")
 
@@ -150,14 +150,14 @@ def is_denial(error: KafkaError) -> bool:
     return untrusted or error.code() in DENIED
 
 
-def open_consumer(connection: KafkaConnection, complaints: Complaints) -> Consumer:
+def open_consumer(connection: KafkaSettings, complaints: Complaints) -> Consumer:
     """A consumer of assigned partitions, in no group."""
     settings = {**CLIENT, **FETCH, **connection.settings, **CONSUMER}
     return _open(Consumer, connection, settings, complaints)
 
 
 def open_producer(
-    connection: KafkaConnection, complaints: Complaints, on_delivery: object, sizes: Sizes = SIZES
+    connection: KafkaSettings, complaints: Complaints, on_delivery: object, sizes: Sizes = SIZES
 ) -> Producer:
     """An idempotent producer that gives up on a record after the connection's patience."""
     patience_ms = round(min(max(100, connection.patience_seconds * 1000), LONGEST_MS))
@@ -167,14 +167,14 @@ def open_producer(
 
 
 def open_committer(
-    connection: KafkaConnection, group: str, complaints: Complaints, on_commit: object
+    connection: KafkaSettings, group: str, complaints: Complaints, on_commit: object
 ) -> Consumer:
     """A consumer that commits to ``group`` without joining it."""
     own = {**CONSUMER, **COMMITTER, "group.id": group, "on_commit": on_commit}
     return _open(Consumer, connection, {**CLIENT, **connection.settings, **own}, complaints)
 
 
-def meet(client: Consumer | Producer, topic: str, connection: KafkaConnection) -> bool:
+def meet(client: Consumer | Producer, topic: str, connection: KafkaSettings) -> bool:
     """Connects a client and tells it the brokers of a topic; whether it could.
 
     By itself a client looks for the brokers of new topics once a second (librdkafka, issue 3202).
@@ -187,14 +187,14 @@ def meet(client: Consumer | Producer, topic: str, connection: KafkaConnection) -
     return True
 
 
-def open_admin(connection: KafkaConnection, complaints: Complaints) -> AdminClient:
+def open_admin(connection: KafkaSettings, complaints: Complaints) -> AdminClient:
     """A client for topics and offsets."""
     return _open(AdminClient, connection, {**CLIENT, **connection.settings, **ASKING}, complaints)
 
 
 def _open(
     kind: Callable[..., Client],
-    connection: KafkaConnection,
+    connection: KafkaSettings,
     settings: Mapping[str, object],
     complaints: Complaints,
 ) -> Client:

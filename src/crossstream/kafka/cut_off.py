@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from crossstream.kafka import faults
+from crossstream.kafka import errors as faults
 from crossstream.kafka.client import Complaints, logger, open_admin
 
 if TYPE_CHECKING:
-    from crossstream.kafka.connection import KafkaConnection
+    from crossstream.kafka.settings import KafkaSettings
 
 SILENT_SECONDS = 5.0
 """Without an answer for so long a client is taken for cut off."""
@@ -39,7 +39,7 @@ class Silence:
         return lasts
 
 
-def is_cut_off(producer: Producer, connection: KafkaConnection) -> bool:
+def is_cut_off(producer: Producer, connection: KafkaSettings) -> bool:
     """Whether another client finds brokers, and this one still does not."""
     if _is_answered(producer) or not _is_answered(open_admin(connection, Complaints())):
         return False

@@ -17,7 +17,7 @@ from crossstream.kafka.client import Complaints, open_committer
 from crossstream.kafka.cut_off import UNANSWERED
 
 if TYPE_CHECKING:
-    from crossstream.kafka.connection import KafkaConnection
+    from crossstream.kafka.settings import KafkaSettings
 
 POLL_SECONDS = 0.002
 SLICE_SECONDS = 0.5
@@ -36,7 +36,7 @@ class Committed(NamedTuple):
 class Group:
     """The group ``name``, as lag tools know it."""
 
-    connection: KafkaConnection
+    connection: KafkaSettings
     name: str
     complaints: Complaints
     _consumer: Consumer | None = None

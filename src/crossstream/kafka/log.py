@@ -13,15 +13,15 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec, TopicMetadata  # type: ignore[attr-defined]
 
 from crossstream.errors import SourceError
-from crossstream.kafka import faults
+from crossstream.kafka import errors as faults
 from crossstream.kafka.client import SETTLE_SECONDS, Complaints, is_denial, logger, open_admin
 from crossstream.kafka.cut_off import UNANSWERED
 from crossstream.kafka.group import Committed, Group
-from crossstream.kafka.moments import Moments
+from crossstream.kafka.offsets_for_times import Moments
 from crossstream.topics import Moment, OffsetRange, TopicPartition
 
 if TYPE_CHECKING:
-    from crossstream.kafka.connection import KafkaConnection
+    from crossstream.kafka.settings import KafkaSettings
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ class KafkaLog:
     `SourceError`: CS-602 missing topic, CS-604 nobody answers, CS-605 access refused, CS-628 another refusal.
     """
 
-    def __init__(self, connection: KafkaConnection) -> None:
+    def __init__(self, connection: KafkaSettings) -> None:
         self._connection = connection
         self._complaints = Complaints()
         self._client: AdminClient | None = None
@@ -117,7 +117,7 @@ class KafkaLog:
     ) -> Mapping[TopicPartition, Moment | None]:
         """The first record of each range with that timestamp (ms) or a later one; see `TopicLog.moments_at`.
 
-        One request, and in topics that are written in transactions a look at records: `crossstream.kafka.moments`.
+        One request, and in topics that are written in transactions a look at records: `offsets_for_times`.
         """
         places = [TopicPartition(span.topic, span.partition) for span in spans]
         found = self._moments(places, OffsetSpec.for_timestamp(timestamp), nowhere=True)

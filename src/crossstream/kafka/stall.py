@@ -12,7 +12,7 @@ from time import monotonic
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from crossstream.kafka import faults
+from crossstream.kafka import errors as faults
 from crossstream.kafka.client import SETTLE_SECONDS, Complaints, is_denial
 from crossstream.kafka.cut_off import SILENT_SECONDS
 from crossstream.topics import OffsetRange

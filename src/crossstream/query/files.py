@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from crossstream.engine.log import Application, BatchLog, Commit, Readable
-from crossstream.engine.stores import FolderStores
 from crossstream.errors import StateError
+from crossstream.planning.plan import WINDOW, Plan, StoreDef, layout_of
 from crossstream.query.store import StoreReader
+from crossstream.runtime.stores import FolderStores
 from crossstream.serdes import Serde
 from crossstream.serdes.described import describe, made, names_in
-from crossstream.state.remote import AWAY
-from crossstream.state.root import Place, StateRoot, root_of
-from crossstream.state.store import Version
-from crossstream.topology.plan import WINDOW, Plan, StoreDef, layout_of
+from crossstream.storage.commit_log import Application, BatchLog, Commit, Readable
+from crossstream.storage.remote import AWAY
+from crossstream.storage.root import Place, StateRoot, root_of
+from crossstream.storage.store import Version
 
 
 def describe_readers(plan: Plan) -> dict[str, Readable]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from crossstream.engine.log import Application, BatchLog, Commit
-from crossstream.engine.stores import partition_folder
 from crossstream.errors import StateError
 from crossstream.query.files import application_of
-from crossstream.state.manifest import read_manifest
-from crossstream.state.root import Place, StateRoot, root_of
+from crossstream.runtime.stores import partition_folder
+from crossstream.storage.commit_log import Application, BatchLog, Commit
+from crossstream.storage.manifest import read_manifest
+from crossstream.storage.root import Place, StateRoot, root_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,17 +13,17 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 
-from crossstream.algebra.hashing import hash_keys, partition_of
-from crossstream.algebra.table import latest_versions, lookup, version_at
-from crossstream.algebra.values import Values
+from crossstream.columns.hashing import hash_keys, partition_of
+from crossstream.columns.values import Values
 from crossstream.durations import to_timestamp
 from crossstream.errors import SerdeError, StateError
-from crossstream.query.key_dicts import check_dict_keys
-from crossstream.query.records import all_records, records_of
-from crossstream.serdes import Serde, calls
+from crossstream.operators.table.kernel import latest_versions, lookup, version_at
+from crossstream.serdes import Serde
+from crossstream.serdes import serde as calls
 from crossstream.serdes.refusals import UNDECODABLE, unreadable_row
-from crossstream.state.columns import concat_all, take, take_all
-from crossstream.state.store import Version
+from crossstream.storage.columns import Column, Columns, concat_all, take, take_all
+from crossstream.storage.sorted_run import Run, merge
+from crossstream.storage.store import Version
 
 _EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
@@ -275,3 +275,55 @@ def _arrow(values: Values) -> pa.Array:
             raise
         values.objects()  # may hold more than a column: an int of 65 bits, a time without a zone
         return values.wire()
+
+
+def check_dict_keys(keys: Sequence[Any], marks: Sequence[object], step: str, **where: object) -> None:
+    """Raises `StateError` CS-717 where a dict of these keys would not have them all.
+
+    ``marks``: what tells apart keys that are equal for Python; ``step``: what to do instead; ``where``: whose they are.
+
+    >>> check_dict_keys(["a", 1], [b"a", b"1"], "ask for one after the other")
+    """
+    seen: dict[Any, tuple[Any, object]] = {}
+    for key, mark in zip(keys, marks, strict=True):
+        try:
+            first, other = seen.setdefault(key, (key, mark))
+        except TypeError:
+            what = f"a key is a {type(key).__name__}, which cannot be a key of the dict to be returned"
+            raise StateError(what, code="CS-717", where={**where, "key": key}, next=step) from None
+        if other != mark:
+            what = f"the keys {first!r} and {key!r} would be one key of the dict to be returned"
+            raise StateError(what, code="CS-717", where={**where, "key": key}, next=step)
+
+
+Records = dict[str, Any]
+"""Columns key, value, ts."""
+
+
+def records_of(version: Version, hashes: np.ndarray, key: Column, low: int, high: int) -> Records:
+    """The records of one key from ``low`` to ``high``, by timestamp, then arrival."""
+    bounds = np.array([max(low, version.horizon)]), np.array([high])
+    parts: list[Columns] = []
+    for run in version.view().pieces():
+        _, rows = run.match_range(hashes, key, *bounds)
+        parts.append(take_all(run.columns, rows))
+    found = merge([Run(part) for part in parts], drop_gone=True)
+    return _named(found.columns, np.lexsort((found["n"], found["s"])))
+
+
+def all_records(versions: Sequence[Version]) -> Records:
+    """All records of a store, by the bytes of the key, then timestamp, then arrival."""
+    live = [version.view().live().columns for version in versions]
+    columns = concat_all(
+        [take_all(c, np.flatnonzero(c["s"] >= v.horizon)) for c, v in zip(live, versions, strict=True)]
+    )
+    keys = pl.Series("key", columns["key"])
+    order = pl.DataFrame({"key": keys, "s": columns["s"], "n": columns["n"]}).select(
+        pl.arg_sort_by("key", "s", "n")
+    )
+    return _named(columns, order.to_series().to_numpy().astype(np.int64))
+
+
+def _named(columns: Columns, order: np.ndarray) -> Records:
+    rows = take_all(columns, order)
+    return {"key": rows["key"], "value": rows["value"], "ts": rows["s"]}

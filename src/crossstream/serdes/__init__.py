@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crossstream.serdes.json_typed import json
-from crossstream.serdes.left_or_right import LeftOrRightSerde
+from crossstream.serdes.keys import LeftOrRightSerde
 from crossstream.serdes.numeric import Number
 from crossstream.serdes.scalar import Boolean, Bytes, String, Uuid
 from crossstream.serdes.serde import Serde

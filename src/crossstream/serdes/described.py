@@ -1,13 +1,10 @@
-"""Serdes as plain data: so a state folder says how its rows are read, and no code comes out of it.
-
-A serde of this package is made again from a fixed table. JSON of a class is described by its name and its columns:
-without the class its rows are plain JSON. Of a serde of the user's own only the name is known; the reader passes it.
-"""
+"""Serdes as plain data, so that a state folder says how its rows are read, and no code comes out of it."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from types import MappingProxyType
@@ -16,17 +13,18 @@ from uuid import UUID
 
 import msgspec
 import polars as pl
+import pyarrow as pa
 
-from crossstream.errors import StateError
-from crossstream.serdes.json_plain import PlainJson, is_plain
+from crossstream.errors import CrossStreamError, StateError
+from crossstream.serdes import arrays, refusals
 from crossstream.serdes.json_reading import reading_of
 from crossstream.serdes.json_typed import SchemaJson, TypedJson
 from crossstream.serdes.json_untyped import UntypedJson
 from crossstream.serdes.kept import kept
-from crossstream.serdes.left_or_right import LeftOrRightSerde
+from crossstream.serdes.keys import LeftOrRightSerde
 from crossstream.serdes.numeric import Number
 from crossstream.serdes.scalar import Boolean, Bytes, String, Uuid
-from crossstream.serdes.serde import Serde
+from crossstream.serdes.serde import Serde, Way, find_invalid
 
 _VALUES = (str, int, float, bool, bytes, Decimal, UUID, dt.datetime, dt.date, dt.time, dt.timedelta)
 """Types that `json(type)` takes and every process has."""
@@ -157,3 +155,84 @@ def of_data(data: Any) -> pl.DataType:
         *what
     )
     return found
+
+
+_SAMPLES: dict[type[pl.DataType], tuple[Any, Any]] = {
+    pl.String: ("a", "b"),
+    pl.Boolean: (False, True),
+    pl.Int64: (7, 8),
+    pl.Float64: (0.5, 1.5),
+}
+"""Two values of each type whose text depends on nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlainJson:
+    """Rows of the serde ``name``, read without its class. ``dtype``: of its columns, None if it has none.
+
+    ``is_plain``: whether dicts of all its fields can be written, to look up keys. It never writes to a topic.
+    """
+
+    name: str
+    dtype: pl.Struct | None
+    is_plain: bool = False
+
+    def serialize(self, value: Any) -> bytes | None:
+        if value is None:
+            return None
+        if self.dtype is None or not self.is_plain or not _has_all(value, self.dtype):
+            raise refusals.classless(self.name, value)
+        return SchemaJson(self.dtype).serialize(value)
+
+    def deserialize(self, data: bytes | None) -> Any:
+        value = UntypedJson().deserialize(data)
+        if self.dtype is not None and value is not None and not isinstance(value, dict):
+            raise refusals.undecodable(self.name, "it is no object", data)
+        return value
+
+    def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
+        return arrays.binary_rows(list(map(self.serialize, values)))
+
+    def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
+        return UntypedJson().decode_objects(data)
+
+    def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
+        return self.encode_objects(values.to_list())
+
+    def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
+        serde = UntypedJson() if self.dtype is None else SchemaJson(self.dtype)
+        return serde.decode_series(data, fields)
+
+    def find_invalid(
+        self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
+    ) -> list[tuple[int, str]]:
+        return find_invalid(self, data, fields, way)
+
+
+def is_plain(serde: TypedJson, dtype: pl.Struct) -> bool:
+    """Whether the class writes what a dict of its fields has, and no more: no tag, no names or texts of its own."""
+    try:
+        for which in (0, 1):
+            text = SchemaJson(dtype).serialize(_sample(dtype, which))
+            if serde.serialize(serde.deserialize(text)) != text:
+                return False
+    except (CrossStreamError, KeyError):
+        return False
+    return True
+
+
+def _sample(dtype: Any, which: int) -> Any:
+    if isinstance(dtype, pl.Struct):
+        return {field.name: _sample(field.dtype, which) for field in dtype.fields}
+    return _SAMPLES[dtype if isinstance(dtype, type) else type(dtype)][which]
+
+
+def _has_all(value: Any, dtype: pl.Struct) -> bool:
+    """Whether a dict, and those in it, have every field: what is left out would be a null, or a default."""
+    if not isinstance(value, dict):
+        return False
+    return all(
+        field.name in value
+        and (not isinstance(field.dtype, pl.Struct) or _has_all(value[field.name], field.dtype))
+        for field in dtype.fields
+    )

@@ -1,8 +1,9 @@
-"""Decoded objects to Polars series: a column for every field, built from one list each."""
+"""Decoded objects to Polars series, and a series made to fit a declared type before it is written."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import date, datetime, timezone
 from functools import lru_cache
 from itertools import chain
 from operator import attrgetter
@@ -14,9 +15,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.calendar import beyond
-from crossstream.serdes.json_shapes import KEPT, Leaf, ListOf, Shape, column
+from crossstream.serdes.json_shapes import KEPT, Leaf, ListOf, Shape, StructOf, column
 
 _FEW = 64
 """Rows up to which one call for all columns is cheaper than one for each."""
@@ -122,3 +123,174 @@ def spread(dense: pl.Series, values: list[Any]) -> pl.Series:
         return null_series(len(values), dense.dtype)
     rows = pl.Series(pa.array(np.cumsum(present) - 1, mask=~present), dtype=pl.Int64)
     return dense.gather(rows)
+
+
+def conform(values: pl.Series, shape: Shape, serde: str) -> pl.Series:
+    """The series in exactly the type of ``shape``: fields in its order, missing ones null, numbers widened.
+
+    Raises `SerdeError`: CS-401 for another type, CS-403 for a number beyond the range, CS-408 for a field the
+    shape does not have, CS-409 for a null where none can be read.
+    """
+    fitted = values if values.dtype == shape.dtype else _cast(values, shape, serde, "")
+    _check_nulls(fitted, shape, serde, "")
+    return fitted
+
+
+def _cast(values: pl.Series, shape: Shape, serde: str, path: str) -> pl.Series:
+    if values.dtype == shape.dtype:
+        return values
+    if values.dtype == pl.Null or 0 < len(values) == values.null_count():  # nulls say nothing of their type
+        return null_series(len(values), shape.dtype)
+    if isinstance(shape, StructOf) and isinstance(values.dtype, pl.Struct):
+        return _cast_struct(values, shape, serde, path)
+    if not _fits(values.dtype, shape.dtype):
+        cast = f"cast in the expression, for instance .cast({shape.dtype})"
+        raise refusals.wrong_column(serde, values.dtype, str(shape.dtype), cast, path)
+    try:
+        fitted = values.cast(shape.dtype, strict=True)
+    except pl.exceptions.PolarsError as error:
+        raise _beyond(values, str(error), serde, path) from error
+    if _overflown(values, fitted):
+        raise _beyond(values, "a finite number is beyond the range of Float32", serde, path)
+    return fitted
+
+
+def _beyond(values: pl.Series, reason: str, serde: str, path: str) -> SerdeError:
+    return refusals.no_bytes_for(
+        serde, values, f"{path or 'value'}: {reason}", "cast or filter in the expression"
+    )
+
+
+def _overflown(wide: pl.Series, narrow: pl.Series) -> bool:
+    """Whether a finite number became infinite as a Float32, also in lists: for Polars that is no error."""
+    if isinstance(narrow.dtype, pl.List):
+        return _leaf(narrow.dtype) == pl.Float32 and _overflown(wide.explode(), narrow.explode())
+    if narrow.dtype != pl.Float32:
+        return False
+    infinite = narrow.is_infinite()
+    return infinite.any() and (infinite & wide.cast(pl.Float64).is_finite()).any()
+
+
+def _leaf(dtype: Any) -> Any:
+    return _leaf(dtype.inner) if isinstance(dtype, pl.List) else dtype
+
+
+def _cast_struct(values: pl.Series, shape: StructOf, serde: str, path: str) -> pl.Series:
+    given = {part.name: part for part in values.struct.unnest().get_columns()}
+    known = [field.name for field in shape.fields]
+    if unknown := given.keys() - set(known):
+        raise refusals.unknown_fields(serde, unknown, known)
+    blank = null_series(len(values), pl.Null())
+    parts = {
+        field.name: _cast(given.get(field.name, blank), column(field), serde, _below(path, field.name))
+        for field in shape.fields
+    }
+    return with_nulls_of(struct_of(parts, len(values)), values)
+
+
+def _fits(given: Any, wanted: Any) -> bool:
+    """Whether a cast keeps what the values mean."""
+    if isinstance(given, pl.List) and isinstance(wanted, pl.List):
+        return given.inner == pl.Null or _fits(given.inner, wanted.inner)
+    if isinstance(given, pl.Datetime) and isinstance(wanted, pl.Datetime):
+        return (given.time_zone is None) == (wanted.time_zone is None)
+    if wanted.is_float():
+        return bool(given.is_integer() or given.is_float())
+    if wanted.is_integer():
+        return bool(given.is_integer())
+    if wanted.is_decimal():
+        return bool(given.is_integer() or _more_digits(wanted, given))
+    return given == wanted or (wanted == pl.String and given in (pl.Categorical, pl.Enum))
+
+
+def _more_digits(wanted: Any, given: Any) -> bool:
+    return isinstance(wanted, pl.Decimal) and isinstance(given, pl.Decimal) and wanted.scale >= given.scale
+
+
+def _check_nulls(values: pl.Series, shape: Shape, serde: str, path: str) -> None:
+    if isinstance(shape, StructOf):
+        for part, field in zip(_parts(values, shape), shape.fields, strict=True):
+            below = _below(path, field.name)
+            if not field.nullable and part.null_count() > values.null_count():
+                raise refusals.null_field(serde, below)
+            _check_nulls(part, column(field), serde, below)
+    elif isinstance(shape, ListOf) and not (shape.nullable and _all_nullable(shape.item)):
+        items = pl.Series(values.to_arrow().flatten())
+        if not shape.nullable and items.null_count():
+            raise refusals.null_field(serde, f"{path}[]")
+        _check_nulls(items, shape.item, serde, f"{path}[]")
+
+
+def _parts(values: pl.Series, shape: StructOf) -> list[pl.Series]:
+    return values.struct.unnest().get_columns() if shape.fields else []
+
+
+def _all_nullable(shape: Shape) -> bool:
+    if isinstance(shape, ListOf):
+        return shape.nullable and _all_nullable(shape.item)
+    if isinstance(shape, StructOf):
+        return all(field.nullable and _all_nullable(column(field)) for field in shape.fields)
+    return True
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+_FIRST, _LAST = date.min, date.max
+
+
+@lru_cache(maxsize=512)
+def _is_dated(dtype: Any) -> bool:
+    """Whether there are dates or points in time in a column of this type."""
+    if isinstance(dtype, pl.Struct):
+        return any(_is_dated(field.dtype) for field in dtype.fields)
+    if isinstance(dtype, pl.List | pl.Array):
+        return bool(_is_dated(dtype.inner))
+    return isinstance(dtype, pl.Datetime) or dtype == pl.Date
+
+
+def beyond(values: pl.Series) -> np.ndarray | None:
+    """Which rows have such a time somewhere; None: none has."""
+    dtype = values.dtype
+    if not _is_dated(dtype) or not len(values):
+        return None
+    if isinstance(dtype, pl.Struct):
+        return _any(beyond(part) for part in values.struct.unnest().get_columns())
+    if isinstance(dtype, pl.List | pl.Array):
+        return _in_lists(values)
+    low, high = _limits(dtype)
+    counted = values.to_physical()
+    least, most = counted.min(), counted.max()
+    if least is None or (least >= low and most <= high):  # type: ignore[operator]
+        return None
+    return ((counted < low) | (counted > high)).fill_null(False).to_numpy()
+
+
+def _in_lists(values: pl.Series) -> np.ndarray | None:
+    frame = pl.DataFrame({"items": values}).with_row_index("row").explode("items")
+    found = beyond(frame["items"])
+    if found is None:
+        return None
+    rows = np.zeros(len(values), bool)
+    rows[frame["row"].to_numpy()[found]] = True
+    return rows
+
+
+def _any(found: Any) -> np.ndarray | None:
+    masks = [mask for mask in found if mask is not None]
+    return np.logical_or.reduce(masks) if masks else None
+
+
+@lru_cache(maxsize=16)
+def _limits(dtype: Any) -> tuple[int, int]:
+    """The first and the last that Python has, as the column counts them."""
+    if dtype == pl.Date:
+        epoch = date(1970, 1, 1)
+        return (_FIRST - epoch).days, (_LAST - epoch).days
+    per_second = {"ms": 10**3, "us": 10**6, "ns": 10**9}[dtype.time_unit]
+    first, last = (
+        round(datetime(day.year, day.month, day.day, tzinfo=timezone.utc).timestamp())
+        for day in (_FIRST, _LAST)
+    )
+    return first * per_second, (last + 86_400) * per_second - 1

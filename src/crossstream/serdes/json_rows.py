@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossstream.garbage import paused_gc
+from crossstream.gc_pause import paused_gc
 from crossstream.serdes import arrays, refusals
 from crossstream.serdes.json_decimals import plainly
 from crossstream.serdes.json_finite import check_finite

@@ -9,7 +9,7 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 
-from crossstream.serdes import json_leaves as leaves
+from crossstream.serdes import json_shapes as leaves
 from crossstream.serdes import refusals
 from crossstream.serdes.json_shapes import (
     Field,

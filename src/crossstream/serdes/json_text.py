@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.calendar import beyond
-from crossstream.serdes.json_columns import struct_of, with_nulls_of
+from crossstream.serdes.json_columns import beyond, struct_of, with_nulls_of
 from crossstream.serdes.json_decimals import decimals_as_text
 from crossstream.serdes.json_rows import encode_rows
 

@@ -15,19 +15,17 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.errors import SerdeError
-from crossstream.garbage import paused_gc
+from crossstream.gc_pause import paused_gc
 from crossstream.serdes import arrays, refusals, shipping
-from crossstream.serdes.json_columns import in_chunks, to_series
-from crossstream.serdes.json_conform import conform
+from crossstream.serdes.json_columns import conform, in_chunks, to_series
 from crossstream.serdes.json_decimals import decimals_as_text
 from crossstream.serdes.json_defaults import complete
 from crossstream.serdes.json_finite import not_finite
-from crossstream.serdes.json_leaves import is_text
 from crossstream.serdes.json_omitted import with_the_defaults
 from crossstream.serdes.json_omitted_text import text_without_defaults
-from crossstream.serdes.json_readable import check_rows
 from crossstream.serdes.json_reading import (
     Columns,
+    check_rows,
     checked,
     checked_columns,
     columns_of,
@@ -43,7 +41,7 @@ from crossstream.serdes.json_schemas import (
     shape_of,
     struct_dtype,
 )
-from crossstream.serdes.json_shapes import KEPT, NoColumn, Shape, StructOf, optional, rows_of
+from crossstream.serdes.json_shapes import KEPT, NoColumn, Shape, StructOf, is_text, optional, rows_of
 from crossstream.serdes.json_text import json_text
 from crossstream.serdes.json_untyped import UntypedJson
 from crossstream.serdes.serde import NOBODY, Readers, Serde, Way, find_invalid

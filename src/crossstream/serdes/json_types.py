@@ -15,7 +15,7 @@ import msgspec
 import msgspec.inspect as mi
 import polars as pl
 
-from crossstream.serdes import json_leaves as leaves
+from crossstream.serdes import json_shapes as leaves
 from crossstream.serdes.json_shapes import KEPT, Field, Layout, Leaf, NoColumn, Shape, limited, list_of
 
 Read = tuple["Shape | NoColumn", bool]

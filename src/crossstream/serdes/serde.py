@@ -1,4 +1,7 @@
-"""What every serde does: wire bytes to values and back, one by one, as objects, or as a column."""
+"""What every serde does: wire bytes to values and back, one by one, as objects, or as a column; and calls of serdes.
+
+A serde may be the user's own: what it raises becomes a `SerdeError`, and what it gives is checked.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,9 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 import polars as pl
 import pyarrow as pa
 
-from crossstream.errors import SerdeError
-from crossstream.serdes import calls, refusals
+from crossstream.errors import CrossStreamError, SerdeError, told
+from crossstream.serdes import refusals
+from crossstream.serdes import serde as calls
 
 Way = Literal["objects", "series"]
 """The two ways to decode a column: into Python objects, or into a Polars series."""
@@ -154,7 +158,7 @@ class Serde(Protocol):
     column (an `int` beyond 64 bits), the column way refuses what it cannot hold.
 
     A serde of the user may raise anything: it is told as a `SerdeError`, CS-402 while reading and CS-403 while writing
-    (`crossstream.serdes.calls`). docs/serdes.md has an example.
+    (`crossstream.serdes.serde`). docs/serdes.md has an example.
     """
 
     @property
@@ -254,3 +258,94 @@ def bisected(
         middle = len(data) // 2
         return bisected(decode, data[:middle], first) + bisected(decode, data[middle:], first + middle)
     return []
+
+
+_BYTES = "a pyarrow.LargeBinaryArray, as pa.array(rows, pa.large_binary()) gives"
+
+
+def unread(serde: Serde, error: Exception) -> Exception:
+    """What the serde raised while it read, as a `SerdeError`: CS-402, if it does not say otherwise."""
+    return error if _is_told(error) else _caused(refusals.undecodable(serde.name, _reason(error)), error)
+
+
+def _unwritten(serde: Serde, error: Exception) -> Exception:
+    """What the serde raised while it wrote, as a `SerdeError`: CS-403, if it does not say otherwise."""
+    return error if _is_told(error) else _caused(refusals.unencodable(serde.name, _reason(error)), error)
+
+
+def _caused(refusal: SerdeError, error: Exception) -> SerdeError:
+    refusal.__cause__ = error
+    return refusal
+
+
+def serialize(serde: Serde, value: Any) -> bytes | None:
+    try:
+        data: Any = serde.serialize(value)
+    except Exception as error:
+        refusal = _unwritten(serde, error)
+        raise refusal from refusal.__cause__
+    if data is None or isinstance(data, bytes):
+        return data
+    if not isinstance(data, bytearray | memoryview):
+        raise refusals.wrong_answer(serde.name, "serialize", "bytes or None", data)
+    return bytes(data)
+
+
+def encode_objects(serde: Serde, values: Sequence[Any]) -> pa.LargeBinaryArray:
+    try:
+        data = serde.encode_objects(values)
+    except Exception as error:
+        refusal = _unwritten(serde, error)
+        raise refusal from refusal.__cause__
+    return _checked(serde, "encode_objects", data, pa.LargeBinaryArray, _BYTES, len(values))
+
+
+def encode_series(serde: Serde, values: pl.Series) -> pa.LargeBinaryArray:
+    try:
+        data = serde.encode_series(values)
+    except Exception as error:
+        refusal = _unwritten(serde, error)
+        raise refusal from refusal.__cause__
+    return _checked(serde, "encode_series", data, pa.LargeBinaryArray, _BYTES, len(values))
+
+
+def decode_objects(serde: Serde, data: pa.LargeBinaryArray) -> list[Any]:
+    try:
+        values = serde.decode_objects(data)
+    except Exception as error:
+        refusal = unread(serde, error)
+        raise refusal from refusal.__cause__
+    found: list[Any] = _checked(serde, "decode_objects", values, list, "a list", len(data))
+    return found
+
+
+def decode_series(
+    serde: Serde, data: pa.LargeBinaryArray, fields: Collection[str] | None = None
+) -> pl.Series:
+    try:
+        series = serde.decode_series(data, fields)
+    except Exception as error:
+        refusal = unread(serde, error)
+        raise refusal from refusal.__cause__
+    found: pl.Series = _checked(serde, "decode_series", series, pl.Series, "a polars.Series", len(data))
+    return found
+
+
+def _is_told(error: Exception) -> bool:
+    """Whether it says what is wrong as our own serdes do; or is not about the values at all."""
+    if isinstance(error, SerdeError):
+        return error.code != SerdeError.default_code
+    return isinstance(error, MemoryError)
+
+
+def _reason(error: Exception) -> str:
+    return error.what if isinstance(error, CrossStreamError) else told(error)
+
+
+def _checked(serde: Serde, method: str, given: Any, kind: type, wanted: str, rows: int) -> Any:
+    """What the method gave, if it is of this kind and has so many rows; else CS-412."""
+    if not isinstance(given, kind):
+        raise refusals.wrong_answer(serde.name, method, wanted, given)
+    if len(given) != rows:  # type: ignore[arg-type]
+        raise refusals.wrong_count(serde.name, method, rows, len(given))  # type: ignore[arg-type]
+    return given

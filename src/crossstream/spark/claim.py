@@ -9,13 +9,20 @@ from pathlib import Path
 from msgspec import structs
 
 from crossstream.config import StreamsConfig
-from crossstream.engine.log import Application, BatchEntry, BatchLog, Commit, Starts, check_application
-from crossstream.engine.placement import partitioners
+from crossstream.graph.nodes import FrameSource
+from crossstream.planning.plan import Plan
 from crossstream.query.files import describe_readers
-from crossstream.spark.checkpoint import Checkpoint
+from crossstream.runtime.placement import partitioners
+from crossstream.spark.feed import Checkpoint
 from crossstream.spark.frames import read_by
-from crossstream.topology.graph import FrameSource
-from crossstream.topology.plan import Plan
+from crossstream.storage.commit_log import (
+    Application,
+    BatchEntry,
+    BatchLog,
+    Commit,
+    Starts,
+    check_application,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkTypeError
 from pyspark.sql import DataFrame, SparkSession
 
-from crossstream.algebra.values import Values
+from crossstream.columns.values import Values
 from crossstream.errors import SerdeError
 
 _WIDER = {

@@ -21,14 +21,14 @@ import pyarrow.compute  # noqa: E402, F401
 import pyspark.daemon  # noqa: E402
 import pyspark.worker  # noqa: E402
 
-import crossstream.files.reader  # noqa: E402
-import crossstream.files.staging  # noqa: E402
+import crossstream.filetopics.reader  # noqa: E402
+import crossstream.filetopics.staging  # noqa: E402
 import crossstream.spark.worker  # noqa: E402
 from crossstream.errors import CrossStreamError  # noqa: E402
 
 with contextlib.suppress(CrossStreamError):  # without confluent-kafka
-    import crossstream.kafka.reader
-    import crossstream.kafka.writer  # noqa: F401
+    import crossstream.kafka.consumer
+    import crossstream.kafka.producer  # noqa: F401
 
 if __name__ == "__main__":
     # PySpark leaves the files of its sockets, which have numbers for names, to the garbage collector, and the socket

@@ -1,17 +1,22 @@
-"""The query that hands rows of the DataFrame sources over, one micro-batch after the other."""
+"""DataFrame sources: the query that hands their rows over, and whether its checkpoint fits the batch log."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from crossstream.errors import SourceError
-from crossstream.spark.errors import held
+import msgspec
+
+from crossstream.errors import IncompatibleStateError, SourceError, StateError
+from crossstream.spark.errors import calling_socket, hang_up, held
 from crossstream.spark.frames import start_query
-from crossstream.spark.jvm import calling_socket, hang_up
+from crossstream.storage.commit_log import BatchEntry, Commit
 
 
 @dataclass(slots=True)
@@ -126,3 +131,148 @@ class FrameFeed:
         if self._failure is not None:
             error, self._failure = self._failure, None
             raise error
+
+
+Reads = Mapping[str, Sequence[Hashable]]
+"""By source what Spark reads for it, in the order of its plan; equal are those that are one to Spark."""
+
+_RESTORE = "restore the state folder from a copy, or start the application on an empty one"
+
+
+class _FileOffset(msgspec.Struct, rename={"list": "logOffset"}):
+    """Up to which of its lists of files a source has been read."""
+
+    list: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a start finds: Spark's ``folder``, the last commit, and the batch that was begun after it."""
+
+    folder: Path
+    commit: Commit
+    begun: BatchEntry | None
+
+    def order(self, sources: Reads, noted: Sequence[str]) -> tuple[str, ...]:
+        """The sources in the order in which Spark knows them; ``noted``: that of the last run, if there was one.
+
+        Raises `StateError`: CS-702 if files of the checkpoint are missing, or of the log that belong to it;
+        `IncompatibleStateError` CS-751 if the sources are others than its own.
+        """
+        if not sources:
+            self._check_none_begun(noted)
+            return tuple(noted)
+        is_same = not noted or set(sources) == set(noted)
+        self._check_commits()
+        if self._reached < 0 and not is_same:
+            shutil.rmtree(self.folder, ignore_errors=True)  # nothing of it was ever taken
+            return tuple(sources)
+        if not is_same:
+            raise self._changed(sources, noted)
+        order = tuple(noted or sources)
+        self._check_offsets()
+        self._check_parts([read for name in order for read in sources[name]])
+        return order
+
+    @property
+    def _reached(self) -> int:
+        """The newest epoch that a batch has taken."""
+        return max(self.commit.epoch, -1 if self.begun is None else self.begun.epoch)
+
+    def _check_none_begun(self, noted: Sequence[str]) -> None:
+        if self.begun is not None and self.begun.epoch >= 0:
+            raise IncompatibleStateError(
+                f"batch {self.begun.id} was begun with rows of DataFrame sources that the topology no longer has: "
+                + ", ".join(noted),
+                code="CS-751",
+                where={"folder": str(self.folder)},
+                next="start the application once with the sources it had, to finish the batch; then leave them out",
+            )
+
+    def _check_commits(self) -> None:
+        """An epoch that is done for Spark is not given again: its rows would be passed over."""
+        done = self._newest("commits")
+        if done > self.commit.epoch:
+            raise StateError(
+                f"Spark's checkpoint of the DataFrame sources is done with epoch {done}, and the batch log with "
+                f"{_told(self.commit.epoch)}: commits of the batch log are missing",
+                code="CS-702",
+                where={"folder": str(self.folder.parent / "commits"), "checkpoint": str(self.folder)},
+                next=_RESTORE,
+            )
+
+    def _check_offsets(self) -> None:
+        """Without them Spark would count epochs anew, and give other rows for those that are done."""
+        if self._newest("offsets") < self._reached:
+            raise self._lacks(f"offsets/{self._reached}")
+
+    def _check_parts(self, reads: Sequence[Hashable]) -> None:
+        """What Spark needs to go on: it would end with an error of its own that names no file, or another one."""
+        missing = [name for name in self._parts(reads) if not (self.folder / name).exists()]
+        if missing:
+            raise self._lacks(missing[0])
+
+    def _parts(self, reads: Sequence[Hashable]) -> Iterator[str]:
+        newest = self._newest("offsets")
+        if newest >= 0:
+            yield "metadata"
+            yield from (f"offsets/{epoch}" for epoch in range(max(0, newest - 1), newest))
+            lists = dict(zip(reads, self._offsets(newest), strict=False))
+            for source, last in enumerate(lists.values()):
+                yield from self._lists(source, last)
+
+    def _offsets(self, epoch: int) -> list[int]:
+        """The newest list of files for every place where something is read; -1 where that is no folder."""
+        lines = (self.folder / "offsets" / str(epoch)).read_text().splitlines()
+        return [_list_of(line) for line in lines[2:]]  # the version and the settings come first
+
+    def _lists(self, source: int, last: int) -> Iterator[str]:
+        """Of a folder that is read: the lists of its files, from the one on that holds all before."""
+        names = self._names(f"sources/{source}")
+        whole = max((int(name[:-8]) for name in names if name.endswith(".compact")), default=-1)
+        yield from (f"sources/{source}/{number}" for number in range(whole + 1, last + 1))
+
+    def _lacks(self, name: str) -> StateError:
+        return StateError(
+            f"the checkpoint of the DataFrame sources, which Spark keeps, lacks {name}",
+            code="CS-702",
+            where={"file": str(self.folder / name)},
+            next=_RESTORE,
+        )
+
+    def _changed(self, sources: Reads, noted: Sequence[str]) -> IncompatibleStateError:
+        changes = [f"{name} is new" for name in sources if name not in noted]
+        changes += [f"{name} is gone" for name in noted if name not in sources]
+        has_rows = self.begun is not None and self.begun.epoch >= 0
+        instead = (
+            f": batch {self.commit.id + 1} was begun with their rows"
+            if has_rows
+            else ", or leave all of them out"
+        )
+        return IncompatibleStateError(
+            "the DataFrame sources changed since the last run: " + "; ".join(changes),
+            code="CS-751",
+            where={"folder": str(self.folder)},
+            next=f"go back to the DataFrame sources of the last run, under their names{instead}; or start with a new "
+            "application_id or an empty state_dir",
+        )
+
+    def _newest(self, folder: str) -> int:
+        """The last epoch with a file in a folder of the checkpoint; -1 if there is none."""
+        return max((int(name) for name in self._names(folder) if name.isdecimal()), default=-1)
+
+    def _names(self, folder: str) -> list[str]:
+        place = self.folder / folder
+        return [name for name in os.listdir(place) if not name.startswith(".")] if place.is_dir() else []
+
+
+def _list_of(offset: str) -> int:
+    """The list of files that the offset of a source stands for; -1 of sources that have none."""
+    try:
+        return msgspec.json.decode(offset, type=_FileOffset).list
+    except msgspec.MsgspecError:
+        return -1
+
+
+def _told(epoch: int) -> str:
+    return "none" if epoch < 0 else f"epoch {epoch}"

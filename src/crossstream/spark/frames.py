@@ -20,16 +20,17 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from crossstream.dsl.frames import COLUMNS
-from crossstream.engine.batch import FRAME_RANK, SourceRange, rank_of
-from crossstream.engine.parcels import Parcel, unpack
+from crossstream.api.frames import COLUMNS
 from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, SerdeError, TopologyError, told
+from crossstream.graph.nodes import FrameSink, FrameSource, Graph
 from crossstream.records import RECORDS, encode_headers
-from crossstream.serdes import Serde, calls
+from crossstream.runtime.batch import FRAME_RANK, SourceRange, rank_of
+from crossstream.runtime.shuffle_codec import Parcel, unpack
+from crossstream.serdes import Serde
+from crossstream.serdes import serde as calls
 from crossstream.spark.columns import column_of, frame_of
 from crossstream.spark.errors import carried
-from crossstream.state.root import StateRoot
-from crossstream.topology.graph import FrameSink, FrameSource, Topology
+from crossstream.storage.root import StateRoot
 
 ROWS = "source string, key binary, value binary, timestamp bigint, headers binary"
 """Columns that all DataFrame sources are brought to; the timestamp is null where a source has none."""
@@ -48,7 +49,7 @@ LONGEST_PAUSE = 1 << 42
 """The longest time from batch to batch in ms, 139 years: Spark counts it in microseconds, from 1970 on."""
 
 
-def united(topology: Topology, order: Sequence[str], token: str) -> DataFrame | None:
+def united(topology: Graph, order: Sequence[str], token: str) -> DataFrame | None:
     """All DataFrame sources, in an order, as one streaming DataFrame in wire form; None if there are none.
 
     ``token``: as in `errors.carried`.
@@ -77,7 +78,7 @@ def read_by(frame: DataFrame) -> list[Any]:
     return [leaf for leaf in map(leaves.apply, range(leaves.size())) if leaf.isStreaming()]
 
 
-def check_frames(topology: Topology, state: StateRoot) -> None:
+def check_frames(topology: Graph, state: StateRoot) -> None:
     """Raises `ConfigError` CS-237 if the checkpoint of DataFrame sources, which Spark keeps, would have no place.
 
     Raises `TopologyError` CS-150 for sources whose rows Spark does not append.
@@ -212,12 +213,12 @@ class FrameInput:
                 yield self.spans[name], pa.RecordBatch.from_arrays(columns, schema=RECORDS)
 
 
-def frame_names(topology: Topology) -> tuple[str, ...]:
+def frame_names(topology: Graph) -> tuple[str, ...]:
     """The DataFrame sources, in the order of their ranks."""
     return tuple(node.name for node in topology if isinstance(node, FrameSource))
 
 
-def frame_spans(topology: Topology, names: Sequence[str], share: int) -> dict[str, SourceRange]:
+def frame_spans(topology: Graph, names: Sequence[str], share: int) -> dict[str, SourceRange]:
     """A range for each DataFrame source in one partition of a micro-batch, the ``share`` of one task."""
     first = FRAME_RANK + share * len(names)
     ranks = {name: rank_of(topology[name].shape, first + place) for place, name in enumerate(names)}
@@ -257,7 +258,7 @@ def complete(frame: DataFrame, checkpoint: Path) -> None:
         frame.write.format("noop").mode("overwrite").save()
 
 
-def deliver(spark: SparkSession, topology: Topology, blobs: Mapping[str, list[bytes]], batch: int) -> None:
+def deliver(spark: SparkSession, topology: Graph, blobs: Mapping[str, list[bytes]], batch: int) -> None:
     """Calls every `FrameSink` with a DataFrame of its records: key, value, timestamp.
 
     Raises `ProcessingError` CS-592 if a function does, `SerdeError` CS-406 for records that are not of one type,

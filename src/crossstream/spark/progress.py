@@ -1,13 +1,16 @@
-"""What the last batch of an application did."""
+"""What the last batch of an application did, and the user's functions that hear of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from crossstream.engine.batch import Report
-from crossstream.engine.partnerless import Partnerless
-from crossstream.topology.graph import FrameSource, Source, Topology
+from crossstream.errors import ConfigError, ProcessingError, told
+from crossstream.graph.nodes import FrameSource, Graph, Source
+from crossstream.location import here
+from crossstream.runtime.batch import Report
+from crossstream.runtime.partnerless import Partnerless
+from crossstream.signatures import fits_call, put_off
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class Account:
     total_dropped: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, topology: Topology) -> Account:
+    def of(cls, topology: Graph) -> Account:
         sources = frozenset(node.name for node in topology if isinstance(node, Source | FrameSource))
         return cls(sources, Partnerless.of(topology))
 
@@ -98,3 +101,49 @@ class Account:
             store = place.rpartition("/")[0]
             found[store] = found.get(store, 0) + numbers[which]
         return found
+
+
+class Listeners:
+    """Those of an application, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Callable[[Progress], None]] = []
+
+    def add(self, listener: Callable[[Progress], None]) -> None:
+        """Raises `ConfigError` CS-238 if it cannot be called with a `Progress`."""
+        fault = _fault(listener)
+        if fault is not None:
+            raise ConfigError(
+                f"a listener for progress is {fault}",
+                code="CS-238",
+                where=here(),
+                next="pass a function, such as lambda progress: …",
+            )
+        self._listeners.append(listener)
+
+    def tell(self, progress: Progress) -> None:
+        """Raises `ProcessingError` CS-591 with what the first of them raises."""
+        for listener in self._listeners:
+            _call(listener, progress)
+
+
+def _fault(listener: object) -> str | None:
+    """Why a listener would not be told of progress; None: nothing is wrong."""
+    if not callable(listener):
+        return f"{listener!r}, not a function"
+    if not fits_call(listener, ("progress",)):
+        return "called with (progress), and does not take that"
+    way = put_off(listener)
+    return None if way is None else f"called, and not awaited or iterated: it has {way}"
+
+
+def _call(listener: Callable[[Progress], None], progress: Progress) -> None:
+    try:
+        listener(progress)
+    except Exception as error:
+        raise ProcessingError(
+            f"a listener for progress raised {told(error)}",
+            code="CS-591",
+            where={"batch": progress.batch},
+            next="mend the listener; the batch itself is committed",
+        ) from error

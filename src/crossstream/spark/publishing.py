@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crossstream.engine.batch import Report, StagedFrame
-from crossstream.engine.log import BatchEntry, BatchLog, Commit, Publication
-from crossstream.engine.stores import file_names
-from crossstream.files import Staged
+from crossstream.filetopics import Staged
+from crossstream.runtime.batch import Report, StagedFrame
+from crossstream.runtime.stores import file_names
+from crossstream.storage.commit_log import BatchEntry, BatchLog, Commit, Publication
 from crossstream.topics import TopicPartition
 
 

@@ -1,9 +1,10 @@
-"""Sessions with the settings that the engine wants, and checks of a session that the user brings."""
+"""Sessions with the settings that the engine wants: made and shared, or the user's, which are checked."""
 
 from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -15,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from crossstream.errors import ConfigError
 from crossstream.java import INSTALL, JAVA_VERSION, java_command, no_java, noted_version
-from crossstream.spark.jvm import is_gone, jvm_ended
-from crossstream.topology.location import here
+from crossstream.location import here
+from crossstream.spark.errors import forget_if_gone, is_gone, jvm_ended
 
 DEFAULTS: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
@@ -232,3 +233,47 @@ def check_running(context: SparkContext) -> None:
             code="CS-244",
             next="stop the application before the session; make a new SparkStreams to go on",
         )
+
+
+class SharedSession:
+    """Counts the applications that use the session made here. May be called from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: SparkContext | None = None
+        self._users = 0
+
+    def use(self, application_id: str, settings: Mapping[str, Any]) -> SparkSession:
+        """A session on the context of this process, made if there is none; to be given to `let_go` once."""
+        check_remote(settings)
+        with self._lock:
+            forget_if_gone()
+            if has_session():
+                session = found_session(settings)
+            else:
+                session = make_session(application_id, settings)
+                self._made, self._users = session.sparkContext, 0
+            if session.sparkContext is self._made:
+                self._users += 1
+            return session
+
+    def let_go(self, session: SparkSession) -> None:
+        """Ends one use; stops the session after the last, if it was made here and still runs."""
+        with self._lock:
+            if session.sparkContext is not self._made:
+                return
+            self._users -= 1
+            if not self._users:
+                self._made = None
+                if is_running(session.sparkContext):
+                    session.stop()
+
+    def leave(self, session: SparkSession) -> None:
+        """From now on the session is the user's, who has passed it to an application: it is not stopped."""
+        with self._lock:
+            if session.sparkContext is self._made:
+                self._made = None
+
+
+SHARED = SharedSession()
+"""The one of this process."""

@@ -14,24 +14,20 @@ from typing import Literal
 
 from pyspark.sql import SparkSession
 
+from crossstream.api.topology import Topology, check_config, check_topology
 from crossstream.config import StreamsConfig
 from crossstream.durations import to_timeout
-from crossstream.engine.given import check_config, check_topology
 from crossstream.errors import ConfigError, CrossStreamError
+from crossstream.location import here
+from crossstream.planning.planner import plan_topology
 from crossstream.query.files import open_own
 from crossstream.query.store import StoreReader
-from crossstream.spark.engine import Engine
-from crossstream.spark.errors import held, unpacked
-from crossstream.spark.jvm import is_gone, jvm_ended
-from crossstream.spark.listeners import Listeners
-from crossstream.spark.progress import Progress
-from crossstream.spark.session import check_running, check_session, is_stopped
-from crossstream.spark.shared import SHARED
-from crossstream.state.root import StateRoot, root_of
-from crossstream.state.uris import is_uri
-from crossstream.topology.graph import Topology
-from crossstream.topology.location import here
-from crossstream.topology.plan import Plan
+from crossstream.spark.driver import Engine
+from crossstream.spark.errors import held, is_gone, jvm_ended, unpacked
+from crossstream.spark.progress import Listeners, Progress
+from crossstream.spark.session import SHARED, check_running, check_session, is_stopped
+from crossstream.storage.root import StateRoot, root_of
+from crossstream.storage.uris import is_uri
 
 Status = Literal["created", "running", "stopping", "stopped", "failed"]
 
@@ -76,7 +72,7 @@ class SparkStreams:
             SHARED.leave(spark)
         self.topology = topology
         self.config = config
-        self.plan = Plan.of(topology)
+        self.plan = plan_topology(topology)
         self._given = spark
         self._session: SparkSession | None = None
         self._state = state_of(config)

@@ -17,18 +17,17 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from crossstream.engine.batch import Batch, Report, SourceRange, unpack_report
-from crossstream.engine.parcels import Parcel
-from crossstream.engine.rounds import follows, in_turn
-from crossstream.engine.services import Input, Settings
-from crossstream.engine.stores import FolderStores
-from crossstream.engine.task import RoundTask, Sent
-from crossstream.engine.wholes import Wholes
-from crossstream.spark.exchange import PARCELS, brought, put_aside
+from crossstream.planning.plan import Plan
+from crossstream.planning.steps import SinkStep
+from crossstream.runtime.batch import Batch, Report, SourceRange, unpack_report
+from crossstream.runtime.one_process import follows, in_turn
+from crossstream.runtime.services import Input, Settings
+from crossstream.runtime.shuffle_codec import Parcel
+from crossstream.runtime.stores import FolderStores, Wholes
+from crossstream.runtime.task import RoundTask, Sent
 from crossstream.spark.memory import give_back
+from crossstream.spark.shuffle_spill import PARCELS, brought, put_aside
 from crossstream.topics import OffsetRange, TopicConnection
-from crossstream.topology.plan import Plan
-from crossstream.topology.steps import SinkStep
 
 BATCH_PROPERTY = "crossstream.batch"
 

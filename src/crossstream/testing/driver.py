@@ -12,31 +12,29 @@ from typing import Any
 import pyarrow as pa
 from msgspec.structs import replace
 
+from crossstream.api.checks import check_serdes, check_topic
+from crossstream.api.topology import Topology, check_topology
 from crossstream.config import OnError, check_on_error
-from crossstream.dsl.checks import check_serdes, check_topic
 from crossstream.durations import Duration, Timestamp, to_milliseconds, to_timestamp
-from crossstream.engine.batch import Batch, Report, Silence, SourceRange, rank_of
-from crossstream.engine.given import check_topology
-from crossstream.engine.partnerless import Partnerless
-from crossstream.engine.policies import policy_of
-from crossstream.engine.rounds import in_turn
-from crossstream.engine.services import Settings
-from crossstream.engine.stores import MemoryStores
-from crossstream.engine.task import RoundTask
-from crossstream.engine.wholes import Wholes
 from crossstream.errors import ConfigError
+from crossstream.graph.names import matches
+from crossstream.graph.nodes import Source
+from crossstream.graph.validate import check_matched_once
+from crossstream.location import here
+from crossstream.planning.plan import Plan
+from crossstream.planning.planner import plan_topology
 from crossstream.query.store import StoreReader
+from crossstream.runtime.batch import Batch, Report, Silence, SourceRange, rank_of
+from crossstream.runtime.one_process import in_turn
+from crossstream.runtime.partnerless import Partnerless
+from crossstream.runtime.services import Settings, policy_of
+from crossstream.runtime.stores import MemoryStores, Wholes
+from crossstream.runtime.task import RoundTask
 from crossstream.serdes import Serde
-from crossstream.settings import is_whole
-from crossstream.state.store import Version
-from crossstream.testing.kinds import Kind, store_named
-from crossstream.testing.memory import MemoryInput, MemoryOutput, MemoryTopic
+from crossstream.signatures import is_whole
+from crossstream.storage.store import Version
+from crossstream.testing.memory import Kind, MemoryInput, MemoryOutput, MemoryTopic, store_named
 from crossstream.testing.topics import TestInputTopic, TestOutputTopic, TestRecord
-from crossstream.topology.graph import Source, Topology
-from crossstream.topology.location import here
-from crossstream.topology.names import matches
-from crossstream.topology.plan import Plan
-from crossstream.topology.validate import check_matched_once
 
 __all__ = ["TestRecord", "TopologyTestDriver"]
 
@@ -100,7 +98,7 @@ class TopologyTestDriver:
         _check_count("hash_bits", hash_bits, _BITS)
         check_on_error("deserialization_errors", deserialization_errors)
         check_on_error("processing_errors", processing_errors)
-        self.plan = Plan.of(topology)
+        self.plan = plan_topology(topology)
         self._partitions = partitions
         self._every = commit_every
         self._bits = hash_bits

@@ -1,17 +1,21 @@
-"""Topics in memory: what the test driver reads its batches from and writes its results to."""
+"""Topics in memory for the test driver, and its stores by their public names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
-from crossstream.engine.batch import SourceRange
-from crossstream.files.folders import check_name
+from crossstream.errors import StateError
+from crossstream.filetopics.folders import check_name
 from crossstream.partitioning import default_partitions, split_by_partition
+from crossstream.planning.plan import Plan, StoreDef
 from crossstream.records import RECORDS, concat
+from crossstream.runtime.batch import SourceRange
 from crossstream.topics import murmur2_partitions
 
 ROWS = pa.schema([RECORDS.field(name) for name in ("key", "value", "timestamp", "headers")])
@@ -140,3 +144,37 @@ class MemoryOutput:
     def rewind(self, mark: dict[str, int]) -> None:
         """Takes back what was written since."""
         self.written = {topic: self.written[topic][:count] for topic, count in mark.items()}
+
+
+Kind = Literal["key-value", "versioned", "window"]
+
+_ASKED_BY = MappingProxyType(
+    {
+        "key-value": ("a key-value store", "get_key_value_store"),
+        "versioned": ("a versioned store", "get_versioned_store"),
+        "window": ("a store of records by time", "get_window_store"),
+    }
+)
+"""What stores of each kind are called in messages, and the method that asks for them."""
+
+
+def store_named(plan: Plan, name: str, kind: Kind) -> StoreDef:
+    """Raises `StateError` CS-710 if there is none, or one of another kind."""
+    found = next((store for store in plan.stores.values() if store.public == name), None)
+    if found is None:
+        public = sorted(store.public for store in plan.stores.values() if store.public is not None)
+        raise StateError(
+            f"the topology has no store named {name!r}",
+            code="CS-710",
+            where={"store": name},
+            next=f"name it, with Materialized or StreamJoined; its stores are: {', '.join(public) or 'none'}",
+        )
+    if found.layout.kind != kind:
+        (_, asked), (other, method) = _ASKED_BY[kind], _ASKED_BY[found.layout.kind]
+        raise StateError(
+            f"{asked} was asked for {name!r}, which is {other}",
+            code="CS-710",
+            where={"store": name},
+            next=f"ask {method}({name!r})",
+        )
+    return found

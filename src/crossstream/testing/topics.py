@@ -18,12 +18,13 @@ from crossstream.durations import (
     to_timestamp,
 )
 from crossstream.errors import ConfigError, SerdeError, writable
-from crossstream.query.key_dicts import check_dict_keys
+from crossstream.location import here
+from crossstream.query.store import check_dict_keys
 from crossstream.records import Header, decode_headers, encode_headers
-from crossstream.serdes import Serde, calls
-from crossstream.settings import is_whole
+from crossstream.serdes import Serde
+from crossstream.serdes import serde as calls
+from crossstream.signatures import is_whole
 from crossstream.testing.memory import ROWS, MemoryOutput, Position
-from crossstream.topology.location import here
 
 _TYPES = ROWS.types[:3]
 _LENGTHS = {2, 3, 4}

@@ -1,0 +1,312 @@
+"""Checks of single arguments; each raises `TopologyError` in the user's line and says what to write."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import polars as pl
+
+from crossstream.api.types import Inputs, checked_predicate, named_field, typed
+from crossstream.columns.functions import Function, keyed
+from crossstream.columns.projection import ALL, other_rows, uses_of
+from crossstream.durations import is_duration, to_milliseconds
+from crossstream.errors import TopologyError
+from crossstream.graph.names import name_fault
+from crossstream.graph.nodes import Node
+from crossstream.location import here
+from crossstream.signatures import fits_call, put_off
+
+T = TypeVar("T")
+
+NAME_RULE = 'choose a name of ASCII letters, digits, ".", "_" and "-", at most 249 of them'
+
+
+def check_name(owner: str, setting: str, name: object, *, optional: bool = False) -> None:
+    """Refuses (CS-102) what Kafka would not take as the name of an operator, store or topic."""
+    fault = None if optional and name is None else name_fault(name)
+    if fault is not None:
+        raise TopologyError(
+            f"{owner}({setting}={name!r}): {fault}", code="CS-102", where=here(), next=NAME_RULE
+        )
+
+
+def check_topic(operator: str, topic: object) -> None:
+    """Refuses (CS-102) what Kafka would not take as the name of a topic."""
+    fault = name_fault(topic)
+    if fault is not None:
+        step = (
+            NAME_RULE if isinstance(topic, str) else topic_step(operator, topic, 'one name, such as "orders"')
+        )
+        raise TopologyError(
+            f"{operator}: {topic!r} is not a topic: {fault}", code="CS-102", where=here(), next=step
+        )
+
+
+def topic_step(operator: str, given: object, names: str) -> str:
+    """What to do where something else was ``given`` than ``names``: pass those, or read a DataFrame as one."""
+    if operator in ("stream", "table") and hasattr(given, "isStreaming"):
+        return f"a DataFrame is read by {operator}_from(…)"
+    return f"pass {names}"
+
+
+def check_target(operator: str, topic: object) -> None:
+    """Refuses what is neither the name of a topic (CS-102) nor a function of key and value that gives one (CS-104)."""
+    if callable(topic) or isinstance(topic, keyed | pl.Expr):
+        check_signature(operator, "topic", topic, ("key", "value"))
+    else:
+        check_topic(operator, topic)
+
+
+def settle_durations(option: object, *settings: str, minimum: int | None = 0) -> None:
+    """Puts milliseconds in the place of durations, which makes options equal that say the same.
+
+    Refuses (CS-110) what is no duration, or less than ``minimum`` ms; None stays.
+    """
+    for setting in settings:
+        given = getattr(option, setting)
+        if given is not None:
+            settled = to_milliseconds(given, setting, minimum=minimum, error=TopologyError)
+            object.__setattr__(option, setting, settled)
+
+
+_BOTH_WAYS = ("serialize", "deserialize")
+
+
+def check_serdes(
+    owner: str, /, *, optional: bool = True, ways: Collection[str] = _BOTH_WAYS, **serdes: object
+) -> None:
+    """Refuses (CS-103) anything but a serde, at least for these ``ways``, or, if they are ``optional``, None."""
+    for setting, serde in serdes.items():
+        if (serde is None and optional) or _is_serde(serde, ways):
+            continue
+        called = callable(serde) and getattr(serde, "__module__", "").startswith("crossstream.serdes")
+        name = getattr(serde, "__name__", "json")
+        raise TopologyError(
+            f"{owner}({setting}={serde!r}) is not a serde",
+            code="CS-103",
+            where=here(),
+            next=f"call it: {setting}=serdes.{name}()"
+            if called
+            else f"pass one, such as {setting}=serdes.json()",
+        )
+
+
+def check_choice(owner: str, setting: str, value: object, choices: tuple[object, ...]) -> None:
+    """Refuses (CS-103) what is not one of ``choices``."""
+    if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
+        raise TopologyError(
+            f"{owner}({setting}={value!r}) is not one of the choices",
+            code="CS-103",
+            where=here(),
+            next=f"choose {' or '.join(map(repr, choices))}",
+        )
+
+
+def check_signature(
+    owner: str, setting: str, function: object, parameters: tuple[str, ...], *, optional: bool = True
+) -> None:
+    """Refuses what cannot be called with ``parameters`` (CS-104), or does not run then (CS-106).
+
+    Expressions are refused too, but for timestamps; None only if the function is not ``optional``.
+    """
+    if function is None and optional:
+        return
+    if isinstance(function, pl.Expr) and setting == "timestamp_extractor":
+        _check_rows(f"the {setting} of {owner}", function, owner)
+        return
+    if not callable(function):
+        raise TopologyError(
+            f"{owner}({setting}={function!r}) is not callable",
+            code="CS-104",
+            where=here(),
+            next=f"pass a function of ({', '.join(parameters)})",
+        )
+    _check_arity(f"{owner}({setting}=…)", function, parameters)
+    _check_runs(f"{owner}({setting}=…)", function)
+
+
+def check_option(
+    operator: str, setting: str, option: object, kind: type[T], **others: type[object]
+) -> T | None:
+    """``option`` if it is None or a ``kind``; else CS-105, which tells the object to pass.
+
+    ``others``: the kinds of the operator's other options, by setting, which may have been put in the place of this one.
+    """
+    if option is None or isinstance(option, kind):
+        return option
+    meant = [name for name, other in others.items() if isinstance(option, other)]
+    step = (
+        f"name the argument: {meant[0]}=…" if meant else f"write {setting}={_written(option, kind.__name__)}"
+    )
+    raise TopologyError(
+        f"{setting} of {operator} must be a {kind.__name__}, not {type(option).__name__}",
+        code="CS-105",
+        where=here(operator),
+        next=step,
+    )
+
+
+def _written(given: object, kind: str) -> str:
+    """How an option of a ``kind`` is made, of what was given in its place if that can be."""
+    if kind in ("Consumed", "Produced"):
+        return f"{kind}(key=serdes.string(), value=serdes.json())"
+    if kind == "JoinWindows":
+        return f"{kind}.of({repr(given) if is_duration(given) else repr('10 seconds')})"
+    keyword = {"Named": "", "Materialized": "store="}.get(kind, "name=")
+    name = repr(given) if name_fault(given) is None else '"…"'
+    return f"{kind}({keyword}{name})"
+
+
+def function_of(
+    operator: str,
+    role: str,
+    given: Any,
+    inputs: Inputs,
+    *,
+    values: tuple[str, ...] | None = None,
+    with_key: bool = False,
+    expression: bool = True,
+    several: bool = False,
+    by_name: bool = False,
+) -> Function:
+    """The user's function in normal form, after checking that it can be called with ``values``, and the type it gives.
+
+    ``inputs``: the nodes that it reads, by argument; ``values``: the arguments of a callable, if they are others.
+    ``by_name``: a text names a field.
+
+    A callable of one parameter more gets the key first; ``with_key`` decides for a callable whose signature does not
+    tell (``print``). ``several``: it gives an iterable, so it may be a generator function. The expression of a joiner
+    may read the ``inputs`` and the key. Raises CS-106 for what is no function (or an
+    expression where there can be none), or does not run when it is called; CS-104 for a function of other parameters,
+    or an expression that reads other columns; CS-111 for one that looks at other records; CS-113 and CS-114 as `typed`.
+    """
+    if by_name and isinstance(given, str):
+        return named_field(given, operator, role, inputs)
+    values = tuple(inputs) if values is None else values
+    if isinstance(given, pl.Expr) and not expression:
+        raise _no_function(operator, role, "a Polars expression", values)
+    if isinstance(given, keyed) and not callable(given.function):
+        raise _no_key_needed(operator, role, given.function, values)
+    if not (isinstance(given, pl.Expr | keyed) or callable(given)):
+        raise _no_function(operator, role, "missing" if given is REQUIRED else repr(given), values)
+    function = replace(Function.of(given, arguments=len(values), with_key=with_key), role=role)
+    if function.call is not None:
+        _check_arity(f"the {role} of {operator}", function.call, values, function.with_key, operator)
+        _check_runs(f"the {role} of {operator}", function.call, operator, several=several)
+    elif function.expression is not None:
+        _check_rows(f"the {role} of {operator}", function.expression, operator)
+        if "left" in inputs:
+            _check_columns(f"the {role} of {operator}", function, inputs, operator)
+    return typed(function, operator, role, inputs)
+
+
+def predicate_of(operator: str, given: Any, node: Node) -> Function:
+    """As `function_of`. Raises CS-116 for an expression that gives something else than true or false."""
+    return checked_predicate(function_of(operator, "predicate", given, {"value": node}), operator)
+
+
+def _check_rows(what: str, expression: pl.Expr, operator: str) -> None:
+    found = other_rows(expression)
+    if found is not None:
+        raise TopologyError(
+            f"{what} looks at other records than its own ({found}), which depend on how batches are cut",
+            code="CS-111",
+            where=here(operator),
+            next="an expression is for one record at a time: for the elements of a list there is .list, for several"
+            " columns pl.sum_horizontal and the like",
+        )
+
+
+def _check_columns(what: str, function: Function, sides: Collection[str], operator: str) -> None:
+    unknown = sorted(uses_of(function).keys() - {*sides, "key", ALL})
+    if not unknown:
+        return
+    named = ", ".join(map(repr, unknown))
+    raise TopologyError(
+        f"{what} reads {'columns' if unknown[1:] else 'the column'} {named}; it has {', '.join(sides)} and key",
+        code="CS-104",
+        where=here(operator),
+        next=f'a field is a field of a side: pl.col("{next(iter(sides))}").struct.field("{unknown[0]}")',
+    )
+
+
+def _check_arity(
+    what: str,
+    function: Any,
+    parameters: tuple[str, ...],
+    with_key: bool | None = None,
+    operator: str | None = None,
+) -> None:
+    passed = ("key", *parameters) if with_key else parameters
+    if callable(function) and fits_call(function, passed):
+        return
+    wanted = ", ".join(parameters)
+    also = "" if with_key is None else f", or lambda key, {wanted}: …"
+    raise TopologyError(
+        f"{what} is called with ({wanted}){' or with the key before' if also else ''}; "
+        f"{_called(function)} does not take that",
+        code="CS-104",
+        where=here(operator),
+        next=f"write it as lambda {wanted}: …{also}",
+    )
+
+
+def _check_runs(what: str, function: Any, operator: str | None = None, *, several: bool = False) -> None:
+    way = put_off(function)
+    if way is None or (way == "yield" and several):
+        return
+    gives, step = (
+        ("a generator that nobody iterates", "return one value; flat_map and flat_map_values take several")
+        if way == "yield"
+        else ("a coroutine that nobody awaits", "write it with def; in it, asyncio.run(…) runs a coroutine")
+    )
+    raise TopologyError(
+        f"{what} has {way}: a call of {_called(function)} gives {gives}",
+        code="CS-106",
+        where=here(operator),
+        next=step,
+    )
+
+
+def _called(function: object) -> str:
+    return f"{getattr(function, '__name__', repr(function))}{_signature(function)}"
+
+
+def _signature(function: object) -> str:
+    try:
+        return str(inspect.signature(function))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return ""
+
+
+def _no_function(operator: str, role: str, given: str, values: tuple[str, ...]) -> TopologyError:
+    return TopologyError(
+        f"the {role} of {operator} is {given}" + ("" if given == "missing" else ", not a function"),
+        code="CS-106",
+        where=here(operator),
+        next=f"pass one, such as lambda {', '.join(values)}: …",
+    )
+
+
+def _no_key_needed(operator: str, role: str, given: object, values: tuple[str, ...]) -> TopologyError:
+    error = _no_function(operator, role, f"keyed({given!r})", values)
+    if isinstance(given, pl.Expr):
+        error.next = "pass the expression itself: it reads the key as the column key"
+    return error
+
+
+def _is_serde(value: object, ways: Collection[str]) -> bool:
+    return not isinstance(value, type) and all(callable(getattr(value, way, None)) for way in ways)
+
+
+class _Required:
+    """Stands for an argument that was left out, so that the error can be a helpful one."""
+
+    def __repr__(self) -> str:
+        return "required"
+
+
+REQUIRED: Any = _Required()

@@ -1,0 +1,222 @@
+"""A topology while the user writes it, and how a new node is made below another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, NoReturn, Protocol, TypeVar
+
+import polars as pl
+
+from crossstream.api.checks import check_option
+from crossstream.api.options import Materialized, Named
+from crossstream.api.serde_rules import needed_key, stored_value
+from crossstream.api.topology import Topology
+from crossstream.api.types import check_fits
+from crossstream.columns.functions import Function
+from crossstream.errors import TopologyError
+from crossstream.graph.names import Paths
+from crossstream.graph.nodes import FrameSource, JoinKind, Node, Source, StoreSpec
+from crossstream.graph.validate import check_new_name, check_new_source, check_new_store, queryable_names
+from crossstream.location import Location, here, user_location
+from crossstream.serdes import Serde
+
+N = TypeVar("N", bound=Node)
+
+
+@dataclass(slots=True, eq=False)
+class Draft:
+    """What a `StreamsBuilder` and its handles share.
+
+    ``stores`` maps the user's store names to the nodes that keep them; ``open_splits`` holds
+    the lines of splits that were begun and not finished.
+    """
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    frames: dict[str, Any] = field(default_factory=dict)
+    stores: dict[str, str] = field(default_factory=dict)
+    open_splits: dict[object, Location | None] = field(default_factory=dict)
+    paths: Paths = field(default_factory=Paths)
+
+    def add(self, kind: type[N], path: str, given: str | None, /, **attributes: Any) -> N:
+        """A new node of the graph, named ``given`` or by its place (``path`` under its first parent).
+
+        Raises `TopologyError`: CS-120 name taken, CS-121 store name taken, CS-122 to CS-124 topics that
+        another source reads.
+        """
+        parents: tuple[str, ...] = attributes.get("parents", ())
+        parent = parents[0] if parents else None
+        node = kind(name=given or self.paths.name(parent, path), location=user_location(), **attributes)
+        if isinstance(node, Source):
+            check_new_source(self.nodes.values(), node)
+        self.check_name(node.name)
+        check_new_store(self.nodes, self.stores, node)
+        self.paths.count(parent, path)
+        self._put(node)
+        return node
+
+    def check_name(self, name: str) -> None:
+        """CS-120 if an operator has the name."""
+        check_new_name(self.nodes, name)
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Several nodes at once: if one is refused, none is added."""
+        nodes, stores, paths = dict(self.nodes), dict(self.stores), self.paths.copy()
+        try:
+            yield
+        except BaseException:
+            self.nodes, self.stores, self.paths = nodes, stores, paths
+            raise
+
+    def same_source(self, wanted: Source) -> Source | None:
+        """The stream source of exactly these topics, if there is one: two streams share it.
+
+        Raises `TopologyError` CS-125 if it is read with other options.
+        """
+        for node in self.nodes.values():
+            if isinstance(node, Source) and node.shape == "stream" and _same_topics(node, wanted):
+                _check_same_options(node, wanted)
+                return node
+        return None
+
+    def finish(self) -> Topology:
+        """The topology so far, as frozen data. Raises `TopologyError` CS-126 no source, CS-127 open split."""
+        if not any(isinstance(node, Source | FrameSource) for node in self.nodes.values()):
+            raise TopologyError(
+                "the topology reads nothing",
+                code="CS-126",
+                where=here(),
+                next="begin with builder.stream(topic, Consumed(…)) or builder.table(topic, Consumed(…))",
+            )
+        for line in self.open_splits.values():
+            raise TopologyError(
+                "a split was begun but not finished",
+                code="CS-127",
+                where={"operator": "split", "line": None if line is None else str(line)},
+                next="end it with .default_branch() or .no_default_branch(), which give the branches",
+            )
+        return Topology(dict(self.nodes), dict(self.frames))
+
+    def _put(self, node: Node) -> None:
+        self.nodes[node.name] = node
+        for store in queryable_names(node):
+            self.stores[store] = node.name
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, pl.Expr) or isinstance(other, pl.Expr):
+        return one is other
+    return bool(one == other)
+
+
+def _same_topics(source: Source, other: Source) -> bool:
+    if source.pattern is None or other.pattern is None:
+        return source.pattern is other.pattern and set(source.topics) == set(other.topics)
+    return (source.pattern.pattern, source.pattern.flags) == (other.pattern.pattern, other.pattern.flags)
+
+
+def _check_same_options(source: Source, wanted: Source) -> None:
+    options = ("key", "value", "timestamp_extractor", "offset_reset")
+    different = [name for name in options if not _equal(getattr(source, name), getattr(wanted, name))]
+    if different:
+        raise TopologyError(
+            f"the topics of {source.name} are read a second time with another {' and '.join(different)}",
+            code="CS-125",
+            where={**here(source.name), "first read at": str(source.location)},
+            next="read them once and use the stream twice, or pass the same Consumed",
+        )
+
+
+class Handle(Protocol):
+    """A `KStream`, `KTable` or `GlobalKTable`: a node of a draft."""
+
+    _draft: Draft
+    _node: Node
+
+
+OPERATORS: Mapping[JoinKind, str] = MappingProxyType(
+    {"inner": "join", "left": "left_join", "outer": "outer_join"}
+)
+"""The methods that make the kinds of joins."""
+
+_NOT_YET = MappingProxyType({"KStream": ("group_by", "group_by_key"), "KTable": ("group_by", "suppress")})
+"""Methods of Kafka Streams that come with aggregations."""
+
+
+def no_attribute(handle: object, name: str) -> NoReturn:
+    """The ``__getattr__`` of handles: what there will be says so, what there is none of is as Python tells it.
+
+    A user's subclass says the same as the class of ours that it is made from.
+    """
+    awaited = any(name in _NOT_YET.get(kind.__name__, ()) for kind in type(handle).__mro__)
+    what = f"no {name} yet: see Status in README.md" if awaited else f"no attribute {name!r}"
+    raise AttributeError(f"{type(handle).__name__!r} object has {what}", name=name, obj=handle)
+
+
+def given_name(operator: str, named: Named | None, **others: type[object]) -> str | None:
+    """The name in ``named``; CS-105 if it is something else. ``others``: as for `check_option`."""
+    option = check_option(operator, "named", named, Named, **others)
+    return None if option is None else option.name
+
+
+def misplaced_name(operator: str, place: str) -> TopologyError:
+    """CS-105: a `Named` in the place of something else, as in Java's overloads."""
+    return TopologyError(
+        f"{place} of {operator} is a Named",
+        code="CS-105",
+        where=here(operator),
+        next='name the argument: named=Named("…")',
+    )
+
+
+def child(
+    draft: Draft, kind: type[N], path: str, parent: Node, name: str | None = None, /, **attributes: Any
+) -> N:
+    """A new node below ``parent``, with the parent's serdes and shape unless ``attributes`` say otherwise."""
+    kept: dict[str, Any] = {"parents": (parent.name,), "shape": parent.shape}
+    for part in ("key", "value"):
+        kept[part], kept[f"{part}_type"] = getattr(parent, part), getattr(parent, f"{part}_type")
+    made = {**kept, **attributes}
+    check_fits(path.partition("(")[0], made["value_type"], made["value"])
+    return draft.add(kind, path, name, **made)
+
+
+def table_result(
+    operator: str,
+    left: Node,
+    joiner: Function,
+    materialized: Materialized | None,
+    either: Serde | None = None,
+) -> dict[str, Any]:
+    """Joiner, serdes and store of a join of tables: keyed like the left side, or by ``either``."""
+    option = check_option(operator, "materialized", materialized, Materialized)
+    asked = option or Materialized()
+    key = needed_key(operator, either or left.key, asked.key, "materialized=Materialized(key=…)")
+    made = made_value(joiner, asked, left)
+    store: StoreSpec | None = None if option is None else option.spec(key, made["value"])
+    return {"joiner": returning(joiner, made["value"]), "key": key, "store": store, **made}
+
+
+def made_value(function: Function, asked: Materialized, like: Node) -> dict[str, Any]:
+    """The serde of the values that a function makes for a table, and of their type. ``like``: the (left) input."""
+    value = stored_value(asked.value, function.returns, queryable=asked.store is not None, like=like.value)
+    return {"value": value, "value_type": function.returns}
+
+
+def returning(function: Function, value: Serde | None) -> Function:
+    """The function, whose results have the type of the serde, if that declares one."""
+    return function if value is None or value.dtype is None else replace(function, returns=value)
+
+
+def check_same_builder(operator: str, mine: Draft, other: Draft) -> None:
+    """CS-130: operators connect only what one builder made."""
+    if mine is not other:
+        raise TopologyError(
+            f"the two inputs of {operator} come from different builders",
+            code="CS-130",
+            where=here(operator),
+            next="make both with one StreamsBuilder",
+        )

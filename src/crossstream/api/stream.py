@@ -1,0 +1,477 @@
+"""`KStream`: records one after the other. Each method makes a node and returns a handle to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, overload
+
+from crossstream.api.branched import BranchedKStream, PrintRecord, merged
+from crossstream.api.checks import (
+    REQUIRED,
+    check_option,
+    check_signature,
+    check_target,
+    function_of,
+    predicate_of,
+)
+from crossstream.api.draft import Draft, child, given_name, no_attribute
+from crossstream.api.joins import stream_join, stream_join_refusal
+from crossstream.api.options import (
+    Joined,
+    JoinWindows,
+    Materialized,
+    Named,
+    Produced,
+    Repartitioned,
+    StreamJoined,
+)
+from crossstream.api.serde_rules import needed_key, sink_serdes
+from crossstream.api.types import type_of_items
+from crossstream.columns.functions import keyed
+from crossstream.graph.nodes import (
+    Filter,
+    FlatMap,
+    FlatMapValues,
+    FrameSink,
+    JoinKind,
+    Map,
+    MapValues,
+    Node,
+    Peek,
+    Repartition,
+    SelectKey,
+    Sink,
+    ToTable,
+)
+from crossstream.signatures import refuse_calls
+from crossstream.typing import (
+    Action,
+    BatchFunction,
+    FlatMapper,
+    FlatValueMapper,
+    KeySelector,
+    KeyValueMapper,
+    Predicate,
+    TopicSelector,
+    ValueJoiner,
+    ValueMapper,
+)
+
+if TYPE_CHECKING:
+    from crossstream.api.global_table import GlobalKTable
+    from crossstream.api.table import KTable
+
+
+_FORGOTTEN = MappingProxyType(dict.fromkeys(("key", "key_type", "value", "value_type")))
+
+
+class KStream:
+    """A stream of records; made by `StreamsBuilder`, never directly. Source: semantics 3.2.
+
+    Functions take ``value``, or ``key, value`` if they require two arguments. Each method takes
+    ``named=Named("…")``; without it the operator is named by its path. All raise `TopologyError` in the
+    user's line: CS-104 function of other parameters, CS-105 wrong option object, CS-106 no function, CS-120
+    name taken.
+
+    >>> from crossstream import Consumed, Produced, StreamsBuilder, serdes
+    >>> builder = StreamsBuilder()
+    >>> orders = builder.stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+    >>> orders.filter(lambda order: order["paid"]).to("paid-orders")
+    >>> [node.name for node in builder.build()]
+    ['orders', 'orders.filter', 'orders.filter.to(paid-orders)']
+    """
+
+    __slots__ = ("_draft", "_node")
+
+    if not TYPE_CHECKING:  # a type checker knows the methods, and tells of one that is none
+        __getattr__ = no_attribute
+
+    def __init__(self, draft: Draft, node: Node) -> None:
+        self._draft = draft
+        self._node = node
+
+    def __repr__(self) -> str:
+        return f"<KStream {self._node.name}>"
+
+    def filter(self, predicate: Predicate, named: Named | None = None) -> KStream:
+        """The records for which the predicate holds.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.filter(lambda key, order: key != "test" and order["price"] > 0)
+        <KStream orders.filter>
+        """
+        function = predicate_of("filter", predicate, self._node)
+        return self._child(Filter, "filter", named, predicate=function)
+
+    def filter_not(self, predicate: Predicate, named: Named | None = None) -> KStream:
+        """The records for which the predicate does not hold.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.filter_not(lambda order: order["test"])
+        <KStream orders.filter_not>
+        """
+        function = predicate_of("filter_not", predicate, self._node)
+        return self._child(Filter, "filter_not", named, predicate=function, negate=True)
+
+    def map(self, mapper: KeyValueMapper, named: Named | None = None) -> KStream:
+        """One record for each, ``(key', value')``. Both serdes are forgotten: what follows must give its own.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.map(lambda key, order: (order["customer"], order["price"]))
+        <KStream orders.map>
+        """
+        function = function_of("map", "mapper", mapper, self._input(), with_key=True, expression=False)
+        return self._child(Map, "map", named, mapper=function, **_FORGOTTEN)
+
+    def map_values(self, mapper: ValueMapper, named: Named | None = None) -> KStream:
+        """A new value for each record, same key. The value serde is forgotten.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.map_values(lambda order: order["price"], named=Named("prices"))
+        <KStream prices>
+        """
+        function = function_of("map_values", "mapper", mapper, self._input())
+        made = {"value": None, "value_type": function.returns}
+        return self._child(MapValues, "map_values", named, mapper=function, **made)
+
+    def flat_map(self, mapper: FlatMapper, named: Named | None = None) -> KStream:
+        """Any number of records ``(key', value')`` for each, in a list or another iterable; None is none.
+
+        Both serdes are forgotten. Text and dicts are no such iterable: one record that gives one is a failure of the
+        function (CS-501).
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.flat_map(lambda key, order: [(item, key) for item in order["items"]])
+        <KStream orders.flat_map>
+        """
+        function = function_of(
+            "flat_map", "mapper", mapper, self._input(), with_key=True, expression=False, several=True
+        )
+        return self._child(FlatMap, "flat_map", named, mapper=function, **_FORGOTTEN)
+
+    def flat_map_values(self, mapper: FlatValueMapper, named: Named | None = None) -> KStream:
+        """Any number of values for each record, in a list or another iterable, with its key; None is none.
+
+        The value serde is forgotten. Text and dicts are one value, not several: a record that gives one is a failure
+        of the function (CS-501). So put it into a list.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.flat_map_values(lambda order: order["items"])
+        <KStream orders.flat_map_values>
+        """
+        function = function_of("flat_map_values", "mapper", mapper, self._input(), several=True)
+        made = {"value": None, "value_type": type_of_items(function, "flat_map_values", self._input())}
+        function = replace(function, returns=None)
+        return self._child(FlatMapValues, "flat_map_values", named, mapper=function, **made)
+
+    def select_key(self, mapper: KeySelector, named: Named | None = None) -> KStream:
+        """A new key for each record, same value. The key serde is forgotten: the next operation by key needs
+        ``Repartitioned(key=…)``, ``Materialized(key=…)`` or ``Produced(key=…)``.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.select_key(lambda order: order["customer"])
+        <KStream orders.select_key>
+        """
+        function = function_of("select_key", "mapper", mapper, self._input(), by_name=True)
+        made = {"key": None, "key_type": function.returns}
+        return self._child(SelectKey, "select_key", named, mapper=function, **made)
+
+    def merge(self, *others: KStream, named: Named | None = None) -> KStream:
+        """The records of several streams, interleaved. A serde is kept if all inputs share it.
+
+        What one record gives in several of them comes in the order in which they were built: so the results of a join
+        come before the record that is merged with them. If an operator made several records of it before their ways
+        parted, each of them comes on all ways before the next one does; but not if a join or a re-keying is on a way.
+
+        Raises CS-107 for anything but streams, CS-130 for streams of another builder.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
+        >>> builder.stream("orders", consumed).merge(builder.stream("returns", consumed))
+        <KStream orders.merge(returns)>
+        """
+        return KStream(self._draft, merged(self, others, named))
+
+    def split(self, named: Named | None = None) -> BranchedKStream[KStream]:
+        """Begins a split: each record goes to the first branch whose predicate holds.
+
+        The result, a dict of name to stream, comes from ``default_branch()`` or ``no_default_branch()``. Its
+        keys are the prefix ``named`` plus the branch's name, or its number; the default branch's is 0. Raises CS-120
+        if the name is taken.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.split().branch(lambda order: order["price"] > 100, "dear").default_branch("cheap")
+        {'dear': <KStream orders.split.dear>, 'cheap': <KStream orders.split.cheap>}
+        """
+        prefix = given_name("split", named)
+        if prefix is not None:
+            self._draft.check_name(prefix)
+        return BranchedKStream(self._draft, self._node, prefix, KStream)
+
+    def peek(self, action: Action, named: Named | None = None) -> KStream:
+        """Calls the action for each record, which goes on unchanged. A repeated batch calls it again.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.peek(lambda key, order: None)
+        <KStream orders.peek>
+        """
+        function = function_of("peek", "action", action, self._input(), with_key=True, expression=False)
+        return self._child(Peek, "peek", named, action=function)
+
+    def foreach(self, action: Action, named: Named | None = None) -> None:
+        """Calls the action for each record; nothing follows. A repeated batch calls it again.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.foreach(lambda key, order: None)
+        """
+        function = function_of("foreach", "action", action, self._input(), with_key=True, expression=False)
+        self._child(Peek, "foreach", named, action=function, terminal=True, shape="none")
+
+    def print(self, label: str | None = None, named: Named | None = None) -> None:
+        """Prints ``[label]: key, value`` for each record, where it is processed.
+
+        The label is the stream's name if it is not given.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.print("seen")
+        """
+        action = PrintRecord(self._node.name if label is None else label)
+        function = function_of("print", "action", keyed(action), self._input())
+        self._child(Peek, "print", named, action=function, terminal=True, shape="none")
+
+    def repartition(self, repartitioned: Repartitioned | None = None) -> KStream:
+        """Moves the records to the partitions of their keys now, instead of at the next operation by key.
+
+        Raises CS-141 if the key serde is unknown.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> by_customer = orders.select_key(lambda order: order["customer"])
+        >>> by_customer.repartition(Repartitioned(key=serdes.string(), name="by-customer"))
+        <KStream by-customer>
+        """
+        option = check_option("repartition", "repartitioned", repartitioned, Repartitioned) or Repartitioned()
+        node = self._node
+        key = option.key or needed_key("repartition", node.key, None, "Repartitioned(key=…)")
+        settings = {"partitioner": option.partitioner, "partitions": option.partitions}
+        value = option.value or node.value
+        made = child(
+            self._draft, Repartition, "repartition", node, option.name, key=key, value=value, **settings
+        )
+        return KStream(self._draft, made)
+
+    def to_table(self, named: Named | None = None, materialized: Materialized | None = None) -> KTable:
+        """Reads the stream as a table: the last value of each key; null deletes, a null key is dropped.
+
+        Returns a `KTable`. Raises CS-141 if the key serde is unknown, CS-143 if ``Materialized(key=)``
+        contradicts it, CS-121 if the store's name is taken.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.to_table(materialized=Materialized(store="last-order")).queryable_store_name
+        'last-order'
+        """
+        from crossstream.api.table import KTable
+
+        name = given_name("to_table", named, materialized=Materialized)
+        option = check_option("to_table", "materialized", materialized, Materialized)
+        asked = option or Materialized()
+        node = self._node
+        key = needed_key("to_table", node.key, asked.key, "materialized=Materialized(key=…)")
+        value = asked.value or node.value
+        spec = None if option is None else option.spec(key, value)
+        made = child(
+            self._draft, ToTable, "to_table", node, name, shape="table", key=key, value=value, store=spec
+        )
+        return KTable(self._draft, made)
+
+    @overload
+    def join(
+        self,
+        other: KStream,
+        joiner: ValueJoiner,
+        windows: JoinWindows,
+        stream_joined: StreamJoined | None = None,
+    ) -> KStream: ...
+
+    @overload
+    def join(self, other: KTable, joiner: ValueJoiner, joined: Joined | None = None) -> KStream: ...
+
+    @overload
+    def join(
+        self,
+        other: GlobalKTable,
+        joiner: ValueJoiner,
+        *,
+        key_selector: KeySelector,
+        named: Named | None = None,
+    ) -> KStream: ...
+
+    @refuse_calls(stream_join_refusal)
+    def join(
+        self,
+        other: KStream | KTable | GlobalKTable,
+        joiner: ValueJoiner = REQUIRED,
+        *options: Any,
+        **settings: Any,
+    ) -> KStream:
+        """Inner join; what is on the other side decides which one.
+
+        With a `KStream`: ``join(stream, joiner, windows, stream_joined=None)``. A result for each pair of records
+        with one key whose timestamps are as close as ``windows`` says, at the later timestamp, once. Records
+        without key or value are dropped and counted.
+
+        With a `KTable`: ``join(table, joiner, joined=None)``. Each record sees the row of its key as it was when the
+        record arrived; of a versioned table the version valid at its timestamp, with ``Joined(grace=…)`` that much
+        later. The result has the record's key and timestamp. Changes of the table give nothing. Records without key
+        or value are dropped and counted.
+
+        With a `GlobalKTable`: ``join(table, joiner, key_selector=…, named=None)``. ``key_selector`` gives the key
+        of the table's row, from the value or from key and value, which may both be None; the result has the
+        stream's key and timestamp. A record whose value or selected key is None is dropped and counted.
+
+        Raises CS-130 other builder, CS-135 nothing to join with, CS-136 options of another kind of join.
+        Sources: semantics 2.1, 2.3, 2.4.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
+        >>> orders, shops = builder.stream("orders", consumed), builder.global_table("shops", consumed)
+        >>> orders.join(shops, lambda order, shop: [order, shop], key_selector=lambda order: order["shop"])
+        <KStream orders.join(shops)>
+        """
+        return self._join("inner", other, (joiner, *options), settings)
+
+    @overload
+    def left_join(
+        self,
+        other: KStream,
+        joiner: ValueJoiner,
+        windows: JoinWindows,
+        stream_joined: StreamJoined | None = None,
+    ) -> KStream: ...
+
+    @overload
+    def left_join(self, other: KTable, joiner: ValueJoiner, joined: Joined | None = None) -> KStream: ...
+
+    @overload
+    def left_join(
+        self,
+        other: GlobalKTable,
+        joiner: ValueJoiner,
+        *,
+        key_selector: KeySelector,
+        named: Named | None = None,
+    ) -> KStream: ...
+
+    @refuse_calls(stream_join_refusal)
+    def left_join(
+        self,
+        other: KStream | KTable | GlobalKTable,
+        joiner: ValueJoiner = REQUIRED,
+        *options: Any,
+        **settings: Any,
+    ) -> KStream:
+        """Left join: as `join`, and records without a partner get ``joiner(left, None)``.
+
+        With a `KStream` once, when the window has closed and the grace period is over; with ``eager`` windows at
+        once, even if partners follow. A record with a value and without key comes out alone at once.
+        With a `KTable` each record that has a value comes out once, also one without key.
+        With a `GlobalKTable` also those whose selected key is None; only a null value is dropped and counted.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
+        >>> orders, shops = builder.stream("orders", consumed), builder.global_table("shops", consumed)
+        >>> orders.left_join(shops, lambda order, shop: [order, shop], key_selector=lambda order: order["shop"])
+        <KStream orders.left_join(shops)>
+        """
+        return self._join("left", other, (joiner, *options), settings)
+
+    @overload
+    def outer_join(self, other: KStream, joiner: ValueJoiner, windows: JoinWindows) -> KStream: ...
+
+    @overload
+    def outer_join(
+        self, other: KStream, joiner: ValueJoiner, windows: JoinWindows, stream_joined: StreamJoined | None
+    ) -> KStream: ...
+
+    @refuse_calls(stream_join_refusal)
+    def outer_join(
+        self, other: KStream, joiner: ValueJoiner = REQUIRED, *options: Any, **settings: Any
+    ) -> KStream:
+        """Outer join with another stream: as `left_join`, on both sides; there is none with a table.
+
+        >>> from crossstream import Consumed, JoinWindows, StreamsBuilder, serdes
+        >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
+        >>> views, clicks = builder.stream("views", consumed), builder.stream("clicks", consumed)
+        >>> views.outer_join(clicks, lambda view, click: [view, click], JoinWindows.of("10 seconds"))
+        <KStream views.outer_join(clicks)>
+        """
+        return self._join("outer", other, (joiner, *options), settings)
+
+    def _join(
+        self, kind: JoinKind, other: object, given: tuple[Any, ...], settings: dict[str, Any]
+    ) -> KStream:
+        return KStream(self._draft, stream_join(kind, self, other, given, settings))
+
+    def to(self, topic: str | TopicSelector, produced: Produced | None = None) -> None:
+        """Writes every record to a topic, or to the one that ``topic(key, value)`` names, which must exist.
+
+        In Kafka every topic must (CS-652); a missing file topic is made, with one partition, if it is named here: not
+        for a record (CS-662). Several streams may be written to a topic: what comes of one record, and of those after
+        it, stays in order there.
+        Serdes not in ``produced`` are those of the stream. Raises CS-142 where one is unknown, CS-102 for a
+        name that Kafka would not take, CS-104 for a function that does not take key and value. Source: semantics 3.12.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.map_values(lambda order: order["price"]).to("prices", Produced(value=serdes.float64()))
+        """
+        option = check_option("to", "produced", produced, Produced) or Produced()
+        check_target("to", topic)
+        where = "to" if callable(topic) else f"to({topic})"
+        key, value = sink_serdes(where, (self._node.key, self._node.value), (option.key, option.value))
+        target: dict[str, Any] = {"topic_of": topic} if callable(topic) else {"topic": topic}
+        settings = {**target, "partitioner": option.partitioner, "shape": "none"}
+        child(self._draft, Sink, where, self._node, option.name, key=key, value=value, **settings)
+
+    def for_each_batch(self, function: BatchFunction, named: Named | None = None) -> None:
+        """Calls ``function(frame, batch_id)`` in the driver with a Spark DataFrame of each batch's records.
+
+        Columns: key, value (a struct for JSON), timestamp. Declare the type of JSON: that of untyped JSON is read off
+        the records of each batch. Called before the batch is committed, and again with the same ``batch_id`` if the
+        batch is repeated: write idempotently, or check the id. Batches without records are left out. The records of a
+        batch pass through the driver.
+
+        >>> import polars as pl
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> order = serdes.json({"price": pl.Float64})
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=order))
+        >>> orders.for_each_batch(lambda frame, n: frame.write.mode("overwrite").parquet(f"orders/batch={n}"))
+        """
+        check_signature("for_each_batch", "function", function, ("frame", "batch_id"), optional=False)
+        given = (self._node.key, self._node.value)
+        key, value = sink_serdes(
+            "for_each_batch", given, (None, None), "put repartition(Repartitioned({})) before it"
+        )
+        attributes = {"key": key, "value": value, "shape": "none", "function": function}
+        self._child(FrameSink, "for_each_batch", named, **attributes)
+
+    def _input(self) -> Mapping[str, Node]:
+        return {"value": self._node}
+
+    def _child(self, kind: type[Node], path: str, named: Named | None, **attributes: Any) -> KStream:
+        name = given_name(path.partition("(")[0], named)
+        return KStream(self._draft, child(self._draft, kind, path, self._node, name, **attributes))

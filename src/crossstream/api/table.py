@@ -1,0 +1,357 @@
+"""`KTable`: the last value of each key. Each method makes a node and returns a handle to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from crossstream.api.checks import REQUIRED, check_option, function_of, predicate_of
+from crossstream.api.draft import (
+    OPERATORS,
+    Draft,
+    child,
+    given_name,
+    made_value,
+    misplaced_name,
+    no_attribute,
+    returning,
+)
+from crossstream.api.global_table import GlobalKTable
+from crossstream.api.joins import (
+    check_key_selector,
+    check_keyed_by,
+    check_right_join,
+    foreign_key_join,
+    join_many,
+    primary_key_join,
+    table_join_refusal,
+)
+from crossstream.api.options import Materialized, Named, TableJoined
+from crossstream.api.serde_rules import needed_key
+from crossstream.api.stream import KStream
+from crossstream.api.stream_joins import check_not_global, table_global_join
+from crossstream.graph.nodes import Filter, JoinKind, MapValues, Node, ToStream
+from crossstream.graph.validate import queryable_name
+from crossstream.serdes.keys import LeftOrRight
+from crossstream.signatures import refuse_calls
+from crossstream.typing import (
+    ForeignKeyExtractor,
+    KeySelector,
+    ManyJoiner,
+    Predicate,
+    ValueJoiner,
+    ValueMapper,
+)
+
+
+class KTable:
+    """A table: at most one row for each key; null deletes it. Made by `StreamsBuilder`, never directly.
+
+    Functions take ``value``, or ``key, value`` if they require two arguments; joiners ``left, right`` or
+    ``key, left, right``, with None for a missing side. ``materialized=Materialized(store="…")`` keeps the
+    result in a store that can be queried. All methods raise `TopologyError` in the user's line: CS-104
+    function of other parameters, CS-105 wrong option object, CS-106 no function, CS-120 name taken, CS-121
+    store's name taken, CS-143 key serde that contradicts the table's. Sources: semantics 2.2, 2.5, 3.3.
+
+    >>> from crossstream import Consumed, StreamsBuilder, serdes
+    >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
+    >>> products, merchants = builder.table("products", consumed), builder.table("merchants", consumed)
+    >>> products.join(merchants, lambda product, merchant: {**product, "shop": merchant["name"]},
+    ...               foreign_key=lambda product: product["merchant_id"])
+    <KTable products.join(merchants)>
+    """
+
+    __slots__ = ("_draft", "_node")
+
+    if not TYPE_CHECKING:  # a type checker knows the methods, and tells of one that is none
+        __getattr__ = no_attribute
+
+    def __init__(self, draft: Draft, node: Node) -> None:
+        self._draft = draft
+        self._node = node
+
+    def __repr__(self) -> str:
+        return f"<KTable {self._node.name}>"
+
+    @property
+    def queryable_store_name(self) -> str | None:
+        """The name of the store that holds this table; None if `Materialized` named none.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> consumed = Consumed(key=serdes.string(), value=serdes.json())
+        >>> StreamsBuilder().table("orders", consumed, Materialized(store="orders")).queryable_store_name
+        'orders'
+        """
+        return queryable_name(self._node)
+
+    def filter(
+        self, predicate: Predicate, named: Named | None = None, materialized: Materialized | None = None
+    ) -> KTable:
+        """The rows for which the predicate holds; a row that stops matching is deleted.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().table("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.filter(lambda order: order["open"], materialized=Materialized(store="open-orders"))
+        <KTable orders.filter>
+        """
+        function = predicate_of("filter", predicate, self._node)
+        return self._row_wise(Filter, "filter", named, materialized, predicate=function)
+
+    def filter_not(
+        self, predicate: Predicate, named: Named | None = None, materialized: Materialized | None = None
+    ) -> KTable:
+        """The rows for which the predicate does not hold.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().table("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.filter_not(lambda order: order["open"])
+        <KTable orders.filter_not>
+        """
+        function = predicate_of("filter_not", predicate, self._node)
+        return self._row_wise(Filter, "filter_not", named, materialized, predicate=function, negate=True)
+
+    def map_values(
+        self, mapper: ValueMapper, named: Named | None = None, materialized: Materialized | None = None
+    ) -> KTable:
+        """A new value for each row; the mapper is not called for deletes. The value serde is forgotten.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().table("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.map_values(lambda order: order["price"], materialized=Materialized(value=serdes.float64()))
+        <KTable orders.map_values>
+        """
+        function = function_of("map_values", "mapper", mapper, {"value": self._node})
+        return self._row_wise(MapValues, "map_values", named, materialized, mapper=function)
+
+    def to_stream(self, mapper: KeySelector | None = None, named: Named | None = None) -> KStream:
+        """The changes of the table as records; a delete has the value None. ``mapper`` gives new keys.
+
+        With ``mapper`` the key serde is forgotten, as by `KStream.select_key`.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().table("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.to_stream()
+        <KStream orders.to_stream>
+        """
+        name = given_name("to_stream", named)
+        if isinstance(mapper, Named):
+            raise misplaced_name("to_stream", "the mapper")
+        changed: dict[str, Any] = {}
+        if mapper is not None:
+            function = function_of("to_stream", "mapper", mapper, {"value": self._node}, by_name=True)
+            changed = {"mapper": function, "key": None, "key_type": function.returns}
+        made = child(self._draft, ToStream, "to_stream", self._node, name, shape="stream", **changed)
+        return KStream(self._draft, made)
+
+    @refuse_calls(table_join_refusal)
+    def join(
+        self,
+        other: KTable | GlobalKTable,
+        joiner: ValueJoiner = REQUIRED,
+        *,
+        foreign_key: ForeignKeyExtractor | None = None,
+        key_selector: KeySelector | None = None,
+        table_joined: TableJoined | None = None,
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable:
+        """Inner join with a table: by key, or by the ``foreign_key`` that each row of this table holds.
+
+        The result is keyed like this table. Its value serde is that of ``materialized``; without one a
+        named result is JSON if this table is. ``table_joined`` only with, ``named`` only without
+        ``foreign_key``. Raises CS-130 other builder, CS-131 not a table, CS-133 options that do not fit the
+        kind of join, CS-134 keys of different serdes, CS-128 different partition counts.
+
+        With a `GlobalKTable` always by ``foreign_key``, or ``key_selector``, which is the same; results follow
+        changes of both sides (KIP-314, decision 0021). Raises CS-145 for other options.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
+        >>> views, clicks = builder.table("views", consumed), builder.table("clicks", consumed)
+        >>> views.join(clicks, lambda view, click: [view, click])
+        <KTable views.join(clicks)>
+        >>> users = builder.global_table("users", consumed)
+        >>> views.join(users, lambda view, user: [view, user], foreign_key=lambda view: view["user"])
+        <KTable views.join(users)>
+        """
+        options = (joiner, foreign_key, key_selector, table_joined, named, materialized)
+        return self._join("inner", other, *options)
+
+    @refuse_calls(table_join_refusal)
+    def left_join(
+        self,
+        other: KTable | GlobalKTable,
+        joiner: ValueJoiner = REQUIRED,
+        *,
+        foreign_key: ForeignKeyExtractor | None = None,
+        key_selector: KeySelector | None = None,
+        table_joined: TableJoined | None = None,
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable:
+        """Left join with a table: as `join`, and rows without a partner get ``joiner(left, None)``.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
+        >>> views, clicks = builder.table("views", consumed), builder.table("clicks", consumed)
+        >>> views.left_join(clicks, lambda view, click: [view, click])
+        <KTable views.left_join(clicks)>
+        """
+        options = (joiner, foreign_key, key_selector, table_joined, named, materialized)
+        return self._join("left", other, *options)
+
+    @refuse_calls(table_join_refusal)
+    def outer_join(
+        self,
+        other: KTable,
+        joiner: ValueJoiner = REQUIRED,
+        *,
+        foreign_key: ForeignKeyExtractor | None = None,
+        keyed_by: type[LeftOrRight] | None = None,
+        table_joined: TableJoined | None = None,
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable:
+        """Outer join with a table: a row wherever either table has one; the missing side is None.
+
+        By ``foreign_key`` the result has the rows of `left_join`, and a row for each row of the other table that
+        no row of this one refers to. It must be said how it is keyed: ``keyed_by=LeftOrRight``, else CS-132.
+
+        >>> from crossstream import Consumed, LeftOrRight, StreamsBuilder, serdes
+        >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
+        >>> products, merchants = builder.table("products", consumed), builder.table("merchants", consumed)
+        >>> products.outer_join(merchants, lambda product, merchant: [product, merchant])
+        <KTable products.outer_join(merchants)>
+        >>> products.outer_join(merchants, lambda product, merchant: [product, merchant],
+        ...                     foreign_key=lambda product: product["merchant_id"], keyed_by=LeftOrRight)
+        <KTable products.outer_join(merchants)-2>
+        """
+        check_not_global("outer_join", other)
+        check_keyed_by("outer_join", foreign_key, keyed_by)
+        return self._join("outer", other, joiner, foreign_key, None, table_joined, named, materialized)
+
+    @refuse_calls(table_join_refusal)
+    def right_join(
+        self,
+        other: KTable,
+        joiner: ValueJoiner = REQUIRED,
+        *,
+        foreign_key: ForeignKeyExtractor | None = None,
+        keyed_by: type[LeftOrRight] | None = None,
+        table_joined: TableJoined | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable:
+        """Right join with a table by ``foreign_key``: the rows of `join`, and ``joiner(None, right)`` for each row
+        of the other table that no row of this one refers to.
+
+        Keyed by `LeftOrRight`, which must be said: CS-132. By key, a right join is the left join of the other
+        table with this one: CS-138. Source: decision 0018.
+
+        >>> from crossstream import Consumed, LeftOrRight, StreamsBuilder, serdes
+        >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
+        >>> products, merchants = builder.table("products", consumed), builder.table("merchants", consumed)
+        >>> products.right_join(merchants, lambda product, merchant: [product, merchant],
+        ...                     foreign_key=lambda product: product["merchant_id"], keyed_by=LeftOrRight)
+        <KTable products.right_join(merchants)>
+        """
+        check_not_global("right_join", other)
+        check_right_join(foreign_key)
+        check_keyed_by("right_join", foreign_key, keyed_by)
+        assert foreign_key is not None
+        node = foreign_key_join("right", self, other, joiner, foreign_key, table_joined, None, materialized)
+        return KTable(self._draft, node)
+
+    @refuse_calls(table_join_refusal)
+    def join_many(
+        self,
+        others: Mapping[str, tuple[KTable, ForeignKeyExtractor]],
+        joiner: ManyJoiner = REQUIRED,
+        *,
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable:
+        """Inner join with several tables, by a foreign key into each of them: name → (table, foreign key).
+
+        The joiner is called ``joiner(left, rows)`` or ``joiner(key, left, rows)``, ``rows`` being a dict with the
+        names; an expression has the struct columns ``left`` and one for each name. It gives what a chain of
+        foreign-key joins gives, and keeps the left rows once. Raises CS-139 for names or pairs that cannot be, and
+        as `join` does. Source: decision 0019.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
+        >>> orders, customers, products = (builder.table(t, consumed) for t in ("orders", "customers", "products"))
+        >>> orders.join_many(
+        ...     {"customer": (customers, lambda order: order["customer"]),
+        ...      "product": (products, lambda order: order["product"])},
+        ...     lambda order, rows: {**order, "name": rows["customer"]["name"], "price": rows["product"]["price"]})
+        <KTable orders.join_many(customer,product)>
+        """
+        return KTable(self._draft, join_many("inner", self, others, joiner, named, materialized))
+
+    @refuse_calls(table_join_refusal)
+    def left_join_many(
+        self,
+        others: Mapping[str, tuple[KTable, ForeignKeyExtractor]],
+        joiner: ManyJoiner = REQUIRED,
+        *,
+        named: Named | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable:
+        """Left join with several tables: as `join_many`, and every row of this table has a result.
+
+        The joiner gets None for a table that has no row of the foreign key, or where the foreign key is None.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
+        >>> orders, customers = builder.table("orders", consumed), builder.table("customers", consumed)
+        >>> orders.left_join_many({"customer": (customers, lambda order: order.get("customer"))},
+        ...                       lambda order, rows: {**order, **rows})
+        <KTable orders.left_join_many(customer)>
+        """
+        return KTable(self._draft, join_many("left", self, others, joiner, named, materialized))
+
+    def _join(
+        self,
+        kind: JoinKind,
+        other: KTable | GlobalKTable,
+        joiner: ValueJoiner,
+        foreign_key: ForeignKeyExtractor | None,
+        key_selector: KeySelector | None,
+        table_joined: TableJoined | None,
+        named: Named | None,
+        materialized: Materialized | None,
+    ) -> KTable:
+        options = (table_joined, named, materialized)
+        if isinstance(other, GlobalKTable):
+            node: Node = table_global_join(kind, self, other, joiner, foreign_key, key_selector, *options)
+            return KTable(self._draft, node)
+        check_key_selector(OPERATORS[kind], key_selector)
+        if foreign_key is None:
+            node = primary_key_join(kind, self, other, joiner, *options)
+        else:
+            node = foreign_key_join(kind, self, other, joiner, foreign_key, *options)
+        return KTable(self._draft, node)
+
+    def _row_wise(
+        self,
+        kind: type[Filter] | type[MapValues],
+        path: str,
+        named: Named | None,
+        materialized: Materialized | None,
+        **attributes: Any,
+    ) -> KTable:
+        name = given_name(path, named, materialized=Materialized)
+        option = check_option(path, "materialized", materialized, Materialized)
+        asked = option or Materialized()
+        node = self._node
+        key = None if node.key is None else needed_key(path, node.key, asked.key, "")
+        if kind is Filter:
+            value = asked.value or node.value
+        else:
+            mapper = attributes["mapper"]
+            attributes |= made_value(mapper, asked, node)
+            value = attributes.pop("value")
+            attributes["mapper"] = returning(mapper, value)
+        spec = None if option is None else option.spec(key, value)
+        made = child(self._draft, kind, path, node, name, key=key, value=value, store=spec, **attributes)
+        return KTable(self._draft, made)

@@ -1,0 +1,122 @@
+"""`Topology`: what `StreamsBuilder.build` gives, with its texts and pictures; and checks of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from crossstream.config import StreamsConfig
+from crossstream.errors import ConfigError
+from crossstream.graph import describe, drawing
+from crossstream.graph.nodes import Graph
+from crossstream.location import here
+from crossstream.planning.planner import plan_topology
+from crossstream.signatures import check_partitions
+
+
+@dataclass(frozen=True, slots=True)
+class Topology(Graph):
+    """A finished topology: nodes by name, parents before children.
+
+    ``frames`` holds the streaming DataFrames of `FrameSource` nodes, by node name.
+    """
+
+    def describe(self) -> str:
+        """The topology as text, in the layout of Kafka's ``TopologyDescription``. Source: semantics 3.11.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in", Consumed(key=serdes.string(), value=serdes.json())).to("out")
+        >>> print(builder.build().describe().strip())
+        Topologies:
+           Sub-topology: 0
+            Source: in (topics: [in])
+              --> in.to(out)
+            Sink: in.to(out) (topic: out)
+              <-- in
+        """
+        return describe.to_text(self)
+
+    def to_mermaid(self) -> str:
+        """The topology as a Mermaid flowchart.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in", Consumed(key=serdes.string(), value=serdes.json())).to("out")
+        >>> builder.build().to_mermaid().splitlines()[:3]
+        ['flowchart TD', '  t0[/"in"/]', '  t1[/"out"/]']
+        """
+        return drawing.to_mermaid(self)
+
+    def to_dot(self) -> str:
+        """The topology as a Graphviz digraph.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in", Consumed(key=serdes.string(), value=serdes.json())).to("out")
+        >>> builder.build().to_dot().splitlines()[0]
+        'digraph topology {'
+        """
+        return drawing.to_dot(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The topology as plain data for JSON: nodes in the order they were built, and sub-topologies.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in", Consumed(key=serdes.string(), value=serdes.json())).to("out")
+        >>> [node["name"] for node in builder.build().to_dict()["nodes"]]
+        ['in', 'in.to(out)']
+        """
+        return describe.to_dict(self)
+
+    def plan(self, partitions: int | None = None) -> str:
+        """The rounds, stores and re-keyings an engine will run, as text; ``partitions``: state partitions.
+
+        Raises `TopologyError` CS-103 for what is no number of them.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in", Consumed(key=serdes.string(), value=serdes.json())).to("out")
+        >>> print(builder.build().plan(partitions=2).strip())
+        Round 0: one task for each share of the source partitions
+          read in
+          sink in.to(out) <- in
+        """
+        check_partitions("plan", partitions)
+        return plan_topology(self).text(partitions)
+
+    def _repr_html_(self) -> str:
+        """The picture a notebook shows: inline SVG, nothing loaded from elsewhere."""
+        return drawing.to_svg(self)
+
+
+def check_topology(owner: str, given: object) -> None:
+    """Refuses (CS-208) what ``owner`` cannot run: it is no `Topology`."""
+    if isinstance(given, Topology):
+        return
+    step = "pass what StreamsBuilder.build() gives"
+    if isinstance(given, StreamsConfig):
+        step = f"the topology comes first: {owner}(topology, config)"
+    elif hasattr(given, "build") or getattr(given, "__name__", "") == "build":
+        step = "finish it, by a call: builder.build()"
+    raise ConfigError(
+        f"{owner} runs a Topology, not a {type(given).__name__}", code="CS-208", where=here(), next=step
+    )
+
+
+def check_config(owner: str, given: object) -> None:
+    """Refuses (CS-208) what is no `StreamsConfig`."""
+    if isinstance(given, StreamsConfig):
+        return
+    step = "StreamsConfig(**…) makes one of a dict" if isinstance(given, Mapping) else _WRITE
+    raise ConfigError(
+        f"{owner} takes its settings as a StreamsConfig, not as a {type(given).__name__}",
+        code="CS-208",
+        where=here(),
+        next=step,
+    )
+
+
+_WRITE = 'write StreamsConfig(application_id="…", …)'

@@ -1,0 +1,260 @@
+"""The types of what functions read and give, as far as they are declared; found while the topology is written.
+
+An expression reads columns, and a column has a type. So the values under it need a declared type: that of a serde
+(a class, a schema), or what another expression gives. What the expression gives follows from that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import typing
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from types import UnionType
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from crossstream import serdes
+from crossstream.columns.expressions import result_type
+from crossstream.columns.functions import Function
+from crossstream.columns.projection import ALL, WHOLE, fields_of, uses_of
+from crossstream.errors import ProcessingError, SerdeError, TopologyError
+from crossstream.graph.nodes import Node
+from crossstream.location import here
+from crossstream.serdes import Serde
+from crossstream.serdes import serde as calls
+from crossstream.serdes.json_typed import SchemaJson
+from crossstream.serdes.kept import typed_as
+from crossstream.serdes.serde import columns_in
+
+_PLAIN_HINTS = (Any, None, type(None), object, str, int, float, bool, dict, list, tuple, ...)
+_PLAIN_ORIGINS = (typing.Union, UnionType, dict, list, tuple)
+"""What JSON gives back, or what says nothing."""
+
+_ABOUT_TYPES = ("CS-401", "CS-404", "CS-408")
+"""What serdes of this package raise for a type that they do not take."""
+
+Inputs = Mapping[str, Node]
+"""What a function reads, by the names of its arguments: ``value``; or ``left``, ``right`` and the like."""
+
+
+def value_dtype(node: Node) -> pl.DataType | None:
+    """The declared type of a node's values; None if there is none."""
+    return _dtype(node.value, node.value_type)
+
+
+def key_dtype(node: Node) -> pl.DataType | None:
+    return _dtype(node.key, node.key_type)
+
+
+def _dtype(serde: Serde | None, declared: Serde | None) -> pl.DataType | None:
+    return columns_in(declared if serde is None else serde)
+
+
+def typed(function: Function, operator: str, role: str, inputs: Inputs, **others: pl.DataType) -> Function:
+    """The function with the serde of what it gives. ``others``: columns an expression may read besides.
+
+    Raises `TopologyError`: CS-113 for an expression over values without a declared type, CS-114 for one that does not
+    fit the type, CS-116 for one that does not give one value for each record.
+    """
+    if function.expression is None:
+        return replace(function, returns=_annotated(function))
+    key = next(iter(inputs.values()))
+    types: dict[str, pl.DataType | None] = {name: value_dtype(node) for name, node in inputs.items()}
+    what = f"the {role} of {operator}"
+    _check_declared(what, operator, function, key, inputs)
+    fields = types.get(WHOLE)
+    free = isinstance(fields, pl.Struct) and {field.name for field in fields.fields}
+    types.update({name: dtype for name, dtype in others.items() if not free or name not in free})
+    try:
+        dtype = result_type(function, key_dtype(key), types)
+    except ProcessingError as error:
+        raise _wrong_form(error.what, operator, error.next) from None
+    except (pl.exceptions.ColumnNotFoundError, pl.exceptions.StructFieldNotFoundError) as error:
+        raise _no_field(what, operator, function, types, str(error)) from None
+    except (pl.exceptions.SchemaError, pl.exceptions.InvalidOperationError) as error:
+        raise _misfit(what, operator, str(error)) from None
+    except (Exception, pl.exceptions.PanicException):  # a function in `map_batches` raises what it likes
+        return function  # what it does to no rows says nothing of what it does to some
+    return replace(function, returns=typed_as(dtype))
+
+
+def check_fits(operator: str, declared: Serde | None, given: Serde | None) -> None:
+    """Raises CS-115 for a serde that does not take the type of the values, where that is declared."""
+    if not isinstance(declared, SchemaJson) or given is None:  # an annotation may say what is not so
+        return
+    try:
+        calls.encode_series(given, pl.Series([], dtype=declared.dtype))
+    except SerdeError as error:
+        if error.code not in _ABOUT_TYPES:
+            return  # what a serde of the user raises for no rows says nothing of the type
+        raise TopologyError(
+            f"the values of {operator} do not fit the serde {given.name}: {error.what}",
+            code="CS-115",
+            where=here(operator),
+            next=error.next,
+        ) from None
+
+
+def named_field(name: str, operator: str, role: str, inputs: Inputs) -> Function:
+    """``foreign_key="customer_id"``: an expression where the type is declared, else a look-up of the field.
+
+    Raises CS-114 for a field that the declared type does not have.
+    """
+    node = inputs[WHOLE]
+    if isinstance(value_dtype(node), pl.Struct) and name not in ("key", WHOLE):
+        return typed(Function(expression=pl.col(name), with_key=True, role=role), operator, role, inputs)
+    known = _attributes(getattr(node.value or node.value_type, "type", None))
+    if known is not None and name not in known:
+        raise _missing(f"the {role} of {operator}", operator, name, sorted(known))
+    return Function(call=FieldOf(name), role=role)
+
+
+def _attributes(kind: Any) -> Collection[str] | None:
+    """The names of the fields of a class; None if it is not known to have any."""
+    if dataclasses.is_dataclass(kind):
+        return [field.name for field in dataclasses.fields(kind)]
+    names: Collection[str] | None = getattr(kind, "__struct_fields__", None)
+    return names
+
+
+class FieldOf:
+    """Gives a field of a dict, or an attribute of another object; None where there is none."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, value: Any) -> Any:
+        return value.get(self.name) if isinstance(value, dict) else getattr(value, self.name, None)
+
+
+def checked_predicate(function: Function, operator: str) -> Function:
+    """The predicate. Raises CS-116 for an expression that gives something else than true or false."""
+    dtype = None if function.returns is None else function.returns.dtype
+    if function.expression is not None and dtype not in (None, pl.Boolean, pl.Null):
+        step = "compare or cast inside the expression, for instance pl.col('price') > 10"
+        raise _wrong_form(f"the predicate of {operator} gives {dtype}, not Boolean", operator, step)
+    return function
+
+
+def type_of_items(function: Function, operator: str, inputs: Inputs) -> Serde | None:
+    """The serde of the items of the lists that an expression gives. Raises CS-116 if it gives something else."""
+    if function.expression is None:
+        return None
+    types = {name: value_dtype(node) for name, node in inputs.items()}
+    try:
+        dtype = result_type(function, key_dtype(next(iter(inputs.values()))), types)
+    except (Exception, pl.exceptions.PanicException):  # as in `typed`
+        return None
+    if not isinstance(dtype, pl.List | pl.Null):
+        step = "let it give a list for each record, for instance pl.col('items') or pl.concat_list('a', 'b')"
+        raise _wrong_form(f"the mapper of {operator} gives {dtype}, not lists", operator, step)
+    return typed_as(dtype.inner) if isinstance(dtype, pl.List) else None  # type: ignore[arg-type]
+
+
+def _wrong_form(what: str, operator: str, step: str | None) -> TopologyError:
+    return TopologyError(what, code="CS-116", where=here(operator), next=step)
+
+
+def _check_declared(what: str, operator: str, function: Function, key: Node, inputs: Inputs) -> None:
+    uses = uses_of(function)
+    if "key" in uses and key_dtype(key) is None:
+        raise _undeclared(what, operator, f"the keys of {key.name}", "key=serdes.string()")
+    for name, node in inputs.items():
+        fields, serde = _read(function, name), node.value or node.value_type
+        if fields is not None and value_dtype(node) is None:
+            columns = ", ".join(f'"{field}": pl.…' for field in sorted(fields)) or '"id": pl.Int64, …'
+            raise _undeclared(
+                what, operator, f"the values of {node.name}", f"value=serdes.json({{{columns}}})"
+            )
+        if fields is not None and serde is not None and serde.dtype is None:
+            _check_columns(what, operator, serde, fields)
+
+
+def _check_columns(what: str, operator: str, serde: Serde, fields: Collection[str]) -> None:
+    """Raises CS-114 for fields that have no column form, or the value as a whole (no ``fields``)."""
+    try:
+        calls.decode_series(serde, pa.array([], pa.large_binary()), fields or None)
+    except SerdeError as error:
+        step = f"read other fields; or pass a callable: {error.next}"
+        raise TopologyError(f"{what}: {error.what}", code="CS-114", where=here(operator), next=step) from None
+
+
+def _read(function: Function, name: str) -> frozenset[str] | None:
+    """The fields that an expression names of an input; none: it reads the whole; None: it reads nothing of it."""
+    uses = uses_of(function)
+    if name == WHOLE:
+        whole = WHOLE in uses or ALL in uses
+        names = frozenset() if whole else frozenset(uses.keys() - {"key"})
+        return names if names or whole else None
+    if name not in uses and ALL not in uses:
+        return None
+    return fields_of(function, name) or frozenset()
+
+
+def _undeclared(what: str, operator: str, where: str, declaration: str) -> TopologyError:
+    return TopologyError(
+        f"{what} is an expression, but the type of {where} is not declared",
+        code="CS-113",
+        where=here(operator),
+        next=f"declare it where they come from, by a schema ({declaration}) or a class (serdes.json(Order)); after a"
+        " callable, by its annotation (-> Order) or Repartitioned(value=…); or pass a callable",
+    )
+
+
+def _no_field(
+    what: str, operator: str, function: Function, types: Mapping[str, pl.DataType | None], reason: str
+) -> TopologyError:
+    known = sorted(
+        {field.name for dtype in types.values() if isinstance(dtype, pl.Struct) for field in dtype.fields}
+    )
+    read = {
+        *(uses_of(function).keys() - {"key", WHOLE, ALL, *types}),
+        *(field for name in types if name != WHOLE for field in fields_of(function, name) or ()),
+    }
+    missing = sorted(name for name in read if name not in known) or [reason.splitlines()[0]]
+    return _missing(what, operator, missing[0], known)
+
+
+def _missing(what: str, operator: str, name: str, known: Sequence[str]) -> TopologyError:
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+    return TopologyError(
+        f"{what} reads the field {name!r}, which the declared type does not have",
+        code="CS-114",
+        where=here(operator),
+        next=f"did you mean {' or '.join(map(repr, close))}?"
+        if close
+        else f"its fields are: {', '.join(known) or 'none, it is one value'}",
+    )
+
+
+def _misfit(what: str, operator: str, reason: str) -> TopologyError:
+    return TopologyError(
+        f"{what} does not fit the declared type: {reason.splitlines()[0]}",
+        code="CS-114",
+        where=here(operator),
+        next="change the expression, or the declared type",
+    )
+
+
+def _annotated(function: Function) -> Serde | None:
+    """The serde of what a callable is annotated to give, where JSON alone would change it."""
+    call: Any = function.call
+    try:
+        hint = typing.get_type_hints(getattr(call, "__wrapped__", call)).get("return")
+        return None if _is_plain(hint) else serdes.json(hint)
+    except Exception:  # annotations are for readers; those that mean nothing here are no fault
+        return None
+
+
+def _is_plain(hint: Any) -> bool:
+    """Whether plain JSON says the same: ``dict[str, Any]``, ``list[int] | None``."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if hint in _PLAIN_HINTS or isinstance(hint, typing.TypeVar) or origin is typing.Literal:
+        return True
+    if origin not in _PLAIN_ORIGINS or (origin is dict and parts[0] not in (str, Any)):
+        return False
+    return all(map(_is_plain, parts))

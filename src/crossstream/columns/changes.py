@@ -1,0 +1,154 @@
+"""Changes: records of a stream, or changes of a table, as columns in arrival order.
+
+The same columns serve both. A null value is a null record in a stream and a tombstone in a table.
+`major` and `minor` carry the arrival order of the record that caused a row (see `order.py`); they travel
+with every row, for Spark does not keep order through a shuffle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from crossstream.columns.hashing import hash_keys
+from crossstream.columns.values import Values, concat_values
+from crossstream.storage.columns import Column, concat, cut, take, take_or_null
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Rows in arrival order. ``ts``: ms; ``headers``: packed (see `records.py`) or None where no row has any.
+
+    ``old``: for tables where somebody asked, the value before the change; ``lost``: the rows for which it is not
+    known, because a function failed on it then and the record was let go. ``extra``: columns that one operator
+    hands to the next.
+    """
+
+    key: Values
+    value: Values
+    ts: np.ndarray
+    major: np.ndarray
+    minor: np.ndarray
+    headers: pa.LargeBinaryArray | None = None
+    old: Values | None = None
+    extra: Mapping[str, Column] = field(default_factory=dict)
+    lost: np.ndarray | None = None
+
+    @property
+    def rows(self) -> int:
+        return len(self.ts)
+
+    def take(self, rows: np.ndarray) -> Changes:
+        """The rows asked for, in that order."""
+        if len(rows) == 1 == self.rows and rows[0] == 0:
+            return self
+        return Changes(
+            self.key.take(rows),
+            self.value.take(rows),
+            self.ts[rows],
+            self.major[rows],
+            self.minor[rows],
+            None if self.headers is None else take_or_null(self.headers, rows),
+            None if self.old is None else self.old.take(rows),
+            {name: take(column, rows) for name, column in self.extra.items()},
+            None if self.lost is None else self.lost[rows],
+        )
+
+    def slice(self, start: int, stop: int) -> Changes:
+        """Rows ``start`` to ``stop``, sharing what is there."""
+        return Changes(
+            self.key.slice(start, stop),
+            self.value.slice(start, stop),
+            self.ts[start:stop],
+            self.major[start:stop],
+            self.minor[start:stop],
+            None if self.headers is None else cut(self.headers, start, stop),
+            None if self.old is None else self.old.slice(start, stop),
+            {name: cut(column, start, stop) for name, column in self.extra.items()},
+            None if self.lost is None else self.lost[start:stop],
+        )
+
+    def chunks(self, size: int) -> Iterator[Changes]:
+        """At most ``size`` rows at a time; nothing if there are none."""
+        if 0 < self.rows <= size:
+            yield self
+            return
+        for start in range(0, self.rows, size):
+            yield self.slice(start, min(start + size, self.rows))
+
+    def where(self, mask: np.ndarray) -> Changes:
+        """The rows for which the mask holds."""
+        return self if mask.all() else self.take(np.flatnonzero(mask))
+
+    def without(self, rows: Sequence[int]) -> Changes:
+        """The other rows."""
+        keep = np.ones(self.rows, bool)
+        keep[list(rows)] = False
+        return self.where(keep)
+
+    def with_value(self, value: Values, old: Values | None = None, lost: np.ndarray | None = None) -> Changes:
+        return replace(self, value=value, old=old, lost=lost)
+
+    def hashes(self, bits: int = 64) -> np.ndarray:
+        """Hashes of the serialised keys."""
+        return hash_keys(self.key.wire(), bits)
+
+
+def concat_changes(parts: Sequence[Changes]) -> Changes:
+    """Rows one after the other; ``extra`` columns must be the same in all parts."""
+    if len(parts) == 1:
+        return parts[0]
+    return Changes(
+        concat_values([part.key for part in parts]),
+        concat_values([part.value for part in parts]),
+        np.concatenate([part.ts for part in parts]),
+        np.concatenate([part.major for part in parts]),
+        np.concatenate([part.minor for part in parts]),
+        concat_headers([(part.headers, part.rows) for part in parts]),
+        None if parts[0].old is None else concat_values([part.old for part in parts if part.old is not None]),
+        {name: concat([part.extra[name] for part in parts]) for name in parts[0].extra},
+        _concat_lost(parts),
+    )
+
+
+def both_sides(left: Changes, right: Changes) -> Changes:
+    """The rows of both sides, those of the left one first: their keys, places in time and headers, without values.
+
+    The key serde of both is the same. What stands for the values is not to be looked at.
+    """
+    sides = [side for side in (left, right) if side.rows] or [left]
+    if len(sides) == 1:
+        one = sides[0]
+        return Changes(one.key, one.key, one.ts, one.major, one.minor, one.headers)
+    keys = concat_values([side.key for side in sides])
+    return Changes(
+        keys,
+        keys,
+        np.concatenate([left.ts, right.ts]),
+        np.concatenate([left.major, right.major]),
+        np.concatenate([left.minor, right.minor]),
+        concat_headers([(side.headers, side.rows) for side in sides]),
+    )
+
+
+def _concat_lost(parts: Sequence[Changes]) -> np.ndarray | None:
+    if all(part.lost is None for part in parts):
+        return None
+    return np.concatenate([np.zeros(part.rows, bool) if part.lost is None else part.lost for part in parts])
+
+
+def concat_headers(parts: Sequence[tuple[pa.LargeBinaryArray | None, int]]) -> pa.LargeBinaryArray | None:
+    """Header columns one after the other; None where no part has one."""
+    if all(headers is None for headers, _ in parts):
+        return None
+    return pa.concat_arrays(
+        [pa.nulls(rows, pa.large_binary()) if headers is None else headers for headers, rows in parts]
+    )
+
+
+def reference(name: str) -> str:
+    """The column of a left row's foreign key into the table of this name; null if it has none."""
+    return f"reference {name}"

@@ -1,0 +1,384 @@
+"""A column of values that is decoded at most once, in the form somebody asks for.
+
+Values arrive as wire bytes with a serde, come out of a callable as Python objects and out of an
+expression as a Polars series. Each form is made from another when it is first wanted, and kept. Picking
+rows is lazy: rows picked many times over (the right side of a fan-out) are decoded once. But not for a joiner that is
+a callable, if it can change them: it may do with its arguments what it likes (`own_objects`, decision 0031).
+
+What a function made has no bytes of its own: who wants bytes of it says in which serde. Its ``serde``, if there is one,
+is that of the type which the function declares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from crossstream.serdes import Serde
+from crossstream.serdes import serde as calls
+from crossstream.serdes.json_columns import with_nulls_of
+from crossstream.serdes.serde import Checking, Readers
+from crossstream.storage.columns import cut, take_or_null, valid
+
+Bytes: TypeAlias = Any
+"""`pyarrow.LargeBinaryArray`."""
+
+
+class Values:
+    """Values of one column. Exactly the forms given are there; `serde` is that of the wire form.
+
+    ``objects`` and ``series`` may hold nulls; ``None`` is a null (a tombstone, or a missing side). ``fields``: beside
+    ``wire`` a series of some fields, that have been decoded.
+    """
+
+    __slots__ = (
+        "_chained",
+        "_encoded",
+        "_expressed",
+        "_given",
+        "_nulls",
+        "_objects",
+        "_partial",
+        "_picked",
+        "_series",
+        "_wire",
+        "rows",
+        "serde",
+    )
+
+    def __init__(
+        self,
+        serde: Serde | None = None,
+        *,
+        wire: Bytes | None = None,
+        objects: list[Any] | None = None,
+        series: pl.Series | None = None,
+        fields: pl.Series | None = None,
+    ) -> None:
+        self.serde = serde
+        self._wire = wire
+        self._objects = objects
+        self._series = series if fields is None else fields
+        self._partial = fields is not None
+        self._expressed = series is not None and wire is None and objects is None
+        self._picked: tuple[Values, np.ndarray] | None = None
+        self._nulls: np.ndarray | None = None
+        self._chained: Sequence[Values] = ()
+        self._given: np.ndarray | None = None  # of objects that were decoded: which a joiner has got
+        self._encoded: tuple[Serde, Bytes] | None = None  # bytes in another serde that somebody asked for
+        form: Any = wire if wire is not None else objects if objects is not None else series
+        self.rows = len(form)
+
+    def take(self, rows: np.ndarray) -> Values:
+        """The rows asked for; a negative number gives a null."""
+        if len(rows) == 1 == self.rows and rows[0] == 0:
+            return self
+        base, picked = self, np.maximum(rows, -1)
+        if self._picked is not None and self.decoded() is None:
+            base, inner = self._picked
+            picked = np.where(picked < 0, -1, inner[picked]) if len(inner) else picked
+        view = Values.__new__(Values)
+        view.serde, view.rows = base.serde, len(picked)
+        view._wire = view._objects = view._series = view._nulls = view._given = view._encoded = None
+        view._partial = view._expressed = False
+        view._chained = ()
+        view._picked = (base, picked)
+        return view
+
+    def slice(self, start: int, stop: int) -> Values:
+        """Rows ``start`` to ``stop``, in the forms that are there."""
+        if self._chained:
+            return self.take(np.arange(start, stop))
+        part = Values.__new__(Values)
+        part.serde, part.rows, part._partial = self.serde, stop - start, self._partial
+        part._expressed = self._expressed
+        part._chained = ()
+        part._wire = None if self._wire is None else cut(self._wire, start, stop)
+        part._objects = None if self._objects is None else self._objects[start:stop]
+        part._series = None if self._series is None else self._series.slice(start, stop - start)
+        part._nulls = None if self._nulls is None else self._nulls[start:stop]
+        part._given = None if self._given is None else self._given[start:stop]
+        part._picked = None if self._picked is None else (self._picked[0], self._picked[1][start:stop])
+        encoded = self._encoded
+        part._encoded = None if encoded is None else (encoded[0], cut(encoded[1], start, stop))
+        return part
+
+    def missing(self) -> np.ndarray:
+        """Row by row, whether the value is null on the wire or as an object."""
+        if self._nulls is None:
+            self._nulls = self._find_nulls()
+        return self._nulls
+
+    def _find_nulls(self) -> np.ndarray:
+        if self._wire is not None:
+            return ~valid(self._wire)
+        if self._objects is not None:
+            return np.fromiter((v is None for v in self._objects), bool, self.rows)
+        if self._series is not None:
+            return missing_in(self._series)
+        if self._chained:
+            return np.concatenate([part.missing() for part in self._chained])
+        base, picked = self._base()
+        if not base.rows:
+            return np.ones(self.rows, bool)
+        return np.asarray(base.missing()[picked] | (picked < 0))
+
+    def wire(self, serde: Serde | None = None) -> Bytes:
+        """Serialised bytes; ``serde`` None: the one they have, if no function made them. Raises `SerdeError`."""
+        if (serde is None or serde is self.serde or serde == self.serde) and not self.made():
+            if self._wire is None:
+                self._wire = take_or_null(self._base()[0]._wire, self._rows())
+            return self._wire
+        wanted = self._known_serde() if serde is None else serde
+        if self._encoded is None or self._encoded[0] != wanted:
+            self._encoded = wanted, self._encode(wanted)
+        return self._encoded[1]
+
+    def _encode(self, serde: Serde) -> Bytes:
+        base = self._origin()
+        known = None if base is None else base._bytes_in(serde)
+        if known is not None:
+            return take_or_null(known, self._rows())
+        if base is not None and base._chained:
+            return take_or_null(base.wire(serde), self._rows())
+        if self._chained:
+            return pa.concat_arrays([part.wire(serde) for part in self._chained])
+        if self.expressed():
+            return calls.encode_series(serde, self.series())
+        return calls.encode_objects(serde, self.objects())
+
+    def _bytes_in(self, serde: Serde) -> Bytes | None:
+        """The bytes in this serde, if they have been made."""
+        if self._wire is not None and self.serde == serde:
+            return self._wire
+        return self._encoded[1] if self._encoded is not None and self._encoded[0] == serde else None
+
+    def objects(self) -> list[Any]:
+        """Python objects, shared by all who ask. Raises `SerdeError`."""
+        if self._objects is None:
+            base = self._origin()
+            shared = base is not None and base._objects is not None
+            self._objects = self._to_objects()
+            if self._wire is not None and not shared:
+                self._given = np.zeros(self.rows, bool)
+        return self._objects
+
+    def own_objects(self) -> list[Any]:
+        """Objects that no other caller of this gets, where they can be changed and have bytes. Raises `SerdeError`."""
+        base = self._origin()
+        if self._cannot_change():
+            return self.objects()
+        if base is None or (self._objects is not None and self._given is not None):
+            base, rows = self, np.arange(self.rows)
+        else:
+            rows = self._rows()
+        if base._objects is not None:
+            return self.objects() if base._given is None else base._given_away(rows)
+        return self._to_objects()
+
+    def _to_objects(self) -> list[Any]:
+        base = self._origin()
+        if base is not None:
+            if (
+                base._objects is not None
+                or base._chained
+                or (base.rows < self.rows and base._cannot_change())
+            ):
+                items, rows = base.objects(), self._rows().tolist()
+                return [None if r < 0 else items[r] for r in rows]
+            if base._wire is None:
+                return self.series().to_list()
+            if self._wire is None:
+                self._wire = take_or_null(base._wire, self._rows())
+        if self._chained:
+            return [value for part in self._chained for value in part.objects()]
+        if self._wire is None:
+            return self._held_series().to_list()
+        return calls.decode_objects(self._known_serde(), self._wire)
+
+    def _given_away(self, rows: np.ndarray) -> list[Any]:
+        """The objects of these rows; where a joiner has got one before and may have changed it, another like it."""
+        items, given = self.objects(), self._given
+        assert given is not None
+        found = [None if row < 0 else items[row] for row in rows.tolist()]
+        places = np.flatnonzero(rows >= 0)
+        first = np.full(self.rows, -1)
+        first[rows[places[::-1]]] = places[::-1]
+        again = places[given[rows[places]] | (first[rows[places]] != places)]
+        given[rows[places]] = True
+        if len(again):
+            others = calls.decode_objects(self._known_serde(), take_or_null(self._wire, rows[again]))
+            for place, item in zip(again.tolist(), others, strict=True):
+                found[place] = item
+        return found
+
+    def _cannot_change(self) -> bool:
+        """Whether the objects are numbers, text or the like."""
+        dtype = None if self.serde is None else self.serde.dtype
+        return dtype is not None and not dtype.is_nested()
+
+    def series(self, fields: Collection[str] | None = None, *, checked: Readers | None = None) -> pl.Series:
+        """A Polars series; ``fields``: only these struct fields are needed. Raises `SerdeError`.
+
+        ``checked``: all fields are looked at nevertheless, for these readers, and there may be more of them.
+        """
+        if self._series is not None and (self.expressed() or self._holds(self._series, fields)):
+            return self._series
+        base = self._origin()
+        if base is not None:
+            if base._has_columns(fields) or base.rows < self.rows:
+                picked = pl.Series(self._rows()).cast(pl.Int64)
+                rows = picked.set(picked < 0, None) if (self._rows() < 0).any() else picked
+                return base.series(fields, checked=checked).gather(rows)
+            if base._wire is not None and self._wire is None:
+                self._wire = take_or_null(base._wire, self._rows())
+        if self._chained:
+            self._series = pl.concat([part.series() for part in self._chained])
+            self._partial = False
+        else:
+            self._series = _decoded(self._known_serde(), self.wire(), fields, checked)
+            self._partial = fields is not None
+        return self._series
+
+    def parts(self) -> Iterator[tuple[np.ndarray, Values]]:
+        """What was put one after the other, as far as rows of it are here: the rows, and their values."""
+        base = self._origin() or self
+        if not base._chained or not self.rows:
+            yield np.arange(self.rows), self
+            return
+        rows = np.arange(self.rows) if base is self else self._rows()
+        starts = np.cumsum([0, *(part.rows for part in base._chained)])
+        numbers = np.maximum(np.searchsorted(starts, rows, side="right") - 1, 0)
+        order = np.argsort(numbers, kind="stable")
+        for places in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):
+            number, picked = int(numbers[places[0]]), rows[places]
+            part = base._chained[number].take(np.where(picked < 0, -1, picked - starts[number]))
+            if not part._is_chained():
+                yield places, part
+                continue
+            for within, one in part.parts():
+                yield places[within], one
+
+    def _is_chained(self) -> bool:
+        return bool((self._origin() or self)._chained)
+
+    def _has_columns(self, fields: Collection[str] | None) -> bool:
+        """Whether there is a series of these fields, or one without anything to make others of."""
+        return self._series is not None and (self._wire is None or self._holds(self._series, fields))
+
+    def _holds(self, series: pl.Series, fields: Collection[str] | None) -> bool:
+        return not self._partial if fields is None else _has_fields(series, fields)
+
+    def decoded(self, fields: Collection[str] | None = None) -> pl.Series | None:
+        """A series of those fields that have been decoded of the bytes; None if none have.
+
+        ``fields``: of these, if all of them have.
+        """
+        if not self._partial or self._series is None or self._wire is None or self._objects is not None:
+            return None
+        return self._series if fields is None else _only(self._series, fields)
+
+    def declared(self) -> bool:
+        """Whether the type of the values is declared."""
+        return self.serde is not None and self.serde.dtype is not None
+
+    def expressed(self) -> bool:
+        """Whether the values came out of an expression: its column is what they are, whoever asks for their objects."""
+        return (self._origin() or self)._expressed
+
+    def made(self) -> bool:
+        """Whether a function made the values: there are no bytes of them that only had to be taken."""
+        return (self._origin() or self)._wire is None
+
+    def _origin(self) -> Values | None:
+        return None if self._picked is None else self._picked[0]
+
+    def _base(self) -> tuple[Values, np.ndarray]:
+        assert self._picked is not None
+        return self._picked
+
+    def _rows(self) -> np.ndarray:
+        return self._base()[1]
+
+    def _held_series(self) -> pl.Series:
+        assert self._series is not None
+        return self._series
+
+    def _known_serde(self) -> Serde:
+        if self.serde is None:
+            raise TypeError(
+                "what a function made has bytes, and a column, only in the serde that its reader names"
+            )
+        return self.serde
+
+
+def nulls(rows: int, serde: Serde | None = None) -> Values:
+    """Values that are all null."""
+    return Values(serde, wire=pa.nulls(rows, pa.large_binary()))
+
+
+def concat_values(parts: Sequence[Values]) -> Values:
+    """Values one after the other, in the cheapest form they share; where they share none, each keeps its own."""
+    parts = [part for part in parts if part.rows] or parts[:1]
+    if len(parts) == 1:
+        return parts[0]
+    serdes = {part.serde for part in parts}
+    serde = parts[0].serde if len(serdes) == 1 else None
+    if len(serdes) > 1 or any(part._is_chained() for part in parts):
+        return _chain(serde, parts)
+    if all(part.expressed() for part in parts):
+        columns = [part.series() for part in parts]
+        if len({column.dtype for column in columns}) == 1:
+            return Values(serde, series=pl.concat(columns))
+    elif not any(part.expressed() for part in parts):
+        if all(part.made() for part in parts):
+            return Values(serde, objects=[value for part in parts for value in part.objects()])
+        if serde is not None:
+            return Values(serde, wire=pa.concat_arrays([part.wire() for part in parts]))
+    return _chain(serde, parts)
+
+
+def _chain(serde: Serde | None, parts: Sequence[Values]) -> Values:
+    """Values one after the other, each in the form it has: columns of several types, bytes beside what was made."""
+    whole = Values(serde, objects=[])
+    whole._objects, whole._chained = None, [one for part in parts for one in part._chained or [part]]
+    whole.rows = sum(part.rows for part in parts)
+    return whole
+
+
+def missing_in(series: pl.Series) -> np.ndarray:
+    """Row by row, whether the value is null; where all or none are, counting them tells, at a hundredth of the cost."""
+    count = series.null_count()
+    return np.full(len(series), count > 0) if count in (0, len(series)) else series.is_null().to_numpy()
+
+
+def _decoded(serde: Serde, wire: Bytes, fields: Collection[str] | None, checked: Readers | None) -> pl.Series:
+    """A series of bytes; ``fields``, ``checked``: as in `Values.series`. Raises `SerdeError`."""
+    if fields is None or checked is None:
+        return calls.decode_series(serde, wire, fields)
+    return (
+        serde.decode_checked(wire, fields, checked)
+        if isinstance(serde, Checking)
+        else calls.decode_series(serde, wire)
+    )
+
+
+def _only(series: pl.Series, fields: Collection[str]) -> pl.Series | None:
+    """The struct with these fields; None if it has not all of them."""
+    if not isinstance(series.dtype, pl.Struct) or not _has_fields(series, fields):
+        return None
+    chosen = [name for name in series.struct.fields if name in fields]
+    if len(chosen) == len(series.struct.fields):
+        return series
+    return with_nulls_of(series.struct.unnest().select(chosen).to_struct(series.name), series)
+
+
+def _has_fields(series: pl.Series, fields: Collection[str]) -> bool:
+    """Whether these are among the fields of the series, if it has any."""
+    if not isinstance(series.dtype, pl.Struct):
+        return True
+    return {field.name for field in series.dtype.fields}.issuperset(fields)

@@ -1,0 +1,227 @@
+"""Exactly once into file topics: workers stage, the driver publishes.
+
+A worker writes its records to staged files, which no reader of the topic sees; the driver, when the batch is
+decided, appends them to the topics as frames that carry a tag made of batch, task and number of the frame. A
+publication that was cut short is simply repeated: a frame whose tag is there already is not appended a second time,
+also if its values were others. Decision 0007, decision 0032.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from crossstream.errors import SinkError
+from crossstream.filetopics.appending import Appender, appending
+from crossstream.filetopics.folders import TopicFolders
+from crossstream.filetopics.frames import HEADER, Frame, encode, parse_header
+from crossstream.filetopics.segments import PartitionLog
+from crossstream.filetopics.writer import Spreader
+from crossstream.storage.durability import Disk
+from crossstream.storage.rights import make_folder, opener, rights_in
+from crossstream.topics import TopicPartition
+
+_PIECE = 1 << 20
+
+
+class Staged(NamedTuple):
+    """``rows`` records that wait in the file ``path`` to be published as one frame with a 16-byte ``tag``."""
+
+    path: str
+    topic: str
+    partition: int
+    rows: int
+    tag: bytes
+
+
+class StagingWriter:
+    """`RecordWriter` whose records are staged below a folder instead of appended to their topics.
+
+    ``task`` (of any length) names the batch and the task. A task that runs again stages frames with the same tags, in
+    new files, also if a function gives other values this time. Frames that have another number of records, or other
+    keys where keys choose among partitions, have other tags: a record may have moved from one frame to another, and
+    would be lost if the frame that is there stood for both.
+    """
+
+    def __init__(self, root: Path, auto_create_partitions: int | None, folder: Path, task: bytes) -> None:
+        self._folder = folder
+        self._task = task
+        self._staged: list[Staged] = []
+        self._frames: Counter[TopicPartition] = Counter()
+        self._spreader = Spreader(TopicFolders(root), auto_create_partitions, self._stage)
+
+    @property
+    def staged(self) -> tuple[Staged, ...]:
+        """What was staged so far: complete after `flush`."""
+        return tuple(self._staged)
+
+    def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
+        """As `FileRecordWriter.write`."""
+        self._spreader.write(topic, records, partitions)
+
+    def must_exist(self, topic: str) -> None:
+        """Raises `SinkError` if there is no such topic."""
+        self._spreader.must_exist(topic)
+
+    def partition_count(self, topic: str) -> int:
+        """As `FileRecordWriter.partition_count`."""
+        return self._spreader.partition_count(topic)
+
+    def flush(self) -> None:
+        """Returns when everything written is staged. Raises `SinkError` if not."""
+        self._spreader.flush()
+
+    def close(self) -> None:
+        """Flushes."""
+        self.flush()
+
+    def _stage(self, owner: TopicPartition, records: pa.RecordBatch) -> None:
+        frame, payload = encode(records, self._tag(owner, records))
+        self._frames[owner] += 1
+        self._staged.append(_write(self._folder, owner, frame, payload))
+
+    def _tag(self, owner: TopicPartition, records: pa.RecordBatch) -> bytes:
+        number = f"{owner.topic}/{owner.partition}/{self._frames[owner]}/{records.num_rows}/"
+        has_one = self._spreader.partition_count(owner.topic) == 1
+        keys = b"" if has_one else _digest(records.column("key"))
+        return xxhash.xxh3_128_digest(number.encode() + keys + self._task)
+
+
+class FilePublisher:
+    """Appends staged records to their topics, each at most once; kept open between batches."""
+
+    def __init__(self, root: Path, segment_bytes: int, durable: bool) -> None:
+        self._folders = TopicFolders(root)
+        self._segment_bytes = segment_bytes
+        self._disk = Disk() if durable else None
+
+    def publish(
+        self, staged: Sequence[Staged], since: Mapping[TopicPartition, int] | None = None
+    ) -> dict[TopicPartition, int]:
+        """Appends each staged frame, in the order given, unless its tag is there already, behind those before it.
+
+        ``since``: the offset in each partition from which a tag counts as already there (its end before the
+        first attempt to publish; 0 where not given). A staged file may be gone if its tag is there. Returns
+        the end offset of every partition concerned. Raises `SinkError` if a staged file is missing or
+        damaged, or the disk refuses; publishing again then goes on where this stopped.
+        """
+        ends, segments = {}, set()
+        by_partition = attrgetter("topic", "partition")
+        for place, frames in groupby(sorted(staged, key=by_partition), key=by_partition):
+            owner = TopicPartition(*place)
+            log = self._folders.partition(owner)
+            first = (since or {}).get(owner, 0)
+            with appending(log, self._segment_bytes, durable=False) as appender:
+                _append_missing(appender, log, list(frames), first)
+            ends[owner] = log.end
+            # Also what an earlier attempt appended: perhaps it did not come to forcing that out.
+            segments |= {segment.path for segment, _ in log.frames(max(first, log.begin), log.end)}
+        self._force(segments)
+        return ends
+
+    def _force(self, segments: Iterable[Path]) -> None:
+        if self._disk is None:
+            return
+        self._disk.begin(segments)
+        try:
+            self._disk.wait()
+        except OSError as error:
+            raise SinkError(
+                f"The disk refuses what was appended to file topics: {error}.",
+                code="CS-674",
+                next="Check the disk, then start the application again: it repeats the batch.",
+            ) from error
+
+    def close(self) -> None:
+        """Ends the threads that wait for the disk."""
+        if self._disk is not None:
+            self._disk.close()
+
+
+def _write(folder: Path, owner: TopicPartition, frame: Frame, payload: pa.Buffer) -> Staged:
+    """Not forced to the disk: a batch that has no commit stages its records again."""
+    path = folder / f"{frame.tag.hex()}-{uuid.uuid4().hex}.staged"
+    try:
+        rights = rights_in(folder.parent)
+        if rights is None:  # beside the topics, with their rights
+            folder.mkdir(parents=True, exist_ok=True)
+        else:
+            make_folder(folder, rights)
+        with open(path, "xb", opener=None if rights is None else opener(rights)) as file:
+            file.write(frame.header())
+            file.write(payload)
+    except OSError as error:
+        raise SinkError(
+            f"Records could not be staged: {error}.",
+            code="CS-669",
+            where={"topic": owner.topic, "partition": owner.partition, "file": str(path)},
+            next="Check the free space and the permissions of the folder.",
+        ) from error
+    return Staged(str(path), owner.topic, owner.partition, frame.rows, frame.tag)
+
+
+def _digest(column: pa.LargeBinaryArray) -> bytes:
+    """The same for the same values, however the column is laid out."""
+    digest = xxhash.xxh3_64(pc.binary_length(column).fill_null(-1).to_numpy())
+    values = column.drop_null()
+    if len(values):
+        _, offsets, content = values.buffers()
+        first, last = np.frombuffer(offsets, np.int64)[[values.offset, values.offset + len(values)]].tolist()
+        digest.update(content[first:last])
+    return digest.digest()
+
+
+def _append_missing(appender: Appender, log: PartitionLog, staged: list[Staged], since: int) -> None:
+    """In the order of ``staged``, also among those that are there: after one that is missing all others are, too."""
+    there = iter([frame.tag for frame in log.since(since)])
+    for one in staged:
+        if one.tag not in there:  # looks behind the one found before
+            _append_staged(appender, one)
+
+
+def _append_staged(appender: Appender, one: Staged) -> None:
+    try:
+        file = os.open(one.path, os.O_RDONLY)
+    except OSError as error:
+        raise _unusable(one, str(error)) from error
+    try:
+        head = os.pread(file, HEADER.size, 0)
+        frame = parse_header(head, 0, 0) if len(head) == HEADER.size else None
+        if frame is None or (frame.tag, frame.rows) != (one.tag, one.rows):
+            raise _unusable(one, "its header is not sound")
+        appender.append(frame, _payload(file, frame, one))
+    finally:
+        os.close(file)
+
+
+def _payload(file: int, frame: Frame, one: Staged) -> Iterator[bytes]:
+    """The payload in pieces; raises in the end if their checksum is not right."""
+    digest = xxhash.xxh3_64()
+    position, end = frame.payload, frame.payload + frame.length
+    while position < end and (piece := os.pread(file, min(_PIECE, end - position), position)):
+        digest.update(piece)
+        position += len(piece)
+        yield piece
+    if position < end or digest.intdigest() != frame.checksum:
+        raise _unusable(one, "its records fail their checksum")
+
+
+def _unusable(one: Staged, why: str) -> SinkError:
+    return SinkError(
+        f"A staged file cannot be published: {why}.",
+        code="CS-671",
+        where={"topic": one.topic, "partition": one.partition, "file": one.path},
+        next="Start the application again: it repeats the batch. If it stops here at the start, the batch was being "
+        "published: restore the state folder from a copy.",
+    )

@@ -1,0 +1,326 @@
+"""The graph of a topology as frozen data: what the user built, before any engine looks at it.
+
+A node knows its parents by name, the serdes of what it yields, and the line of the user that made it.
+Nothing here runs; `plan.py` turns the graph into rounds, `describe.py` draws it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from crossstream.columns.functions import Function
+from crossstream.location import Location
+from crossstream.serdes import Serde
+
+Shape = Literal["stream", "table", "global", "none"]
+"""What a node yields: a KStream, a KTable, a GlobalKTable, or nothing (sinks)."""
+
+JoinKind = Literal["inner", "left", "outer"]
+
+ForeignKeyKind = Literal["inner", "left", "right", "outer"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSpec:
+    """What `Materialized` asked for. ``name`` None: not queryable. Durations in ms."""
+
+    name: str | None = None
+    key: Serde | None = None
+    value: Serde | None = None
+    caching: bool = True
+    retention: int | None = None
+    history_retention: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """What every node has. ``key`` and ``value`` are the serdes of its output, None where unknown.
+
+    ``key_type``, ``value_type``: where unknown, the serdes of the types that a function declares: what an expression
+    gives, or what a callable is annotated with. They stay inside the engine.
+    """
+
+    name: str
+    parents: tuple[str, ...] = ()
+    shape: Shape = "stream"
+    key: Serde | None = None
+    value: Serde | None = None
+    key_type: Serde | None = None
+    value_type: Serde | None = None
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source(Node):
+    """Records of topics (names, or a pattern), as a stream, a table or a global table."""
+
+    topics: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
+    timestamp_extractor: Callable[..., Any] | None = None
+    offset_reset: Literal["earliest", "latest"] = "earliest"
+    store: StoreSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameSource(Node):
+    """Records of a streaming DataFrame; the frame itself is in `Graph.frames` under ``name``."""
+
+    store: StoreSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter(Node):
+    """Keeps the records (stream) or rows (table) for which the predicate holds; ``negate``: filter_not."""
+
+    predicate: Function
+    negate: bool = False
+    store: StoreSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapValues(Node):
+    """A new value for each record or row, same key."""
+
+    mapper: Function
+    store: StoreSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Map(Node):
+    """(key, value) → (key', value'), one to one."""
+
+    mapper: Function
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectKey(Node):
+    """(key, value) → key', same value."""
+
+    mapper: Function
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatMap(Node):
+    """(key, value) → any number of (key', value')."""
+
+    mapper: Function
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatMapValues(Node):
+    """value → any number of values, same key."""
+
+    mapper: Function
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peek(Node):
+    """Calls the action for each record; ``terminal`` for `foreach` and `print`."""
+
+    action: Function
+    terminal: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merge(Node):
+    """Interleaves several streams."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split(Node):
+    """Sends each record to the branch of the first predicate that holds (None: always holds)."""
+
+    predicates: tuple[Function | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch(Node):
+    """The records that its parent, a `Split`, sent to branch ``index``."""
+
+    index: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repartition(Node):
+    """Moves records to the state partition of their key, now. ``partitioner``: (key, count) → partition.
+
+    ``partitions`` is the user's wish, compared between the inputs of a join.
+    """
+
+    partitioner: Callable[[Any, int], int] | None = None
+    partitions: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToTable(Node):
+    """Reads a stream as upserts and deletes of a table."""
+
+    store: StoreSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToStream(Node):
+    """The changes of a table as a stream of records; deletes become null values."""
+
+    mapper: Function | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableJoin(Node):
+    """KTable–KTable by primary key; parents are (left, right)."""
+
+    kind: JoinKind
+    joiner: Function
+    store: StoreSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignKeyJoin(Node):
+    """KTable–KTable by foreign key; parents are (left, right). Partitioners: KIP-775, (key, count) → int."""
+
+    kind: ForeignKeyKind
+    foreign_key: Function
+    joiner: Function
+    partitioner: Callable[[Any, int], int] | None = None
+    other_partitioner: Callable[[Any, int], int] | None = None
+    store: StoreSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamGlobalJoin(Node):
+    """KStream–GlobalKTable; parents are (stream, global table). ``key_selector``: (key, value) → key of the table."""
+
+    kind: Literal["inner", "left"]
+    key_selector: Function
+    joiner: Function
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamTableJoin(Node):
+    """KStream–KTable; parents are (stream, table). ``stream_value``: serde of the stream's values, if known.
+
+    ``grace``: how long records wait for the table, ms; None: they do not. Only over a versioned table.
+    """
+
+    kind: Literal["inner", "left"]
+    joiner: Function
+    stream_value: Serde | None = None
+    grace: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamStreamJoin(Node):
+    """KStream–KStream; parents are (left, right), maybe the same. Bounds of the window and grace in ms.
+
+    ``store``, ``other_store``: of the left and of the right records, with the serdes they are kept in.
+    """
+
+    kind: JoinKind
+    joiner: Function
+    before: int
+    after: int
+    store: StoreSpec
+    other_store: StoreSpec
+    grace: int = 0
+    eager: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManyJoin(Node):
+    """KTable with several tables by a foreign key each; parents are (left, the others in order of ``names``).
+
+    ``names``: what the joiner knows the others by, sorted; ``foreign_keys``: for each of them.
+    """
+
+    kind: Literal["inner", "left"]
+    names: tuple[str, ...]
+    foreign_keys: tuple[Function, ...]
+    joiner: Function
+    store: StoreSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sink(Node):
+    """Writes a stream to a topic (a name, or a function of key and value that gives one)."""
+
+    topic: str | None = None
+    topic_of: Callable[..., str] | None = None
+    partitioner: Callable[..., Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameSink(Node):
+    """Calls ``function(frame, batch_id)`` in the driver with a Spark DataFrame of each batch's records."""
+
+    function: Callable[[Any, int], None] | None = None
+
+
+def lineage(nodes: Mapping[str, Node], names: Iterable[str]) -> Iterator[Node]:
+    """The nodes of these names and all above them, each once."""
+    waiting, met = list(names), set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name not in met:
+            met.add(name)
+            waiting += nodes[name].parents
+            yield nodes[name]
+
+
+def readings(topology: Graph, name: str, hands_on: Callable[[str, Node], bool]) -> Iterator[tuple[str, Node]]:
+    """Who reads a node, and who reads those that hand on what they read: the name of what is read, and its reader."""
+    waiting, met = [name], set[str]()
+    while waiting:
+        parent = waiting.pop()
+        for child in topology.children(parent):
+            yield parent, child
+            if hands_on(parent, child) and child.name not in met:
+                met.add(child.name)
+                waiting.append(child.name)
+
+
+def changes_key(node: Node) -> bool:
+    """Whether records may leave a node with another key than they came with."""
+    return isinstance(node, Map | FlatMap | SelectKey) or (
+        isinstance(node, ToStream) and node.mapper is not None
+    )
+
+
+def sorts_out(node: Node) -> bool:
+    """Whether an operator on a stream may leave records out, or give them another key."""
+    return changes_key(node) or isinstance(node, Filter | Branch | FlatMapValues)
+
+
+def is_stream_join(node: Node) -> bool:
+    """Whether a node joins a stream with a stream or a table."""
+    return node.shape == "stream" and hasattr(node, "joiner")
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A finished graph: nodes by name, parents before children.
+
+    ``frames`` holds the streaming DataFrames of `FrameSource` nodes, by node name.
+    """
+
+    nodes: Mapping[str, Node]
+    frames: Mapping[str, Any] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes.values())
+
+    def __getitem__(self, name: str) -> Node:
+        return self.nodes[name]
+
+    def children(self, name: str) -> list[Node]:
+        """The nodes that read ``name``, in the order they were built.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in", Consumed(key=serdes.string(), value=serdes.json())).to("out")
+        >>> [node.name for node in builder.build().children("in")]
+        ['in.to(out)']
+        """
+        return [node for node in self if name in node.parents]

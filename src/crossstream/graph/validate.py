@@ -1,0 +1,257 @@
+"""What can be wrong with a graph before anything runs: names, stores, topics, partition counts.
+
+Each check raises `TopologyError` in the user's line. Source: semantics 5.1
+(``InternalTopologyBuilder.addSource``, ``InternalStreamsBuilder.mergeDuplicateSourceNodes``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from crossstream.errors import CopartitionError, TopologyError
+from crossstream.graph.names import matches, unique
+from crossstream.graph.nodes import (
+    Filter,
+    ForeignKeyJoin,
+    FrameSource,
+    ManyJoin,
+    MapValues,
+    Node,
+    Repartition,
+    Source,
+    StoreSpec,
+    StreamGlobalJoin,
+    StreamStreamJoin,
+    StreamTableJoin,
+    TableJoin,
+    ToTable,
+    changes_key,
+)
+from crossstream.location import here
+
+_FLAGS = {"a": re.ASCII, "i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
+_LEADING_FLAGS = re.compile(r"^\s*(\(\?[aimsux]+\))+")
+
+
+def queryable_name(node: Node) -> str | None:
+    """The name under which the rows of ``node`` can be queried; None if `Materialized` gave none."""
+    spec: StoreSpec | None = getattr(node, "store", None)
+    return None if spec is None else spec.name
+
+
+def store_name(node: Node) -> str | None:
+    """The name of the store that ``node`` itself keeps, for people; None if it keeps none.
+
+    A table read from a topic, a DataFrame or a stream always counts as kept, a join's result where any
+    `Materialized` was given, a filter or `map_values` only where it was named (semantics 2.2.1). A store
+    without a name of its own is called after its node.
+    """
+    is_source = isinstance(node, Source | FrameSource | ToTable) and node.shape in ("table", "global")
+    is_kept_join = isinstance(node, TableJoin | ForeignKeyJoin | ManyJoin) and node.store is not None
+    return queryable_name(node) or (node.name if is_source or is_kept_join else None)
+
+
+def store_names(nodes: Mapping[str, Node], node: Node) -> list[str]:
+    """The names of all stores that ``node`` itself keeps, for people; a join of streams keeps two."""
+    if isinstance(node, StreamStreamJoin):
+        parts = (("left", node.store), ("right", node.other_store))
+        return [spec.name or inner_store(nodes, node, part) for part, spec in parts]
+    if isinstance(node, StreamTableJoin):
+        return [] if node.grace is None else [inner_store(nodes, node, "buffer")]
+    name = store_name(node)
+    return [] if name is None else [name]
+
+
+def keepers(nodes: Mapping[str, Node], name: str) -> list[str]:
+    """The nodes whose stores a look-up in a table reads: its own, or those it is computed from (semantics 2.2.1)."""
+    node = nodes[name]
+    store: StoreSpec | None = getattr(node, "store", None)
+    if isinstance(node, Filter | MapValues) and (store is None or store.name is None):
+        return keepers(nodes, node.parents[0])
+    if isinstance(node, TableJoin) and store is None:
+        return list(dict.fromkeys(keeper for parent in node.parents for keeper in keepers(nodes, parent)))
+    return [name]
+
+
+def queryable_names(node: Node) -> list[str]:
+    """The names under which anything that ``node`` keeps can be queried."""
+    specs: list[StoreSpec | None] = [getattr(node, setting, None) for setting in ("store", "other_store")]
+    return [spec.name for spec in specs if spec is not None and spec.name is not None]
+
+
+def inner_store(nodes: Mapping[str, Node], node: Node, part: str) -> str:
+    """The name of a store that ``node`` keeps for itself: it gives way to those of the user, whoever has them."""
+    return unique(f"{node.name}.{part}", {store for one in nodes.values() for store in queryable_names(one)})
+
+
+def history_of(nodes: Mapping[str, Node], name: str) -> int | None:
+    """For how long (ms) a table keeps versions; None: it keeps none.
+
+    What is derived row by row from a versioned table is versioned too, unless it has a store of its own (semantics
+    2.2.6).
+    """
+    node = nodes[name]
+    spec: StoreSpec | None = getattr(node, "store", None)
+    if spec is not None and (spec.history_retention is not None or spec.name is not None):
+        return spec.history_retention
+    if isinstance(node, Filter | MapValues) and node.shape == "table":
+        return history_of(nodes, node.parents[0])
+    return None
+
+
+def keeps_versions(node: Node) -> bool:
+    """Whether ``node`` has a versioned store of its own."""
+    spec: StoreSpec | None = getattr(node, "store", None)
+    return spec is not None and spec.history_retention is not None
+
+
+def check_new_name(nodes: Mapping[str, Node], name: str) -> None:
+    """CS-120: no two operators of one name."""
+    if name in nodes:
+        raise TopologyError(
+            f"there is already an operator named {name!r}",
+            code="CS-120",
+            where={**here(name), "first used at": str(nodes[name].location)},
+            next="give one of them another name",
+        )
+
+
+def check_new_store(nodes: Mapping[str, Node], stores: Mapping[str, str], node: Node) -> None:
+    """CS-121: no two stores of one name. ``stores``: the user's name for a store → the node that keeps it."""
+    for store in queryable_names(node):
+        if store not in stores:
+            continue
+        owner = stores[store]
+        raise TopologyError(
+            f"there is already a store named {store!r}, kept by {owner}",
+            code="CS-121",
+            where={**here(node.name), "first used at": str(nodes[owner].location)},
+            next='give this one another name: Materialized(store="…")',
+        )
+
+
+def check_new_source(nodes: Iterable[Node], source: Source) -> None:
+    """CS-122: a topic of another source; CS-123: overlapping topic sets; CS-124: a pattern that overlaps."""
+    for other in nodes:
+        if not isinstance(other, Source):
+            continue
+        shared = sorted(set(source.topics) & set(other.topics))
+        if shared and source.shape == other.shape == "stream":
+            raise _clash(
+                "CS-123",
+                source,
+                other,
+                f"the topics of two streams overlap ({', '.join(shared)}) without being the same",
+                "read each set of topics by a stream of its own, and merge() the streams",
+            )
+        if shared:
+            raise _clash(
+                "CS-122",
+                source,
+                other,
+                f"topic {shared[0]!r} is already read as a {_noun(other)}; a second source cannot read it",
+                _share(source, other),
+            )
+        _check_patterns(source, other)
+
+
+def check_matched_once(topic: str, readers: Sequence[Source]) -> None:
+    """CS-124 of a topic that is there: no two patterns match it."""
+    if len(readers) < 2:
+        return
+    first, second = readers[:2]
+    assert second.pattern is not None
+    raise TopologyError(
+        f"topic {topic!r} is matched by two sources: {first.name} and {second.name}",
+        code="CS-124",
+        where={"operator": second.name, "line": str(second.location), "first read at": str(first.location)},
+        next=f"make one pattern exclude {topic!r}{_such_as(second.pattern, topic)}",
+    )
+
+
+def check_partitions(nodes: Mapping[str, Node], operator: str, parents: Iterable[str]) -> None:
+    """CS-128: inputs of a join that were repartitioned to different counts."""
+    counts = {name: explicit_partitions(nodes, name) for name in parents}
+    wanted = {name: count for name, count in counts.items() if count is not None}
+    if len(set(wanted.values())) > 1:
+        listed = ", ".join(f"{name} has {count}" for name, count in wanted.items())
+        raise CopartitionError(
+            f"the inputs of {operator} are repartitioned to different numbers of partitions: {listed}",
+            code="CS-128",
+            where=here(operator),
+            next="give both the same Repartitioned(partitions=…), or leave it out of one",
+        )
+
+
+def explicit_partitions(nodes: Mapping[str, Node], name: str) -> int | None:
+    """The count that the nearest `Repartitioned(partitions=…)` above ``name`` asked for, itself included.
+
+    Where keys have changed since then the join repartitions once more, to the count of its other input.
+    """
+    above, seen = [name], {name}
+    while above:
+        node = nodes[above.pop()]
+        if isinstance(node, Repartition) and node.partitions is not None:
+            return node.partitions
+        if not (isinstance(node, Repartition) or changes_key(node)):
+            parents = [parent for parent in _placed_as(node) if parent not in seen]
+            above += reversed(parents)
+            seen.update(parents)
+    return None
+
+
+def _placed_as(node: Node) -> Sequence[str]:
+    """The parents that have as many partitions as a node."""
+    others_move = isinstance(node, ForeignKeyJoin | ManyJoin | StreamGlobalJoin)
+    return node.parents[:1] if others_move else node.parents
+
+
+def _check_patterns(source: Source, other: Source) -> None:
+    for pattern, topics in ((source.pattern, other.topics), (other.pattern, source.topics)):
+        for topic in topics:
+            if pattern is not None and matches(pattern, topic):
+                raise _clash(
+                    "CS-124",
+                    source,
+                    other,
+                    f"pattern {pattern.pattern!r} matches topic {topic!r}, which another source reads",
+                    f"make the pattern exclude {topic!r}{_such_as(pattern, topic)}",
+                )
+
+
+def _such_as(pattern: re.Pattern[str], topic: str) -> str:
+    """How, if it can be told: not where a comment of the pattern or a quote would end it."""
+    written = _excluding(pattern, topic)
+    try:
+        excludes = "'" not in written and re.fullmatch(written, topic) is None
+    except re.error:
+        excludes = False
+    return f", such as r'{written}'" if excludes else ""
+
+
+def _excluding(pattern: re.Pattern[str], topic: str) -> str:
+    """The pattern, in a group with its flags, behind a look at what must not come."""
+    flags = "".join(letter for letter, flag in _FLAGS.items() if pattern.flags & flag)
+    return f"(?!{re.escape(topic)}$)(?{flags}:{_LEADING_FLAGS.sub('', pattern.pattern)})"
+
+
+def _share(source: Source, other: Source) -> str:
+    if source.shape == other.shape == "table":
+        return "call table() once and use the KTable twice; a table may be joined with itself"
+    if source.shape == other.shape == "global":
+        return "call global_table() once and use it in every join"
+    if "global" in (source.shape, other.shape):
+        return "read it as one of the two; tables need no global table: they join by foreign_key"
+    if "stream" in (source.shape, other.shape):
+        return "read the topic once as a table and use to_stream(), or as a stream and use to_table()"
+    return "read it once, and use that"
+
+
+def _clash(code: str, source: Source, other: Source, what: str, next: str) -> TopologyError:
+    where = {**here(source.name), "first read at": str(other.location)}
+    return TopologyError(what, code=code, where=where, next=next)
+
+
+def _noun(node: Node) -> str:
+    return {"stream": "stream", "table": "table", "global": "global table"}.get(node.shape, node.shape)

@@ -1,0 +1,361 @@
+"""Exact offset ranges out of Kafka, as columns."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from time import monotonic, sleep
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as KafkaPartition
+
+from crossstream.gc_pause import paused_gc
+from crossstream.kafka import errors as faults
+from crossstream.kafka.client import Complaints, is_denial, logger, meet, open_consumer
+from crossstream.kafka.columns import offset_of, runs, to_batch
+from crossstream.kafka.stall import Stall
+from crossstream.records import concat
+from crossstream.topics import OffsetRange, TopicPartition
+
+if TYPE_CHECKING:
+    from crossstream.kafka.settings import KafkaSettings
+
+
+class Cursor:
+    """The read of one range.
+
+    ``position`` is the next offset it needs, ``ahead`` what came past its end, and ``known_end`` how far the
+    client has reported the partition empty of more (it does so once for each end).
+    """
+
+    def __init__(self, span: OffsetRange) -> None:
+        self.span = span
+        self.place = TopicPartition(span.topic, span.partition)
+        self.position = span.start
+        self.assigned = True
+        self.ahead: list[Message] = []
+        self.known_end = span.start
+        self.rows = 0
+        self.size = 0
+        self._batches: list[pa.RecordBatch] = []
+
+    @property
+    def done(self) -> bool:
+        return self.position >= self.span.end
+
+    def take(self, messages: Sequence[Message]) -> None:
+        """Keeps the messages of the range as columns, and those past it as they are."""
+        if offset_of(messages[0]) < self.position:
+            messages = messages[bisect_left(messages, self.position, key=offset_of) :]
+        cut = len(messages)
+        if cut and offset_of(messages[-1]) >= self.span.end:
+            cut = bisect_left(messages, self.span.end, key=offset_of)
+            self.ahead.extend(messages[cut:])
+            self.position = self.span.end
+        elif cut:
+            self.position = offset_of(messages[-1]) + 1
+        if cut:
+            self._keep(to_batch(messages[:cut]))
+
+    def reach(self, offset: int) -> None:
+        """The partition ends at ``offset``: nothing but what came already lies below it."""
+        self.known_end = max(self.known_end, offset)
+        if offset >= self.span.end:
+            self.position = self.span.end
+
+    def go_on_from(self, last: Cursor) -> None:
+        """Takes over what came past the end of the range before this one."""
+        if last.ahead:
+            self.take(last.ahead)
+        self.reach(last.known_end)
+
+    def hand_on(self, max_rows: int, *, everything: bool) -> Iterator[pa.RecordBatch]:
+        """Batches of ``max_rows`` rows; with ``everything`` also the rows that do not fill one."""
+        if not self.rows:
+            return
+        whole = concat(self._batches)
+        end = self.rows if everything else self.rows - self.rows % max_rows
+        self._batches, self.rows, self.size = [], 0, 0
+        if end < whole.num_rows:
+            self._keep(whole.slice(end))
+        for start in range(0, end, max_rows):
+            yield whole.slice(start, min(max_rows, end - start))
+
+    def _keep(self, batch: pa.RecordBatch) -> None:
+        self._batches.append(batch)
+        self.rows += batch.num_rows
+        self.size += batch.nbytes
+
+
+def ready(
+    cursors: Iterable[Cursor], max_rows: int, max_bytes: int
+) -> Iterator[tuple[Cursor, pa.RecordBatch]]:
+    """Batches to hand on now: full ones, ends of ranges, and more while over ``max_bytes`` are held."""
+    held = sorted((cursor for cursor in cursors if cursor.rows), key=lambda cursor: -cursor.size)
+    excess = sum(cursor.size for cursor in held) - max_bytes
+    for cursor in held:
+        everything = cursor.done or excess > 0
+        if everything:
+            excess -= cursor.size
+        if everything or cursor.rows >= max_rows:
+            for batch in cursor.hand_on(max_rows, everything=everything):
+                yield cursor, batch
+
+
+Cursors = Mapping[TopicPartition, Cursor]
+
+CHUNK = 4096
+"""Messages taken from the client at once: enough to be fast, few enough to stay in the cache."""
+HELD_BYTES = 32 << 20
+"""Records held back to fill batches, over all partitions of a read."""
+AHEAD = 20_000
+"""Messages kept of a partition whose range is done while others are still read."""
+BACKLOG = 100_000
+"""Offsets left in a log that make fetching ahead worth it: its queue gets full, and the client rests."""
+POLL_SECONDS = 0.25
+
+
+class KafkaReader:
+    """Reads exact ranges with one consumer that stays open; a `crossstream.topics.RangeReader`.
+
+    One read at a time: beginning a read ends the one before it.
+    """
+
+    def __init__(self, connection: KafkaSettings) -> None:
+        self._connection = connection
+        self._complaints = Complaints()
+        self._consumer: Consumer | None = None
+        self._left: dict[TopicPartition, Cursor] = {}  # finished, and still assigned
+        self._met: set[str] = set()  # topics whose brokers the consumer knows
+        self._reads = 0
+        self._reading = False
+
+    def read(self, span: OffsetRange, max_rows: int) -> Iterator[pa.RecordBatch]:
+        """The records of the range, in offset order, in batches of at most ``max_rows`` rows of `RECORDS`.
+
+        Raises `SourceError` (CS-601 to CS-607, see `crossstream.kafka.errors`).
+        """
+        for _, batch in self.read_many([span], max_rows):
+            yield batch
+
+    def read_many(
+        self, spans: Iterable[OffsetRange], max_rows: int
+    ) -> Iterator[tuple[OffsetRange, pa.RecordBatch]]:
+        """The records of several ranges, fetched at once: batches as they come, each of one range.
+
+        Batches of a range come in offset order; those of different ranges interleave. A batch has less
+        than ``max_rows`` rows where a range ends or records are big. Raises as `read` does.
+        """
+        self._reads += 1
+        mine = self._reads
+        for wave in _waves(spans):
+            for cursor, batch in self._read_wave(wave, max_rows):
+                yield cursor.span, batch
+                if mine != self._reads:
+                    raise RuntimeError("the reader was closed or began another read")
+
+    def close(self) -> None:
+        """Closes the consumer; a later read opens another."""
+        self._reads += 1
+        self._left = {}
+        self._reading = False
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _read_wave(
+        self, spans: Sequence[OffsetRange], max_rows: int
+    ) -> Iterator[tuple[Cursor, pa.RecordBatch]]:
+        cursors = {cursor.place: cursor for cursor in map(Cursor, spans)}
+        consumer = self._begin(cursors)
+        mine, finished = self._reads, False
+        stall = Stall(consumer, self._complaints, self._connection.patience_seconds)
+        try:
+            while True:
+                self._let_idle_go(consumer, cursors)
+                yield from ready(cursors.values(), max_rows, HELD_BYTES)
+                if all(cursor.done for cursor in cursors.values()):
+                    break
+                self._fetch(consumer, cursors, stall)
+                if stall.wants_another_client():
+                    consumer = stall.consumer = self._reopen(cursors)
+            self._left = {place: cursor for place, cursor in cursors.items() if cursor.assigned}
+            self._reading, finished = False, True
+        finally:
+            if not finished and mine == self._reads:
+                self._drop(consumer)
+
+    def _begin(self, cursors: Cursors) -> Consumer:
+        """Assigns the partitions; those that were left where their ranges start go on from there."""
+        consumer = self._open() if self._consumer is None else self._consumer
+        if self._reading:
+            self._drop(consumer)
+        self._reading = True
+        self._complaints.denied = None
+        going_on = {
+            place: last
+            for place, last in self._left.items()
+            if place in cursors and cursors[place].position == last.position
+        }
+        _unassign(consumer, self._left.keys() - going_on.keys())
+        self._left = {}
+        self._meet(consumer, {place.topic for place in cursors})
+        _assign(consumer, [cursor for place, cursor in cursors.items() if place not in going_on])
+        for place, last in going_on.items():
+            cursors[place].go_on_from(last)
+        return consumer
+
+    def _open(self) -> Consumer:
+        """A new consumer, which knows no topic yet."""
+        self._met = set()
+        self._consumer = open_consumer(self._connection, self._complaints)
+        return self._consumer
+
+    def _meet(self, consumer: Consumer, topics: set[str]) -> None:
+        """Tells the consumer the brokers of topics that are new to it; if one cannot be asked for, none are now."""
+        for topic in topics - self._met:
+            if not meet(consumer, topic, self._connection):
+                return
+            self._met.add(topic)
+
+    def _reopen(self, cursors: Cursors) -> Consumer:
+        """Another consumer, which goes on where this one has come to: it may be cut off."""
+        if self._consumer is not None:
+            self._consumer.close()
+        consumer = self._open()
+        for cursor in cursors.values():
+            cursor.assigned, cursor.ahead = not cursor.done, []
+        _assign(consumer, [cursor for cursor in cursors.values() if cursor.assigned])
+        return consumer
+
+    def _fetch(self, consumer: Consumer, cursors: Cursors, stall: Stall) -> None:
+        """Takes what has arrived, or waits a little for it."""
+        asked = monotonic()
+        advanced = False
+        with paused_gc():
+            first = consumer.poll(POLL_SECONDS)
+            if first is not None:
+                more = _room(cursors) - 1
+                messages = [first, *consumer.consume(more, 0)] if more else [first]
+                advanced = self._sort_in(consumer, messages, cursors, stall)
+                del messages, first  # before the collector is back
+        if advanced:
+            stall.progress()
+        else:
+            unfinished = [(cursor.span, cursor.position) for cursor in cursors.values() if not cursor.done]
+            stall.waited_for(monotonic() - asked, unfinished)
+
+    def _sort_in(self, consumer: Consumer, messages: list[Message], cursors: Cursors, stall: Stall) -> bool:
+        """Hands messages to their cursors; whether there were any, or a range is done."""
+        records = messages
+        if any(map(Message.error, messages)):
+            records = [message for message in messages if message.error() is None]
+        for place, run in runs(records) if records else ():
+            if place in cursors:
+                cursors[place].take(run)
+        advanced = bool(records)
+        if records is not messages:
+            for message in messages:
+                if (error := message.error()) is not None:
+                    advanced |= self._heed(consumer, message, error, cursors, stall)
+        return advanced
+
+    def _heed(
+        self, consumer: Consumer, message: Message, error: KafkaError, cursors: Cursors, stall: Stall
+    ) -> bool:
+        """Deals with an event of a partition; whether it finished a range."""
+        if is_denial(error):
+            raise faults.refused(error.str(), message.topic())
+        cursor = cursors.get(_place(message))
+        if cursor is None:
+            return False
+        was_done = cursor.done
+        if error.code() == KafkaError._PARTITION_EOF:
+            cursor.reach(message.offset() or 0)
+        elif was_done:
+            _let_go(consumer, [cursor])  # whatever it is, it is not fetched ahead any more
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            _take_up_again(consumer, cursor, stall)
+        elif error.code() in faults.GARBLED or error.fatal():
+            raise faults.unreadable(cursor.place, cursor.position, error.str())
+        else:
+            logger.info("%s [%s]: %s", message.topic(), message.partition(), error.str())
+        return cursor.done and not was_done
+
+    def _let_idle_go(self, consumer: Consumer, cursors: Cursors) -> None:
+        """Unassigns the partitions that are done and not worth fetching ahead."""
+        idle = [cursor for cursor in cursors.values() if cursor.done and cursor.assigned]
+        idle = [cursor for cursor in idle if len(cursor.ahead) > AHEAD or _left(consumer, cursor) < BACKLOG]
+        _let_go(consumer, idle)
+
+    def _drop(self, consumer: Consumer) -> None:
+        """Lets everything go."""
+        consumer.unassign()
+        self._left, self._reading = {}, False
+
+
+def _waves(spans: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
+    """What can be read at once: one range of each partition. Ranges of the same one follow each other."""
+    waiting = [span for span in spans if span.start < span.end]
+    while waiting:
+        wave: dict[tuple[str, int], OffsetRange] = {}
+        later = []
+        for span in waiting:
+            place = span.topic, span.partition
+            if place in wave:
+                later.append(span)
+            else:
+                wave[place] = span
+        yield list(wave.values())
+        waiting = later
+
+
+def _room(cursors: Cursors) -> int:
+    """How many messages to take: of a single partition no more than its range can hold."""
+    if len(cursors) > 1:
+        return CHUNK
+    [cursor] = cursors.values()
+    return min(CHUNK, cursor.span.end - cursor.position)
+
+
+def _left(consumer: Consumer, cursor: Cursor) -> int:
+    """Offsets between the range and the end of its partition, as far as the client has heard."""
+    _, end = consumer.get_watermark_offsets(KafkaPartition(*_pair(cursor.place)), cached=True)
+    return int(end) - cursor.position
+
+
+def _take_up_again(consumer: Consumer, cursor: Cursor, stall: Stall) -> None:
+    """The broker does not hold the position: it never will (`SourceError`), or the read is begun again."""
+    try:
+        stall.check_range(cursor.span, cursor.position, settled=True)
+    except KafkaException as failed:
+        logger.info("cannot ask for the offsets of %s: %s", cursor.place, failed)
+    sleep(0.05)
+    _unassign(consumer, [cursor.place])
+    _assign(consumer, [cursor])
+
+
+def _let_go(consumer: Consumer, cursors: Sequence[Cursor]) -> None:
+    _unassign(consumer, [cursor.place for cursor in cursors])
+    for cursor in cursors:
+        cursor.assigned, cursor.ahead = False, []
+
+
+def _assign(consumer: Consumer, cursors: Iterable[Cursor]) -> None:
+    if places := [KafkaPartition(*_pair(cursor.place), cursor.position) for cursor in cursors]:
+        consumer.incremental_assign(places)
+
+
+def _unassign(consumer: Consumer, places: Iterable[TopicPartition]) -> None:
+    if gone := [KafkaPartition(*_pair(place)) for place in places]:
+        consumer.incremental_unassign(gone)
+
+
+def _place(message: Message) -> TopicPartition:
+    return TopicPartition(message.topic() or "", message.partition() or 0)
+
+
+def _pair(place: TopicPartition) -> tuple[str, int]:
+    return place.topic, place.partition

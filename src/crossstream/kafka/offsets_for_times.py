@@ -1,0 +1,125 @@
+"""The first record of a time or later, also where the broker's index names something else.
+
+`ListOffsets` by timestamp looks at all that a log holds: at records that were read long ago, at those of aborted
+transactions, and at the markers that end transactions, which have the broker's clock for a timestamp. In a topic of
+past events that was written in transactions the first marker is later than all events, and the answer to every
+question. It is certain only that nothing so late lies before it; from there on the records themselves are looked at.
+Decision 0022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from crossstream.errors import SourceError
+from crossstream.kafka.consumer import KafkaReader
+from crossstream.timelines import Columns, Places, Ranges, Timelines, passed, place_of
+from crossstream.topics import Moment, OffsetRange, TopicPartition
+
+if TYPE_CHECKING:
+    from crossstream.kafka.settings import KafkaSettings
+
+
+FETCH_LESS: Mapping[str, object] = {
+    "queued.min.messages": 2_000,
+    "queued.max.messages.kbytes": 8_192,
+    "max.partition.fetch.bytes": 128 << 10,
+}
+"""How far the client fetches ahead: most looks are for one record, and the next may be elsewhere, or may not come."""
+LARGE = 1 << 20
+"""Rows of a batch that is read: the reader makes smaller ones where records are big."""
+
+
+class Moments:
+    """Finds the first records of a time. What was looked at is remembered until it has been read."""
+
+    def __init__(self, connection: KafkaSettings) -> None:
+        self._connection = connection
+        self._reader: KafkaReader | None = None
+        self._timelines = Timelines(self._read)
+        self._proven: dict[TopicPartition, int] = {}  # an entry of each that is a committed record
+        self._mixed: set[TopicPartition] = set()  # those in which other entries were found
+
+    def find(self, spans: Sequence[OffsetRange], told: Places, timestamp: int, most: int) -> Places:
+        """The first record of each range with that timestamp (ms) or a later one; see `TopicLog.moments_at`.
+
+        ``told``: what the brokers answer. Raises `SourceError` as `KafkaReader.read` does, but not where records were
+        deleted meanwhile: whoever reads them tells, and knows whether it matters.
+        """
+        ranges = {place_of(span): span for span in spans}
+        try:
+            return self._find(ranges, told, timestamp, most)
+        except SourceError as error:
+            if error.code != "CS-601":
+                raise
+            return {place: _within(span, told[place]) for place, span in ranges.items()}
+
+    def close(self) -> None:
+        """Closes the client; a later question opens another."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def _find(self, ranges: Ranges, told: Places, timestamp: int, most: int) -> Places:
+        self._prove(ranges, told)
+        doubtful = {
+            place: span for place, span in ranges.items() if self._is_doubtful(place, span, told[place])
+        }
+        certain = {
+            place: _within(span, told[place]) for place, span in ranges.items() if place not in doubtful
+        }
+        sought = {place: self._turn_to(place, span, told[place]) for place, span in doubtful.items()}
+        before = sum(passed(ranges[place], moment) for place, moment in certain.items())
+        skipped = sum(sought[place].start - span.start for place, span in doubtful.items())
+        return certain | self._timelines.seek(sought, timestamp, most - before - skipped)
+
+    def _prove(self, ranges: Ranges, told: Places) -> None:
+        """Looks whether the entries that are told are committed records; a partition where one is not is mixed."""
+        unknown = {
+            place: OffsetRange(span.topic, span.partition, moment.offset, moment.offset + 1)
+            for place, span in ranges.items()
+            if (moment := told[place]) is not None
+            and span.start <= moment.offset < span.end
+            and self._proven.get(place) != moment.offset
+            and place not in self._mixed
+        }
+        for place, (offsets, _) in self._read(unknown).items():
+            if offsets:
+                self._proven[place] = unknown[place].start
+            else:
+                self._mixed.add(place)
+
+    def _is_doubtful(self, place: TopicPartition, span: OffsetRange, told: Moment | None) -> bool:
+        """Whether the entry that is told may be another one than the record that is asked for."""
+        if told is None or told.offset >= span.end:
+            return False
+        return told.offset < span.start or place in self._mixed
+
+    def _turn_to(self, place: TopicPartition, span: OffsetRange, told: Moment | None) -> OffsetRange:
+        """The part of the range that may hold the record; its timeline can be continued from there."""
+        assert told is not None
+        first = max(span.start, told.offset)
+        self._timelines.turn_to(place, span.start, first)
+        return OffsetRange(span.topic, span.partition, first, span.end)
+
+    def _read(self, spans: Ranges) -> dict[TopicPartition, Columns]:
+        """Where and when the records of the ranges are."""
+        columns: dict[TopicPartition, Columns] = {place: ([], []) for place in spans}
+        if spans and self._reader is None:
+            settings = {**FETCH_LESS, **self._connection.settings}
+            self._reader = KafkaReader(replace(self._connection, settings=settings))
+        if self._reader is not None:
+            for span, batch in self._reader.read_many(spans.values(), LARGE):
+                offsets, times = columns[place_of(span)]
+                offsets.append(batch.column("offset").to_numpy())
+                times.append(batch.column("timestamp").to_numpy())
+        return columns
+
+
+def _within(span: OffsetRange, moment: Moment | None) -> Moment | None:
+    """What is told, as far as it lies in the range."""
+    if moment is None or moment.offset >= span.end:
+        return None
+    return moment if moment.offset >= span.start else Moment(span.start, moment.timestamp)

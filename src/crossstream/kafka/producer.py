@@ -1,0 +1,301 @@
+"""Records into Kafka: one idempotent producer, kept open.
+
+A producer that is cut off (`crossstream.kafka.cut_off`) gives way to another, which gets what was not flushed. Some of
+that may have been stored by the first, and is then there twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import repeat
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from crossstream.errors import SinkError
+from crossstream.kafka import errors as faults
+from crossstream.kafka.admin import BatchLimits, PartitionCounts
+from crossstream.kafka.client import LARGEST_RECORD_BYTES, SIZES, Complaints, meet, open_producer
+from crossstream.kafka.cut_off import Silence, is_cut_off
+from crossstream.records import decode_headers
+from crossstream.topics import check_name
+
+if TYPE_CHECKING:
+    from crossstream.kafka.settings import KafkaSettings
+
+
+CHUNK = 4096
+"""Records made Python objects at once: few enough to stay in the cache."""
+WAIT_SECONDS = 0.25
+IDLE_SECONDS = 1.0
+"""After so long a producer may have lost its brokers, and nobody noticed."""
+HELD_BYTES = 32 << 20
+"""What is kept of written records until they are flushed. If there are more, no other producer can get them."""
+BY_KEY = -1
+"""The partition that leaves the choice to the client's partitioner: Kafka's murmur2 of the key."""
+
+Row = tuple["bytes | None", "bytes | None", int, int]
+Rows = tuple["Sequence[bytes | None]", "Sequence[bytes | None]", Sequence[int], Sequence[int]]
+Headers = list[tuple[str, "str | bytes | None"]]
+Written = tuple[str, pa.RecordBatch, "Sequence[int] | None"]
+
+
+class KafkaWriter:
+    """Writes records with one producer that stays open; a `crossstream.topics.RecordWriter`.
+
+    Records of a partition are stored in the order they are written, once each, also when the producer has
+    to repeat itself. After an error the writer begins afresh: what was not flushed must be written again.
+
+    Kafka's C client takes the timestamp 0 for "now"; a record with that timestamp is written with 1.
+    """
+
+    def __init__(self, connection: KafkaSettings) -> None:
+        self._connection = connection
+        self._complaints = Complaints()
+        self._producer: Producer | None = None
+        self._held: list[Written] | None = []  # since the last flush, unless they are too many
+        self._held_bytes = 0
+        self._flushed_at = 0.0
+        self._failures: list[tuple[KafkaError, Message]] = []
+        self._limits = BatchLimits(connection)
+        self._counts = PartitionCounts(connection.patience_seconds)
+        self._sizes = SIZES
+        self._fitting: set[str] = set()  # topics that take the producer's batches, as far as they tell
+        self._asked: dict[str, int | None] = {}  # what topics have said of their limits
+
+    def open(self) -> Producer:
+        """Opens the producer, if it is not: it connects in the background, and the first records need not wait."""
+        if self._producer is None:
+            self._failures = []
+            self._complaints = Complaints()
+            self._producer = open_producer(self._connection, self._complaints, self._undelivered, self._sizes)
+            self._forget()
+            self._flushed_at = -IDLE_SECONDS
+        return self._producer
+
+    def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
+        """Appends ``records`` (columns of `RECORDS`, ``offset`` not needed) in order, in the background.
+
+        ``partitions``: one per record, or None for murmur2 of the key (null keys anywhere). Waits while
+        the producer's queue is full. Raises `SinkError` (CS-651 to CS-654) for this and earlier records, and
+        CS-660 for what cannot be the name of a topic.
+        """
+        if partitions is not None and len(partitions) != records.num_rows:
+            raise ValueError(f"{len(partitions)} partitions were given for {records.num_rows} records")
+        if topic not in self._fitting:
+            self._fit(topic)
+        producer = self._connected(topic)
+        self._hold(topic, records, partitions)
+        self._pass_on(producer, topic, records, partitions)
+
+    def partition_count(self, topic: str) -> int:
+        """How many partitions the topic has; raises `SinkError` (CS-651 to CS-653, CS-660) if that cannot be known."""
+        check_name(topic)
+        return self._counts.of(topic, self.open(), self._complaints)
+
+    def record_limit(self, topic: str) -> int:
+        """The most bytes of a record of the topic, before compression: what the topic and the client allow."""
+        check_name(topic)
+        self.open()  # refuses a setting that is no number
+        given, told = self._connection.settings.get("message.max.bytes"), self._limit(topic)
+        if given is None:
+            return self._sizes.record if told is None else min(told, LARGEST_RECORD_BYTES)
+        return int(str(given)) if told is None else min(told, int(str(given)))
+
+    def flush(self) -> None:
+        """Returns when everything written is stored; raises `SinkError` if anything was not.
+
+        The error (CS-651 to CS-654) names topic, partition and key of the first record that was not.
+        """
+        producer = self._producer
+        if producer is None:
+            return
+        silence = Silence()
+        while left := self._told(producer, partial(producer.flush, WAIT_SECONDS)):
+            self._check(producer)
+            if self._held is not None and silence.lasts(left) and is_cut_off(producer, self._connection):
+                producer = self._replace(producer, self._held)
+        self._check(producer)
+        self._forget()
+        self._limits.close()
+        self._flushed_at = monotonic()
+
+    def close(self) -> None:
+        """Closes the producer without waiting: what was not flushed may be lost."""
+        self._failures = []
+        self._limits.close()
+        if self._producer is not None:
+            self._abandon(self._producer)
+
+    def _fit(self, topic: str) -> None:
+        """Before the first records of a topic: one of smaller batches, or larger records, gets another producer.
+
+        What was written is flushed before, so nothing is written twice. Settings of the user's are kept.
+        """
+        check_name(topic)
+        is_given = self._sizes.settings().keys() <= self._connection.settings.keys()
+        limit = None if is_given else self._limit(topic)
+        sizes = self._sizes if limit is None else self._sizes.fitting(limit)
+        if sizes != self._sizes:
+            self.flush()
+            self.close()
+            self._sizes = sizes
+        self._fitting.add(topic)
+
+    def _limit(self, topic: str) -> int | None:
+        """What the topic says; it is asked once as long as all goes well."""
+        if topic not in self._asked:
+            self._asked[topic] = self._limits.of(topic)
+        return self._asked[topic]
+
+    def _connected(self, topic: str) -> Producer:
+        """The producer; if it has been idle, it is asked for the topic first, so that it has a connection.
+
+        A new client needs one to get its producer id. If there is none when records come, it looks again after half a
+        second, and they wait for as long.
+        """
+        producer = self.open()
+        if self._held_bytes or monotonic() - self._flushed_at < IDLE_SECONDS:
+            return producer
+        # If it cannot be asked, the records will tell.
+        if not meet(producer, topic, self._connection) and is_cut_off(producer, self._connection):
+            producer = self._replace(producer, [])
+        return producer
+
+    def _hold(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None) -> None:
+        """Keeps the records for another producer, while they are few."""
+        self._held_bytes += records.get_total_buffer_size()
+        if self._held_bytes > HELD_BYTES:
+            self._held = None
+        if self._held is not None:
+            self._held.append((topic, records, partitions))
+
+    def _forget(self) -> None:
+        self._held, self._held_bytes = [], 0
+
+    def _replace(self, producer: Producer, held: Sequence[Written]) -> Producer:
+        """Another producer, which gets the records that are ``held``."""
+        self._abandon(producer)
+        producer = self.open()
+        for written in held:
+            self._hold(*written)
+            self._pass_on(producer, *written)
+        return producer
+
+    def _pass_on(
+        self, producer: Producer, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None
+    ) -> None:
+        for start in range(0, records.num_rows, CHUNK):
+            some = records.slice(start, CHUNK)
+            rows = _rows(some, None if partitions is None else partitions[start : start + CHUNK])
+            headers = some.column("headers")
+            if headers.null_count == len(headers):
+                self._produce(producer, topic, rows)
+            else:
+                self._produce_with_headers(producer, topic, rows, headers.to_pylist())
+            self._told(producer, partial(producer.poll, 0))
+            self._check(producer)
+
+    def _produce(self, producer: Producer, topic: str, rows: Rows) -> None:
+        keys, values, partitions, timestamps = rows
+        nothing = repeat(None)
+        # By position: half the cost of keywords. No Python frame per record.
+        calls = map(producer.produce, repeat(topic), values, keys, partitions, nothing, nothing, timestamps)
+        done: list[None] = []
+        while len(done) < len(keys):
+            try:
+                done.extend(calls)
+            except (BufferError, KafkaException) as full:
+                row = len(done)
+                self._retry(
+                    producer, full, topic, (keys[row], values[row], partitions[row], timestamps[row]), None
+                )
+                done.append(None)
+
+    def _produce_with_headers(
+        self, producer: Producer, topic: str, rows: Rows, headers: Sequence[bytes | None]
+    ) -> None:
+        for row, cell in zip(zip(*rows, strict=True), headers, strict=True):
+            key, value, partition, timestamp = row
+            pairs: Headers | None = list(decode_headers(cell)) or None
+            try:
+                producer.produce(topic, value, key, partition, None, None, timestamp, pairs)
+            except (BufferError, KafkaException) as full:
+                self._retry(producer, full, topic, row, pairs)
+
+    def _retry(
+        self,
+        producer: Producer,
+        problem: Exception,
+        topic: str,
+        row: Row,
+        headers: Headers | None,
+    ) -> None:
+        """Waits for room in the queue, for as long as it takes: records in it expire after the patience."""
+        key, value, partition, timestamp = row
+        while isinstance(problem, BufferError):
+            self._told(producer, partial(producer.poll, WAIT_SECONDS))
+            self._check(producer)
+            try:
+                producer.produce(topic, value, key, partition, None, None, timestamp, headers)
+                return
+            except (BufferError, KafkaException) as again:
+                problem = again
+        if problem.args[0].code() == KafkaError._FATAL:
+            self._told(producer, partial(producer.poll, 0))
+        self._abandon(producer)
+        raise faults.undelivered(problem.args[0], topic, partition, key) from problem
+
+    def _told(self, producer: Producer, ask: Callable[[], int]) -> int:
+        """What the client answers. One that cannot go on (it may have no right to a producer id) raises that, once."""
+        try:
+            return ask()
+        except KafkaException as ended:
+            self._abandon(producer)
+            raise faults.ended(ended.args[0]) from ended
+
+    def _undelivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failures.append((error, message))
+
+    def _check(self, producer: Producer) -> None:
+        """Raises what the producer's threads reported."""
+        error = self._failure()
+        if error is not None:
+            self._abandon(producer)
+            raise error
+
+    def _failure(self) -> SinkError | None:
+        if self._failures:
+            error, message = self._failures[0]
+            lost = len(self._failures)
+            if error.code() in faults.TIMED_OUT and self._complaints.denied is not None:
+                error = self._complaints.denied
+            place = message.topic(), message.partition(), message.key()
+            return faults.undelivered(error, *place, lost, self._complaints.last)
+        if self._complaints.denied is not None:
+            return faults.not_allowed(self._complaints.denied.str())
+        return None
+
+    def _abandon(self, producer: Producer) -> None:
+        """Throws the queue away; the next write opens another producer."""
+        self._producer = None
+        self._fitting, self._asked = set(), {}
+        with suppress(KafkaException):
+            producer.purge()
+            producer.flush(1.0)
+
+
+def _rows(records: pa.RecordBatch, partitions: Sequence[int] | None) -> Rows:
+    stamps = records.column("timestamp").to_numpy(zero_copy_only=False)
+    return (
+        records.column("key").to_pylist(),
+        records.column("value").to_pylist(),
+        [BY_KEY] * records.num_rows if partitions is None else partitions,
+        np.where(stamps == 0, 1, stamps).tolist(),
+    )

@@ -1,0 +1,160 @@
+"""The two rounds of a foreign-key join."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from crossstream import serdes
+from crossstream.graph.names import inner
+from crossstream.graph.nodes import ForeignKeyJoin, FrameSource, Node, Source
+from crossstream.planning.builder import PlanBuilder
+from crossstream.planning.plan import REFERENCES, REFERRERS, SUBSCRIPTIONS, Flow, StoreDef
+from crossstream.planning.steps import ReferenceStep, ResolveStep, SubscribeStep
+from crossstream.serdes import Serde
+from crossstream.serdes.kept import kept
+
+_WITH = " with "
+"""Between the name of a flow and those of the joins whose foreign keys it has; operators have no blanks in theirs."""
+
+
+def place_foreign_key_join(builder: PlanBuilder, node: ForeignKeyJoin) -> None:
+    left, right = (builder.topology[name] for name in node.parents)
+    flow = left_of(builder, node, left)
+    first = builder.earliest(flow) if node.partitioner is None else max(1, flow.round + 1)
+    arrived = builder.arrive(flow, first, node, node.partitioner)
+    second = max(first + 1, builder.earliest(builder.source_of(right)))
+    if node.other_partitioner is not None:
+        second = max(second, builder.source_of(right).round + 1)
+    table = builder.materialize(right, second, node.other_partitioner)
+    asking = subscribe(builder, node, flow, arrived, right.key or kept(), (first, second))
+    referrers = _referrers(builder, node, second, asking.store.key)
+    out = builder.flow_of(node, node.name, second)
+    builder.steps.append(
+        ResolveStep(
+            node=node.name,
+            round=second,
+            inputs=(
+                builder.arrive(asking.subscriptions, second, node, node.other_partitioner),
+                builder.arrive(asking.answers, second, node),
+                (table.every if builder.every(node) else table.output) or "",
+            ),
+            output=out.name,
+            subscriptions=asking.store.name,
+            right_store=table.store,
+            referrers=referrers,
+            every=builder.every(node),
+        )
+    )
+    builder.keep(node)
+    builder.put_in_order(node)
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """The left half of a foreign-key join: what it hands to the right half, and the store that is kept there."""
+
+    subscriptions: Flow
+    answers: Flow
+    store: StoreDef
+
+
+def subscribe(
+    builder: PlanBuilder, node: ForeignKeyJoin, flow: Flow, arrived: str, key: Serde, rounds: tuple[int, int]
+) -> Asking:
+    """Remembers the foreign key of each left row, and who subscribed to each right one.
+
+    ``flow``: the left changes with their foreign keys, which have ``arrived`` in the first of the ``rounds``; in the
+    second are the right rows, whose keys have the serde ``key``. If both are one, answers are where they are wanted,
+    and subscriptions are kept where the left rows are.
+    """
+    first, second = rounds
+    references = builder.put(
+        StoreDef(
+            name=builder.inner_store(node, "references"),
+            layout=REFERENCES,
+            round=first,
+            key=flow.key,
+            value=key,
+        )
+    )
+    store = builder.put(
+        StoreDef(
+            name=builder.inner_store(node, "subscriptions"),
+            layout=SUBSCRIPTIONS,
+            round=second,
+            key=key,
+            value=flow.value,
+            by_key2=first == second,
+        )
+    )
+    subscriptions = builder.add(Flow(inner(node.name, "subscriptions"), first, key, flow.value))
+    answers = builder.add(Flow(inner(node.name, "answers"), first, flow.key, flow.value, first == second))
+    builder.steps.append(
+        SubscribeStep(
+            node=node.name,
+            round=first,
+            inputs=(arrived,),
+            output=subscriptions.name,
+            store=references.name,
+            column=reference_column(node),
+            answers=answers.name,
+            every=builder.every(node),
+        )
+    )
+    return Asking(subscriptions, answers, store)
+
+
+def _referrers(builder: PlanBuilder, node: ForeignKeyJoin, number: int, key: Serde) -> str | None:
+    """The store of how many left rows refer to a right key, for joins that have the rows nobody refers to."""
+    if node.kind not in ("right", "outer"):
+        return None
+    name = builder.inner_store(node, "referrers")
+    builder.put(StoreDef(name=name, layout=REFERRERS, round=number, key=key, value=serdes.int64()))
+    return name
+
+
+def left_of(builder: PlanBuilder, node: ForeignKeyJoin, left: Node) -> Flow:
+    """The left changes with their foreign keys: taken while reading, or added where the changes are made."""
+    changes = changes_of(builder, left)
+    return changes if node.name in changes.name.split(_WITH) else reference_step(builder, node, changes)
+
+
+def changes_of(builder: PlanBuilder, left: Node) -> Flow:
+    """The changes of a left table: its records, or what the store makes of them that keeps it."""
+    if not builder.versioned(left):
+        source = builder.raw.get(left.name)
+        if source is None:
+            return builder.flow(left.name)
+        if isinstance(left, Source | FrameSource):
+            return source
+    return builder.changes_of(builder.materialize(left, builder.earliest(builder.source_of(left)), None))
+
+
+def refer(builder: PlanBuilder, node: Node, flow: Flow) -> Flow:
+    """Foreign keys of unversioned source tables are taken while reading, decoded once (decision 0008)."""
+    if builder.versioned(node):
+        return flow
+    for child in builder.topology.children(node.name):
+        if isinstance(child, ForeignKeyJoin) and child.parents[0] == node.name:
+            flow = reference_step(builder, child, flow)
+    return flow
+
+
+def reference_step(builder: PlanBuilder, join: ForeignKeyJoin, flow: Flow) -> Flow:
+    """Takes the foreign keys of a join; the flow with them has the name of the join in its own."""
+    out = builder.add(replace(flow, name=f"{flow.name}{_WITH}{join.name}"))
+    builder.steps.append(
+        ReferenceStep(
+            node=join.name,
+            round=flow.round,
+            inputs=(flow.name,),
+            output=out.name,
+            column=reference_column(join),
+        )
+    )
+    return out
+
+
+def reference_column(join: ForeignKeyJoin) -> str:
+    """The extra column with the foreign keys of a join."""
+    return f"fk {join.name}"

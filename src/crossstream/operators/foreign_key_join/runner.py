@@ -1,0 +1,205 @@
+"""The foreign-key join: taking references, subscribing, resolving."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
+
+import numpy as np
+import pyarrow as pa
+
+from crossstream.columns.changes import Changes
+from crossstream.columns.evaluate import Failure, evaluate, serialized
+from crossstream.columns.functions import Function
+from crossstream.columns.match_counts import Asked, some_key
+from crossstream.graph import nodes as graph
+from crossstream.graph.names import inner
+from crossstream.operators.foreign_key_join.changelog import resolve_every, unreferenced_every
+from crossstream.operators.foreign_key_join.kernel import (
+    INSTRUCTION,
+    PRIMARY,
+    REFERS,
+    Kind,
+    Serdes,
+    resolve,
+    subscribe,
+)
+from crossstream.operators.foreign_key_join.unreferenced import unreferenced
+from crossstream.operators.match_report import report_asked
+from crossstream.operators.runner import Emitted, Runner, emit_joined, latest_only, no_changes
+from crossstream.planning.plan import Flow
+from crossstream.planning.steps import ReferenceStep, ResolveStep, SubscribeStep
+from crossstream.serdes import Serde
+from crossstream.storage.columns import EMPTY_BYTES, Column
+
+LEFT_ROWS: Mapping[graph.ForeignKeyKind, Kind] = MappingProxyType(
+    {"inner": "inner", "left": "left", "right": "inner", "outer": "left"}
+)
+"""Which join the rows of left keys are, in each kind of join."""
+
+
+class ReferenceRunner(Runner):
+    """Takes the foreign key out of each row and serialises it with the right table's key serde.
+
+    A row that has none because the extractor failed stays in the table, for other readers; it is marked, and the
+    join passes it over.
+    """
+
+    step: ReferenceStep
+
+    def by_key(self) -> bool:
+        return True
+
+    def accept(self, flow: str, changes: Changes) -> Emitted:
+        node: graph.ForeignKeyJoin = self.task.node(self.step.node)
+        serde = self.task.node(node.parents[1]).key
+        column, failures = references_of(node.foreign_key, serde, changes)
+        if failures:
+            self.task.failures.failed(node, changes, failures)
+        extra = {**changes.extra, self.step.column: column}
+        if self.task.settings.processing.action != "fail":
+            extra[failed_column(self.step.column)] = np.zeros(changes.rows, np.uint8)
+            extra[failed_column(self.step.column)][[failure.row for failure in failures]] = 1
+        return iter([(self.out(), replace(changes, extra=extra))])
+
+
+def references_of(function: Function, serde: Serde | None, changes: Changes) -> tuple[Column, list[Failure]]:
+    """The foreign key that an extractor takes from each row, serialised; null in a deleted row."""
+    rows = np.flatnonzero(~changes.value.missing())
+    there = changes if len(rows) == changes.rows else changes.take(rows)
+    outcome = evaluate(function, there.key, value=there.value)
+    column, wrong = serialized(outcome.values, serde, "the foreign key")
+    failures = [f.at(rows[f.row]) for f in (*outcome.failures, *wrong)]
+    if len(rows) < changes.rows:
+        place = np.full(changes.rows, -1, np.int64)
+        place[rows] = np.arange(len(rows))
+        column = column.take(pa.array(place, mask=place < 0))
+    return column, failures
+
+
+def failed_column(column: str) -> str:
+    """Beside the extra column of foreign keys: 1 where there is none because a function failed."""
+    return f"{column} failed"
+
+
+class SubscribeRunner(Runner):
+    """First half of a foreign-key join."""
+
+    step: SubscribeStep
+
+    def by_key(self) -> bool:
+        return True
+
+    def finish(self) -> Emitted:
+        node: graph.ForeignKeyJoin = self.task.node(self.step.node)
+        left = latest_only(self, self.arrived(self.step.inputs[0]))
+        mark = failed_column(self.step.column)
+        if left is not None and mark in left.extra:
+            left = left.where(left.extra[mark] == 0)
+        if left is None or not left.rows:
+            return
+        self.task.report.count_in(node.name, left.rows)
+        store = self.task.stores(self.step.store)
+        column = left.extra[self.step.column]
+        told = subscribe(
+            LEFT_ROWS[node.kind],
+            store.view,
+            replace(left, old=None, extra={}),
+            column,
+            store.definition.value,
+            bits=self.task.batch.bits,
+            counted=node.kind in ("right", "outer"),
+            every=self.step.every,
+        )
+        self.task.report.count_dropped(node.name, told.dropped)
+        if told.subscriptions.rows:
+            yield self.out(), told.subscriptions
+        if told.answers.rows:
+            yield self.step.answers, told.answers
+
+
+class ResolveRunner(Runner):
+    """Second half of a foreign-key join."""
+
+    step: ResolveStep
+
+    def by_key(self) -> bool:
+        return True
+
+    def finish(self) -> Emitted:
+        node: graph.ForeignKeyJoin = self.task.node(self.step.node)
+        told_by, alone, table_changes = self.step.inputs
+        subscriptions, answers = self.arrived(told_by), self.arrived(alone)
+        take_right = self.arrived if self.step.every else self.gathered
+        right = latest_only(self, take_right(table_changes))
+        if subscriptions is None and answers is None and right is None:
+            return
+        store = self.task.stores(self.step.subscriptions)
+        table = self.task.stores(self.step.right_store)
+        flows = self.task.plan.flows
+        told = flows[inner(node.name, "subscriptions")]
+        left_key = flows[inner(node.name, "answers")].key
+        if subscriptions is None:
+            subscriptions = no_subscriptions(told, counted=self.step.referrers is not None)
+        if right is None:
+            right = no_changes(table.definition.key, table.definition.value)
+        either = None if self.step.referrers is None else node.key
+        asked = Asked()
+        work = resolve_every if self.step.every else resolve
+        chunks = work(
+            LEFT_ROWS[node.kind],
+            node.joiner,
+            store.view,
+            subscriptions,
+            answers if answers is not None else no_changes(left_key, told.value),
+            right,
+            table.lookup_in(table.before() if self.step.every else table.view),
+            Serdes(left_key, told.value, table.definition.value, either),
+            (asked, asked),
+            bits=self.task.batch.bits,
+            chunk=self.task.settings.chunk_rows,
+        )
+        for joined in chunks:
+            yield from emit_joined(self, joined)
+        foreign = table.definition.key
+        report_asked(
+            self, asked, partial(some_key, store.view, foreign), partial(some_key, table.view, foreign)
+        )
+        if self.step.referrers is not None:
+            yield from self._unreferenced(node, subscriptions, right, self.step.referrers)
+
+    def _unreferenced(
+        self, node: graph.ForeignKeyJoin, subscriptions: Changes, right: Changes, referrers: str
+    ) -> Emitted:
+        """The right rows that nobody refers to, any more or no longer."""
+        assert node.key is not None
+        table = self.task.stores(self.step.right_store)
+        rows_before, rows_after = table.lookup_in(table.before()), table.lookup_in(table.view)
+        counts, serde = self.task.stores(referrers).view, subscriptions.value.serde
+        bits = self.task.batch.bits
+        if self.step.every:
+            joined = unreferenced_every(
+                node.joiner, counts, subscriptions, right, rows_before, node.key, serde, bits=bits
+            )
+        else:
+            joined = unreferenced(
+                node.joiner,
+                counts,
+                subscriptions,
+                right,
+                rows_before,
+                rows_after,
+                node.key,
+                serde,
+                bits=bits,
+            )
+        if joined is not None:
+            yield from emit_joined(self, joined)
+
+
+def no_subscriptions(flow: Flow, counted: bool) -> Changes:
+    extra = {PRIMARY: EMPTY_BYTES, INSTRUCTION: np.empty(0, np.uint8)}
+    counts = {REFERS: np.empty(0, np.int64)} if counted else {}
+    return replace(no_changes(flow.key, flow.value), extra={**extra, **counts})

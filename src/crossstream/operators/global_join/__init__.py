@@ -1,0 +1,15 @@
+"""Joins with a global table: of a stream, and of a table that follows both sides.
+
+    law    a record (k, v) gives k = joiner(v, row), where row is what the global table held under key_selector(k, v)
+           when the record arrived
+
+    >>> import crossstream as cs
+    >>> from crossstream import serdes
+    >>> builder, words = cs.StreamsBuilder(), cs.Consumed(key=serdes.string(), value=serdes.string())
+    >>> orders, shops = builder.stream("orders", words), builder.global_table("shops", words)
+    >>> orders.join(shops, lambda order, shop: [order, shop], key_selector=lambda order: order)
+    <KStream orders.join(shops)>
+
+`global_table.py`: the table as a batch sees it; `kernel.py`: the look-up; no round of its own. Pages:
+docs/joins/stream-global.md, docs/joins/table-global.md.
+"""

@@ -1,0 +1,78 @@
+"""Global tables, kept in rounds before those of the batch, and the joins that look them up."""
+
+from __future__ import annotations
+
+from crossstream.graph.names import inner
+from crossstream.graph.nodes import ForeignKeyJoin, Source, StoreSpec, StreamGlobalJoin
+from crossstream.operators.foreign_key_join.plan import left_of, subscribe
+from crossstream.planning.builder import PlanBuilder
+from crossstream.planning.plan import KEY_VALUE, StoreDef
+from crossstream.planning.steps import GlobalResolveStep, GlobalStep, ReadStep, StreamGlobalJoinStep
+
+
+def place_global_table(builder: PlanBuilder, node: Source) -> None:
+    """Read and kept in the plan that runs before: all its state partitions are there for every task after it."""
+    before = builder.before
+    records = before.flow_of(node, inner(node.name, "records"), 0)
+    before.steps.append(
+        ReadStep(node=node.name, round=0, inputs=(), output=records.name, table=True, form=None)
+    )
+    spec = node.store or StoreSpec()
+    store = before.put(
+        StoreDef(
+            name=spec.name or f"{node.name}@global",
+            layout=KEY_VALUE,
+            round=1,
+            key=records.key,
+            value=records.value,
+            public=spec.name,
+        )
+    )
+    builder.put(store)
+    builder.wholes[node.name] = store.name
+    before.steps.append(
+        GlobalStep(node=node.name, round=1, inputs=(before.arrive(records, 1, node),), store=store.name)
+    )
+
+
+def place_stream_global_join(builder: PlanBuilder, node: StreamGlobalJoin) -> None:
+    """In the round of the stream, wherever its records are: nothing is moved, keys stay as they are."""
+    stream, table = node.parents
+    parent = builder.flow(stream)
+    builder.flow_of(node, node.name, parent.round, parent.routed)
+    builder.steps.append(
+        StreamGlobalJoinStep(
+            node=node.name,
+            round=parent.round,
+            inputs=(parent.name,),
+            output=node.name,
+            store=builder.wholes[table],
+        )
+    )
+
+
+def place_table_global_join(builder: PlanBuilder, node: ForeignKeyJoin) -> None:
+    """Both halves where the left rows are: each partition finds the whole other table, and keeps its own subscribers.
+
+    So left rows are not moved to the partition of their foreign key, nor results back (decision 0021).
+    """
+    left, table = (builder.topology[name] for name in node.parents)
+    flow = left_of(builder, node, left)
+    number = builder.earliest(flow)
+    arrived = builder.arrive(flow, number, node)
+    whole = builder.stores[builder.wholes[table.name]]
+    asking = subscribe(builder, node, flow, arrived, whole.key, (number, number))
+    out = builder.flow_of(node, node.name, number, True)
+    builder.steps.append(
+        GlobalResolveStep(
+            node=node.name,
+            round=number,
+            inputs=(asking.subscriptions.name, asking.answers.name),
+            output=out.name,
+            subscriptions=asking.store.name,
+            table=whole.name,
+            every=builder.every(node),
+        )
+    )
+    builder.keep(node)
+    builder.put_in_order(node)

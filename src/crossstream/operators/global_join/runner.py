@@ -1,0 +1,110 @@
+"""Global tables kept, and looked up by streams and by tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from crossstream.columns.changes import Changes
+from crossstream.columns.match_counts import Asked, some_given, some_key
+from crossstream.graph import nodes as graph
+from crossstream.operators.foreign_key_join.changelog import resolve_every
+from crossstream.operators.foreign_key_join.kernel import Serdes, resolve
+from crossstream.operators.foreign_key_join.runner import LEFT_ROWS, no_subscriptions
+from crossstream.operators.global_join.global_table import History
+from crossstream.operators.global_join.kernel import look_up
+from crossstream.operators.match_report import report_asked
+from crossstream.operators.runner import Emitted, Runner, emit_joined, no_changes
+from crossstream.operators.stream_join.partners import LEFT, RIGHT
+from crossstream.operators.table.kernel import upsert
+from crossstream.planning.steps import GlobalResolveStep, GlobalStep, StreamGlobalJoinStep
+from crossstream.serdes import Serde
+
+
+class GlobalRunner(Runner):
+    """Keeps a state partition of a global table; where other rounds follow, also its changes."""
+
+    step: GlobalStep
+
+    def by_key(self) -> bool:
+        """Not where the changes are kept: they are numbered in order of arrival."""
+        return not self.task.batch.recorded
+
+    def finish(self) -> Emitted:
+        changes = self.arrived(self.step.inputs[0])
+        if changes is not None:
+            store, bits = self.task.stores(self.step.store), self.task.batch.bits
+            serde = store.definition.value
+            plain = replace(changes, old=None, lost=None, extra={})
+            upsert(store.view, plain, bits=bits, serde=serde, want_old=False)
+            if self.task.batch.recorded:
+                self.task.record(self.step.store, History.of(plain, plain.hashes(bits), serde))
+        return iter(())
+
+
+class StreamGlobalJoinRunner(Runner):
+    """Looks up the row of each record: a piece in, a piece out."""
+
+    step: StreamGlobalJoinStep
+
+    def by_key(self) -> bool:
+        return True
+
+    def accept(self, flow: str, changes: Changes) -> Emitted:
+        for piece in changes.chunks(self.task.settings.chunk_rows):
+            yield from self._joined(piece)
+
+    def _joined(self, records: Changes) -> Emitted:
+        node: graph.StreamGlobalJoin = self.task.node(self.step.node)
+        report, table = self.task.report, self.task.wholes.open(self.step.store)
+        report.count_in(node.name, records.rows)
+        found = look_up(node.kind, node.key_selector, node.joiner, records, table, bits=self.task.batch.bits)
+        report.count_dropped(node.name, found.dropped)
+        report_asked(self, found.asked, partial(some_given, found.keys), table.some_key)
+        if found.failures:
+            self.task.failures.failed(node, records, found.failures)
+        if found.changes.rows:
+            report.count_out(node.name, found.changes.rows)
+            yield self.out(), found.changes
+
+
+class GlobalResolveRunner(Runner):
+    """Answers the left rows of its partition, and again those whose row in the global table changed."""
+
+    step: GlobalResolveStep
+
+    def finish(self) -> Emitted:
+        node: graph.ForeignKeyJoin = self.task.node(self.step.node)
+        asked, alone = self.step.inputs
+        told, left_key = self.task.flow(asked), self.task.flow(alone).key
+        subscriptions, answers = (self._as_kept(flow, told.value) for flow in (asked, alone))
+        table = self.task.wholes.open(self.step.table)
+        right = table.every_change() if self.step.every else self.task.wholes.changes(self.step.table)
+        if subscriptions is None and answers is None and right is None:
+            return
+        store = self.task.stores(self.step.subscriptions)
+        looking = Asked(), Asked()
+        work = resolve_every if self.step.every else resolve
+        chunks = work(
+            LEFT_ROWS[node.kind],
+            node.joiner,
+            store.view,
+            no_subscriptions(told, counted=False) if subscriptions is None else subscriptions,
+            no_changes(left_key, told.value) if answers is None else answers,
+            no_changes(table.key, table.value) if right is None else right,
+            table.before if self.step.every else table.after,
+            Serdes(left_key, told.value, table.value),
+            looking,
+            bits=self.task.batch.bits,
+            chunk=self.task.settings.chunk_rows,
+        )
+        for joined in chunks:
+            yield from emit_joined(self, joined)
+        # Each partition gets all changes of the global table; those that no left row here refers to do not count.
+        lefts = Asked(looking[LEFT].matched + looking[RIGHT].matched, looking[LEFT].unmatched)
+        report_asked(self, lefts, partial(some_key, store.view, table.key), table.some_key)
+
+    def _as_kept(self, flow: str, serde: Serde) -> Changes | None:
+        """Left rows as the store of subscriptions holds them. A function may have made them in this very round."""
+        changes = self.arrived(flow)
+        return None if changes is None else self.as_stored(changes, serde)

@@ -1,0 +1,218 @@
+"""What every operator at work in a task has: its step, what the task shares, the stores it may open.
+
+A step takes the changes of its input flows and yields changes of its output flow. Row-wise steps answer each
+piece at once; steps with state collect theirs until all inputs of the round are there (`finish`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from crossstream.columns.changes import Changes, concat_changes
+from crossstream.columns.order import by_arrival
+from crossstream.columns.values import Values
+from crossstream.operators.global_join.global_table import History
+from crossstream.operators.sink.shared_topics import SharedTopics
+from crossstream.operators.table.kernel import (
+    BEHIND,
+    Rows,
+    Versions,
+    as_stored,
+    latest_versions,
+    lookup,
+    versions_by_arrival,
+    versions_by_time,
+)
+from crossstream.operators.table_join.kernel import Joined, Lookup
+from crossstream.planning.plan import Flow, Plan, StoreDef
+from crossstream.planning.steps import Step
+from crossstream.runtime.bad_records import Failures, Part
+from crossstream.runtime.batch import Batch, Report, Silence
+from crossstream.runtime.services import Output, Settings
+from crossstream.runtime.stores import Wholes
+from crossstream.serdes import Serde
+from crossstream.storage.columns import EMPTY_BYTES, Column
+from crossstream.storage.snapshot import View
+
+Emitted = Iterator[tuple[str, Changes]]
+
+
+@dataclass(slots=True)
+class OpenStore:
+    """A store partition in a task: what the batch sees and puts, and the stream time it moves.
+
+    ``horizon``: the oldest timestamp it has rows of; ``clock``: from when on stream time goes on without input.
+    ``began``: the stream time before the batch.
+    """
+
+    definition: StoreDef
+    view: View
+    stream_time: int
+    horizon: int = 0
+    clock: int = 0
+    began: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.began = self.stream_time
+
+    def before(self) -> View:
+        """The store as it was before this batch."""
+        return View(self.view.layout, self.view.slots)
+
+    def heard(self, silence: Silence | None) -> None:
+        """Notes that there was input, where stream time goes on without any."""
+        if silence is not None:
+            self.clock = silence.clock
+
+    def moment(self, silence: Silence | None) -> int | None:
+        """To where stream time goes on without input, if there was none for so long and rows wait here; in ms."""
+        if silence is None or not self.view.rows:
+            return None
+        heard = self.clock if self.clock <= silence.clock else silence.since  # the clock was set back
+        silent = silence.clock - max(heard, silence.since) - silence.after
+        if silent <= 0 or not self.view.has_live_from(self.horizon):
+            return None
+        self.clock = silence.clock - silence.after
+        return self.stream_time + silent
+
+    def taken(self, puts: Changes, bits: int) -> Versions:
+        """Of a batch for a versioned table, in arrival order, what counts, and from when on."""
+        store = self.definition
+        assert store.history is not None
+        if not store.results:
+            return versions_by_time(puts, store.history, self.began)
+        return versions_by_arrival(
+            self.before(),
+            puts,
+            bits=bits,
+            serde=store.value,
+            history=store.history,
+            stream_time=self.began,
+            repeats=store.repeats,
+        )
+
+    def lookup_in(self, view: View) -> Lookup:
+        """Looks rows up: of a versioned table the latest ones, deletes left out."""
+
+        def rows(hashes: np.ndarray, keys: Column) -> Rows:
+            serde = self.definition.value
+            if self.definition.history is None:
+                return lookup(view, hashes, keys, serde)
+            latest = latest_versions(view, hashes, keys, serde)
+            return replace(latest, present=latest.present & ~latest.values.missing())
+
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What all steps of a task share. ``number``: its state partition, or its share of the source partitions."""
+
+    plan: Plan
+    batch: Batch
+    report: Report
+    failures: Failures
+    settings: Settings
+    output: Output
+    stores: Callable[[str], OpenStore]
+    to_driver: Callable[[str, bytes], None]
+    wholes: Wholes
+    record: Callable[[str, History], None]
+    number: int
+    shared: SharedTopics = field(default_factory=SharedTopics)
+
+    def node(self, name: str) -> Any:
+        return self.plan.topology[name]
+
+    def flow(self, name: str) -> Flow:
+        return self.plan.flows[name]
+
+
+class Runner:
+    """A step at work. Row-wise steps override `accept`, steps with state `finish`."""
+
+    def __init__(self, task: Task, step: Step) -> None:
+        self.task = task
+        self.step = step
+        self.held: dict[str, list[Changes]] = {}
+
+    def by_key(self) -> bool:
+        """Whether ranges of keys may be taken one after the other, in order of their hashes.
+
+        That is so if no row depends on rows of other keys, nor the order among them on anything but the hash.
+        """
+        return False
+
+    def takes_turns(self) -> bool:
+        """Whether it hands on, or goes by, the numbers of rows that have parted (`columns/branch_order.py`)."""
+        return False
+
+    def accept(self, flow: str, changes: Changes) -> Emitted:
+        """Takes a piece of an input flow; what it gives at once."""
+        self.held.setdefault(flow, []).append(changes)
+        return iter(())
+
+    def finish(self) -> Emitted:
+        """What there is to give when all inputs have been taken."""
+        return iter(())
+
+    def arrived(self, flow: str) -> Changes | None:
+        """All pieces of a flow in arrival order; None if there are none."""
+        changes = self.gathered(flow)
+        return None if changes is None else by_arrival(changes)
+
+    def gathered(self, flow: str) -> Changes | None:
+        """All pieces of a flow as they came: of a table just kept, in order of the key hash."""
+        parts = self.held.pop(flow, [])
+        return concat_changes(parts) if parts else None
+
+    def out(self) -> str:
+        assert self.step.output is not None
+        return self.step.output
+
+    def writable(self, changes: Changes, part: Part, serde: Serde) -> Changes:
+        """As `Failures.writable`, of this operator."""
+        return self.task.failures.writable(self.task.node(self.step.node), changes, part, serde)
+
+    def as_stored(self, changes: Changes, serde: Serde) -> Changes:
+        """With values in the form of a store that keeps them in this serde; without those that it refuses."""
+        changes = self.writable(changes, "value", serde)
+        return replace(changes, value=as_stored(changes.value, serde))
+
+
+def latest_only(runner: Runner, changes: Changes | None) -> Changes | None:
+    """A join ignores, and counts, versions behind the latest one (semantics 2.2.6)."""
+    if changes is None or BEHIND not in changes.extra:
+        return changes
+    mark = changes.extra[BEHIND]
+    runner.task.report.count_dropped(runner.step.node, {"out-of-order-version": int((mark == 1).sum())})
+    kept = without_marks(changes.where(mark == 0))
+    return kept if kept.rows else None
+
+
+def without_marks(changes: Changes) -> Changes:
+    """The changes of a versioned table as those of one that goes by arrival."""
+    extra = {name: column for name, column in changes.extra.items() if name != BEHIND}
+    return changes if BEHIND not in changes.extra else replace(changes, extra=extra)
+
+
+def emit_joined(runner: Runner, joined: Joined) -> Emitted:
+    """Hands on the results of a join, less the rows its joiner failed on."""
+    node = runner.task.node(runner.step.node)
+    changes = joined.changes
+    if joined.failures:
+        runner.task.failures.failed(node, changes, joined.failures, joined.given)
+        changes = changes.without([failure.row for failure in joined.failures])
+    if changes.rows:
+        runner.task.report.count_out(node.name, changes.rows)
+        yield runner.out(), changes
+
+
+def no_changes(key: Any, value: Any) -> Changes:
+    """A side of a join that nothing happened to."""
+    none = np.empty(0, np.int64)
+    return Changes(Values(key, wire=EMPTY_BYTES), Values(value, wire=EMPTY_BYTES), none, none, none)

@@ -1,0 +1,247 @@
+"""Where records come in: one read step a source, decoded for its first reader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from crossstream.columns.functions import Function
+from crossstream.columns.projection import WHOLE, Fields, columns_of, fields_of
+from crossstream.graph.names import inner
+from crossstream.graph.nodes import (
+    Branch,
+    Filter,
+    ForeignKeyJoin,
+    FrameSource,
+    Graph,
+    ManyJoin,
+    Merge,
+    Node,
+    Peek,
+    Repartition,
+    SelectKey,
+    Sink,
+    Source,
+    Split,
+    StreamStreamJoin,
+    StreamTableJoin,
+    ToStream,
+    ToTable,
+    readings,
+)
+from crossstream.operators.foreign_key_join.plan import refer
+from crossstream.operators.global_join.plan import place_global_table
+from crossstream.operators.table.plan import place_table
+from crossstream.planning.builder import PlanBuilder
+from crossstream.planning.plan import Exchange, Flow
+from crossstream.planning.steps import ReadStep, ReferManyStep, Step
+from crossstream.serdes.serde import ANYBODY, Readers, columns_in
+
+
+def place_source(builder: PlanBuilder, node: Source | FrameSource) -> None:
+    if isinstance(node, Source) and node.shape == "global":
+        place_global_table(builder, node)
+        return
+    is_table = node.shape == "table"
+    raw = inner(node.name, "records") if is_table else node.name
+    flow = builder.flow_of(node, raw, 0)
+    builder.steps.append(
+        ReadStep(
+            node=node.name,
+            round=0,
+            inputs=(),
+            output=raw,
+            table=is_table,
+            form=form(builder, node),
+            fields=fields(builder, node),
+            readers=readers_of(builder.topology, node),
+        )
+    )
+    if is_table:
+        place_table(builder, node, refer(builder, node, flow))
+
+
+def decoded_late(
+    topology: Graph, steps: Sequence[Step], flows: Mapping[str, Flow], exchanges: Sequence[Exchange]
+) -> tuple[tuple[Step, ...], tuple[Exchange, ...]]:
+    """Steps and exchanges, where values that are looked at after a shuffle only are not decoded before it.
+
+    They are decoded where they arrive, for all who read them there; a join of many that is the only one does so itself.
+    """
+    found: dict[str, ReadStep] = {}
+    for step in steps:
+        if isinstance(step, ReadStep) and step.output is not None:
+            leaving = [exchange for exchange in exchanges if exchange.flow == step.output]
+            is_read = any(other.round == 0 and step.output in other.inputs for other in steps)
+            same = all(exchange.value == flows[step.output].value for exchange in leaving)
+            timed = getattr(topology[step.node], "timestamp_extractor", None) is not None
+            if leaving and same and not is_read and not timed and isinstance(topology[step.node], Source):
+                found[step.output] = replace(step, later=True)
+    by_join = {}
+    for exchange in exchanges:
+        taking = [step for step in steps if exchange.arrives in step.inputs]
+        if exchange.flow in found and len(taking) == 1 and isinstance(taking[0], ReferManyStep):
+            by_join[exchange.arrives] = found[exchange.flow]
+    return (
+        tuple(_decoding(step, found, by_join) for step in steps),
+        tuple(
+            replace(exchange, undecoded=None if exchange.arrives in by_join else found.get(exchange.flow))
+            for exchange in exchanges
+        ),
+    )
+
+
+def _decoding(step: Step, read: Mapping[str, ReadStep], by_join: Mapping[str, ReadStep]) -> Step:
+    """A step that reads, or decodes, or neither."""
+    if isinstance(step, ReadStep):
+        return read.get(step.output or "", step)
+    if isinstance(step, ReferManyStep):
+        return replace(step, undecoded=by_join.get(step.inputs[0]))
+    return step
+
+
+def form(builder: PlanBuilder, node: Node) -> str | None:
+    """How the first reader of a source's values wants them, so that checking them is the decoding.
+
+    The expression of a joiner looks at both sides as columns; without a declared type these may not exist. Fields
+    without a column form are looked at by objects only.
+    """
+    if node.value is not None and node.value.dtype is None and readers_of(builder.topology, node).callables:
+        return "objects"
+    for function in readers(builder, node):
+        return "objects" if function.expression is None else "series"
+    declared = _is_declared(node)
+    joiners = [getattr(child, "joiner", None) for child in builder.topology.children(node.name)]
+    for joiner in filter(None, joiners):
+        return "series" if declared and joiner.expression is not None else "objects"
+    return None
+
+
+def fields(builder: PlanBuilder, node: Node) -> frozenset[str] | None:
+    """The fields that the expressions over a source's values name; None: they want values whole.
+
+    Where all fields of a declared type are checked, these are also those of expressions that read later what is
+    decoded here; there may be none.
+    """
+    if not _is_declared(node):
+        return None
+    functions = readers(builder, node)
+    names = named(functions) | _named_later(builder, node) | _joined(builder, node, bool(functions))
+    return None if WHOLE in names else frozenset(names)
+
+
+def _is_declared(node: Node) -> bool:
+    """Whether values have a declared type."""
+    return columns_in(node.value) is not None
+
+
+def _named_later(builder: PlanBuilder, node: Node) -> set[str]:
+    """What is read of the values after they were let through."""
+    found: set[str] = set()
+    for child in builder.topology.children(node.name):
+        if isinstance(child, Filter | Split | Branch | Peek):
+            found |= named(readers(builder, child)) | _joined(builder, child, True)
+            found |= _named_later(builder, child)
+    return found
+
+
+def _joined(builder: PlanBuilder, node: Node, only_here: bool) -> set[str]:
+    """What expressions of joiners read. ``only_here``: those of joins that come before any shuffle."""
+    found: set[str] = set()
+    for child in builder.topology.children(node.name):
+        joiner = getattr(child, "joiner", None)
+        if joiner is not None and joiner.expression is not None:
+            for parent, side in _sides(builder, child, only_here):
+                if parent == node.name:
+                    read = fields_of(joiner, side)
+                    found |= {WHOLE} if read is None else read
+    return found
+
+
+def _sides(builder: PlanBuilder, join: Node, only_here: bool) -> Sequence[tuple[str, str]]:
+    """The parents whose values the joiner gets as they were decoded first, and what it knows them by."""
+    named = named_sides(join)
+    if any(builder.topology[parent].shape == "global" for parent in join.parents):
+        return named[:1]
+    if isinstance(join, StreamTableJoin):
+        return [] if only_here else named[:1]
+    if isinstance(join, ForeignKeyJoin | ManyJoin):
+        return [] if only_here else named[1:]
+    if isinstance(join, StreamStreamJoin) and not only_here:
+        return named[: ("inner", "left", "outer").index(join.kind)]  # of the others few have partners
+    return []  # decoded again where they meet what is stored
+
+
+def readers(builder: PlanBuilder, node: Node) -> list[Function]:
+    """The functions over single values that read a node directly, the first to run first."""
+    found: list[Function | None] = []
+    extractor = getattr(node, "timestamp_extractor", None)
+    if extractor is not None:
+        found.append(Function.of(extractor, arguments=3))
+    for child in builder.topology.children(node.name):
+        found += over_values(child, node.name)
+    return [function for function in found if function is not None]
+
+
+_HANDING_ON = (Branch, Filter, Merge, Peek, Repartition, SelectKey, Sink, Split, ToStream, ToTable)
+"""Operators that hand on values as they are; others read them, or nothing is known of them."""
+
+
+def readers_of(topology: Graph, node: Node) -> Readers:
+    """Who reads the values of a source, directly and after they were handed on."""
+    extractor = getattr(node, "timestamp_extractor", None)
+    found: list[tuple[Function | None, Fields]] = []
+    if extractor is not None:
+        function = Function.of(extractor, arguments=3)
+        found.append((function, _fields(function)))
+    for parent, child in readings(topology, node.name, lambda _, child: isinstance(child, _HANDING_ON)):
+        reads = list(_reads(child, parent))
+        if isinstance(child, _HANDING_ON):
+            if child.value not in (None, node.value):  # read by one serde, and written by another
+                return ANYBODY
+        elif not reads:
+            return ANYBODY
+        found += reads
+    callables = any(function is None or function.expression is None for function, _ in found)
+    fields = [read for function, read in found if function is not None and function.expression is not None]
+    known = [read for read in fields if read is not None]
+    return Readers(frozenset().union(*known) if len(known) == len(fields) else None, callables)
+
+
+def _reads(node: Node, parent: str) -> Iterator[tuple[Function | None, Fields]]:
+    """The functions of an operator that get values of this parent, and the fields that they read; None: a plain one."""
+    later = [getattr(node, "action", None), *getattr(node, "predicates", ())]
+    for function in filter(None, [*over_values(node, parent), *later]):
+        yield function, _fields(function)
+    joiner = getattr(node, "joiner", None)
+    if joiner is not None:
+        yield from ((joiner, fields_of(joiner, side)) for above, side in named_sides(node) if above == parent)
+    if isinstance(node, Sink) and (node.topic_of or node.partitioner):
+        yield None, None
+
+
+def _fields(function: Function) -> Fields:
+    read = named([function])
+    return None if WHOLE in read else frozenset(read)
+
+
+def named(functions: Sequence[Function]) -> set[str]:
+    """The fields that expressions over single values name."""
+    return {name for function in functions for name in columns_of(function)} - {"key"}
+
+
+def named_sides(join: Node) -> list[tuple[str, str]]:
+    """The parents of a join, and what its joiner knows them by."""
+    return list(zip(join.parents, ("left", *getattr(join, "names", ("right",))), strict=True))
+
+
+def over_values(node: Node, parent: str) -> list[Function | None]:
+    """The functions of an operator that get single values of this parent, the first to run first."""
+    found: list[Function | None] = []
+    if node.parents[0] == parent:
+        found = [
+            getattr(node, "foreign_key", None),
+            *getattr(node, "foreign_keys", ()),
+            getattr(node, "key_selector", None),
+        ]
+    return [*found, getattr(node, "predicate", None), getattr(node, "mapper", None)]

@@ -1,0 +1,302 @@
+"""Round 0: records of a range become changes, checked, decoded once (decision 0023) and given their timestamps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from crossstream.columns.changes import Changes
+from crossstream.columns.evaluate import Failure, Outcome, call_of_user, call_rows, evaluate
+from crossstream.columns.functions import Function
+from crossstream.columns.order import minor_of, running_maximum
+from crossstream.columns.values import Values, missing_in
+from crossstream.durations import LATEST, to_record_timestamp
+from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, SerdeError
+from crossstream.graph.nodes import FrameSource, Node
+from crossstream.planning.steps import ReadStep
+from crossstream.runtime.batch import SourceRange
+from crossstream.serdes import Serde
+from crossstream.serdes import serde as calls
+from crossstream.serdes.refusals import show
+from crossstream.serdes.serde import NOBODY, Checking, Passing, bisected, columns_in, invalid_rows, is_varied
+
+if TYPE_CHECKING:
+    from crossstream.runtime.bad_records import Failures
+    from crossstream.runtime.batch import Report
+
+
+_TIMESTAMP = "timestamp"
+
+
+@dataclass(slots=True)
+class Reader:
+    """Turns the records of one range into changes of its source's flow, piece by piece in offset order."""
+
+    task: ReadingTask
+    step: ReadStep
+    span: SourceRange
+    newest: int = np.iinfo(np.int64).min
+
+    def changes(self, records: pa.RecordBatch) -> Changes | None:
+        """The next piece; None if nothing of it is left."""
+        changes = self._changes(self.span, records)
+        if not changes.rows:
+            return None
+        self.task.report.count_in(self.step.node, changes.rows)
+        timed = self._timed(self._decoded(changes))
+        if not timed.rows:
+            return None
+        major = running_maximum(timed.ts, self.newest)
+        self.newest = int(major[-1])
+        admitted = self._admitted(timed if major is timed.major else replace(timed, major=major))
+        return admitted if admitted.rows else None
+
+    def times(self, records: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
+        """The offsets and timestamps (ms) of the records that `changes` counts in the order of arrival."""
+        timed = self._timed(self._decoded(self._changes(self.span, records)))
+        return timed.minor - minor_of(self.span.rank, np.zeros(1, np.int64), self.span.start), timed.ts
+
+    def _changes(self, span: SourceRange, records: pa.RecordBatch) -> Changes:
+        node: Node = self.task.node(self.step.node)
+        key, value, ts, offset, headers = records.columns
+        times = ts.to_numpy(zero_copy_only=False)
+        return Changes(
+            Values(node.key, wire=key),
+            Values(node.value, wire=value),
+            times,
+            times,
+            minor_of(span.rank, offset.to_numpy(zero_copy_only=False), span.start),
+            headers if headers.null_count < len(headers) else None,
+        )
+
+    def _decoded(self, changes: Changes) -> Changes:
+        """Without undecodable records; values that only later rounds look at are left to them, if failures stop all."""
+        later = self.step.later and self.task.failures.decoding.action == "fail"
+        decoder = Decoder(self.task, self.step, {"topic": self.span.topic, "partition": self.span.partition})
+        return decoder.decoded(changes, ("key",) if later else ("key", "value"))
+
+    def _timed(self, changes: Changes) -> Changes:
+        """With the timestamps that the source's extractor gives.
+
+        Negative ones are refused, or dropped if it gives them; those later than `LATEST` are refused.
+        """
+        node: Any = self.task.node(self.step.node)
+        extractor = getattr(node, "timestamp_extractor", None)
+        if extractor is not None:
+            changes = self._extracted(node, changes)
+        wrong = changes.ts.view(np.uint64) > LATEST  # negative ones, too
+        if not wrong.any():
+            return changes
+        if extractor is None:
+            row = int(np.flatnonzero(wrong)[0])
+            stamp = int(changes.ts[row])
+            raise ProcessingError(
+                f"a record has the negative timestamp {stamp}"
+                if stamp < 0
+                else f"a record has the timestamp {stamp}, later than {LATEST} ms: 146 million years from now",
+                code="CS-507",
+                where=self.task.failures.place(node, changes, row),
+                next="mend the column timestamp in the DataFrame, or filter such rows out"
+                if isinstance(node, FrameSource)
+                else "give a timestamp_extractor in Consumed; where it returns a negative number, records are dropped",
+            )
+        self.task.report.count_dropped(node.name, {"negative-timestamp": int(wrong.sum())})
+        return changes.where(~wrong)
+
+    def _extracted(self, node: Any, changes: Changes) -> Changes:
+        """With the timestamps of ``extractor(key, value, timestamp)``."""
+        stamps, failures = extract(node.timestamp_extractor, changes)
+        timed = replace(changes, ts=stamps)
+        if not failures:
+            return timed
+        self.task.failures.failed(node, changes, failures)
+        return timed.without([failure.row for failure in failures])
+
+    def _admitted(self, changes: Changes) -> Changes:
+        """Without null keys, where the source is a table."""
+        if not self.step.table:
+            return changes
+        there = ~changes.key.missing()
+        self.task.report.count_dropped(self.step.node, {"null-key": int((~there).sum())})
+        return changes.where(there)
+
+
+def extract(function: Any, changes: Changes) -> tuple[np.ndarray, list[Failure]]:
+    """The timestamps (ms) that an extractor gives: a callable (key, value, timestamp) or an expression."""
+    if isinstance(function, pl.Expr):
+        return _expressed(Function(expression=function, with_key=True, role="timestamp_extractor"), changes)
+    columns = [changes.key.objects(), changes.value.objects(), changes.ts.tolist()]
+    found, failures = call_of_user(function, columns, _timestamp, "timestamp_extractor")
+    return np.array([0 if stamp is None else stamp for stamp in found], np.int64), failures
+
+
+def _expressed(function: Function, changes: Changes) -> tuple[np.ndarray, list[Failure]]:
+    """What an expression gives: of values with a field ``timestamp`` it reads that one, of others the record's own."""
+    own = (
+        {}
+        if has_field(changes.value.serde, _TIMESTAMP)
+        else {_TIMESTAMP: Values(series=pl.Series(changes.ts))}
+    )
+    return _stamps(evaluate(function, changes.key, value=changes.value, **own))
+
+
+def has_field(serde: Serde | None, name: str) -> bool:
+    """Whether the declared type has such a field."""
+    dtype = columns_in(serde)
+    return isinstance(dtype, pl.Struct) and name in dtype.to_schema()
+
+
+def _timestamp(given: Any) -> int:
+    try:
+        return to_record_timestamp(given)
+    except ConfigError:
+        raise TypeError(
+            f"expected a timestamp, in ms since the epoch or as a datetime, got {show(given)}"
+        ) from None
+
+
+def _stamps(outcome: Outcome) -> tuple[np.ndarray, list[Failure]]:
+    """What an expression gave as ms; a null, or what is no timestamp, is a failure, as it is of a callable."""
+    series, failed = outcome.values.series(), {failure.row for failure in outcome.failures}
+    if isinstance(series.dtype, pl.Date | pl.Datetime):
+        stamps = series.dt.epoch("ms")
+    elif series.dtype.is_integer():
+        stamps = series.cast(pl.Int64, strict=False)
+    else:
+        stamps = pl.Series([None], dtype=pl.Int64).new_from_index(0, len(series))
+    none = (stamps.is_null() | (stamps > LATEST)).fill_null(True).to_numpy()
+    missing = [row for row in np.flatnonzero(none).tolist() if row not in failed]
+    found, wrong = call_rows(_timestamp, [series.gather(missing).to_list()])
+    result = stamps.fill_null(0).to_numpy().copy()
+    result[missing] = [stamp or 0 for stamp in found]
+    failures = [*outcome.failures, *(failure.at(missing[failure.row]) for failure in wrong)]
+    return result, sorted(failures, key=lambda failure: failure.row)
+
+
+_FEW = 64
+"""Rows up to which decoding one by one is cheaper than as a column."""
+
+Part = Literal["key", "value"]
+
+
+class ReadingTask(Protocol):
+    """The part of a task that reading needs."""
+
+    @property
+    def report(self) -> Report: ...
+
+    @property
+    def failures(self) -> Failures: ...
+
+    def node(self, name: str) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """Decodes records of a source. ``where``: what is known of their place, where no single row is at fault."""
+
+    task: ReadingTask
+    step: ReadStep
+    where: Mapping[str, object] = field(default_factory=dict)
+
+    def decoded(self, changes: Changes, parts: Sequence[Part]) -> Changes:
+        """Without undecodable records; keys and values decoded once, in the form that is wanted first."""
+        node: Node = self.task.node(self.step.node)
+        for part in parts:
+            serde = getattr(changes, part).serde
+            if serde is None or not changes.rows:
+                continue
+            varied = part == "key" and is_varied(serde)
+            by_column = not varied and self._as_series(serde, changes.rows)
+            series = by_column if part == "key" else self.step.form == "series"
+            read = self._in_one_text if varied else partial(self._decoded_part, part=part, series=series)
+            changes = self._readable(node, changes, part, series, read)
+        return changes
+
+    def _readable(
+        self, node: Node, changes: Changes, part: Part, series: bool, read: Callable[[Changes], Changes]
+    ) -> Changes:
+        """What ``read`` makes of the records; without those that it fails on, of the others.
+
+        Of keys the same is told, however many there are.
+        """
+        while changes.rows:
+            try:
+                return read(changes)
+            except SerdeError as error:
+                reasons = self._reasons(node, changes, part, series and part == "value")
+                if not reasons and series and part == "key":
+                    reasons = self._reasons(node, changes, part, series)
+                if not reasons:
+                    raise self._at(node, error) from error.__cause__
+                changes = self._without(node, changes, reasons, part, error)
+        return changes
+
+    def _as_series(self, serde: Serde, rows: int) -> bool:
+        """Whether keys are cheaper to decode, and so to check, as a column."""
+        return serde.dtype is not None and rows > _FEW
+
+    def _in_one_text(self, changes: Changes) -> Changes:
+        """Keys as serialising them gives them, however they were written."""
+        serde, read = changes.key.serde, changes.key.wire()
+        assert serde is not None
+        written = calls.encode_objects(serde, changes.key.objects())
+        return changes if written.equals(read) else replace(changes, key=Values(serde, wire=written))
+
+    def _decoded_part(self, changes: Changes, part: Part, series: bool) -> Changes:
+        """With nulls on the wire where bytes stand for null, as the text ``null`` does in JSON."""
+        values: Values = getattr(changes, part)
+        wire = values.wire()
+        fields = self.step.fields if part == "value" else None
+        if series:
+            nothing = missing_in(values.series(fields, checked=self.step.readers))
+        elif (unread := self._unread(values, part)) is not None:
+            nothing = np.fromiter(unread.nulls(wire), bool, values.rows)
+        else:
+            nothing = np.fromiter((value is None for value in values.objects()), bool, values.rows)
+        if int(nothing.sum()) == wire.null_count:
+            return changes
+        nulled = pc.if_else(pa.array(nothing), pa.scalar(None, wire.type), wire)
+        plain = Values(values.serde, wire=nulled)
+        return replace(changes, key=plain) if part == "key" else replace(changes, value=plain)
+
+    def _unread(self, values: Values, part: Part) -> Passing | None:
+        """The serde of values that nobody reads, if it can check them without."""
+        serde: object = values.serde
+        passes = part == "value" and self.step.readers == NOBODY
+        return serde if passes and isinstance(serde, Passing) else None
+
+    def _reasons(self, node: Node, changes: Changes, part: Part, series: bool) -> list[tuple[int, str]]:
+        values: Values = getattr(changes, part)
+        way: Literal["objects", "series"] = "series" if series else "objects"
+        needed = self.step.fields if series and part == "value" else None
+        assert values.serde is not None
+        try:
+            if needed is not None and isinstance(values.serde, Checking):
+                check = partial(values.serde.decode_checked, fields=needed, readers=self.step.readers)
+                return bisected(check, values.wire())
+            if (unread := self._unread(values, part)) is not None:
+                return bisected(unread.nulls, values.wire())
+            return invalid_rows(values.serde, values.wire(), None, way)
+        except SerdeError as error:
+            raise self._at(node, error) from error.__cause__
+
+    def _without(
+        self, node: Node, changes: Changes, reasons: list[tuple[int, str]], part: Part, error: SerdeError
+    ) -> Changes:
+        """Without the undecodable rows, if they do not stop all; ``error``: what decoding them raised."""
+        try:
+            return self.task.failures.undecodable(node, changes, reasons, part)
+        except SerdeError as refusal:
+            raise refusal from error.__cause__
+
+    def _at(self, node: Node, error: SerdeError) -> CrossStreamError:
+        line = None if node.location is None else str(node.location)
+        return error.at(operator=node.name, line=line, **self.where)

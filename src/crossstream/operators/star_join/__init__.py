@@ -1,0 +1,15 @@
+"""A table with several others, by a foreign key into each of them (`join_many`).
+
+    law    the result holds, for each left row, joiner(left row, {name: the right row its foreign key names}), for the
+           left rows whose foreign keys all name a right row (inner), or for all left rows (left join)
+
+    >>> import crossstream as cs
+    >>> from crossstream import serdes
+    >>> builder, consumed = cs.StreamsBuilder(), cs.Consumed(key=serdes.string(), value=serdes.json())
+    >>> orders, shops = builder.table("orders", consumed), builder.table("shops", consumed)
+    >>> orders.join_many({"shop": (shops, "shop_id")}, lambda order, rows: {**order, "shop": rows["shop"]})
+    <KTable orders.join_many(shop)>
+
+Three rounds. `state.py`: what a partition of left rows keeps; `right_rows.py`: how it gets the right rows it refers to;
+`kernel.py`: the results. Page: docs/joins/join-many.md, decision 0019.
+"""

@@ -1,0 +1,105 @@
+"""The three rounds of a join of many: by primary key, by the foreign keys, and by primary key again."""
+
+from __future__ import annotations
+
+from crossstream.columns.projection import fields_of
+from crossstream.graph.names import inner
+from crossstream.graph.nodes import ManyJoin
+from crossstream.operators.foreign_key_join.plan import changes_of
+from crossstream.operators.star_join.right_rows import PLACE, RAW
+from crossstream.planning.builder import PlanBuilder
+from crossstream.planning.plan import (
+    INDEX,
+    INTERESTED,
+    KEY_VALUE,
+    REFERRERS,
+    Flow,
+    StoreDef,
+    many_references,
+    many_rows,
+)
+from crossstream.planning.steps import AnswerManyStep, ReferManyStep, ResolveManyStep
+from crossstream.serdes import Serde
+from crossstream.serdes.serde import columns_in
+from crossstream.storage.sorted_run import Layout
+
+
+def place_join_many(builder: PlanBuilder, node: ManyJoin) -> None:
+    left, *rights = (builder.topology[name] for name in node.parents)
+    flow = changes_of(builder, left)
+    first = builder.earliest(flow)
+    second = max(first + 1, *(builder.earliest(builder.source_of(right)) for right in rights))
+    third = second + 1
+    arrived = builder.arrive(flow, first, node)
+    tables = [builder.materialize(right, second, None) for right in rights]
+    every, keep = builder.every(node), _Stores(builder, node)
+    rows = builder.add(Flow(inner(node.name, "rows"), first, flow.key, flow.value, routed=True))
+    asks = builder.add(Flow(inner(node.name, "asks"), first, RAW, RAW))
+    answers = builder.add(Flow(inner(node.name, "answers"), second, RAW, RAW))
+    builder.steps.append(
+        ReferManyStep(
+            node=node.name,
+            round=first,
+            inputs=(arrived,),
+            output=rows.name,
+            references=keep("references", many_references(node.names), first, flow.key),
+            interest=keep("interest", REFERRERS, first, RAW, derived=True),
+            asks=asks.name,
+            every=every,
+        )
+    )
+    builder.steps.append(
+        AnswerManyStep(
+            node=node.name,
+            round=second,
+            inputs=(
+                builder.arrive(asks, second, node),
+                *((table.every if every else table.output) or "" for table in tables),
+            ),
+            output=answers.name,
+            interested=keep("interested", INTERESTED, second, RAW, derived=True),
+            right_stores=tuple(table.store for table in tables),
+            every=every,
+        )
+    )
+    out = builder.flow_of(node, node.name, third, routed=True)
+    builder.steps.append(
+        ResolveManyStep(
+            node=node.name,
+            round=third,
+            inputs=(
+                builder.arrive(rows, third, node, columns=_joined(node, flow.value)),
+                builder.arrive(answers, third, node, place=PLACE),
+            ),
+            output=out.name,
+            rows=keep("rows", many_rows(node.names), third, flow.key, flow.value),
+            referrers=keep("referrers", INDEX, third, RAW, derived=True),
+            partners=keep("partners", KEY_VALUE, third, RAW, derived=True),
+            right_stores=tuple(table.store for table in tables),
+            every=every,
+        )
+    )
+    builder.keep(node)
+
+
+def _joined(node: ManyJoin, serde: Serde) -> frozenset[str]:
+    """The fields of left rows that the joiner reads, if they are fixed and not all."""
+    fields = None if columns_in(serde) is None else fields_of(node.joiner, "left")
+    return frozenset() if fields is None else fields
+
+
+class _Stores:
+    """Makes the stores of a join, named after it."""
+
+    def __init__(self, builder: PlanBuilder, node: ManyJoin) -> None:
+        self.builder = builder
+        self.node = node
+
+    def __call__(
+        self, kind: str, layout: Layout, number: int, key: Serde, value: Serde = RAW, *, derived: bool = False
+    ) -> str:
+        name = self.builder.inner_store(self.node, kind)
+        self.builder.put(
+            StoreDef(name=name, layout=layout, round=number, key=key, value=value, derived=derived)
+        )
+        return name

@@ -1,0 +1,222 @@
+"""The join of many: referring, answering, resolving."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from crossstream.columns.changes import Changes, reference
+from crossstream.columns.evaluate import Failure
+from crossstream.columns.match_counts import Asked, some_key
+from crossstream.columns.projection import WHOLE, columns_of, fields_of
+from crossstream.columns.values import Values
+from crossstream.graph import nodes as graph
+from crossstream.operators.foreign_key_join.runner import references_of
+from crossstream.operators.match_report import report_asked
+from crossstream.operators.runner import Emitted, OpenStore, Runner, emit_joined, latest_only, no_changes
+from crossstream.operators.source.runner import Decoder
+from crossstream.operators.star_join.changelog import resolve_many_every
+from crossstream.operators.star_join.kernel import LeftSerdes, resolve_many
+from crossstream.operators.star_join.right_rows import (
+    Interest,
+    LeftRows,
+    Right,
+    answer,
+    incomplete,
+    refer,
+    some_wanted,
+)
+from crossstream.operators.star_join.state import Home
+from crossstream.planning.steps import AnswerManyStep, ReferManyStep, ResolveManyStep
+from crossstream.serdes import string
+from crossstream.serdes.serde import NOBODY, Certain
+from crossstream.storage.columns import EMPTY_BYTES, Column
+
+_CHECKED_AT_ONCE = 8192
+"""Values whose bytes nobody keeps are taken so many at a time: they stay in the cache."""
+
+_MADE = 0
+"""Stream time of a derived store that has been made from what it is derived from."""
+
+
+def _is_new(store: OpenStore) -> bool:
+    """Whether a derived store has to be made, in this batch; afterwards it is."""
+    new, store.stream_time = store.stream_time < _MADE, _MADE
+    return new
+
+
+class ReferManyRunner(Runner):
+    """First round: which right rows a partition of left rows wants.
+
+    A left row that a foreign key could not be taken from stays in the table for other readers; the join passes it over.
+    """
+
+    step: ReferManyStep
+
+    def finish(self) -> Emitted:
+        node: graph.ManyJoin = self.task.node(self.step.node)
+        left = latest_only(self, self.gathered(self.step.inputs[0]))
+        references = self.task.stores(self.step.references)
+        counts = self.task.stores(self.step.interest)
+        anew = _is_new(counts)
+        if left is None and not (anew and references.view.rows):
+            return
+        if left is None:
+            flow = self.task.flow(self.out())
+            left = no_changes(flow.key, flow.value)
+        rows = self._rows(node, replace(left, old=None, lost=None, extra={}))
+        interest = Interest(self.task.number, references.view, counts.view, anew)
+        told = refer(node.names, interest, rows, bits=self.task.batch.bits, every=self.step.every)
+        if told.rows.rows:
+            yield self.out(), told.rows
+        if told.asks.rows:
+            yield self.step.asks, told.asks
+
+    def _rows(self, node: graph.ManyJoin, left: Changes) -> LeftRows:
+        """The left rows with their foreign keys.
+
+        Where a failure stops all, no row can turn out to be passed over, so it is known before anything is decoded
+        which changes others have superseded. Of those nothing but the foreign keys is looked at, if that.
+        """
+        bits, every, fields = self.task.batch.bits, self.step.every, _Fields.of(node, left.value)
+        if self.task.settings.processing.action == "fail":
+            self.task.report.count_in(node.name, left.rows)
+            rows = LeftRows.of(left, bits, every=every)
+            rows = replace(rows, changes=self._keyed(node, rows.changes, fields.all))
+            self._count_lacking(node, rows.changes)
+            self._superseded(node, left, rows.superseded, fields.foreign)
+            return rows
+        keyed = self._keyed(node, left, fields.all)
+        self.task.report.count_in(node.name, keyed.rows)
+        self._count_lacking(node, keyed)
+        return LeftRows.of(keyed, bits, every=every)
+
+    def _superseded(
+        self, node: graph.ManyJoin, left: Changes, rows: np.ndarray, fields: frozenset[str] | None
+    ) -> None:
+        """These rows likewise; without foreign keys where none can be null or bad: then the values are only checked."""
+        if self.step.undecoded is None or not len(rows) or not self._are_certain(node, left.value.serde):
+            self._count_lacking(node, self._keyed(node, left.take(rows), fields))
+            return
+        for start in range(0, len(rows), _CHECKED_AT_ONCE):
+            self._decoded(node, left.take(rows[start : start + _CHECKED_AT_ONCE]), frozenset())
+
+    def _are_certain(self, node: graph.ManyJoin, serde: object) -> bool:
+        """Whether every left row has all foreign keys, and each is a key of its table."""
+        keys = {self.task.node(parent).key for parent in node.parents[1:]}
+        if keys != {string()} or not isinstance(serde, Certain):
+            return False
+        fields = [function.field for function in node.foreign_keys]
+        return all(field is not None and serde.is_certain(field) for field in fields)
+
+    def _count_lacking(self, node: graph.ManyJoin, keyed: Changes) -> None:
+        """Rows that lack a foreign key."""
+        if node.kind == "inner":
+            self.task.report.count_dropped(node.name, {"null-foreign-key": incomplete(keyed, node.names)})
+
+    def _keyed(self, node: graph.ManyJoin, left: Changes, fields: frozenset[str] | None) -> Changes:
+        """With extra columns of foreign keys, and ``fields`` of the values decoded, if they are wanted as columns."""
+        if not left.rows:
+            return replace(left, extra={reference(name): EMPTY_BYTES for name in node.names})
+        left = self._decoded(node, left, fields)
+        extra: dict[str, Column] = {}
+        failures: list[Failure] = []
+        for name, function, parent in zip(node.names, node.foreign_keys, node.parents[1:], strict=True):
+            extra[reference(name)], wrong = references_of(function, self.task.node(parent).key, left)
+            failures += wrong
+        keyed = replace(left, extra=extra)
+        if not failures:
+            return keyed
+        self.task.failures.failed(node, left, failures)
+        return keyed.without([failure.row for failure in failures])
+
+    def _decoded(self, node: graph.ManyJoin, left: Changes, fields: frozenset[str] | None) -> Changes:
+        source = self.step.undecoded
+        if source is not None and self.task.settings.decoding.action == "fail":
+            return Decoder(self.task, replace(source, fields=fields)).decoded(left, ("value",))
+        by_columns = any(function.expression is not None for function in node.foreign_keys)
+        if by_columns and left.value.declared() and not left.value.made():
+            left.value.series(fields, checked=NOBODY)
+        return left
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """Fields of a left row that expressions read; None: all of them.
+
+    ``foreign``: those of the foreign keys; ``all``: and of the joiner.
+    """
+
+    foreign: frozenset[str] | None
+    all: frozenset[str] | None
+
+    @classmethod
+    def of(cls, node: graph.ManyJoin, values: Values) -> _Fields:
+        names = frozenset[str]().union(*map(columns_of, node.foreign_keys)) - {"key"}
+        if WHOLE in names or not (names or values.declared()):
+            return cls(None, None)
+        joined = fields_of(node.joiner, "left") if values.declared() else frozenset[str]()
+        return cls(names, None if joined is None else names | joined)
+
+
+class AnswerManyRunner(Runner):
+    """Second round: the right rows, to the partitions that want them."""
+
+    step: AnswerManyStep
+
+    def by_key(self) -> bool:
+        return True
+
+    def finish(self) -> Emitted:
+        asked_by, *tables = self.step.inputs
+        asks = self.gathered(asked_by)
+        changes = {name: latest_only(self, self.gathered(name)) for name in dict.fromkeys(tables)}
+        interested = self.task.stores(self.step.interested)
+        _is_new(interested)
+        if asks is None and all(change is None for change in changes.values()):
+            return
+        rights, asked = [], [Asked() for _ in tables]
+        for name, table in zip(tables, self.step.right_stores, strict=True):
+            store = self.task.stores(table)
+            rows = store.before() if self.step.every else store.view
+            rights.append(Right(changes[name], store.lookup_in(rows), store.definition.value))
+        bits, chunk, every = self.task.batch.bits, self.task.settings.chunk_rows, self.step.every
+        for told in answer(interested.view, asks, rights, asked=asked, bits=bits, chunk=chunk, every=every):
+            if told.rows:
+                yield self.out(), told
+        names = self.task.node(self.step.node).names
+        for number, (name, table) in enumerate(zip(names, self.step.right_stores, strict=True)):
+            store = self.task.stores(table)
+            wanted = partial(some_wanted, interested.view, number, store.definition.key)
+            key = partial(some_key, store.view, store.definition.key)
+            report_asked(self, asked[number], wanted, key, f"{self.step.node}: {name}")
+
+
+class ResolveManyRunner(Runner):
+    """Third round: results, where the left rows are."""
+
+    step: ResolveManyStep
+
+    def finish(self) -> Emitted:
+        node: graph.ManyJoin = self.task.node(self.step.node)
+        rows, answers = (self.gathered(name) for name in self.step.inputs)
+        kept, *derived = (
+            self.task.stores(name) for name in (self.step.rows, self.step.referrers, self.step.partners)
+        )
+        new = [_is_new(store) for store in derived]
+        anew = any(new)
+        if rows is None and answers is None and not (anew and kept.view.rows):
+            return
+        referrers, partners = (store.view for store in derived)
+        values = [self.task.plan.stores[name].value for name in self.step.right_stores]
+        home = Home(node.names, values, kept.view, referrers, partners, self.task.batch.bits, anew)
+        serdes = LeftSerdes(kept.definition.key, kept.definition.value)
+        chunk = self.task.settings.chunk_rows
+        resolve = resolve_many_every if self.step.every else resolve_many
+        asked = [Asked() for _ in node.names]
+        for joined in resolve(node.kind, node.joiner, home, rows, answers, serdes, asked, chunk=chunk):
+            yield from emit_joined(self, joined)
+        for name, counts in zip(node.names, asked, strict=True):
+            self.task.report.count_asked(f"{node.name}: {name}", counts.matched, counts.unmatched)

@@ -1,0 +1,12 @@
+"""filter, map and their kin, on streams and on tables; merge, branch and re-keying.
+
+    law    a record gives the same whatever is beside it in the batch
+
+    >>> import crossstream as cs
+    >>> from crossstream import serdes
+    >>> builder, words = cs.StreamsBuilder(), cs.Consumed(key=serdes.string(), value=serdes.string())
+    >>> builder.stream("words", words).filter(lambda word: word != "").map_values(str.upper)
+    <KStream words.filter.map_values>
+
+`kernel.py` has a pure function for each operator, `runner.py` picks it, `plan.py` says in which round it runs.
+"""

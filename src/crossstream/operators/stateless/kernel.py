@@ -1,0 +1,228 @@
+"""Row-wise operators: filter, map and their kin, on streams and on tables.
+
+On a table a tombstone passes as a tombstone and no function is called for it; a filtered row that stops
+matching becomes a tombstone, and one that was not in the result yields nothing. Source: semantics 3.2, 3.3, 2.2.5.
+
+A row that a function failed on is left out of the result and told beside it. On a table the function also sees
+the old value; if it fails on that one, what the row was is lost, and a filter takes it for one that was there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from crossstream.columns.changes import Changes
+from crossstream.columns.evaluate import Failure, evaluate, holds, raised, uncalled
+from crossstream.columns.functions import Function
+from crossstream.columns.values import Values
+from crossstream.errors import ProcessingError
+from crossstream.operators.table.kernel import BEHIND, OVERTAKEN
+
+Result = tuple[Changes, list[Failure]]
+
+
+def filter_stream(changes: Changes, predicate: Function, negate: bool) -> Result:
+    mask, failures = holds(predicate, changes.key, changes.value)
+    keep = mask != negate
+    keep[rows_of(failures)] = False
+    return changes.where(keep), failures
+
+
+def filter_table(changes: Changes, predicate: Function, negate: bool) -> Result:
+    now, failures = _row_holds(changes.key, changes.value, predicate, negate)
+    value = changes.value.take(np.where(now, np.arange(changes.rows), -1))
+    if changes.old is None:
+        return _good(changes.with_value(value), failures)
+    was, unknown = _row_holds(changes.key, changes.old, predicate, negate)
+    old = changes.old.take(np.where(was, np.arange(changes.rows), -1))
+    lost = _lost(changes, unknown)
+    there = now | was if lost is None else now | was | lost
+    there[rows_of(failures)] = False
+    return changes.with_value(value, old, lost).where(there), failures
+
+
+def rows_of(failures: list[Failure]) -> list[int]:
+    return [failure.row for failure in failures]
+
+
+def _good(changes: Changes, failures: list[Failure]) -> Result:
+    return (changes.without(rows_of(failures)) if failures else changes), failures
+
+
+def _lost(changes: Changes, unknown: list[Failure]) -> np.ndarray | None:
+    """The rows whose old value is not known, ``unknown`` ones included."""
+    if not unknown:
+        return changes.lost
+    lost = np.zeros(changes.rows, bool) if changes.lost is None else changes.lost.copy()
+    lost[rows_of(unknown)] = True
+    return lost
+
+
+def _row_holds(
+    key: Values, value: Values, predicate: Function, negate: bool
+) -> tuple[np.ndarray, list[Failure]]:
+    rows = np.flatnonzero(~value.missing())
+    mask, failures = holds(predicate, key.take(rows), value.take(rows))
+    keep = mask != negate
+    keep[rows_of(failures)] = False
+    result = np.zeros(value.rows, bool)
+    result[rows] = keep
+    return result, [f.at(rows[f.row]) for f in failures]
+
+
+def records_of(changes: Changes) -> Changes:
+    """The changes of a table as the records of a stream, which have nothing that operators on tables tell each other.
+
+    A late version of a versioned table is a record like any other; one that its own input record overtakes is none.
+    """
+    mark = changes.extra.get(BEHIND)
+    told = changes if mark is None else changes.where(np.asarray(mark) != OVERTAKEN)
+    return replace(told, old=None, extra={}, lost=None)
+
+
+def map_values_stream(changes: Changes, mapper: Function) -> Result:
+    outcome = evaluate(mapper, changes.key, value=changes.value)
+    return _good(changes.with_value(outcome.values), outcome.failures)
+
+
+def map_values_table(changes: Changes, mapper: Function) -> Result:
+    value, failures = _map_rows(changes.key, changes.value, mapper)
+    if changes.old is None:
+        return _good(changes.with_value(value), failures)
+    old, unknown = _map_rows(changes.key, changes.old, mapper)
+    return _good(changes.with_value(value, old, _lost(changes, unknown)), failures)
+
+
+def _map_rows(key: Values, value: Values, mapper: Function) -> tuple[Values, list[Failure]]:
+    missing = value.missing()
+    if not missing.any():
+        outcome = evaluate(mapper, key, value=value)
+        return outcome.values, outcome.failures
+    rows = np.flatnonzero(~missing)
+    if not len(rows):
+        return uncalled(mapper, value.rows), []
+    outcome = evaluate(mapper, key.take(rows), value=value.take(rows))
+    place = np.full(value.rows, -1, np.int64)
+    place[rows] = np.arange(len(rows))
+    return outcome.values.take(place), [f.at(rows[f.row]) for f in outcome.failures]
+
+
+def select_key(changes: Changes, mapper: Function) -> Result:
+    outcome = evaluate(mapper, changes.key, value=changes.value)
+    return _good(replace(changes, key=outcome.values), outcome.failures)
+
+
+def map_records(changes: Changes, mapper: Function) -> Result:
+    """(key, value) → (key', value')."""
+    outcome = evaluate(mapper, changes.key, value=changes.value)
+    keys, values, failures = _pairs(outcome.values.objects(), outcome.failures)
+    return _good(replace(changes, key=Values(objects=keys), value=Values(objects=values)), failures)
+
+
+def _pairs(objects: list[Any], failures: list[Failure]) -> tuple[list[Any], list[Any], list[Failure]]:
+    failed = {failure.row for failure in failures}
+    keys: list[Any] = []
+    values: list[Any] = []
+    for row, pair in enumerate(objects):
+        if row in failed:
+            pair = (None, None)
+        elif not isinstance(pair, tuple | list) or len(pair) != 2:
+            wrong = TypeError(f"expected a pair (key, value), got {type(pair).__name__}")
+            failures = [*failures, Failure(row, wrong, "mapper")]
+            pair = (None, None)
+        keys.append(pair[0])
+        values.append(pair[1])
+    return keys, values, failures
+
+
+def flat_map_values(changes: Changes, mapper: Function) -> Result:
+    outcome = evaluate(mapper, changes.key, value=changes.value)
+    if mapper.expression is not None:
+        rows, items = _exploded(outcome.values.series())
+        return changes.take(rows).with_value(Values(series=items)), outcome.failures
+    rows, flat, failures = _flattened(outcome.values.objects(), outcome.failures)
+    return changes.take(rows).with_value(Values(objects=flat)), failures
+
+
+def flat_map(changes: Changes, mapper: Function) -> Result:
+    outcome = evaluate(mapper, changes.key, value=changes.value)
+    rows, flat, failures = _flattened(outcome.values.objects(), outcome.failures)
+    keys, values, bad = _pairs(flat, [])
+    made = replace(changes.take(rows), key=Values(objects=keys), value=Values(objects=values))
+    if not bad:
+        return made, failures
+    # A record with one item that is no pair gives nothing at all, and fails once.
+    first = {int(rows[f.row]): f.error for f in reversed(bad)}
+    failures = failures + [Failure(row, error, "mapper") for row, error in sorted(first.items())]
+    return made.where(~np.isin(rows, list(first))), failures
+
+
+def _exploded(lists: pl.Series) -> tuple[np.ndarray, pl.Series]:
+    """The row that each item of the lists belongs to, and the items."""
+    if lists.dtype == pl.Null:
+        return np.empty(0, np.int64), lists.clear()
+    if not isinstance(lists.dtype, pl.List):
+        raise ProcessingError(
+            f"a flat_map_values expression gave {lists.dtype}, not lists",
+            code="CS-506",
+            next="let it give a list for each record, for instance pl.col('items') or pl.concat_list('a', 'b')",
+        )
+    counts = lists.list.len().fill_null(0).to_numpy()
+    rows = np.repeat(np.arange(len(lists)), counts)
+    return rows, lists.filter(pl.Series(counts > 0)).explode()
+
+
+def _flattened(objects: list[Any], failures: list[Failure]) -> tuple[np.ndarray, list[Any], list[Failure]]:
+    flat: list[Any] = []
+    counts = []
+    failed = {failure.row for failure in failures}
+    for row, items in enumerate(objects):
+        start = len(flat)
+        if items is not None and row not in failed:
+            try:
+                flat.extend(_items(items))
+            except Exception as error:
+                del flat[start:]
+                failures = [*failures, Failure(row, raised(error), "mapper")]
+        counts.append(len(flat) - start)
+    return np.repeat(np.arange(len(objects)), counts), flat, failures
+
+
+def _items(given: Any) -> Any:
+    """What a function gave for a record, if it can mean several: text is one value, and not its characters."""
+    if isinstance(given, str | bytes | bytearray | Mapping):
+        raise TypeError(f"expected a list of values or the like, got one {type(given).__name__}")
+    return given
+
+
+def peek(changes: Changes, action: Function) -> Result:
+    return _good(changes, evaluate(action, changes.key, value=changes.value).failures)
+
+
+_FAILED = -2
+
+
+def split(changes: Changes, predicates: tuple[Function | None, ...]) -> Result:
+    """Adds for each record the branch it goes to, as extra column ``branch``; −1: none."""
+    branch = np.full(changes.rows, -1, np.int64)
+    failures: list[Failure] = []
+    for index, predicate in enumerate(predicates):
+        rows = np.flatnonzero(branch == -1)
+        if predicate is None:
+            branch[rows] = index
+            continue
+        mask, bad = holds(predicate, changes.key.take(rows), changes.value.take(rows))
+        branch[rows[mask]] = index
+        branch[rows[rows_of(bad)]] = _FAILED
+        failures.extend(f.at(rows[f.row]) for f in bad)
+    return _good(replace(changes, extra={**changes.extra, "branch": branch}), failures)
+
+
+def branch_of(changes: Changes, index: int) -> Changes:
+    taken = changes.where(changes.extra["branch"] == index)
+    return replace(taken, extra={k: v for k, v in taken.extra.items() if k != "branch"})

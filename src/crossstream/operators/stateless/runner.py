@@ -1,0 +1,93 @@
+"""filter, map, …, merge and re-keying at work in a task."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from crossstream.columns.branch_order import Turns, in_turn
+from crossstream.columns.changes import Changes
+from crossstream.columns.evaluate import Failure
+from crossstream.graph import nodes as graph
+from crossstream.operators.runner import Emitted, Runner, Task
+from crossstream.operators.stateless import kernel as stateless
+from crossstream.operators.stateless import runner as rowwise
+from crossstream.planning.steps import StatelessStep
+
+
+class StatelessRunner(Runner):
+    """filter, map, … : a piece in, a piece out."""
+
+    step: StatelessStep
+
+    def __init__(self, task: Task, step: StatelessStep) -> None:
+        super().__init__(task, step)
+        self._turns = Turns(step.ways)
+
+    def takes_turns(self) -> bool:
+        return True
+
+    def by_key(self) -> bool:
+        """Not where streams come in from other partitions: their records are in order of arrival."""
+        return not isinstance(self.task.node(self.step.node), graph.Repartition | graph.Merge)
+
+    def accept(self, flow: str, changes: Changes) -> Emitted:
+        node = self.task.node(self.step.node)
+        if isinstance(node, graph.Repartition):
+            return super().accept(flow, self._with_key(changes))
+        self.task.report.count_in(node.name, changes.rows)
+        changes = self._turns.given(flow, changes)
+        if self.step.ordered:
+            return super().accept(flow, changes)
+        if not self.step.old:
+            changes = replace(changes, old=None, lost=None)
+        result, failures = rowwise.apply(node, changes)
+        if failures:
+            self.task.failures.failed(node, changes, failures)
+        if isinstance(node, graph.Peek) and node.terminal:
+            return iter(())
+        return iter([(self.out(), result)])
+
+    def _with_key(self, changes: Changes) -> Changes:
+        """Without null keys, which have no partition, unless a left join below wants them (semantics 1.4, 8.19)."""
+        if self.step.null_keys:
+            return changes
+        there = ~changes.key.missing()
+        self.task.report.count_dropped(self.step.node, {"null-key-repartition": int((~there).sum())})
+        return changes.where(there)
+
+    def finish(self) -> Emitted:
+        flows = dict.fromkeys(self.step.inputs)
+        parts = [(flow, part) for flow in flows for part in self.held.pop(flow, []) if part.rows]
+        if parts:
+            yield self.out(), in_turn(parts, self.step.partings, self.task.batch.came_from)
+
+
+def apply(node: graph.Node, changes: Changes) -> tuple[Changes, list[Failure]]:
+    """The node's function on a piece of its input, and the rows it failed on."""
+    table = node.shape == "table"
+    match node:
+        case graph.Filter():
+            kernel = stateless.filter_table if table else stateless.filter_stream
+            return kernel(changes, node.predicate, node.negate)
+        case graph.MapValues():
+            kernel_ = stateless.map_values_table if table else stateless.map_values_stream
+            return kernel_(changes, node.mapper)
+        case graph.Map():
+            return stateless.map_records(changes, node.mapper)
+        case graph.SelectKey():
+            return stateless.select_key(changes, node.mapper)
+        case graph.FlatMap():
+            return stateless.flat_map(changes, node.mapper)
+        case graph.FlatMapValues():
+            return stateless.flat_map_values(changes, node.mapper)
+        case graph.Peek():
+            return stateless.peek(changes, node.action)
+        case graph.Split():
+            return stateless.split(changes, node.predicates)
+        case graph.Branch():
+            return stateless.branch_of(changes, node.index), []
+        case graph.ToStream():
+            stream = stateless.records_of(changes)
+            return (stream, []) if node.mapper is None else stateless.select_key(stream, node.mapper)
+        case _:
+            return changes, []

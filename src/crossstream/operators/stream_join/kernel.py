@@ -1,0 +1,381 @@
+"""KStream–KStream join in a window of time.
+
+    law    the result holds joiner(left, right) @ max(left.ts, right.ts) for each pair of records with one key and
+           timestamps l.ts − before ≤ r.ts ≤ l.ts + after, once, given by the one that arrives second; and of each
+           record of an outer side that finds no partner joiner(left, None) or joiner(None, right), once, at its own
+           timestamp: when its window has closed or, in eager mode, at once
+
+What a record gives is the same whatever the batch it comes in: stream time advances record by record, and each record
+sees what arrived before it and is visible (`partners.py`). For one record come first the rows whose windows it closes,
+then its pairs, then its own row.
+
+    final    a record whose unmatched result is out has no partners any more; so each record of an outer side has a
+             pair or one unmatched result, never both (not in eager mode)
+
+Whether a late pair is valid depends on whether its older record, whose window has closed, had found a partner before;
+and that pair may be late itself. Each link goes back in time: from the pairs that are sure the others are found, in as
+many steps as the longest chain is long (`_settle`). Source: semantics 2.1, 8.1–8.6; KIP-633, KAFKA-10847, KIP-962.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from crossstream.columns.changes import Changes
+from crossstream.columns.match_counts import Asked
+from crossstream.operators.stream_join.partners import (
+    FRESH,
+    LEFT,
+    NEVER,
+    RIGHT,
+    SIDES,
+    Found,
+    Pairs,
+    Pieces,
+    Times,
+    Window,
+    chunks,
+    numbers_in,
+    pairs,
+    search,
+)
+from crossstream.operators.stream_join.records import (
+    Closing,
+    Kept,
+    Records,
+    closing,
+    put_records,
+    put_waiting,
+    rows_of,
+    waits_on,
+)
+from crossstream.operators.stream_join.results import ALONE, CLOSED, PAIR, Events, Maker, in_order
+from crossstream.operators.table_join.kernel import Joined
+
+Kind = Literal["inner", "left", "outer"]
+OUTER: dict[Kind, tuple[bool, bool]] = {
+    "inner": (False, False),
+    "left": (True, False),
+    "outer": (True, True),
+}
+"""By side: whether its records come out without a partner, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamJoin:
+    """What is to be joined. ``itself``: both sides are one stream."""
+
+    kind: Kind
+    window: Window
+    maker: Maker
+    eager: bool = False
+    itself: bool = False
+
+    @property
+    def outer(self) -> tuple[bool, bool]:
+        return OUTER[self.kind]
+
+    @property
+    def waits(self) -> bool:
+        """Whether records wait for their windows to close."""
+        return self.kind != "inner" and not self.eager
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """What is known before the first pair.
+
+    By place: ``row``, the number of the record among all rows of ``pieces`` (−1: not kept); ``outer``, whether it may
+    come out alone; ``closes``, the place of the record that closes its window.
+    """
+
+    join: StreamJoin
+    records: Records
+    pieces: Pieces
+    times: Times
+    row: np.ndarray
+    outer: np.ndarray
+    closes: np.ndarray
+    finds_itself: np.ndarray
+    closing: Closing
+    passed: tuple[int, int]
+    horizons: tuple[int, int]
+
+
+@dataclass(slots=True)
+class _Fates:
+    """What has become of the records so far.
+
+    ``alone``: by number of a row, records of outer sides that are in the batch, or close in it, and have no pair yet.
+    ``paired``: by place, records that gave a pair. ``found``: stored records that waited, and have a partner now.
+    """
+
+    alone: np.ndarray
+    paired: np.ndarray
+    found: list[np.ndarray] = field(default_factory=list)
+
+
+def join_streams(
+    join: StreamJoin,
+    records: Records,
+    sides: tuple[Changes, Changes],
+    stores: tuple[Kept, Kept],
+    waiting: Kept | None,
+    asked: Asked,
+    *,
+    chunk: int,
+) -> Iterator[Joined]:
+    """The results of a batch in order of their triggers, made from about ``chunk`` rows at a time.
+
+    ``sides``: the records of each side, which ``records`` puts in order; at least one. ``stores``: their stores;
+    ``waiting``: who waits for the window to close, None where nobody does. All three are updated.
+    """
+    batch = _prepared(join, records, sides, stores, waiting)
+    fates = _begun(batch)
+    found = [one for side in SIDES for one in _search(batch, side)]
+    keyless = np.flatnonzero(batch.outer & ~records.has_key & records.has_value)
+    for start, stop in chunks(found, records.count, chunk):
+        valid = _settle(batch, fates, pairs(batch.pieces, found, records.key, start, stop))
+        parts = [_pair_events(batch, valid), *_lonely_events(batch, fates, start, stop)]
+        alone = keyless[slice(*keyless.searchsorted([start, stop]))]
+        yield from _results(batch, sides, Events.together(parts).slices(chunk), alone)
+    asked.count(records.kept, fates.paired)
+    _keep(batch, fates, stores, waiting)
+
+
+def dropped(join: StreamJoin, records: Records, reasons: tuple[str, str]) -> dict[str, int]:
+    """How many records give nothing for lack of a key or a value; of a self-join each counts once.
+
+    ``reasons``: what a null key counts as, by side.
+    """
+    outer = np.array(join.outer)[records.side]
+    lost = ~records.kept & ~(outer & ~records.has_key & records.has_value)
+    if not lost.any():
+        return {}
+    if join.itself:
+        lost &= records.side == LEFT
+    counts = {"null-value": int((lost & records.has_key).sum())}
+    for side in SIDES:
+        null_keys = int((lost & ~records.has_key & (records.side == side)).sum())
+        counts[reasons[side]] = counts.get(reasons[side], 0) + null_keys
+    return counts
+
+
+def _prepared(
+    join: StreamJoin,
+    records: Records,
+    sides: tuple[Changes, Changes],
+    stores: tuple[Kept, Kept],
+    waiting: Kept | None,
+) -> _Batch:
+    newest = (stores[LEFT].stream_time, stores[RIGHT].stream_time)
+    before = max(newest) if waiting is None else waiting.stream_time
+    times = Times.of(records.ts, records.side, records.kept, before, newest)
+    passed = _passed(stores, waiting)
+    fresh = [records.run(side, sides[side].value.wire(join.maker.serdes[side])) for side in SIDES]
+    pieces = Pieces.of(fresh, [store.view.pieces() for store in stores])
+    row = np.full(records.count, -1, np.int64)
+    for side, run in enumerate(fresh):
+        row[run["place"]] = pieces.first[side] + np.arange(run.rows)
+    closes = np.where(
+        records.side == LEFT, *(_closes(join.window, passed, side, records.ts) for side in SIDES)
+    )
+    return _Batch(
+        join,
+        records,
+        pieces,
+        times,
+        row,
+        np.array(join.outer)[records.side],
+        times.first_after(closes),
+        _finds_itself(join, records, times, stores[LEFT].horizon),
+        closing(join.window, join.outer, waiting, pieces, times),
+        passed,
+        (stores[LEFT].horizon, stores[RIGHT].horizon),
+    )
+
+
+def _passed(stores: tuple[Kept, Kept], waiting: Kept | None) -> tuple[int, int]:
+    """By side: records older than this do not wait, for nobody would ever look for them.
+
+    Time has passed them by with the windows of a run before this one, which were shorter, or of other sides.
+    """
+    gone = NEVER if waiting is None else waiting.horizon
+    return (max(gone, stores[LEFT].horizon), max(gone, stores[RIGHT].horizon))
+
+
+def _closes(window: Window, passed: tuple[int, int], side: int, ts: np.ndarray) -> np.ndarray:
+    return np.where(ts < passed[side], NEVER - 1, window.closes(side, ts))
+
+
+def _finds_itself(join: StreamJoin, records: Records, times: Times, oldest: int) -> np.ndarray:
+    """Records of a self-join in current mode that will be their own partners, and so are never alone."""
+    if not join.itself or not join.waits or min(join.window.ahead) < 0:
+        return np.zeros(records.count, bool)
+    return records.kept & (records.ts >= np.maximum(join.window.horizon(LEFT, times.newest[LEFT]), oldest))
+
+
+def _begun(batch: _Batch) -> _Fates:
+    alone = np.zeros(batch.pieces.rows, bool)
+    if batch.join.waits:
+        alone[batch.row[batch.outer & batch.records.kept & ~batch.finds_itself]] = True
+        alone[batch.pieces.number(batch.closing.piece, batch.closing.row)] = True
+    return _Fates(alone, np.zeros(batch.records.count, bool))
+
+
+def _search(batch: _Batch, side: int) -> Iterator[Found]:
+    """What the records of a side find on the other one."""
+    places = np.flatnonzero(batch.records.kept & (batch.records.side == side))
+    if not len(places):
+        return iter(())
+    low, high = batch.times.reach(batch.join.window, side, places, batch.records.ts[places])
+    low = np.maximum(low, batch.horizons[RIGHT - side])
+    return search(batch.pieces, RIGHT - side, places, batch.records.hashes[places], low, high)
+
+
+def _settle(batch: _Batch, fates: _Fates, found: Pairs) -> Pairs:
+    """The pairs that are valid: those whose older record is not out already."""
+    if not batch.join.waits or not len(found.trigger):
+        fates.paired[found.trigger] = True
+        return found
+    found, late = _without_gone(batch, found, _late(batch, found))
+    older, younger = batch.pieces.number(found.piece, found.row), batch.row[found.trigger]
+    sure = ~late
+    _note_found(batch, fates, found.where(sure))
+    fates.alone[older[sure]] = False
+    fates.alone[younger[sure]] = False
+    while (now := ~sure & ~fates.alone[older]).any():
+        sure |= now
+        fates.alone[younger[now]] = False
+    valid = found.where(sure)
+    fates.paired[valid.trigger] = True
+    return valid
+
+
+def _late(batch: _Batch, found: Pairs) -> np.ndarray:
+    """The pairs whose older record may come out alone, and its window is closed."""
+    late = np.zeros(len(found.trigger), bool)
+    for side in SIDES:
+        if batch.join.outer[side]:
+            closes = _closes(batch.join.window, batch.passed, side, found.ts)
+            late |= (found.side == side) & (closes < batch.times.join[found.trigger])
+    return late
+
+
+def _without_gone(batch: _Batch, found: Pairs, late: np.ndarray) -> tuple[Pairs, np.ndarray]:
+    """Without records that have left their store, which may be in an older piece and, as gone, in a newer one."""
+    gone = np.zeros(len(late), bool)
+    for number in numbers_in(found.piece):
+        if number >= FRESH:
+            rows = np.flatnonzero(found.piece == number)
+            gone[rows] = batch.pieces.runs[number]["gone"][found.row[rows]] != 0
+    if not gone.any():
+        return found, late
+    order = np.lexsort((found.n, found.trigger))
+    trigger, n = found.trigger[order], found.n[order]
+    begins = np.append(True, (trigger[1:] != trigger[:-1]) | (n[1:] != n[:-1]))
+    group = np.cumsum(begins) - 1
+    any_gone = np.zeros(int(group[-1]) + 1, bool)
+    any_gone[group[gone[order]]] = True
+    keep = np.empty(len(late), bool)
+    keep[order] = ~any_gone[group]
+    return found.where(keep), late[keep]
+
+
+def _note_found(batch: _Batch, fates: _Fates, found: Pairs) -> None:
+    """Remembers the stored records among those found that waited, also on a side that was outer once."""
+    for number in numbers_in(found.piece[found.piece >= FRESH]):
+        rows = found.row[found.piece == number]
+        waited = rows[batch.pieces.runs[number]["alone"][rows] != 0]
+        fates.found.append(batch.pieces.first[number] + np.unique(waited))
+
+
+def _results(
+    batch: _Batch, sides: tuple[Changes, Changes], slices: Iterable[Events], keyless: np.ndarray
+) -> Iterator[Joined]:
+    """Of events in order of their triggers, with those of the records without a key, at these places, in between."""
+    maker, records = batch.join.maker, batch.records
+    for events in slices:
+        if len(events.trigger):
+            joined = maker.results(records, sides, batch.pieces, events)
+            before, keyless = np.split(keyless, [int(keyless.searchsorted(events.trigger[-1]))])
+            if len(before):
+                alone = maker.keyless(records, sides, before)
+                joined = in_order([(events.trigger, joined), (before, alone)])
+            yield joined
+    if len(keyless):
+        yield maker.keyless(records, sides, keyless)
+
+
+def _pair_events(batch: _Batch, valid: Pairs) -> Events:
+    trigger = valid.trigger
+    piece, row = batch.pieces.located(batch.row[trigger])
+    what = np.full(len(trigger), PAIR, np.int8)
+    side, partner = batch.records.side[trigger], (valid.piece, valid.row)
+    return Events(what, trigger, piece, row, side, partner, valid.ts, valid.n)
+
+
+def _lonely_events(batch: _Batch, fates: _Fates, start: int, stop: int) -> Iterator[Events]:
+    """Who comes out alone because of the records from ``start`` to ``stop``."""
+    records, places = batch.records, np.arange(start, stop)
+    here = batch.outer[start:stop] & records.kept[start:stop] & ~fates.paired[start:stop]
+    if batch.join.waits:
+        here &= (batch.closes[start:stop] <= places) & ~batch.finds_itself[start:stop]
+    if here.any():
+        yield _own_events(batch, ALONE, places[here], places[here])
+    if batch.join.waits:
+        due = batch.closes
+        waiting = (
+            (due >= start) & (due < stop) & (due > np.arange(records.count)) & batch.outer & records.kept
+        )
+        rows = np.flatnonzero(waiting)
+        rows = rows[fates.alone[batch.row[rows]]]
+        if len(rows):
+            yield _own_events(batch, CLOSED, rows, due[rows])
+        stored = batch.closing
+        if len(stored.first):
+            stored = stored.where((stored.first >= start) & (stored.first < stop))
+            stored = stored.where(fates.alone[batch.pieces.number(stored.piece, stored.row)])
+            yield Events.alone(
+                CLOSED, stored.first, stored.piece, stored.row, stored.side, stored.ts, stored.n
+            )
+
+
+def _own_events(batch: _Batch, what: int, places: np.ndarray, trigger: np.ndarray) -> Events:
+    """Records of the batch, alone."""
+    piece, row = batch.pieces.located(batch.row[places])
+    records = batch.records
+    return Events.alone(
+        what, trigger, piece, row, records.side[places], records.ts[places], records.numbers(places)
+    )
+
+
+def _keep(batch: _Batch, fates: _Fates, stores: tuple[Kept, Kept], waiting: Kept | None) -> None:
+    join, pieces, closes = batch.join, batch.pieces, batch.closes
+    out = batch.closing.where(fates.alone[pieces.number(batch.closing.piece, batch.closing.row)])
+    waits = []
+    for side in SIDES:
+        store, run = stores[side], pieces.runs[side]
+        alone = fates.alone[pieces.first[side] : pieces.first[side] + run.rows]
+        open_ = closes[run["place"]] >= batch.records.count
+        store.stream_time = max(store.stream_time, int(batch.times.newest[side][-1]))
+        store.horizon = max(store.horizon, int(join.window.horizon(side, store.stream_time)))
+        stays = (run["s"] >= store.horizon) & (open_ | ~alone)
+        mine = out.where((out.side == side) & (out.ts >= store.horizon))
+        put_records(store, run, stays, alone & open_, rows_of(pieces, mine.piece, mine.row))
+        waits.append((side, run.columns, alone & open_))
+    if waiting is None:
+        return
+    waiting.stream_time = int(batch.times.join[-1])
+    # Those that wait on a side that was outer once stay: the next run may have an outer join again.
+    sides = [side for side in SIDES if join.outer[side] or waits_on(waiting, side)]
+    limits = [join.window.closing(side, waiting.stream_time) for side in sides]
+    waiting.horizon = max(waiting.horizon, min(limits))
+    ended = np.concatenate([*fates.found, pieces.number(out.piece, out.row)])
+    if len(ended) > 1:
+        ended = np.unique(ended)
+    put_waiting(waiting, waits, rows_of(pieces, *pieces.located(ended)))

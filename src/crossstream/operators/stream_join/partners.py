@@ -1,0 +1,262 @@
+"""Who is a partner of whom in a stream–stream join: windows of time, and a range search by key and time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from crossstream.columns.order import running_maximum
+from crossstream.storage.columns import Column, concat, cut, same_rows, take
+from crossstream.storage.sorted_run import Run, bisect, expand, stable_order
+
+_NOTHING = np.empty(0, np.int64)
+_FEW = 64
+"""Rows up to which Python's own set is quicker."""
+FRESH = 2
+"""The first so many pieces hold the records of the batch: the left ones, the right ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """The rows of both sides. ``side``: of each piece; ``first``: how many rows there are in the pieces before."""
+
+    runs: tuple[Run, ...]
+    side: tuple[int, ...]
+    first: np.ndarray
+
+    @classmethod
+    def of(cls, fresh: Sequence[Run], stored: Sequence[Sequence[Run]]) -> Pieces:
+        """``fresh``, ``stored``: of the left and of the right side. The fresh ones are the first two."""
+        runs = [(fresh[side], side) for side in SIDES]
+        runs += [(run, side) for side in SIDES for run in stored[side] if run.rows]
+        first = np.cumsum([0, *(run.rows for run, _ in runs)])
+        return cls(tuple(run for run, _ in runs), tuple(side for _, side in runs), first)
+
+    @property
+    def rows(self) -> int:
+        return int(self.first[-1])
+
+    def of_side(self, side: int) -> list[int]:
+        return [number for number, one in enumerate(self.side) if one == side and self.runs[number].rows]
+
+    def stored(self, side: int) -> list[int]:
+        return [number for number in self.of_side(side) if number >= FRESH]
+
+    def number(self, piece: np.ndarray, row: np.ndarray) -> np.ndarray:
+        """A number for each row, unique among all pieces."""
+        return np.asarray(self.first[piece] + row)
+
+    def located(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(piece, row) of numbered rows."""
+        piece = np.searchsorted(self.first, numbers, "right") - 1
+        return piece, numbers - self.first[piece]
+
+    def gather(self, name: str, piece: np.ndarray, row: np.ndarray) -> tuple[Column, np.ndarray]:
+        """A column, and where in it the value of each row asked for is; −1 for a negative piece.
+
+        Rows that are asked for many times over are there once, if they are neighbours in their pieces.
+        """
+        index = np.full(len(piece), -1, np.int64)
+        parts: list[Column] = []
+        count = 0
+        for one in numbers_in(piece[piece >= 0]):
+            places = np.flatnonzero(piece == one)
+            rows, column = row[places], self.runs[one][name]
+            low, high = int(rows.min()), int(rows.max()) + 1
+            if high - low <= len(rows):
+                part, index[places] = cut(column, low, high), count + rows - low
+            else:
+                part, index[places] = take(column, rows), count + np.arange(len(rows))
+            parts.append(part)
+            count += len(part)
+        return (concat(parts) if parts else self.runs[0][name][:0]), index
+
+
+def numbers_in(piece: np.ndarray) -> list[int]:
+    """The numbers of pieces that occur, ascending."""
+    if len(piece) <= _FEW:
+        return sorted(set(piece.tolist()))
+    found: list[int] = np.flatnonzero(np.bincount(piece)).tolist()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Ranges of rows of one piece: each record at ``places``, ascending, found those from ``start`` to ``stop``.
+
+    The rows have the hash of the record, and are in its reach.
+    """
+
+    piece: int
+    places: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+
+    def between(self, first: int, last: int) -> Found:
+        """What the records from place ``first`` to ``last`` found."""
+        begin, end = np.searchsorted(self.places, (first, last))
+        return Found(self.piece, self.places[begin:end], self.start[begin:end], self.stop[begin:end])
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Records (``trigger``: place in the batch) and rows they found; of the rows: timestamp, arrival number, side."""
+
+    trigger: np.ndarray
+    piece: np.ndarray
+    row: np.ndarray
+    ts: np.ndarray
+    n: np.ndarray
+    side: np.ndarray
+
+    def where(self, mask: np.ndarray) -> Pairs:
+        return self if mask.all() else self.take(np.flatnonzero(mask))
+
+    def take(self, rows: np.ndarray) -> Pairs:
+        return Pairs(
+            self.trigger[rows], self.piece[rows], self.row[rows], self.ts[rows], self.n[rows], self.side[rows]
+        )
+
+
+def search(
+    pieces: Pieces, other: int, places: np.ndarray, hashes: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> Iterator[Found]:
+    """Searches all pieces of the side ``other`` for each record, at least one: its place, hash, and reach in time."""
+    order = stable_order(hashes)
+    hashes, oldest, newest = hashes[order], int(low.min()), int(high.max())
+    for number in pieces.of_side(other):
+        if number >= FRESH and not pieces.runs[number].reaches(oldest, newest):
+            continue
+        hits, start, stop = _ranges(pieces.runs[number], hashes, order, low, high)
+        if len(hits):
+            by_place = _inverse(hits, len(order))
+            yield Found(number, places[hits[by_place]], start[by_place], stop[by_place])
+
+
+def _inverse(numbers: np.ndarray, count: int) -> np.ndarray:
+    """The order that sorts different numbers below ``count``."""
+    position = np.full(count, -1, np.int64)
+    position[numbers] = np.arange(len(numbers))
+    return position[position >= 0]
+
+
+def _ranges(
+    run: Run, hashes: np.ndarray, order: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The records that found rows, and which. ``hashes`` ascend, ``order`` tells whose they are."""
+    h, s = run["h"], run["s"]
+    first = h.searchsorted(hashes, "left")
+    if len(first) == 1 and (first[0] == run.rows or h[first[0]] != hashes[0]):
+        return _NOTHING, _NOTHING, _NOTHING
+    known = h.take(first, mode="clip") == hashes
+    if not known.any():
+        return _NOTHING, _NOTHING, _NOTHING
+    first, hits = first[known], order[known]
+    last = h.searchsorted(hashes[known], "right")
+    start = bisect(s, first, last, low[hits], right=False)
+    some = (start < last) & (s.take(start, mode="clip") <= high[hits])
+    hits, start = hits[some], start[some]
+    return hits, start, bisect(s, start, last[some], high[hits], right=True)
+
+
+def chunks(found: Sequence[Found], records: int, size: int) -> Iterator[tuple[int, int]]:
+    """Cuts a batch of ``records`` into stretches with at most ``size`` rows found; a record alone may have more."""
+    counts = np.zeros(records, np.int64)
+    for one in found:
+        counts[one.places] += one.stop - one.start
+    total = np.cumsum(counts)
+    start = 0
+    while start < records:
+        before = total[start - 1] if start else 0
+        stop = max(int(np.searchsorted(total, before + size, "right")), start + 1)
+        yield start, stop
+        start = stop
+
+
+def pairs(pieces: Pieces, found: Sequence[Found], keys: Column, start: int, stop: int) -> Pairs:
+    """What the records from ``start`` to ``stop`` found: rows with the very same key that were there before them."""
+    parts = [_pairs(pieces, one.between(start, stop), keys) for one in found]
+    columns = zip(*parts, strict=True) if parts else [[np.empty(0, np.int64)]] * 6
+    return Pairs(*(np.concatenate(column) for column in columns))
+
+
+def _pairs(pieces: Pieces, found: Found, keys: Column) -> tuple[np.ndarray, ...]:
+    run = pieces.runs[found.piece]
+    queries, rows = expand(found.start, found.stop)
+    trigger = found.places[queries]
+    if found.piece < FRESH:
+        earlier = run["place"][rows] < trigger
+        trigger, rows = trigger[earlier], rows[earlier]
+    same = same_rows(run["key"], rows, keys, trigger)
+    if not same.all():
+        trigger, rows = trigger[same], rows[same]
+    piece, side = np.full(len(rows), found.piece), np.full(len(rows), pieces.side[found.piece])
+    return trigger, piece, rows, run["s"][rows], run["n"][rows], side
+
+
+LEFT, RIGHT = 0, 1
+SIDES = (LEFT, RIGHT)
+NEVER = -1
+"""Stream time before any record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Bounds and grace in ms. A bound may be negative; together they are not."""
+
+    before: int
+    after: int
+    grace: int = 0
+
+    @property
+    def ahead(self) -> tuple[int, int]:
+        """By side: how much newer than a record a partner may be."""
+        return (self.after, self.before)
+
+    @property
+    def retention(self) -> int:
+        return self.before + self.after + self.grace
+
+    def closes(self, side: int, ts: np.ndarray) -> np.ndarray:
+        """The last stream time at which the windows of these records are open."""
+        return ts + (self.ahead[side] + self.grace)
+
+    def closing(self, side: int, stream_time: int) -> int:
+        """Records of a side with older timestamps than this have closed windows."""
+        return stream_time - self.ahead[side] - self.grace
+
+    def horizon(self, side: int, newest: int | np.ndarray) -> int | np.ndarray:
+        """The oldest timestamp that is visible on a side; ``newest``: of that side."""
+        return np.minimum(newest - self.retention + 1, newest - self.ahead[side] - self.grace)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """After each record of a batch: stream time, and the newest timestamp put on either side."""
+
+    join: np.ndarray
+    newest: tuple[np.ndarray, np.ndarray]
+
+    @classmethod
+    def of(
+        cls, ts: np.ndarray, side: np.ndarray, put: np.ndarray, before: int, newest: tuple[int, int]
+    ) -> Times:
+        """``put``: the records that are kept; ``before``, ``newest``: the times before the batch."""
+        left, right = (
+            running_maximum(np.where(put & (side == one), ts, NEVER), newest[one]) for one in SIDES
+        )
+        return cls(running_maximum(ts, before), (left, right))
+
+    def first_after(self, closes: np.ndarray) -> np.ndarray:
+        """The first record at which windows that are open up to ``closes`` are closed; past the last: none."""
+        return np.searchsorted(self.join, closes, "right")
+
+    def reach(
+        self, window: Window, side: int, places: np.ndarray, ts: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The oldest and newest timestamps of visible partners, for records of a side at these places."""
+        other = RIGHT - side
+        seen = window.horizon(other, self.newest[other][places])
+        return np.maximum(ts - window.ahead[other], seen), ts + window.ahead[side]

@@ -1,0 +1,108 @@
+"""The stream–stream join at work."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from crossstream.columns.changes import Changes
+from crossstream.columns.match_counts import Asked, some_given, some_key
+from crossstream.columns.values import Values
+from crossstream.graph import nodes as graph
+from crossstream.operators.match_report import report_asked
+from crossstream.operators.runner import Emitted, OpenStore, Runner, emit_joined, no_changes
+from crossstream.operators.stream_join.kernel import StreamJoin, dropped, join_streams
+from crossstream.operators.stream_join.partners import Window
+from crossstream.operators.stream_join.records import records_of
+from crossstream.operators.stream_join.results import Maker
+from crossstream.planning.steps import StreamStreamJoinStep
+
+
+class StreamStreamJoinRunner(Runner):
+    """Joins the records of both sides with each other and with those kept, in order of arrival.
+
+    Stream time is that of all keys of the state partition, so all records of a batch are taken at once.
+    """
+
+    step: StreamStreamJoinStep
+
+    def finish(self) -> Emitted:
+        left, right = self._sides()
+        report, join = self.task.report, self._join()
+        silent = not left.rows + right.rows
+        if silent:
+            left = self._moment(left)
+            right = left if join.itself else right
+            if not left.rows:
+                return
+        else:
+            report.count_in(self.step.node, left.rows + (0 if join.itself else right.rows))
+            self._heard()
+        records = records_of(
+            left,
+            right,
+            itself=join.itself,
+            right_first=partial(self.task.batch.came_from, self.step.right_first),
+            batch=self.task.batch.id,
+            bits=self.task.batch.bits,
+        )
+        if not silent:
+            report.count_dropped(self.step.node, dropped(join, records, self.step.refused))
+        stores = tuple(self.task.stores(name) for name in self.step.stores)
+        waiting = None if self.step.waiting is None else self.task.stores(self.step.waiting)
+        chunk, asked = self.task.settings.chunk_rows, Asked()
+        for joined in join_streams(
+            join, records, (left, right), (stores[0], stores[1]), waiting, asked, chunk=chunk
+        ):
+            yield from emit_joined(self, joined)
+        left_key, right_key = partial(_some_key, left, stores[0]), partial(_some_key, right, stores[1])
+        report_asked(self, asked, left_key, right_key)
+
+    def _heard(self) -> None:
+        """Notes when there was input, where stream time goes on without any."""
+        if self.step.waiting is not None:
+            self.task.stores(self.step.waiting).heard(self.task.batch.silence)
+
+    def _moment(self, nothing: Changes) -> Changes:
+        """A record of nothing but the time, if the partition has been silent for so long, and somebody waits there."""
+        if self.step.waiting is None:
+            return nothing
+        moment = self.task.stores(self.step.waiting).moment(self.task.batch.silence)
+        if moment is None:
+            return nothing
+        now, null = np.array([moment]), pa.nulls(1, pa.large_binary())
+        key, value = Values(nothing.key.serde, wire=null), Values(nothing.value.serde, wire=null)
+        return replace(nothing, key=key, value=value, ts=now, major=now, minor=np.array([-1]))
+
+    def _sides(self) -> tuple[Changes, Changes]:
+        """The records of both sides with keys and values in wire form, as the stores hold them."""
+        names = self.step.inputs
+        sides = []
+        for flow, name in zip(dict.fromkeys(names), self.step.stores, strict=False):
+            store = self.task.plan.stores[name]
+            changes = self.arrived(flow)
+            if changes is None:
+                sides.append(no_changes(store.key, store.value))
+                continue
+            kept = self.as_stored(self.writable(changes, "key", store.key), store.value)
+            key = Values(store.key, wire=kept.key.wire(store.key))
+            sides.append(replace(kept, key=key, extra={}))
+        return sides[0], sides[-1]
+
+    def _join(self) -> StreamJoin:
+        node: graph.StreamStreamJoin = self.task.node(self.step.node)
+        left, right = (self.task.plan.stores[name] for name in self.step.stores)
+        return StreamJoin(
+            node.kind,
+            Window(node.before, node.after, node.grace),
+            Maker(node.joiner, left.key, (left.value, right.value)),
+            node.eager,
+            self.step.inputs[0] == self.step.inputs[1],
+        )
+
+
+def _some_key(changes: Changes, store: OpenStore) -> Values | None:
+    return some_given(changes.key) or some_key(store.view, store.definition.key)

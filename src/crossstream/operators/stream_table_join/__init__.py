@@ -1,0 +1,13 @@
+"""KStream–KTable join.
+
+    law    each stream record gives joiner(its value, the row of its key), with the row as it was when it arrived
+
+    >>> import crossstream as cs
+    >>> from crossstream import serdes
+    >>> builder, words = cs.StreamsBuilder(), cs.Consumed(key=serdes.string(), value=serdes.string())
+    >>> builder.stream("visits", words).join(builder.table("users", words), lambda visit, user: [visit, user])
+    <KStream visits.join(users)>
+
+`kernel.py`: the join; `as_of.py`: the row of a moment, and records that wait for the table (grace). One round. Page:
+docs/joins/stream-table.md.
+"""

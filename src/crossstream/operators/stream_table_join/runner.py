@@ -1,0 +1,107 @@
+"""The stream–table join at work."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from crossstream.columns.changes import Changes
+from crossstream.columns.match_counts import Asked, some_given, some_key
+from crossstream.columns.values import Values
+from crossstream.graph import nodes as graph
+from crossstream.operators.match_report import report_asked
+from crossstream.operators.runner import Emitted, OpenStore, Runner, emit_joined, no_changes
+from crossstream.operators.stream_table_join.as_of import Buffer, depart, depart_in_silence, waiting_rows
+from crossstream.operators.stream_table_join.kernel import TableHistory, admit, join_stream_table
+from crossstream.planning.steps import StreamTableJoinStep
+
+
+class StreamTableJoinRunner(Runner):
+    """Looks each record up in the table as it was when the record arrived, or left the buffer.
+
+    It reads what its table is kept from, beside the step that keeps it: the store knows no order within a batch.
+    """
+
+    step: StreamTableJoinStep
+
+    def finish(self) -> Emitted:
+        node: graph.StreamTableJoin = self.task.node(self.step.node)
+        records, puts = self.step.inputs
+        stream = self.arrived(records)
+        table = stream if puts == records else self.arrived(puts)
+        if stream is None or not stream.rows:
+            looking = self._silent(table)
+        else:
+            self.task.report.count_in(node.name, stream.rows)
+            looking, dropped = admit(node.kind, stream, self.step.refusal)
+            self.task.report.count_dropped(node.name, dropped)
+            if self.step.buffer is not None and looking.rows:
+                looking = self._leaving(looking, self.step.buffer)
+        if looking is not None and looking.rows:
+            history, asked, bits = self._table(table), Asked(), self.task.batch.bits
+            joined = join_stream_table(node.kind, node.joiner, looking, history, asked, bits=bits)
+            report_asked(self, asked, partial(some_given, looking.key), self._some_key)
+            yield from emit_joined(self, joined)
+        elif table is not None:
+            report_asked(self, Asked(), lambda: None, self._some_key)
+
+    def _some_key(self) -> Values | None:
+        store = self.task.stores(self.step.store)
+        return some_key(store.view, store.definition.key)
+
+    def _table(self, puts: Changes | None) -> TableHistory:
+        store = self.task.stores(self.step.store)
+        definition = store.definition
+        if puts is None:
+            puts = no_changes(definition.key, definition.value)
+        puts = puts.where(~puts.key.missing())
+        if definition.history is not None:
+            puts = store.taken(puts, self.task.batch.bits).changes
+        return TableHistory(
+            store.before(),
+            replace(puts, old=None, extra={}, lost=None),
+            definition.value,
+            partial(self.task.batch.came_from, self.step.looking_first),
+            definition.history,
+            store.began,
+        )
+
+    def _silent(self, table: Changes | None) -> Changes | None:
+        """The records that look because no others have come for so long, after all that the batch puts."""
+        if self.step.buffer is None:
+            return None
+        store = self.task.stores(self.step.buffer)
+        now = store.moment(self.task.batch.silence)
+        if now is None:
+            return None
+        last = now if table is None or not table.rows else max(now, int(table.major.max()) + 1)
+        departure = depart_in_silence(self._buffer(store), now, last)
+        store.stream_time, store.horizon = departure.clock, departure.horizon
+        return departure.leaving
+
+    def _buffer(self, store: OpenStore) -> Buffer:
+        definition = store.definition
+        assert definition.history is not None
+        return Buffer(
+            store.view,
+            definition.history,
+            store.stream_time,
+            store.horizon,
+            definition.key,
+            definition.value,
+        )
+
+    def _leaving(self, stream: Changes, name: str) -> Changes:
+        """The records that look now; the others go into the buffer."""
+        store, bits = self.task.stores(name), self.task.batch.bits
+        definition = store.definition
+        store.heard(self.task.batch.silence)
+        stream = self.as_stored(replace(stream, old=None, extra={}, lost=None), definition.value)
+        departure = depart(stream, self._buffer(store))
+        store.stream_time, store.horizon = departure.clock, departure.horizon
+        staying = stream.take(departure.staying)
+        if staying.rows:
+            store.view.put(
+                waiting_rows(staying, departure.staying, self.task.batch.id, definition.value, bits)
+            )
+        return departure.leaving

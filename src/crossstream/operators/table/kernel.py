@@ -1,0 +1,292 @@
+"""Keeping a table: what a batch of records changes in it.
+
+    law    after any number of batches, cut anywhere, the table holds for each key the value that arrived last
+           (of a versioned table of records: the one with the largest timestamp), and no row where that value is null
+
+Source: semantics 2.2.2, 2.2.6; KIP-914 for versioned tables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from crossstream.columns.changes import Changes
+from crossstream.columns.order import by_key, last_per_key, last_per_trigger, same_trigger
+from crossstream.columns.values import Values, concat_values
+from crossstream.operators.stream_table_join.as_of import running_maximum_of
+from crossstream.serdes import Serde
+from crossstream.storage.columns import Column, take
+from crossstream.storage.snapshot import Match, View
+
+BEHIND = "behind"
+"""Extra column of versioned tables: 1 for an update behind a newer version of its key, or `OVERTAKEN`."""
+
+OVERTAKEN = 2
+"""In the column `BEHIND`, an update that its own input record overtakes: it is a version, but no change of the row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upserts:
+    """What a batch did to a table: its net changes in order of the key hash, and their hashes.
+
+    ``every``: where it was asked for, each change that an input record made, grouped by key.
+    """
+
+    changes: Changes
+    hashes: np.ndarray
+    every: Changes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """What a versioned table takes of a batch, in arrival order, each with the time from which it holds.
+
+    ``refused``: how many were too old; ``stream_time``: after the batch.
+    """
+
+    changes: Changes
+    refused: int
+    stream_time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a table looked up by key: present or not, value, timestamp of the value (ms)."""
+
+    present: np.ndarray
+    values: Values
+    ts: np.ndarray
+
+
+def upsert(
+    view: View, changes: Changes, *, bits: int, serde: Serde | None, want_old: bool, every: bool = False
+) -> Upserts:
+    """Puts the last record of each key into an unversioned table. ``changes`` in arrival order, keys not null."""
+    hashes = changes.hashes(bits)
+    if every:
+        return _upsert_every(view, changes, hashes, serde, want_old)
+    rows = last_per_key(changes, hashes)
+    net, h = changes.take(rows), hashes[rows]
+    old = None
+    if want_old:
+        old = lookup(view, h, net.key.wire(), serde).values
+    view.put(_rows(net, h, serde))
+    return Upserts(replace(net, value=as_stored(net.value, serde), old=old), h)
+
+
+def _upsert_every(
+    view: View, changes: Changes, hashes: np.ndarray, serde: Serde | None, want_old: bool
+) -> Upserts:
+    rows, begins = last_per_trigger(changes, *by_key(changes, hashes))
+    made, h = changes.take(rows), hashes[rows]
+    first = np.flatnonzero(begins)
+    last = np.append(first[1:], len(rows)) - 1
+    values = as_stored(made.value, serde)
+    before = was = None
+    if want_old:
+        before = lookup(view, h[first], take(made.key.wire(), first), serde).values
+        place = np.where(begins, np.cumsum(begins) - 1, before.rows + np.arange(len(rows)) - 1)
+        was = concat_values([before, values]).take(place)
+    view.put(_rows(made.take(last), h[last], serde))
+    every = replace(made, value=values, old=was)
+    return Upserts(replace(every.take(last), old=before), h[last], every=every)
+
+
+def lookup(view: View, hashes: np.ndarray, keys: Column, serde: Serde | None) -> Rows:
+    """The rows of the keys (``hashes`` sorted) in an unversioned table."""
+    match = view.lookup(hashes, keys)
+    return Rows(match.found, Values(serde, wire=match.gather("value")), np.asarray(match.gather("ts")))
+
+
+def _rows(net: Changes, hashes: np.ndarray, serde: Serde | None) -> dict[str, Column]:
+    return {
+        "h": hashes,
+        "key": net.key.wire(),
+        "value": net.value.wire(serde),
+        "ts": net.ts,
+        "gone": net.value.missing().astype(np.uint8),
+    }
+
+
+def as_stored(value: Values, serde: Serde | None) -> Values:
+    """The values as the store holds them, so that what is handed on equals what is looked up later.
+
+    And so that both form one column.
+    """
+    is_stored = value.serde is not None and value.serde == serde and not value.made()
+    return value if is_stored else Values(serde, wire=value.wire(serde))
+
+
+def upsert_versions(
+    view: View,
+    changes: Changes,
+    *,
+    bits: int,
+    serde: Serde | None,
+    every: bool = False,
+) -> Upserts:
+    """Puts the records that a versioned table takes (`Versions`).
+
+    Those behind a newer version of their key are kept as versions and marked `BEHIND`; of those that become the
+    latest version one for each key, the last, is handed on.
+    """
+    kept = replace(changes, value=as_stored(changes.value, serde))
+    if not kept.rows:
+        return Upserts(kept, np.empty(0, np.uint64))
+    hashes = kept.hashes(bits)
+    order, begins = by_key(kept, hashes)
+    sorted_ = kept.take(order)
+    h = hashes[order]
+    latest = latest_versions(view, h, sorted_.key.wire(), serde)
+    newest = _newest_before(sorted_.ts, begins, latest)
+    behind = sorted_.ts < np.where(newest < 0, _floor(latest), sorted_.ts[newest])
+    view.put(_version_rows(sorted_, h, begins, serde))
+    marks = behind.astype(np.uint8)
+    if every:
+        marks[_overtaken(sorted_, behind, begins)] = OVERTAKEN
+    keep = behind | _last_latest(behind, begins)
+    marked = replace(sorted_, extra={**sorted_.extra, BEHIND: marks})
+    return Upserts(marked.where(keep), h[keep], marked if every else None)
+
+
+def versions_by_time(changes: Changes, history: int, stream_time: int) -> Versions:
+    """Records in arrival order, each a version from its own time on.
+
+    One older than stream time − ``history`` is refused.
+    """
+    times = np.maximum.accumulate(np.append(stream_time, changes.ts))
+    accepted = changes.ts >= times[1:] - history
+    return Versions(changes.where(accepted), int((~accepted).sum()), int(times[-1]))
+
+
+def versions_by_arrival(
+    view: View,
+    changes: Changes,
+    *,
+    bits: int,
+    serde: Serde | None,
+    history: int,
+    stream_time: int,
+    repeats: bool,
+) -> Versions:
+    """Results of an operator in arrival order: the last of a key is its newest version, whatever its time.
+
+    Story: a row of 26 refers to a right row of 2, and then the right row gets a new value at 3. The result has the time
+    of the right record, 3, but it replaces one of 26: it holds from 26 on, so its time is 26.
+
+    Late versions of a table that keeps them (`BEHIND`) go by their times, as in `versions_by_time`. Without
+    ``repeats`` tombstones of rows that are not there are left out, as if they had never come.
+    """
+    hashes = changes.hashes(bits)
+    order, begins = by_key(changes, hashes)
+    latest = latest_versions(view, hashes[order], take(changes.key.wire(), order), serde)
+    late = changes.extra[BEHIND] == 1 if BEHIND in changes.extra else np.zeros(changes.rows, bool)
+    put = np.ones(changes.rows, bool)
+    if not repeats:
+        gone = changes.value.missing()[order]
+        was_there = latest.present & ~latest.values.missing()
+        put[order] = ~gone | np.where(begins, was_there, ~np.roll(gone, 1))
+    times = np.maximum.accumulate(np.append(stream_time, np.where(put, changes.ts, stream_time)))
+    refused = late & (changes.ts < times[1:] - history)
+    put &= ~refused
+    floor = _floor(latest)
+    newest = np.maximum(floor, np.where(put[order], changes.ts[order], floor))
+    since = changes.ts.copy()
+    since[order] = np.where(late[order], since[order], running_maximum_of(newest, np.flatnonzero(begins)))
+    return Versions(replace(changes, ts=since).where(put), int(refused.sum()), int(times[-1]))
+
+
+def latest_versions(view: View, hashes: np.ndarray, keys: Column, serde: Serde | None) -> Rows:
+    """The newest version of each key (``hashes`` sorted); a deleted one counts: value null, its timestamp."""
+    return version_at(view, hashes, keys, np.full(len(hashes), np.iinfo(np.int64).max), serde)
+
+
+def version_at(view: View, hashes: np.ndarray, keys: Column, times: np.ndarray, serde: Serde | None) -> Rows:
+    """The version of each key that was valid at its time: the largest timestamp not above it.
+
+    ``present``: there is such a version; its value is null if it is a delete.
+    """
+    match, ts = find_versions(view, hashes, keys, times)
+    return Rows(match.found, Values(serde, wire=match.gather("value")), np.where(match.found, ts, -1))
+
+
+def find_versions(
+    view: View, hashes: np.ndarray, keys: Column, times: np.ndarray
+) -> tuple[Match, np.ndarray]:
+    """Where the versions of `version_at` are, and their timestamps; before all times where there is none."""
+    best_ts = np.full(len(hashes), np.iinfo(np.int64).min)
+    piece = np.full(len(hashes), -1, np.int64)
+    row = np.full(len(hashes), -1, np.int64)
+    pieces = view.pieces()
+    low = np.full(len(hashes), np.iinfo(np.int64).min)
+    for number, run in enumerate(pieces):
+        queries, rows = run.match_range(hashes, keys, low, times)
+        if not len(queries):
+            continue
+        last = np.append(queries[1:] != queries[:-1], True)
+        q, r = queries[last], rows[last]
+        ts = run["s"][r]
+        newer = (ts > best_ts[q]) | (piece[q] < 0)
+        q, r = q[newer], r[newer]
+        best_ts[q], piece[q], row[q] = ts[newer], number, r
+    return Match(pieces, piece, row), best_ts
+
+
+def _newest_before(ts: np.ndarray, begins: np.ndarray, latest: Rows) -> np.ndarray:
+    """For rows grouped by key: the newest row of the key before it is put; -1 if that is the ``latest`` in the store.
+
+    Of equal timestamps the later row is the newer one.
+    """
+    rows, group = len(ts), np.cumsum(begins) - 1
+    order = np.argsort(ts, kind="stable")
+    ranks = np.empty(rows, np.int64)
+    ranks[order] = np.arange(rows)
+    newer = ts >= _floor(latest)
+    own = np.where(newer, ranks, -1)
+    previous = np.where(begins, -1, np.roll(own, 1))
+    # Groups are told apart by their number, so one running maximum serves all of them.
+    best = np.maximum.accumulate(previous + group * (rows + 1)) - group * (rows + 1)
+    return np.where(best < 0, -1, order[best])
+
+
+def _floor(latest: Rows) -> np.ndarray:
+    return np.where(latest.present, latest.ts, np.iinfo(np.int64).min)
+
+
+def _last_latest(behind: np.ndarray, begins: np.ndarray) -> np.ndarray:
+    """Of the rows not behind, the last one of each group."""
+    group = np.cumsum(begins)
+    places = np.flatnonzero(~behind)
+    last = np.append(group[places][1:] != group[places][:-1], True) if len(places) else np.empty(0, bool)
+    result = np.zeros(len(behind), bool)
+    result[places[last]] = True
+    return result
+
+
+def _overtaken(sorted_: Changes, behind: np.ndarray, begins: np.ndarray) -> np.ndarray:
+    """Of the rows not behind, those that are followed by another one of the same key and input record."""
+    latest = np.flatnonzero(~behind)
+    one, next_ = latest[:-1], latest[1:]
+    group = np.cumsum(begins)
+    same = (group[one] == group[next_]) & same_trigger(sorted_.major, sorted_.minor, one, next_)
+    return np.asarray(one[same])
+
+
+def _version_rows(
+    sorted_: Changes, hashes: np.ndarray, begins: np.ndarray, serde: Serde | None
+) -> dict[str, Column]:
+    """One row for each key and timestamp: of equal ones the last."""
+    group = np.cumsum(begins)
+    order = np.lexsort((np.arange(len(group)), sorted_.ts, group))
+    g, ts = group[order], sorted_.ts[order]
+    last = np.append((g[1:] != g[:-1]) | (ts[1:] != ts[:-1]), True)
+    rows = order[last]
+    return {
+        "h": hashes[rows],
+        "s": sorted_.ts[rows],
+        "key": take(sorted_.key.wire(), rows),
+        "value": take(sorted_.value.wire(serde), rows),
+        "gone": np.zeros(len(rows), np.uint8),
+    }

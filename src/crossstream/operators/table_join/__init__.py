@@ -1,0 +1,13 @@
+"""KTable–KTable join by primary key.
+
+    law    the result holds, for each key, joiner(left row, right row), for the keys that are in both tables (inner), in
+           the left one (left) or in either (outer)
+
+    >>> import crossstream as cs
+    >>> from crossstream import serdes
+    >>> builder, words = cs.StreamsBuilder(), cs.Consumed(key=serdes.string(), value=serdes.string())
+    >>> builder.table("names", words).join(builder.table("towns", words), lambda name, town: f"{name} of {town}")
+    <KTable names.join(towns)>
+
+`kernel.py`: events of both sides in arrival order. One round. Page: docs/table-table-join.md.
+"""

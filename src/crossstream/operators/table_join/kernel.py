@@ -1,0 +1,306 @@
+"""KTable–KTable join by primary key.
+
+    law    the result holds, for each key, joiner(left row, right row), for the keys that are in both tables
+           (inner), in the left one (left) or in either (outer)
+
+One event is a change of the left row, of the right row, or of both by the same input record. The events of a
+key are taken in arrival order, each against the other side as of that moment; of the results of a batch the
+last one for each key stays. Source: semantics 2.2.3, 2.2.4, 8.7, 8.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from crossstream.columns.changes import Changes, both_sides
+from crossstream.columns.evaluate import Failure, evaluate, uncalled
+from crossstream.columns.functions import Function
+from crossstream.columns.match_counts import Asked
+from crossstream.columns.order import by_key
+from crossstream.columns.values import Values, concat_values
+from crossstream.operators.stream_join.partners import RIGHT
+from crossstream.operators.table.kernel import Rows, as_stored
+from crossstream.storage.columns import Column, take_or_null
+
+Kind = Literal["inner", "left", "outer"]
+Lookup = Callable[[np.ndarray, Column], Rows]
+"""Rows of a table before the batch, for sorted hashes and their keys."""
+
+_NEVER = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a joiner was given for the rows it failed on, in their order: the values of both sides.
+
+    ``side``: where the record is that each of them is a result of; None: on the left, if that has a value.
+    """
+
+    left: Values
+    right: Values
+    side: np.ndarray | None = None
+
+    @property
+    def is_right(self) -> np.ndarray:
+        """Which rows are results of a record on the right."""
+        return self.left.missing() if self.side is None else self.side == RIGHT
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Result changes, and the rows of them that the joiner could not make. ``given``: what it got for these."""
+
+    changes: Changes
+    failures: list[Failure] = field(default_factory=list)
+    given: Given | None = None
+
+    @classmethod
+    def of(
+        cls,
+        changes: Changes,
+        failures: list[Failure],
+        left: Values,
+        right: Values,
+        side: np.ndarray | None = None,
+    ) -> Joined:
+        """Results; and of those that failed what the joiner was given. All three as in `Given`, but for all rows."""
+        if not failures:
+            return cls(changes)
+        rows = np.array([failure.row for failure in failures])
+        return cls(
+            changes, failures, Given(left.take(rows), right.take(rows), None if side is None else side[rows])
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """Every row a side has in this batch: first the row of each key before the batch, then its changes."""
+
+    present: np.ndarray
+    values: Values
+    ts: np.ndarray
+    now: np.ndarray
+    before: np.ndarray
+
+    def is_now(self) -> np.ndarray:
+        return np.asarray(self.present[self.now])
+
+    def was(self) -> np.ndarray:
+        return np.asarray(self.present[self.before])
+
+    def time(self) -> np.ndarray:
+        """Timestamp of the row there is now; where there is none, before all times."""
+        return np.where(self.is_now(), self.ts[self.now], _NEVER)
+
+
+def join_tables(
+    kind: Kind,
+    joiner: Function,
+    left: Changes,
+    right: Changes,
+    left_rows: Lookup,
+    right_rows: Lookup,
+    asked: Asked,
+    *,
+    bits: int,
+    want_old: bool = False,
+    every: bool = False,
+) -> Joined:
+    """The changes of the result. Joiner: (left value, right value), None for a missing side.
+
+    With ``every`` the result of each event stays, not the last one of each key.
+    """
+    both = both_sides(left, right)
+    keys, ts, major, minor = both.key, both.ts, both.major, both.minor
+    hashes = both.hashes(bits)
+    order, begins = by_key(both, hashes)
+    group = np.cumsum(begins) - 1
+    is_right = order >= left.rows
+    if len(order) > 1:
+        arrival = np.lexsort((is_right, minor[order], major[order], group))
+        order, is_right = order[arrival], is_right[arrival]
+
+    first = order[begins]
+    key_hashes, key_bytes = hashes[first], keys.take(first).wire()
+    start = np.flatnonzero(begins)[group]
+
+    def side(changes: Changes, other: Changes, rows: Lookup, own: np.ndarray, offset: int) -> _Side:
+        if kind == "inner" and not other.rows and not want_old:
+            return _changes_alone(changes, order)
+        return _side(changes, rows(key_hashes, key_bytes), order, own, group, start, offset)
+
+    lefts = side(left, right, left_rows, ~is_right, 0)
+    rights = side(right, left, right_rows, is_right, left.rows)
+
+    merged = np.zeros(len(order), bool)
+    if left.rows and right.rows:
+        merged = _same_trigger(group, major[order], minor[order], is_right)
+        lefts, rights = _merge_triggers(lefts, merged), _merge_triggers(rights, merged)
+    left_now, right_now = lefts.is_now(), rights.is_now()
+    _count(asked, left_now, right_now, is_right, merged)
+    emit = _emits(kind, left_now, right_now, lefts.was(), rights.was(), ~is_right | merged, is_right)
+    if merged.any():
+        emit &= ~np.append(merged[1:], False)
+    kept = np.flatnonzero(emit) if every else _last_of_group(emit, group)
+
+    event = order[kept]
+    there = _exists(kind, left_now[kept], right_now[kept])
+    given = _picked(lefts, lefts.now[kept]), _picked(rights, rights.now[kept])
+    value, failures = call_joiner(joiner, keys.take(event), *given, there)
+    changes = Changes(
+        keys.take(event),
+        value,
+        _timestamps(ts[order], lefts, rights, merged, is_right)[kept],
+        major[event],
+        minor[event],
+        None if both.headers is None else take_or_null(both.headers, event),
+    )
+    if want_old:
+        was = (lefts.before[kept], rights.before[kept]) if every else (group[kept], group[kept])
+        old, unknown = _old_results(kind, joiner, keys.take(event), lefts, rights, *was)
+        lost = np.isin(np.arange(changes.rows), [f.row for f in unknown]) if unknown else None
+        changes = changes.with_value(value, old, lost)
+    return Joined.of(changes, failures, *given)
+
+
+def _count(
+    asked: Asked, left: np.ndarray, right: np.ndarray, is_right: np.ndarray, merged: np.ndarray
+) -> None:
+    """Each change that leaves a row asks for the other side's row; what one input record changed on both, once."""
+    asking = np.where(is_right, right | (merged & left), left)
+    asking[:-1] &= ~merged[1:]
+    asked.count(asking, asking & left & right)
+
+
+def _changes_alone(changes: Changes, order: np.ndarray) -> _Side:
+    """The only side with changes, where no result depends on what its rows were before."""
+    return _Side(~changes.value.missing(), changes.value, changes.ts, order, order)
+
+
+def _side(
+    changes: Changes,
+    state: Rows,
+    order: np.ndarray,
+    own: np.ndarray,
+    group: np.ndarray,
+    start: np.ndarray,
+    offset: int,
+) -> _Side:
+    if not changes.rows:
+        return _Side(state.present, state.values, state.ts, group, group)
+    keys = len(state.present)
+    places = np.maximum.accumulate(np.where(own, np.arange(len(order)), -1))
+    known = places >= start
+    now = np.where(known, keys + order[np.maximum(places, 0)] - offset, group)
+    before = np.where(np.arange(len(order)) == start, group, _previous(now))
+    return _Side(
+        np.concatenate([state.present, ~changes.value.missing()]),
+        concat_values([state.values, as_stored(changes.value, state.values.serde)]),
+        np.concatenate([state.ts, changes.ts]),
+        now,
+        before,
+    )
+
+
+def _same_trigger(
+    group: np.ndarray, major: np.ndarray, minor: np.ndarray, is_right: np.ndarray
+) -> np.ndarray:
+    """Right events that belong to the same input record as the left event before them (semantics 2.2.7)."""
+    merged = np.zeros(len(group), bool)
+    merged[1:] = (
+        (group[1:] == group[:-1])
+        & (major[1:] == major[:-1])
+        & (minor[1:] == minor[:-1])
+        & is_right[1:]
+        & ~is_right[:-1]
+    )
+    return merged
+
+
+def _merge_triggers(side: _Side, merged: np.ndarray) -> _Side:
+    before = np.where(merged, _previous(side.before), side.before)
+    return _Side(side.present, side.values, side.ts, side.now, before)
+
+
+def _previous(values: np.ndarray) -> np.ndarray:
+    """For each row the value of the row before."""
+    shifted = np.empty_like(values)
+    shifted[1:], shifted[:1] = values[:-1], values[-1:]
+    return shifted
+
+
+def _emits(
+    kind: Kind,
+    left_now: np.ndarray,
+    right_now: np.ndarray,
+    left_was: np.ndarray,
+    right_was: np.ndarray,
+    from_left: np.ndarray,
+    from_right: np.ndarray,
+) -> np.ndarray:
+    """Whether an event gives a result: the cells of semantics 2.2.4, redundant tombstones included."""
+    if kind == "inner":
+        had = from_left & from_right & left_was & right_was
+        return np.asarray((from_left & right_now) | (from_right & left_now) | had)
+    any_left = from_left & (right_now | left_now | left_was)
+    if kind == "left":
+        return np.asarray(any_left | (from_right & left_now))
+    return np.asarray(any_left | (from_right & (left_now | right_now | right_was)))
+
+
+def _last_of_group(emit: np.ndarray, group: np.ndarray) -> np.ndarray:
+    places = np.flatnonzero(emit)
+    groups = group[places]
+    return places[np.append(groups[1:] != groups[:-1], True)] if len(places) > 1 else places
+
+
+def _exists(kind: Kind, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    return left & right if kind == "inner" else left if kind == "left" else left | right
+
+
+def _timestamps(
+    ts: np.ndarray, lefts: _Side, rights: _Side, merged: np.ndarray, is_right: np.ndarray
+) -> np.ndarray:
+    """The later of the triggering timestamp and that of the other side's row; tombstones too (semantics 1.3)."""
+    other = np.where(is_right, lefts.time(), rights.time())
+    if not merged.any():
+        return np.asarray(np.maximum(ts, other))
+    own = np.where(merged, np.maximum(ts, _previous(ts)), ts)
+    return np.maximum(own, np.where(merged, np.maximum(lefts.time(), rights.time()), other))
+
+
+def _old_results(
+    kind: Kind,
+    joiner: Function,
+    keys: Values,
+    lefts: _Side,
+    rights: _Side,
+    left: np.ndarray,
+    right: np.ndarray,
+) -> tuple[Values, list[Failure]]:
+    there = _exists(kind, lefts.present[left], rights.present[right])
+    return call_joiner(joiner, keys, _picked(lefts, left), _picked(rights, right), there)
+
+
+def _picked(side: _Side, rows: np.ndarray) -> Values:
+    return side.values.take(np.where(side.present[rows], rows, -1))
+
+
+def call_joiner(
+    joiner: Function, keys: Values, left: Values, right: Values, there: np.ndarray
+) -> tuple[Values, list[Failure]]:
+    """The joiner where the result row exists, null (a tombstone) elsewhere, where it is not called."""
+    if there.all():
+        outcome = evaluate(joiner, keys, left=left, right=right)
+        return outcome.values, outcome.failures
+    rows = np.flatnonzero(there)
+    if not len(rows):
+        return uncalled(joiner, len(there)), []
+    outcome = evaluate(joiner, keys.take(rows), left=left.take(rows), right=right.take(rows))
+    place = np.full(len(there), -1, np.int64)
+    place[rows] = np.arange(len(rows))
+    return outcome.values.take(place), [f.at(rows[f.row]) for f in outcome.failures]

@@ -1,0 +1,362 @@
+"""What happens to records that cannot be decoded, processed or written: stop, skip, or dead letters. Never silence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from crossstream.columns.changes import Changes
+from crossstream.columns.evaluate import Failure, Raised
+from crossstream.columns.order import place_of
+from crossstream.columns.refused import encoded, first_refused
+from crossstream.columns.values import Values
+from crossstream.errors import CrossStreamError, ProcessingError, SerdeError, told
+from crossstream.graph.nodes import Graph, Node, StreamStreamJoin, StreamTableJoin
+from crossstream.operators.table_join.kernel import Given
+from crossstream.planning.plan import StoreDef
+from crossstream.records import REASON, Header, decode_headers
+from crossstream.runtime.batch import Batch, Report
+from crossstream.runtime.large_letters import Letter, as_records
+from crossstream.serdes import Serde
+from crossstream.serdes import serde as calls
+from crossstream.serdes.refusals import UNDECODABLE
+from crossstream.serdes.serde import alike, find_invalid
+from crossstream.storage.columns import Column, cut, cut_all, take, take_or_null
+from crossstream.storage.snapshot import View
+from crossstream.storage.sorted_run import Run
+
+_NEXT = "fix the function, or skip such records: processing_errors='skip' or cs.DeadLetter(topic)"
+
+Part = Literal["key", "value"]
+
+Write = Callable[[str, pa.RecordBatch], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """``action``: what to do with failed rows; ``topic``: where dead letters go.
+
+    ``spill``: the folder for whole records of dead letters that are cut; None: they are not kept.
+    """
+
+    action: Literal["fail", "skip", "dead-letter"] = "fail"
+    topic: str | None = None
+    spill: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """Carries out the policies in one task.
+
+    ``write``: appends records to a topic; ``limit``: the most bytes that a record of a topic may have, None for any.
+    """
+
+    topology: Graph
+    batch: Batch
+    report: Report
+    decoding: Policy
+    processing: Policy
+    write: Write
+    limit: Callable[[str], int | None]
+
+    def undecodable(
+        self, node: Node, changes: Changes, reasons: Sequence[tuple[int, str]], part: str
+    ) -> Changes:
+        """The changes without the rows that could not be decoded; ``part``: key, value or timestamp."""
+        rows = [row for row, _ in reasons]
+        if self.decoding.action == "fail":
+            row, reason = reasons[0]
+            serde = None if part == "timestamp" else getattr(changes, part).serde
+            raise SerdeError(
+                f"the {part} of a record cannot be decoded: {reason}",
+                code="CS-402",
+                where=self.place(node, changes, row) | {"serde": None if serde is None else serde.name},
+                next="mend or skip the record: deserialization_errors='skip' or cs.DeadLetter(topic)",
+            )
+        self.report.count_dropped(node.name, {"undecodable": len(rows)})
+        if self.decoding.action == "dead-letter":
+            self._bury(
+                self.decoding, node, changes, [(r, f"undecodable {part}: {why}") for r, why in reasons]
+            )
+        return _readable(changes.without(rows))
+
+    def failed(
+        self,
+        node: Node,
+        changes: Changes,
+        failures: Sequence[Failure],
+        given: Given | None = None,
+        forms: Forms | None = None,
+    ) -> None:
+        """Stops with the first to arrive, or counts and buries, of the rows on which a function of the user raised.
+
+        ``given``: what a joiner got for each of them, where the changes are the results of a join. ``forms``: the
+        serdes of dead letters, where they are not those of the operator's input. A KeyboardInterrupt always stops.
+        """
+        first = _first(changes, failures)
+        if self.processing.action == "fail" or isinstance(first.error, KeyboardInterrupt):
+            raise self.error(node, changes, first)
+        self.report.count_dropped(node.name, {"failed": len(failures)})
+        if self.processing.action == "dead-letter":
+            reasons = [(f.row, told(_of_user(f.error))) for f in failures]
+            self._bury(self.processing, node, changes, reasons, given, forms)
+
+    def error(self, node: Node, changes: Changes, failure: Failure) -> CrossStreamError:
+        """The error of one failed row, with its place."""
+        place = self.place(node, changes, failure.row)
+        if isinstance(failure.error, CrossStreamError):
+            return _of_operator(failure.error).at(**place)
+        cause = _of_user(failure.error)
+        error = ProcessingError(
+            f"the {failure.role} of {node.name} raised {told(cause)}",
+            code="CS-501",
+            where=place,
+            next=_NEXT,
+        )
+        error.__cause__ = cause
+        return error
+
+    def writable(self, node: Node, changes: Changes, part: Part, serde: Serde) -> Changes:
+        """The changes without the rows whose key or value (``part``) the serde refuses, if they do not stop all."""
+        values: Values = getattr(changes, part)
+        try:
+            values.wire(serde)
+            return changes
+        except SerdeError as error:
+            if self.processing.action == "fail":
+                refusal = self.unserializable(node, changes, part, serde, error)
+                raise refusal from refusal.__cause__
+        column, wrong = encoded(values, serde)
+        if wrong:
+            forms = Forms(None if part == "key" else node.key, None)
+            self.failed(node, changes, [Failure(row, refusal) for row, refusal in wrong], forms=forms)
+        written = Values(serde, wire=column)
+        changes = replace(changes, key=written) if part == "key" else replace(changes, value=written)
+        return changes.without([row for row, _ in wrong])
+
+    def unserializable(
+        self, node: Node, changes: Changes, part: str, serde: Serde | None, error: SerdeError
+    ) -> CrossStreamError:
+        """The error of the first row to arrive whose key or value (``part``) the serde refuses, with its place."""
+        arrived = np.lexsort((changes.minor, changes.major))
+        values: Values = getattr(changes, part).take(arrived)
+        with suppress(SerdeError):  # the column itself cannot be read: no row is at fault
+            found = None if serde is None else first_refused(values, serde)
+            if found is not None:
+                row, refusal = found
+                return refusal.at(**self.place(node, changes, int(arrived[row])), part=part)
+        line = None if node.location is None else str(node.location)
+        return error.at(operator=node.name, line=line, part=part)
+
+    def place(self, node: Node, changes: Changes, row: int) -> dict[str, object]:
+        """Operator, the user's line and key of a row; topic, partition and offset of the record that made it come.
+
+        A row that had waited is not that record's own. If it was the clock, there is no record: None.
+        """
+        rank, offset = place_of(int(changes.minor[row]))
+        span = self.batch.of_rank(rank)
+        return {
+            "operator": node.name,
+            "line": None if node.location is None else str(node.location),
+            "topic": None if span is None else span.topic,
+            "partition": None if span is None else span.partition,
+            "offset": None if span is None else span.start + offset,
+            "key": _shown(changes, row),
+        }
+
+    def _bury(
+        self,
+        policy: Policy,
+        node: Node,
+        changes: Changes,
+        reasons: Sequence[tuple[int, str]],
+        joined: Given | None = None,
+        forms: Forms | None = None,
+    ) -> None:
+        rows = np.array([row for row, _ in reasons])
+        taken = changes.take(rows)
+        forms = forms or (Forms.of_input if joined is None else Forms.of_join)(self.topology, node)
+        key, value = letters(forms, taken, joined)
+        given = [None] * taken.rows if taken.headers is None else taken.headers.to_pylist()
+        assert policy.topic is not None
+        limit = self.limit(policy.topic)
+        columns = zip(key.to_pylist(), value.to_pylist(), taken.ts.tolist(), given, reasons, strict=True)
+        whole = [
+            Letter(k, v, ts, decode_headers(own), (REASON, _utf8(why)), self._where(node, changes, row))
+            for k, v, ts, own, (row, why) in columns
+        ]
+        self.write(policy.topic, as_records([letter.within(limit, policy.spill) for letter in whole]))
+
+    def _where(self, node: Node, changes: Changes, row: int) -> list[Header]:
+        place = self.place(node, changes, row)
+        told = {f"crossstream.{name}": place[name] for name in ("operator", "topic", "partition", "offset")}
+        return [(name, _utf8(str(value))) for name, value in told.items() if value is not None]
+
+
+def _utf8(text: str) -> bytes:
+    """The bytes of a text, which may have halves of characters."""
+    return text.encode(errors="backslashreplace")
+
+
+def _first(changes: Changes, failures: Sequence[Failure]) -> Failure:
+    """The failure of the row that arrived first; of rows of one trigger, the first. A KeyboardInterrupt before all."""
+    interrupts = [failure for failure in failures if isinstance(failure.error, KeyboardInterrupt)]
+    failures = interrupts or failures
+    rows = np.array([failure.row for failure in failures])
+    return failures[int(np.lexsort((rows, changes.minor[rows], changes.major[rows]))[0])]
+
+
+def _of_operator(error: CrossStreamError) -> CrossStreamError:
+    """Bytes that their source takes for a record, and an expression cannot read, are no matter of decoding."""
+    if error.code == UNDECODABLE:
+        error.next = _NEXT
+    return error
+
+
+def _of_user(error: BaseException) -> BaseException:
+    """What the function itself raised."""
+    return error.error if isinstance(error, Raised) else error
+
+
+def _readable(changes: Changes) -> Changes:
+    """The rows as columns of their own, so that nobody decodes the ones left out along with them."""
+    key, value = (Values(values.serde, wire=values.wire()) for values in (changes.key, changes.value))
+    return replace(changes, key=key, value=value)
+
+
+def _shown(changes: Changes, row: int) -> object:
+    one = changes.key.take(np.array([row]))
+    try:
+        return one.objects()[0]
+    except SerdeError:
+        return one.wire()[0].as_py()
+
+
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """The serdes of dead letters; None: nobody but the engine has bytes of these.
+
+    ``value``: of the records, or of those of a join's left side; ``right``: of those of its right side.
+    """
+
+    key: Serde | None
+    value: Serde | None
+    right: Serde | None = None
+
+    @classmethod
+    def of_input(cls, topology: Graph, node: Node) -> Forms:
+        """Of records that an operator takes; a source takes what it yields."""
+        taken = topology[node.parents[0]] if node.parents else node
+        return cls(taken.key, taken.value)
+
+    @classmethod
+    def of_join(cls, topology: Graph, node: Node) -> Forms:
+        """Of results of a join, with the values of its sides."""
+        return cls(node.key, *_sides(topology, node))
+
+
+def letters(forms: Forms, changes: Changes, given: Given | None) -> tuple[Any, Any]:
+    """Keys and values (`pyarrow.LargeBinaryArray`) of changes that failed. ``given``: to a joiner, for each of them."""
+    key = bytes_of(changes.key, forms.key)
+    if given is None:
+        return key, bytes_of(changes.value, forms.value)
+    sides = [bytes_of(given.left, forms.value), bytes_of(given.right, forms.right)]
+    rows = np.arange(changes.rows)
+    return key, take_or_null(pa.concat_arrays(sides), np.where(given.is_right, changes.rows + rows, rows))
+
+
+def bytes_of(values: Values, serde: Serde | None) -> pa.LargeBinaryArray:
+    """Bytes that others can read: in the serde, or as JSON, or else as text."""
+    if serde is None:
+        return _each(values, _text)
+    if values.serde is not None and alike(values.serde, serde):
+        return values.wire()
+    try:
+        return values.wire(serde)
+    except SerdeError:
+        return _each(values, lambda value: _serialized(value, serde))
+
+
+def _sides(topology: Graph, node: Node) -> tuple[Serde | None, Serde | None]:
+    if isinstance(node, StreamStreamJoin):
+        return node.store.value, node.other_store.value
+    left, right = (topology[name].value for name in node.parents[:2])
+    return (node.stream_value, right) if isinstance(node, StreamTableJoin) else (left, right)
+
+
+def _each(values: Values, written: Any) -> pa.LargeBinaryArray:
+    return pa.array(
+        [None if value is None else written(value) for value in values.objects()], pa.large_binary()
+    )
+
+
+def _serialized(value: Any, serde: Serde) -> bytes | None:
+    try:
+        return calls.serialize(serde, value)
+    except SerdeError:
+        return _text(value)
+
+
+def _text(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except Exception:  # whatever the value's own conversion raises
+        return repr(value).encode()
+
+
+_CHUNK = 16_384
+"""Rows decoded at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A row whose value the serde of its store refuses. ``key``: its bytes, where they are no key of the store."""
+
+    store: StoreDef
+    key: Any
+    reason: str
+
+
+def unreadable_row(stores: Iterable[tuple[StoreDef, View]], serde: object) -> Unreadable | None:
+    """The first row that is in the way; None if there is none. ``serde``: the name of the one that refused bytes."""
+    for store, view in stores:
+        if serde in (None, store.value.name) and "value" in store.layout.names:
+            for run in view.pieces():
+                for row, reason in _refused(store.value, run):
+                    if _is_live(view, run, row):
+                        return Unreadable(store, _key(store, run, row), reason)
+    return None
+
+
+def _refused(serde: Serde, run: Run) -> Iterator[tuple[int, str]]:
+    for start in range(0, run.rows, _CHUNK):
+        values = cut(run["value"], start, min(start + _CHUNK, run.rows))
+        try:
+            found = find_invalid(serde, values, None, None)
+        except SerdeError:  # not a matter of single rows
+            return
+        yield from ((start + row, reason) for row, reason in found)
+
+
+def _is_live(view: View, run: Run, row: int) -> bool:
+    """Whether no newer run replaces the row; of those with several rows under a key each is taken for live."""
+    if view.layout.sort is not None:
+        return True
+    one = cut_all(run.columns, row, row + 1)
+    match = view.lookup(one["h"], one["key"])
+    return bool(match.found[0]) and match.pieces[int(match.piece[0])] is run
+
+
+def _key(store: StoreDef, run: Run, row: int) -> Any:
+    name = "key2" if store.layout.second_key else "key"
+    data: Column = take(run[name], np.array([row]))
+    try:
+        return data[0].as_py() if name == "key2" else calls.decode_objects(store.key, data)[0]
+    except SerdeError:
+        return data[0].as_py()

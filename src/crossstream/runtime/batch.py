@@ -1,0 +1,177 @@
+"""A batch as a value: its id, its input ranges, and the state version it starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+
+from crossstream.columns.order import OFFSET_BITS
+from crossstream.graph.nodes import Shape
+from crossstream.storage.manifest import PieceRef
+
+FRAME_RANK = 1 << 20
+"""Added to the ranks of DataFrame sources, which come after topic partitions: one for each source in each partition."""
+STREAM_RANK = 1 << 21
+"""Added to the ranks of streams: at equal times tables come before them, whatever was built first."""
+
+Keys = tuple[tuple[str, str] | None, tuple[str, str] | None]
+"""A key of the left and of the right side of a join, None where none is known: the key, and its kind."""
+
+StagedFrame = tuple[str, str, int, int, bytes]
+"""Records that wait to be published: file, topic, partition, rows, tag."""
+
+
+class SourceRange(msgspec.Struct, frozen=True, array_like=True):
+    """Records ``start <= offset < end`` of one topic partition, for one source node.
+
+    ``rank`` orders the source partitions of a batch: ties in arrival order go by it.
+    """
+
+    node: str
+    topic: str
+    partition: int
+    start: int
+    end: int
+    rank: int
+
+
+class Silence(msgspec.Struct, frozen=True, array_like=True):
+    """What a batch knows of the clock, where stream time goes on without input; all in ms.
+
+    ``clock``: what it showed when the batch was planned; ``since``: from when on the application had read all there
+    was; ``after``: how long a state partition gets no records until its stream time goes on with the clock.
+    """
+
+    clock: int
+    since: int
+    after: int
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """What a batch is made of. ``versions``: for each store the manifest of each state partition before it.
+
+    ``recorded``: whether changes of global tables are kept for the rounds that follow; ``histories``: where they are.
+    ``silence``: None where stream time stands still without input. ``shares``: as in its `BatchEntry`.
+    ``clock`` (ms): when it was planned, the timestamp of rows that have none. ``frames``: the DataFrame sources.
+    ``wants_keys``: whether joins in which no row finds a partner report a key of each side.
+    """
+
+    id: int
+    ranges: tuple[SourceRange, ...]
+    partitions: int
+    versions: dict[str, dict[int, str]] = {}
+    repeated: bool = False
+    bits: int = 64
+    recorded: bool = False
+    histories: dict[str, dict[int, PieceRef]] = {}
+    silence: Silence | None = None
+    shares: int = 1
+    clock: int = 0
+    frames: tuple[str, ...] = ()
+    wants_keys: bool = False
+
+    def of_rank(self, rank: int) -> SourceRange | None:
+        return next((span for span in self.ranges if span.rank == rank), None)
+
+    def came_from(self, nodes: Collection[str], minor: np.ndarray) -> np.ndarray:
+        """Which rows, by their places in time, records of these source nodes made."""
+        rank = minor >> OFFSET_BITS
+        ranks = [span.rank for span in self.ranges if span.node in nodes]
+        places = [place for place, name in enumerate(self.frames) if name in nodes]
+        made = np.isin(rank, ranks) if ranks else np.zeros(len(minor), bool)
+        if places:
+            made |= (rank & FRAME_RANK > 0) & np.isin(rank % FRAME_RANK % len(self.frames), places)
+        return made
+
+    def read_by(self, nodes: Collection[str]) -> list[SourceRange]:
+        """The ranges of these source nodes."""
+        return [span for span in self.ranges if span.node in nodes]
+
+
+def rank_of(shape: Shape, place: int) -> int:
+    """The rank of a source partition that is at this place among those of the batch."""
+    return place + STREAM_RANK if shape == "stream" else place
+
+
+@dataclass(slots=True)
+class Report:
+    """What a task did: new manifests, rows in and out by operator, dropped rows by operator and reason.
+
+    ``written``, ``retired``, ``state``: files that are new, files no longer needed, and (rows, bytes) held, by
+    ``store/partition``. ``histories``: the changes of global tables. ``matched``, ``unmatched``: rows of joins that
+    found a partner, and that found none. ``keys``: of joins where none did, a key of each side.
+    """
+
+    manifests: dict[str, dict[int, str]] = field(default_factory=dict)
+    written: dict[str, list[str]] = field(default_factory=dict)
+    retired: dict[str, list[str]] = field(default_factory=dict)
+    rows_in: dict[str, int] = field(default_factory=dict)
+    rows_out: dict[str, int] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    state: dict[str, tuple[int, int]] = field(default_factory=dict)
+    matched: dict[str, int] = field(default_factory=dict)
+    unmatched: dict[str, int] = field(default_factory=dict)
+    keys: dict[str, Keys] = field(default_factory=dict)
+    staged: list[StagedFrame] = field(default_factory=list)
+    histories: dict[str, dict[int, PieceRef]] = field(default_factory=dict)
+
+    def count_in(self, operator: str, rows: int) -> None:
+        self.rows_in[operator] = self.rows_in.get(operator, 0) + rows
+
+    def count_out(self, operator: str, rows: int) -> None:
+        self.rows_out[operator] = self.rows_out.get(operator, 0) + rows
+
+    def count_asked(self, operator: str, matched: int, unmatched: int) -> None:
+        self.matched[operator] = self.matched.get(operator, 0) + matched
+        self.unmatched[operator] = self.unmatched.get(operator, 0) + unmatched
+
+    def note_keys(self, keys: Mapping[str, Keys]) -> None:
+        """Takes in keys of the sides of joins."""
+        for operator, (left, right) in keys.items():
+            known = self.keys.get(operator, (None, None))
+            self.keys[operator] = (left or known[0], right or known[1])
+
+    def count_dropped(self, operator: str, reasons: Mapping[str, int]) -> None:
+        for reason, rows in reasons.items():
+            if rows:
+                key = f"{operator}: {reason}"
+                self.dropped[key] = self.dropped.get(key, 0) + rows
+
+    def add(self, other: Report) -> None:
+        """Takes in what another task did."""
+        for store, names in other.manifests.items():
+            self.manifests.setdefault(store, {}).update(names)
+        for store, places in other.histories.items():
+            self.histories.setdefault(store, {}).update(places)
+        for files, more in ((self.written, other.written), (self.retired, other.retired)):
+            for place, added in more.items():
+                files.setdefault(place, []).extend(added)
+        for mine, theirs in (
+            (self.rows_in, other.rows_in),
+            (self.rows_out, other.rows_out),
+            (self.dropped, other.dropped),
+            (self.matched, other.matched),
+            (self.unmatched, other.unmatched),
+        ):
+            for key, number in theirs.items():
+                mine[key] = mine.get(key, 0) + number
+        for phase, seconds in other.seconds.items():
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+        self.state.update(other.state)
+        self.note_keys(other.keys)
+        self.staged.extend(other.staged)
+
+
+_encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Report)
+
+
+def pack_report(report: Report) -> bytes:
+    return _encoder.encode(report)
+
+
+def unpack_report(data: bytes) -> Report:
+    return _decoder.decode(data)

@@ -1,0 +1,112 @@
+"""The times that extractors give, for a backlog that is cut: its records are read ahead, once, as a batch reads them.
+
+A record that cannot be decoded or has no time moves none, as in a batch that skips it. Where such a record stops the
+application, the batch that takes it says so. Decision 0022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from crossstream.errors import SourceError
+from crossstream.graph.names import matches
+from crossstream.graph.nodes import Graph, Source
+from crossstream.operators.source.runner import Reader
+from crossstream.planning.plan import Plan
+from crossstream.planning.steps import ReadStep
+from crossstream.runtime.backlog_split import Times
+from crossstream.runtime.bad_records import Failures, Policy
+from crossstream.runtime.batch import Batch, Report, SourceRange
+from crossstream.runtime.services import Input, Settings
+from crossstream.timelines import Columns, Places, Ranges, Timelines, passed, place_of
+from crossstream.topics import OffsetRange, TopicPartition
+
+GONE = frozenset({"CS-601", "CS-602", "CS-610", "CS-612"})
+"""Records or topics are not there any more: the batch that reads them says so, and knows whether it matters."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What reading ahead has of a task: failures are nothing but rows without a time."""
+
+    topology: Graph
+    report: Report
+    failures: Failures
+
+    def node(self, name: str) -> Any:
+        return self.topology[name]
+
+
+@dataclass(slots=True)
+class ExtractedTimes:
+    """`Times` of topics, some of which have sources with an extractor. ``log``: knows the times of all others."""
+
+    log: Times
+    input: Input
+    sources: Mapping[str, Source]
+    steps: Mapping[str, ReadStep]
+    task: _Task
+    rows: int = Settings().read_rows
+    _timelines: Timelines = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._timelines = Timelines(self._read)
+
+    @classmethod
+    def of(cls, plan: Plan, log: Times, input_: Input) -> ExtractedTimes | None:
+        """None where no source of a topic has an extractor."""
+        sources = {
+            node.name: node
+            for node in plan.topology
+            if isinstance(node, Source) and node.timestamp_extractor is not None
+        }
+        if not sources:
+            return None
+        plans = [plan] if plan.before is None else [plan, plan.before]
+        steps = [step for one in plans for step in one.parts[0].steps if isinstance(step, ReadStep)]
+        skip, report = Policy("skip"), Report()
+        batch, nothing = Batch(0, (), 1), lambda *_: None
+        failures = Failures(plan.topology, batch, report, skip, skip, nothing, nothing)
+        task = _Task(plan.topology, report, failures)
+        return cls(log, input_, sources, {step.node: step for step in steps}, task)
+
+    def moments_at(self, spans: Sequence[OffsetRange], timestamp: int, most: int) -> Places:
+        """See `TopicLog.moments_at`."""
+        ahead = {place_of(span): span for span in spans if self._source(span.topic) is not None}
+        others = [span for span in spans if place_of(span) not in ahead]
+        found: Places = dict(self.log.moments_at(others, timestamp, most)) if others else {}
+        for place, span in ahead.items():
+            self._timelines.turn_to(place, span.start, span.start)
+        before = sum(passed(span, found[place_of(span)]) for span in others)
+        try:
+            return found | self._timelines.seek(ahead, timestamp, most - before)
+        except SourceError as error:
+            if error.code not in GONE:
+                raise
+            return dict(self.log.moments_at(spans, timestamp, most))
+
+    def _source(self, topic: str) -> str | None:
+        """The source with an extractor that reads a topic, if there is one."""
+        return next(
+            (
+                name
+                for name, node in self.sources.items()
+                if topic in node.topics or matches(node.pattern, topic)
+            ),
+            None,
+        )
+
+    def _read(self, spans: Ranges) -> Mapping[TopicPartition, Columns]:
+        columns: dict[TopicPartition, Columns] = {place: ([], []) for place in spans}
+        wanted = [
+            SourceRange(self._source(span.topic) or "", span.topic, span.partition, span.start, span.end, 0)
+            for span in spans.values()
+        ]
+        for span, records in self.input.read(wanted, self.rows):
+            offsets, times = Reader(self.task, self.steps[span.node], span).times(records)
+            place = TopicPartition(span.topic, span.partition)
+            columns[place][0].append(offsets)
+            columns[place][1].append(times)
+        return columns

@@ -1,0 +1,128 @@
+"""Inputs that have nothing: how long a batch waits for them, and when stream time goes on with the clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from crossstream.graph.nodes import Graph, Source, StreamStreamJoin, StreamTableJoin, lineage
+from crossstream.planning.plan import BUFFER, WAITING, Plan
+from crossstream.runtime.batch import Silence
+from crossstream.runtime.scheduler import SourcePlanner
+from crossstream.topics import TopicPartition
+
+LARGE_RECORDS = 1_000
+"""What one of Kafka's tasks reads before it looks at all its inputs again: batches of more wait for a moment."""
+MOMENT_MS = 100
+"""How long these wait."""
+
+
+@dataclass(slots=True)
+class Idling:
+    """Waits for each empty partition at most once, until it has had records again (Kafka's ``max.task.idle.ms``).
+
+    ``inputs``: names of the sources that feed joins of streams. ``most``: how long any batch waits, in ms.
+    ``deadlines``: until when empty partitions are waited for.
+    """
+
+    inputs: frozenset[str]
+    most: int
+    deadlines: dict[TopicPartition, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, topology: Graph, most: int) -> Idling:
+        return cls(inputs_of_stream_joins(topology), most)
+
+    def holds(self, sources: SourcePlanner, ends: Mapping[TopicPartition, int], now: int) -> bool:
+        """Whether the records up to ``ends`` wait for other inputs; ``now``: what the clock shows, in ms."""
+        if not self.inputs or sources.bootstrapping:
+            return False
+        waiting = sources.waiting(self.inputs, ends)
+        records = sum(waiting.values())
+        if not records:
+            return False
+        patience = max(self.most, MOMENT_MS if records > LARGE_RECORDS else 0)
+        empty = [place for place, count in waiting.items() if not count]
+        latest = now + patience  # not later, where the clock was set back
+        self.deadlines = {place: min(self.deadlines.get(place, latest), latest) for place in empty}
+        return any(now < deadline for deadline in self.deadlines.values())
+
+
+def inputs_of_stream_joins(topology: Graph) -> frozenset[str]:
+    """The sources whose records meet others in the order in which they are read."""
+    joins = (node for node in topology if isinstance(node, StreamStreamJoin | StreamTableJoin))
+    met = lineage(topology.nodes, (parent for join in joins for parent in join.parents))
+    return frozenset(node.name for node in met if isinstance(node, Source) and node.shape != "global")
+
+
+TICK_MS = 1_000
+"""How often stream time goes on, at most; also not more than ten times in `after`."""
+
+
+@dataclass(slots=True)
+class Listener:
+    """Notes what comes in, and tells each batch of the clock. All times in ms, as the clock shows them.
+
+    ``after``: None where stream time stands still without input. ``since``: from when on the application has read
+    all there is; the time before its start does not count. ``heard``, ``ticked``: the last batch with records, and
+    the last one without; ``moved``: the last one without that was followed by a change of what is kept. ``shown``:
+    what the clock showed last; where it is set back, the silence begins anew.
+    """
+
+    after: int | None
+    since: int
+    heard: int = 0
+    ticked: int = 0
+    moved: int = 0
+    shown: int = 0
+
+    def silence(self, now: int, taken: int, *, has_more: bool) -> Silence | None:
+        """What a batch that takes so many records knows; nothing where there is, or may be, more to read."""
+        if now < self.shown:
+            self._begin_anew(now)
+        self.shown = now
+        if taken:
+            self.heard = now
+        if has_more:
+            self.since = now
+        if self.after is None or has_more:
+            return None
+        return Silence(now, self.since, self.after)
+
+    def is_tick(self, silence: Silence | None) -> bool:
+        """Whether a batch without records is due, if somebody waits for stream time to go on.
+
+        Nobody does where one changed nothing although every partition had been silent for long enough: for twice as
+        long, as one that takes a time of a clock that was set back for its last input may need.
+        """
+        if silence is None or silence.clock - max(silence.since, self.heard) < silence.after:
+            return False
+        if self.ticked - max(silence.since, self.heard, self.moved) > 2 * silence.after:
+            return False
+        if silence.clock - self.ticked < max(TICK_MS, silence.after // 10):
+            return False
+        self.ticked = silence.clock
+        return True
+
+    def stored(self) -> None:
+        """Notes that the last batch changed what is kept: somebody may wait again."""
+        self.moved = self.ticked
+
+    def _begin_anew(self, now: int) -> None:
+        """The clock was set back: how long it has been silent cannot be told by it."""
+        self.since = now
+        self.heard, self.ticked, self.moved = (min(t, now) for t in (self.heard, self.ticked, self.moved))
+
+
+def somebody_waits(plan: Plan, state: Mapping[str, tuple[int, int]]) -> bool:
+    """Whether records may wait for stream time to go on; ``state``: (rows, bytes) by ``store/partition``."""
+    waiting = {
+        store.name for store in plan.stores.values() if store.layout.kind in (WAITING.kind, BUFFER.kind)
+    }
+    return any(rows and place.rpartition("/")[0] in waiting for place, (rows, _) in state.items())
+
+
+def milliseconds() -> int:
+    """What the clock shows."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,243 @@
+"""Another number of state partitions, between two batches.
+
+All stores of the last commit are cut anew, into files beside the old ones, and one commit, which reads no records,
+names them (decision 0011). Until it is there nothing has happened; older commits keep the partitions they had. Where
+their number stays, and a partitioner is another one, only the stores that partitioners place are cut.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from msgspec import structs
+
+from crossstream.columns.hashing import partition_bounds
+from crossstream.errors import IncompatibleStateError, StateError
+from crossstream.runtime.placement import BySecondKey
+from crossstream.runtime.stores import file_names, partition_folder
+from crossstream.storage.columns import take_all
+from crossstream.storage.commit_log import Application, BatchLog, Commit
+from crossstream.storage.files import Storage
+from crossstream.storage.manifest import read_manifest, read_run
+from crossstream.storage.rescale import Placement, Save, placed, places_of, sliced
+from crossstream.storage.root import StateRoot
+from crossstream.storage.sorted_run import Layout, Run
+from crossstream.storage.store import Version, load_version, saver, store_version
+
+T = TypeVar("T")
+
+SAMPLED = 256
+"""Rows of a state partition, at least if there are so many, whose place a partitioner is asked for at the start."""
+
+Versions = dict[int, Version]
+"""The versions of a store, by state partition; a partition that nothing is known of has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rescaled:
+    """``commit``: the state in its new partitions. ``retired``: files that only older commits need, by place.
+
+    ``rows``, ``size``: rows and bytes in the new partitions.
+    """
+
+    commit: Commit
+    retired: dict[str, list[str]]
+    rows: int
+    size: int
+
+
+def rescale(log: BatchLog, partitions: int, placements: Mapping[str, Placement]) -> Rescaled:
+    """Cuts the state of the last commit into ``partitions``; the caller holds the lock of the log.
+
+    Into as many as there are: the stores that a partitioner places. ``placements``: where their rows go. Raises
+    `StateError`: CS-730 if one of them is missing, CS-731 if a batch was begun and not committed; and as opening a
+    damaged store does.
+    """
+    application, before = log.application(), log.newest()
+    assert application is not None
+    _check_placed(log, application, placements)
+    _check_finished(log, before)
+    batch = before.id + 1 if before.id >= 0 else before.id
+    stays = {} if partitions != before.partitions else _without(before.versions, placements)
+    held = {store: _open(log.root, before, store) for store in _without(before.versions, stays)}
+    ways: dict[str, Placement] = dict.fromkeys(application.by_key2, BySecondKey(partitions))
+    ways.update(placements)
+    made = {
+        store: _cut(log.root, store, versions, before.partitions, partitions, batch, ways.get(store))
+        for store, versions in held.items()
+        if store not in application.derived
+    }
+    names = {store: {pid: _name(one) for pid, one in versions.items()} for store, versions in made.items()}
+    versions = {**stays, **names}
+    commit = structs.replace(before, id=batch, partitions=partitions, versions=versions, time=time.time())
+    log.settle(file_names(_files(made)))
+    if batch >= 0:
+        log.write_commit(commit)
+    log.write_application(structs.replace(application, partitions=partitions, committed=batch >= 0))
+    new = [version for versions in made.values() for version in versions.values()]
+    return Rescaled(commit, _files(held), sum(one.rows for one in new), sum(one.size for one in new))
+
+
+def misplaced(log: BatchLog, placements: Mapping[str, Placement]) -> list[str]:
+    """The stores with rows that their partitioner puts elsewhere now: it is not the one that placed them.
+
+    ``placements``: in the partitions that there are. Some rows of each partition are looked at, of the newest files.
+    Raises what a partitioner does, and `StateError` CS-750 if a batch was begun, which would be repeated otherwise.
+    """
+    commit = log.newest()
+    moved = [
+        store
+        for store in sorted(placements.keys() & commit.versions.keys())
+        if any(
+            (placements[store](run) != pid).any()
+            for pid, name in commit.versions[store].items()
+            for run in _sample(log.root, store, pid, name)
+        )
+    ]
+    begun = log.begun(commit) if moved else None
+    if begun is not None:
+        raise IncompatibleStateError(
+            f"another partitioner places the rows of {', '.join(moved)}, and batch {begun.id} was begun and not "
+            "committed, and has to be repeated as it was",
+            code="CS-750",
+            where={"folder": str(log.root)},
+            next="start the application with the partitioner it had: it finishes the batch; then with the new one",
+        )
+    return moved
+
+
+def _sample(root: StateRoot, store: str, partition: int, name: str) -> Iterator[Run]:
+    """Rows of a state partition, from the newest piece on, so many that they are `SAMPLED`."""
+    folder, wanted = _folder(root, store, partition), SAMPLED
+    try:
+        for piece in (piece for slot in read_manifest(folder, name).slots for piece in slot.pieces):
+            if wanted <= 0:
+                return
+            run = read_run(folder, piece).slice(piece.start, piece.stop)
+            rows = np.linspace(0, run.rows - 1, min(run.rows, wanted), dtype=np.int64)
+            wanted -= len(rows)
+            yield Run(take_all(run.columns, rows))
+    except StateError as error:
+        raise error.at(store=store, partition=partition, folder=str(root)) from None
+
+
+def _without(versions: Mapping[str, T], stores: Collection[str]) -> dict[str, T]:
+    return {store: one for store, one in versions.items() if store not in stores}
+
+
+def _check_placed(log: BatchLog, application: Application, placements: Mapping[str, Placement]) -> None:
+    unknown = sorted(set(application.placed) - placements.keys())
+    if unknown:
+        raise StateError(
+            f"the rows of {', '.join(unknown)} are placed by a partitioner, which only the application has",
+            code="CS-730",
+            where={"folder": str(log.root)},
+            next="start the application with another number of partitions: it places them anew",
+        )
+
+
+def _check_finished(log: BatchLog, before: Commit) -> None:
+    begun = log.begun(before)
+    if begun is not None:
+        raise StateError(
+            f"batch {begun.id} was begun and not committed, and has to be repeated as it was",
+            code="CS-731",
+            where={"folder": str(log.root)},
+            next="start the application with another number of partitions: it finishes the batch first",
+        )
+
+
+def _open(root: StateRoot, commit: Commit, store: str) -> Versions:
+    names = commit.versions[store]
+    return dict(
+        zip(names, _in_threads(lambda pid: _open_one(root, store, pid, names[pid]), names), strict=True)
+    )
+
+
+def _open_one(root: StateRoot, store: str, partition: int, name: str) -> Version:
+    folder = _folder(root, store, partition)
+    try:
+        manifest = read_manifest(folder, name)
+        first = next((piece for slot in manifest.slots for piece in slot.pieces), None)
+        if first is None:
+            return load_version(folder, Layout(manifest.kind, ()), name)
+        opened: dict[str, Run] = {first.file: read_run(folder, first)}
+        layout = Layout.found_in(manifest.kind, opened[first.file].columns)
+        return load_version(folder, layout, name, opened)
+    except StateError as error:
+        raise error.at(store=store, partition=partition, folder=str(root)) from None
+
+
+def _cut(
+    root: StateRoot,
+    store: str,
+    held: Versions,
+    before: int,
+    partitions: int,
+    batch: int,
+    placement: Placement | None,
+) -> Versions:
+    """The versions of a store in its new partitions, their files written."""
+    make = cutter(held, before, partitions, batch, placement)
+
+    def one(pid: int) -> Version | None:
+        folder, prefix = _folder(root, store, pid), f"{batch:012d}-{uuid.uuid4().hex[:8]}"
+        version = make(pid, saver(folder, prefix))
+        return None if version is None else store_version(version, folder, f"{prefix}.manifest")
+
+    found = zip(range(partitions), _in_threads(one, range(partitions)), strict=True)
+    return {pid: version for pid, version in found if version is not None}
+
+
+Make = Callable[[int, Save], Version | None]
+"""Makes the version of a new partition, its runs saved; None if there is nothing to know of it."""
+
+
+def cutter(
+    held: Versions, before: int, partitions: int, batch: int, placement: Placement | None = None
+) -> Make:
+    """What cuts a store, held in ``before`` partitions, into ``partitions``; ``placement``: None for by hash."""
+    old, new = partition_bounds(before), partition_bounds(partitions)
+    ordered = sorted(held)
+    places = None if placement is None else [places_of(held[pid], placement) for pid in ordered]
+
+    def make(pid: int, save: Save) -> Version | None:
+        if places is not None:  # any old partition may have rows of any new one
+            made = placed([held[p] for p in ordered], places, pid, batch, save) if held else None
+        else:
+            low, high = new[pid], new[pid + 1]
+            sources = [held[p] for p in ordered if old[p] < high and low < old[p + 1]]
+            made = sliced(sources, low, high, batch, save) if sources else None
+        return made if made is not None and (made.parts or made.stream_time >= 0) else None
+
+    return make
+
+
+def _in_threads(work: Callable[[int], T], items: Iterable[int]) -> list[T]:
+    """Reading, checking and writing files is done outside of the interpreter's lock."""
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        return list(threads.map(work, items))
+
+
+def _files(held: Mapping[str, Versions]) -> dict[str, list[str]]:
+    return {
+        f"{store}/{pid}": sorted({_name(version), *version.files()})
+        for store, versions in held.items()
+        for pid, version in versions.items()
+    }
+
+
+def _folder(root: StateRoot, store: str, partition: int) -> Storage:
+    return root.storage(partition_folder(store, partition))
+
+
+def _name(version: Version) -> str:
+    assert version.name is not None
+    return version.name

@@ -1,0 +1,392 @@
+"""Which records the next batch takes: offsets, new partitions, limits."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from msgspec import structs
+
+from crossstream.errors import CrossStreamError, SourceError
+from crossstream.graph.names import matches
+from crossstream.graph.nodes import Graph, Source
+from crossstream.graph.validate import check_matched_once
+from crossstream.runtime.backlog_split import Cutter, Span, Times, in_proportion
+from crossstream.runtime.batch import SourceRange, rank_of
+from crossstream.storage.commit_log import Starts
+from crossstream.topics import OffsetRange, TopicPartition
+
+logger = logging.getLogger("crossstream.sources")
+
+Positions = dict[str, dict[str, dict[int, int]]]
+"""Next offset to read, by source node, topic and partition."""
+
+
+BOOTSTRAP_RECORDS = 1_000_000
+"""Records of a batch that fills global tables at the start, where nothing else limits it."""
+
+
+GONE = frozenset({"CS-602", "CS-610"})
+"""There is no such topic on Kafka, or no such file topic."""
+
+
+class NoTopics:
+    """The topics of an application that reads DataFrames only."""
+
+    def topics(self) -> Mapping[str, int]:
+        return {}
+
+    def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
+        return {}
+
+    def begin_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        return {}
+
+    def end_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        return {}
+
+    def moments_at(
+        self, spans: Sequence[OffsetRange], timestamp: int, most: int
+    ) -> Mapping[TopicPartition, None]:
+        return {}
+
+
+class Offsets(Times, Protocol):
+    """The part of a `TopicLog` that planning needs."""
+
+    def topics(self) -> Mapping[str, int]: ...
+
+    def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]: ...
+
+    def begin_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
+
+    def end_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
+
+
+@dataclass(slots=True)
+class SourcePlanner:
+    """Finds the partitions of every source, and cuts what is there into batches.
+
+    ``lost``: what to do where records were deleted before they were read, by retention or with their topic.
+    ``topic_ids``: which topics the positions are in. ``replaced``: those that others have taken the place of.
+    ``starts``: where sources with ``offset_reset="latest"`` began, now or at a start before that.
+    ``times``: what knows the times of records that `log` does not.
+    """
+
+    topology: Graph
+    log: Offsets
+    positions: Positions
+    lost: str = "fail"
+    topic_ids: dict[str, str] = field(default_factory=dict)
+    replaced: set[str] = field(default_factory=set)
+    starts: Starts = field(default_factory=Starts)
+    times: Times | None = None
+    started: bool = False
+    skipped: int = 0
+    _awaited: dict[TopicPartition, int] = field(default_factory=dict)
+    _lost_up_to: dict[TopicPartition, int] = field(default_factory=dict)
+    _partitions: dict[str, list[TopicPartition]] = field(default_factory=dict)
+    _cutter: Cutter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._cutter = Cutter(self.times or self.log)
+
+    def refresh(self) -> None:
+        """Looks for topics and partitions that are new.
+
+        Raises `SourceError`: CS-602 if a topic is missing, CS-603 if it is another one than that which was read,
+        CS-605 if the user may not see it; `TopologyError` CS-124 if two patterns match one.
+        """
+        topics = self.log.topics()
+        readers: dict[str, list[Source]] = {}
+        for node in self._sources():
+            found = self._topics_of(node, topics)
+            self._partitions[node.name] = [
+                TopicPartition(topic, partition) for topic in found for partition in range(topics[topic])
+            ]
+            for topic in found:
+                readers.setdefault(topic, []).append(node)
+        for topic, nodes in readers.items():
+            check_matched_once(topic, nodes)
+        self._take_over()
+        self._identify()
+        for node in self._sources():
+            self._begin(node)
+        self.started = True
+
+    def end_offsets(self) -> Mapping[TopicPartition, int]:
+        """Where every topic partition ends now; without topics of patterns that are gone.
+
+        Where a partition is missing, or ends before what was read, its topic may have been made anew since they were
+        looked for, so they are looked for again. Raises what `refresh` does.
+        """
+        try:
+            ends = self._ends()
+        except SourceError as error:
+            if error.code != "CS-602":
+                raise
+        else:
+            if self._first_rewound(ends) is None:
+                return ends
+        self.refresh()
+        return self._ends()
+
+    def _ends(self) -> Mapping[TopicPartition, int]:
+        while True:
+            wanted = sorted({tp for partitions in self._partitions.values() for tp in partitions})
+            try:
+                return self.log.end_offsets(wanted) if wanted else {}
+            except SourceError as error:
+                if not self.leave_out(error):
+                    raise
+
+    def leave_out(self, error: SourceError) -> bool:
+        """Goes on without the topic that an error misses, until it is found again; False: a source names it.
+
+        Its position stays, and its id: it may only be away, and if it is made anew that is seen.
+        """
+        topic = error.where.get("topic")
+        matching = [node for node in self._sources() if node.pattern is not None]
+        for node in matching if error.code in GONE else ():
+            left = [tp for tp in self._partitions[node.name] if tp.topic != topic]
+            if len(left) < len(self._partitions[node.name]):
+                logger.warning("the topic %r is gone: %s goes on without it", topic, node.name)
+                self._partitions[node.name] = left
+                return True
+        return False
+
+    def await_globals(self) -> None:
+        """Notes where the topics of global tables end now: up to there they are read before anything else."""
+        wanted = sorted({tp for node in self._globals() for tp in self._partitions[node.name]})
+        self._awaited = dict(self.log.end_offsets(wanted)) if wanted else {}
+
+    @property
+    def bootstrapping(self) -> bool:
+        """Whether records that were there at the start are still missing in a global table."""
+        return bool(self._missing())
+
+    def next_ranges(self, ends: Mapping[TopicPartition, int], most: int | None) -> tuple[SourceRange, ...]:
+        """What to read up to ``ends``; with ``most``, about that many records, the earliest ones of all topics.
+
+        As long as a global table is not what it should be at the start: only what it misses, in bounded parts.
+        """
+        missing = self._missing()
+        if missing:
+            limited = in_proportion(missing, BOOTSTRAP_RECORDS if most is None else most)
+        else:
+            self._check_rewound(ends)
+            spans = self._spans(self._sources(), ends)
+            limited = spans if most is None else self._cutter.cut(spans, most)
+        return tuple(
+            SourceRange(*span, rank_of(self.topology[span[0]].shape, place))
+            for place, span in enumerate(limited)
+        )
+
+    def waiting(
+        self, nodes: Collection[str], ends: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """How many records up to ``ends`` each partition of these sources has that were not read."""
+        return {
+            tp: max(0, ends.get(tp, 0) - self.positions[node][tp.topic][tp.partition])
+            for node in nodes
+            for tp in self._partitions[node]
+        }
+
+    def _missing(self) -> list[Span]:
+        return self._spans(self._globals(), self._awaited) if self._awaited else []
+
+    def _spans(self, nodes: Sequence[Source], ends: Mapping[TopicPartition, int]) -> list[Span]:
+        """From the position of each partition to its end, where there is anything between."""
+        return [
+            (node.name, tp.topic, tp.partition, start, ends[tp])
+            for node in nodes
+            for tp in self._partitions[node.name]
+            if ends.get(tp, 0) > (start := self.positions[node.name][tp.topic][tp.partition])
+        ]
+
+    def _check_rewound(self, ends: Mapping[TopicPartition, int]) -> None:
+        rewound = self._first_rewound(ends)
+        if rewound is not None:
+            raise _rewound(*rewound)
+
+    def _first_rewound(
+        self, ends: Mapping[TopicPartition, int]
+    ) -> tuple[str, TopicPartition, int, int] | None:
+        """A source, and a partition of it that ends before what was read; where that is, and where it ends."""
+        for node in self._sources():
+            for tp in self._partitions[node.name]:
+                start = self.positions[node.name][tp.topic][tp.partition]
+                if ends.get(tp, start) < start:
+                    return node.name, tp, start, ends[tp]
+        return None
+
+    def after(self, ranges: tuple[SourceRange, ...]) -> Positions:
+        """The positions past the ranges of a batch: those to go on from when it is committed."""
+        moved = {n: {t: dict(p) for t, p in topics.items()} for n, topics in self.positions.items()}
+        for span in ranges:
+            moved.setdefault(span.node, {}).setdefault(span.topic, {})[span.partition] = span.end
+        return moved
+
+    def lag(self, ends: Mapping[TopicPartition, int]) -> int:
+        """Records between the positions and ``ends``."""
+        return sum(
+            max(0, ends.get(tp, 0) - self.positions[node.name][tp.topic][tp.partition])
+            for node in self._sources()
+            for tp in self._partitions[node.name]
+        )
+
+    def consumed(self) -> dict[TopicPartition, int]:
+        """The position of every topic partition that is read, for the consumer group."""
+        return {
+            TopicPartition(topic, partition): offset
+            for topic, node in self._readers().items()
+            for partition, offset in self.positions.get(node, {}).get(topic, {}).items()
+        }
+
+    def gone(self) -> set[str]:
+        """The topics that were read and are not any more: no source does, or they are away."""
+        return {topic for topics in self.positions.values() for topic in topics} - self._readers().keys()
+
+    def renamed(self, ranges: tuple[SourceRange, ...]) -> tuple[SourceRange, ...] | None:
+        """Ranges of the last run, for the sources that read their topics now; None if they cannot be read again.
+
+        So it is where a topic is another one now, or no source reads it: tasks would have other ranges than before.
+        """
+        readers = self._readers()
+        if any(span.topic in self.replaced or span.topic not in readers for span in ranges):
+            return None
+        return tuple(structs.replace(span, node=readers[span.topic]) for span in ranges)
+
+    def _readers(self) -> dict[str, str]:
+        """The source of every topic: there is one."""
+        return {tp.topic: node for node, partitions in self._partitions.items() for tp in partitions}
+
+    def _take_over(self) -> None:
+        """A source goes on where another one, such as itself under another name, has read a topic of its own."""
+        for topic, reader in self._readers().items():
+            others = [node for node, topics in self.positions.items() if node != reader and topic in topics]
+            for node in others:
+                left = self.positions[node].pop(topic)
+                self.positions.setdefault(reader, {}).setdefault(topic, left)
+                if not self.positions[node]:
+                    del self.positions[node]
+
+    def _identify(self) -> None:
+        """Offsets do not tell a topic from one that was deleted: where that is longer, they are in its middle."""
+        readers = self._readers()
+        for topic, found in self.log.topic_ids(sorted(readers)).items():
+            if self.topic_ids.get(topic, found) != found:
+                self._replace(readers[topic], topic)
+            self.topic_ids[topic] = found
+
+    def _replace(self, node: str, topic: str) -> None:
+        """The topic was deleted and made anew: it is read from its beginning, or an error if it was read before."""
+        if any(self.positions.get(node, {}).get(topic, {}).values()):
+            if self.lost == "fail":
+                raise _made_anew(node, topic)
+            logger.warning("the topic %r was deleted and made anew: it is read from its beginning", topic)
+        begins = self.log.begin_offsets([tp for tp in self._partitions[node] if tp.topic == topic])
+        self.positions.setdefault(node, {})[topic] = {tp.partition: at for tp, at in begins.items()}
+        self.replaced.add(topic)
+        self._lost_up_to = {tp: end for tp, end in self._lost_up_to.items() if tp.topic != topic}
+        self.await_globals()  # up to where they end now, not where they ended
+
+    def _sources(self) -> list[Source]:
+        """Tables before streams: in this order records of one time are taken."""
+        sources = [node for node in self.topology if isinstance(node, Source)]
+        return sorted(sources, key=lambda node: node.shape == "stream")
+
+    def _globals(self) -> list[Source]:
+        return [node for node in self._sources() if node.shape == "global"]
+
+    def topic_names(self, topics: Mapping[str, int]) -> list[str]:
+        """The topics that any source reads."""
+        return sorted({topic for node in self._sources() for topic in self._topics_of(node, topics)})
+
+    def _topics_of(self, node: Source, topics: Mapping[str, int]) -> list[str]:
+        if node.pattern is not None:
+            return sorted(topic for topic in topics if matches(node.pattern, topic))
+        for topic in node.topics:
+            if topic not in topics:
+                raise self._unlisted(node, topic)
+        return list(node.topics)
+
+    def _unlisted(self, node: Source, topic: str) -> CrossStreamError:
+        """The topic does not exist, or the user may not see it: Kafka says which where it is asked for."""
+        line = None if node.location is None else str(node.location)
+        try:
+            self.log.begin_offsets([TopicPartition(topic, 0)])
+        except SourceError as error:
+            if error.code == "CS-605":
+                return error.at(operator=node.name, line=line)
+        return SourceError(
+            f"the topic {topic!r} does not exist",
+            code="CS-602",
+            where={"operator": node.name, "line": line},
+            next="create it, or correct the name; `crossstream topics list` shows what is there",
+        )
+
+    def _begin(self, node: Source) -> None:
+        """Gives new partitions a position: by ``offset_reset`` at the first start, later from their beginning."""
+        latest = node.offset_reset == "latest" and not self.started
+        first = node.name not in self.positions and node.name not in self.starts.sources
+        known = self.positions.setdefault(node.name, {})
+        if latest:
+            self._begin_as_before(node.name)
+        at_end = latest and first and not known
+        new = [tp for tp in self._partitions[node.name] if tp.partition not in known.get(tp.topic, {})]
+        offsets = (self.log.end_offsets if at_end else self.log.begin_offsets)(new) if new else {}
+        for tp in new:
+            known.setdefault(tp.topic, {})[tp.partition] = offsets[tp]
+        if at_end:
+            self.starts = self.starts.and_of(node.name, known, self.topic_ids)
+        if not self.started:
+            self._check_lost(node)
+
+    def _begin_as_before(self, node: str) -> None:
+        """Where a start before this one began with a topic of which nothing was committed since."""
+        known = self.positions[node]
+        for topic in {tp.topic for tp in self._partitions[node]} & self.starts.positions.keys():
+            known.setdefault(topic, dict(self.starts.positions[topic]))
+
+    def _check_lost(self, node: Source) -> None:
+        begins = self.log.begin_offsets(self._partitions[node.name])
+        for tp, begin in begins.items():
+            position = self.positions[node.name][tp.topic][tp.partition]
+            if begin > position:
+                self.lose(node.name, tp, position, begin)
+
+    def lose(self, node: str, tp: TopicPartition, position: int, begin: int) -> None:
+        """Records were deleted unread: an error, or a gap that is counted, once though a batch asks for it again."""
+        if self.lost == "fail":
+            raise SourceError(
+                f"records were deleted before they were read: offsets {position} to {begin - 1}",
+                code="CS-601",
+                where={"operator": node, "topic": tp.topic, "partition": tp.partition, "offset": position},
+                next="lengthen the topic's retention; on_lost_records='skip' goes on, and counts the gap",
+            )
+        self.skipped += begin - max(position, self._lost_up_to.get(tp, position))
+        self._lost_up_to[tp] = begin
+        self.positions[node][tp.topic][tp.partition] = begin
+
+
+def _made_anew(node: str, topic: str) -> SourceError:
+    return SourceError(
+        "the topic was deleted and made anew since it was read: what has been read is of the one before",
+        code="CS-603",
+        where={"operator": node, "topic": topic},
+        next="start with a new application_id, or an empty state_dir; "
+        "on_lost_records='skip' keeps the state, and reads the topic from its beginning",
+    )
+
+
+def _rewound(node: str, tp: TopicPartition, start: int, end: int) -> SourceError:
+    return SourceError(
+        f"the topic ends at offset {end}, but offsets up to {start - 1} have been read: "
+        "it was truncated, or deleted and made anew",
+        code="CS-603",
+        where={"operator": node, "topic": tp.topic, "partition": tp.partition, "offset": start},
+        next="start with a new application_id, or an empty state_dir",
+    )

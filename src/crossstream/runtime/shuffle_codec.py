@@ -1,0 +1,230 @@
+"""What travels between rounds: a handful of Arrow blobs per task and target partition.
+
+A parcel is (target round, exchange, sender, sequence, blob). Spark shuffles parcels by state partition and never
+looks inside. Receivers sort them by exchange, sender and sequence, so the order in which a shuffle
+delivers them changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache, partial
+from operator import index
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from crossstream.columns.changes import Changes, concat_changes
+from crossstream.columns.evaluate import call_rows
+from crossstream.columns.hashing import hash_keys, partition_of
+from crossstream.columns.values import Values
+from crossstream.errors import ProcessingError, told
+from crossstream.operators.sink.shared_topics import placing_bytes
+from crossstream.planning.plan import Exchange, Partitioner
+from crossstream.serdes import Serde
+from crossstream.storage.columns import from_record_batch, to_record_batch
+from crossstream.storage.files import FEW, Gathered, whole
+
+Parcel = tuple[int, int, int, int, Any]
+"""The blob is bytes, gathered or as a buffer, or, on the way, the place where it lies (`spark/shuffle_spill.py`).
+
+Within a process, few rows go from round to round as `Changes`.
+"""
+
+Place = Callable[[int], dict[str, Any]]
+"""Operator, line, topic, partition, offset and key of a row, as far as they are known."""
+
+HANDED = 512
+"""Rows up to which changes are handed on within a process as they are; more are packed, to be taken in slices.
+
+Decision 0029.
+"""
+
+REPORT = -1
+"""Exchange number of a parcel that holds a task's report."""
+FRAME = -2
+"""Exchange number of a parcel for the driver: records of a `FrameSink`."""
+
+_HEAD = ("key", "value", "ts", "major", "minor")
+_DECODED = "decoded"
+"""The column with what is decoded of the values."""
+
+
+def pack(changes: Changes, value_serde: Serde | None, key_serde: Serde | None) -> bytes | Gathered:
+    """Changes as a schema and a record batch in Arrow's IPC form; values in wire form, and what is decoded of them."""
+    columns = {
+        "key": changes.key.wire(key_serde),
+        "value": changes.value.wire(value_serde),
+        "ts": changes.ts,
+        "major": changes.major,
+        "minor": changes.minor,
+    }
+    if changes.headers is not None:
+        columns["headers"] = changes.headers
+    fields = changes.value.decoded()
+    if fields is not None and _can_travel(fields):
+        columns[_DECODED] = fields.to_arrow()
+    columns.update({f"+{name}": column for name, column in changes.extra.items()})
+    batch = to_record_batch(columns)
+    schema = batch.schema.serialize()
+    size = schema.size.to_bytes(8, "little")
+    if batch.num_rows <= FEW:
+        return b"".join((size, schema, batch.serialize()))
+    blob = Gathered()
+    blob.write(size)
+    pa.ipc.new_stream(blob, batch.schema).write_batch(batch)
+    return blob
+
+
+def unpack(blobs: Sequence[Any], key: Serde | None, value: Serde | None) -> Changes:
+    """The changes of several blobs, one after the other."""
+    parts = []
+    for blob in blobs:
+        if isinstance(blob, Changes):
+            parts.append(blob)
+            continue
+        buffer = pa.py_buffer(whole(blob))
+        end = 8 + int.from_bytes(bytes(buffer[:8]), "little")
+        batch = pa.ipc.read_record_batch(buffer.slice(end + -end % 8), _schema(bytes(buffer[8:end])))
+        parts.append(_changes(from_record_batch(batch), key, value))
+    return concat_changes(parts)
+
+
+def size_of(blob: Any) -> int:
+    """Bytes that a blob takes, more or less."""
+    return blob.key.wire().nbytes + blob.value.wire().nbytes if isinstance(blob, Changes) else len(blob)
+
+
+@lru_cache(maxsize=256)
+def _schema(data: bytes) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(data))
+
+
+def _changes(columns: dict[str, Any], key: Serde | None, value: Serde | None) -> Changes:
+    wire = {name: columns[name] for name in _HEAD}
+    decoded = columns.get(_DECODED)
+    series = None if decoded is None else pl.Series(decoded)
+    return Changes(
+        Values(key, wire=wire["key"]),
+        Values(value, wire=wire["value"], fields=series),
+        wire["ts"],
+        wire["major"],
+        wire["minor"],
+        columns.get("headers"),
+        None,
+        {name[1:]: column for name, column in columns.items() if name.startswith("+")},
+    )
+
+
+def route(
+    changes: Changes,
+    exchange: Exchange,
+    partitions: int,
+    bits: int,
+    sender: int,
+    place: Callable[[Changes, int], dict[str, Any]],
+    near: bool = False,
+) -> Iterator[tuple[int, bytes | Gathered | Changes]]:
+    """(state partition, blob) for every partition that gets rows. ``sender``: the one they come from.
+
+    ``place``: where a row is from. ``near``: whoever gets them is in this process.
+    """
+    if not changes.rows:
+        return
+    key, value, partitioner = exchange.key, exchange.value, exchange.partitioner
+    keys, changes = changes.key, _in_wire_form(changes, key, value, exchange.columns)
+    send = _as_they_are if near and changes.rows <= HANDED else pack
+    if exchange.stays or (partitions == 1 and partitioner is None):
+        yield 0 if partitions == 1 else sender, send(changes, value, key)
+        return
+    if exchange.place is not None:
+        pids = np.asarray(changes.extra[exchange.place])
+    elif exchange.by is not None:
+        pids = partition_of(hash_keys(placing_bytes(keys, exchange.by), bits), partitions)
+    elif partitioner is None:
+        pids = partition_of(changes.hashes(bits), partitions)
+    else:
+        pids = chosen_partitions(partitioner, changes.key, partitions, partial(place, changes))
+    order = np.argsort(pids.astype(np.uint16 if partitions <= 65535 else np.int64), kind="stable")
+    bounds = np.searchsorted(pids[order], np.arange(partitions + 1))
+    for pid in range(partitions):
+        start, stop = int(bounds[pid]), int(bounds[pid + 1])
+        if stop > start:
+            yield pid, send(changes.take(order[start:stop]), value, key)
+
+
+def _in_wire_form(
+    changes: Changes, key: Serde | None, value: Serde | None, columns: frozenset[str]
+) -> Changes:
+    """Encoded once, before the rows are spread over the partitions; with these columns, if they have been decoded."""
+    fields = changes.value.decoded(columns) if columns else None
+    return Changes(
+        Values(key, wire=changes.key.wire(key)),
+        Values(value, wire=changes.value.wire(value), fields=fields),
+        changes.ts,
+        changes.major,
+        changes.minor,
+        changes.headers,
+        None,
+        changes.extra,
+    )
+
+
+def _can_travel(series: pl.Series) -> bool:
+    """Whether columns come out of a parcel as they go in."""
+    arrow = series[:0].to_arrow()
+    return _has_no_dictionary(arrow.type) and pl.Series(arrow).dtype == series.dtype
+
+
+def _has_no_dictionary(kind: pa.DataType) -> bool:
+    """Whether all of a column is in its record batch; dictionaries are not."""
+    if pa.types.is_dictionary(kind):
+        return False
+    return all(_has_no_dictionary(kind.field(place).type) for place in range(kind.num_fields))
+
+
+def _as_they_are(changes: Changes, value: Serde | None, key: Serde | None) -> Changes:
+    return changes
+
+
+def chosen_partitions(partitioner: Partitioner, key: Values, partitions: int, place: Place) -> np.ndarray:
+    """Where a partitioner of the user (KIP-775) puts each key; null keys: partition 0.
+
+    ``place``: where a row is from, for the error. Raises `ProcessingError` CS-505.
+    """
+    keys = key.objects()
+    given, failures = call_rows(lambda k: 0 if k is None else partitioner(k, partitions), [keys])
+    for failure in failures:
+        raise ProcessingError(
+            f"a partitioner raised {told(failure.error)}",
+            code="CS-505",
+            where=place(failure.row),
+            next="a partitioner takes (key, number of partitions) and returns an int",
+        ) from failure.error
+    pids, failures = call_rows(lambda pid: _existing(pid, partitions), [given])
+    for failure in failures:
+        row = failure.row
+        raise ProcessingError(
+            f"a partitioner gave {given[row]!r} for the key {keys[row]!r}; there are {partitions} partitions",
+            code="CS-505",
+            where=place(row),
+            next="return exactly one int from 0 to the number of partitions less one (KIP-775)",
+        )
+    return np.array(pids, np.int64)
+
+
+def _existing(pid: Any, partitions: int) -> int:
+    found = index(pid)
+    if not 0 <= found < partitions:
+        raise ValueError(found)
+    return found
+
+
+def in_order(parcels: Iterable[Parcel]) -> dict[int, list[Any]]:
+    """Blobs of each exchange in order of their senders."""
+    found: dict[int, list[Any]] = {}
+    for _, exchange, _, _, blob in sorted(parcels, key=lambda parcel: parcel[1:4]):
+        found.setdefault(exchange, []).append(blob)
+    return found

@@ -1,0 +1,199 @@
+"""Versions of store partitions kept open between the batches of a process, and global tables read-only.
+
+Every attempt of a task writes files of its own; the commit names those that count (decision 0003). All tasks of a
+machine share the files of a global table (decision 0020).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from crossstream.columns.changes import Changes
+from crossstream.errors import StateError
+from crossstream.operators.global_join.global_table import History, WholeTable
+from crossstream.planning.plan import Plan, StoreDef
+from crossstream.runtime.batch import Batch
+from crossstream.storage.compaction import NO_HORIZON
+from crossstream.storage.files import Storage
+from crossstream.storage.manifest import PieceRef, read_manifest, read_run, write_run
+from crossstream.storage.root import Place, root_of
+from crossstream.storage.snapshot import View
+from crossstream.storage.sorted_run import Run
+from crossstream.storage.store import Piece, Version, advance, load_version, saver, store_version
+
+
+def partition_folder(store: str, partition: int | str) -> str:
+    """The folder of a store partition below the root of the state; any name of a store is possible."""
+    return f"stores/{quote(store, safe='')}/{partition}"
+
+
+def file_names(files: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    """Names below the root of the state; ``files``: by ``store/partition``."""
+    for place, names in files.items():
+        store, _, partition = place.rpartition("/")
+        folder = partition_folder(store, partition)
+        yield from (f"{folder}/{name}" for name in names)
+
+
+def measure(root: Place, versions: Mapping[str, Mapping[int, str]]) -> dict[str, tuple[int, int]]:
+    """(rows, bytes) of each store partition, by ``store/partition``; ``versions``: names of their manifests."""
+    state, measured = root_of(root), {}
+    for store, names in versions.items():
+        for partition, name in names.items():
+            manifest = read_manifest(state.storage(partition_folder(store, partition)), name)
+            measured[f"{store}/{partition}"] = (manifest.rows, manifest.size)
+    return measured
+
+
+def grow(
+    stores: MemoryStores | FolderStores,
+    store: StoreDef,
+    partition: int,
+    version: Version,
+    fresh: Run | None,
+    stream_time: int,
+    batch: int,
+    early: Sequence[Piece] = (),
+    horizon: int = NO_HORIZON,
+    clock: int = 0,
+) -> Version:
+    """The version after a batch, saved; the same object if nothing changed. ``early``: see `advance`."""
+    save = stores.saver(store, partition, batch)
+    history = store.history if store.layout.versioned else None
+    after = advance(version, fresh, stream_time, batch, save, early, horizon, clock, history)
+    return version if after is version else stores.save(store, partition, after)
+
+
+@dataclass(slots=True)
+class MemoryStores:
+    """Versions in memory, for the test driver."""
+
+    versions: dict[tuple[str, int], Version] = field(default_factory=dict)
+    recorded: dict[str, Run] = field(default_factory=dict)
+
+    def open(self, store: StoreDef, partition: int, name: str | None) -> Version:
+        return self.versions.get((store.name, partition)) or Version(store.layout)
+
+    def saver(self, store: StoreDef, partition: int, batch: int) -> Callable[[Run], Piece]:
+        return lambda run: Piece(Run(dict(run.columns), run.rows))
+
+    def save(self, store: StoreDef, partition: int, version: Version) -> Version:
+        self.versions[store.name, partition] = version
+        return version
+
+    def record(self, store: StoreDef, partition: int, batch: int, run: Run) -> PieceRef:
+        """Keeps a run that belongs to no version; the last one of each partition."""
+        name = f"{store.name}/{partition}"
+        self.recorded[name] = run
+        return PieceRef(name, 0, run.rows, 0, 0, 0, "")
+
+    def recall(self, store: StoreDef, partition: int, ref: PieceRef) -> Run:
+        """A run that was kept by `record`."""
+        return self.recorded[ref.file]
+
+
+class FolderStores:
+    """Versions in the state folder. The last one of each partition stays open. Several threads may `open` them."""
+
+    __slots__ = ("files", "held", "root")
+
+    def __init__(self, root: Place) -> None:
+        self.root = root_of(root)
+        self.held: dict[tuple[str, int], Version] = {}
+        self.files: dict[tuple[str, int], dict[str, Run]] = {}
+
+    def _storage(self, store: StoreDef, partition: int) -> Storage:
+        return self.root.storage(partition_folder(store.name, partition))
+
+    def open(self, store: StoreDef, partition: int, name: str | None) -> Version:
+        if name is None:
+            return Version(store.layout)
+        held = self.held.get((store.name, partition))
+        if held is not None and held.name == name:
+            return held
+        files = self.files.setdefault((store.name, partition), {})
+        try:
+            version = load_version(self._storage(store, partition), store.layout, name, files)
+        except StateError as error:
+            raise error.at(store=store.name, partition=partition, folder=str(self.root)) from None
+        self._hold(store, partition, version)
+        return version
+
+    def _hold(self, store: StoreDef, partition: int, version: Version) -> None:
+        """Keeps a version open, and no file that it does not need: an open file keeps its place on the disk."""
+        files = self.files.setdefault((store.name, partition), {})
+        for gone in files.keys() - version.files():
+            files.pop(gone, None)  # another thread that reads may have been here
+        self.held[store.name, partition] = version
+
+    def let_go(self, batch: int, versions: Mapping[str, Mapping[int, str]]) -> None:
+        """Closes what other processes moved on: older versions than ``batch`` that are not in ``versions``."""
+        for store, partition in list(self.held):
+            held = self.held[store, partition]
+            if held.batch < batch and held.name != versions.get(store, {}).get(partition):
+                del self.held[store, partition], self.files[store, partition]
+
+    def saver(self, store: StoreDef, partition: int, batch: int) -> Callable[[Run], Piece]:
+        return saver(self._storage(store, partition), f"{batch:012d}-{uuid.uuid4().hex[:8]}")
+
+    def record(self, store: StoreDef, partition: int, batch: int, run: Run) -> PieceRef:
+        """Writes a run that belongs to no version."""
+        name = f"{batch:012d}-{uuid.uuid4().hex[:8]}.history"
+        return write_run(self._storage(store, partition), name, run)
+
+    def recall(self, store: StoreDef, partition: int, ref: PieceRef) -> Run:
+        """A run that was written by `record`; `StateError` if it is not what was written."""
+        try:
+            return read_run(self._storage(store, partition), ref)
+        except StateError as error:
+            raise error.at(store=store.name, partition=partition, folder=str(self.root)) from None
+
+    def save(self, store: StoreDef, partition: int, version: Version) -> Version:
+        name = f"{version.batch:012d}-{uuid.uuid4().hex[:8]}.manifest"
+        saved = store_version(version, self._storage(store, partition), name)
+        self._hold(store, partition, saved)
+        return saved
+
+
+@dataclass(slots=True)
+class Wholes:
+    """The global tables of a batch, opened when they are first looked up.
+
+    ``stores``: none that anything is written through, so that versions before the batch stay open in it.
+    """
+
+    plan: Plan
+    batch: Batch
+    stores: MemoryStores | FolderStores
+    _opened: dict[str, WholeTable] = field(default_factory=dict)
+    _changes: dict[str, Changes | None] = field(default_factory=dict)
+
+    def open(self, name: str) -> WholeTable:
+        """A table as it was before the batch, with the changes that the batch makes to it."""
+        if name not in self._opened:
+            store, places = self.plan.stores[name], range(self.batch.partitions)
+            manifests, histories = self.batch.versions.get(name, {}), self.batch.histories.get(name, {})
+            self._opened[name] = WholeTable(
+                [self.stores.open(store, place, manifests.get(place)).view() for place in places],
+                [self._history(store, place, histories.get(place)) for place in places],
+                store.key,
+                store.value,
+            )
+        return self._opened[name]
+
+    def opened(self) -> Iterator[tuple[StoreDef, View]]:
+        """The state partitions of the tables that have been looked up, as they were before the batch."""
+        for name, table in self._opened.items():
+            yield from ((self.plan.stores[name], view) for view in table.views)
+
+    def changes(self, name: str) -> Changes | None:
+        """The last change that the batch makes of each key of a table, in order of the hash; None if there is none."""
+        if name not in self._changes:
+            self._changes[name] = self.open(name).changes()
+        return self._changes[name]
+
+    def _history(self, store: StoreDef, place: int, ref: PieceRef | None) -> History | None:
+        return None if ref is None else History.from_run(self.stores.recall(store, place, ref))

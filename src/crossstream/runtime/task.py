@@ -1,0 +1,309 @@
+"""One task: a round of a plan over one state partition, or over a share of the source partitions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+
+from crossstream.columns.branch_order import without_turns
+from crossstream.columns.changes import Changes
+from crossstream.errors import CrossStreamError, SerdeError
+from crossstream.operators.global_join.global_table import History
+from crossstream.operators.registry import RUNNERS
+from crossstream.operators.runner import Emitted, OpenStore, Runner, Task
+from crossstream.operators.source.runner import Decoder, Reader
+from crossstream.planning.plan import Exchange, Plan
+from crossstream.planning.steps import ReadStep
+from crossstream.runtime.bad_records import Failures, unreadable_row
+from crossstream.runtime.batch import Batch, Report, SourceRange, pack_report
+from crossstream.runtime.services import Input, Output, Settings
+from crossstream.runtime.shuffle_codec import FRAME, REPORT, Parcel, in_order, route
+from crossstream.runtime.slices import Arrived, in_slices, whole
+from crossstream.runtime.stores import FolderStores, MemoryStores, Wholes, grow
+from crossstream.serdes import refusals
+from crossstream.serdes.refusals import UNDECODABLE
+from crossstream.storage.files import Gathered
+from crossstream.storage.store import Piece, Version
+
+Sent = tuple[int, list[Parcel]]
+"""A state partition and the parcels for it."""
+
+
+@dataclass(slots=True)
+class _Opened:
+    """A store partition of a task: as it was before, and what of this batch is in files already."""
+
+    store: OpenStore
+    before: Version
+    early: list[Piece] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class RoundTask:
+    """Runs one round. ``sender``: the task's own number (its state partition after round 0).
+
+    ``wholes``: the global tables that the steps may look up. ``pause`` is called between pieces of the work.
+    ``near``: all rounds run in this process, and share one ``report``.
+    """
+
+    plan: Plan
+    batch: Batch
+    number: int
+    sender: int
+    stores: MemoryStores | FolderStores
+    output: Output
+    settings: Settings
+    input: Input | None = None
+    wholes: Wholes | None = None
+    pause: Callable[[], None] = lambda: None
+    near: bool = False
+    report: Report = field(default_factory=Report)
+    _opened: dict[str, _Opened] = field(default_factory=dict)
+    _outbox: dict[int, list[Parcel]] = field(default_factory=dict)
+    _sequence: int = 0
+    _runners: list[Runner] = field(default_factory=list)
+    _readers: dict[str, list[Runner]] = field(default_factory=dict)
+    _leaving: Mapping[str, Sequence[tuple[int, Exchange]]] = field(default_factory=dict)
+    _failures: Failures | None = None
+
+    def read(self, spans: Sequence[SourceRange]) -> Iterator[Sent]:
+        """Round 0: reads the ranges and sends what goes to later rounds."""
+        assert self.input is not None
+        started = time.perf_counter()
+        task = self._set_up()
+        steps = {step.node: step for step in self.plan.parts[0].steps if isinstance(step, ReadStep)}
+        readers = {span: Reader(task, steps[span.node], span) for span in spans}
+        for span, records in self.input.read(spans, self.settings.read_rows):
+            changes = readers[span].changes(records)
+            if changes is not None:
+                self._push(steps[span.node].output or "", changes)
+                yield from self._sent()
+        yield from self._finish()
+        yield from self._close(started)
+
+    def run(self, parcels: Iterable[Parcel]) -> Iterator[Sent]:
+        """A later round: takes the parcels of one state partition."""
+        started = time.perf_counter()
+        task = self._set_up()
+        for number, arrived in enumerate(self._arrived(in_order(self._addressed(parcels)))):
+            if number:
+                self._put_away()
+            for exchange, changes in arrived.items():
+                self._push(self.plan.exchanges[exchange].arrives, self._decoded(task, exchange, changes))
+            yield from self._sent()
+            yield from self._finish()
+        yield from self._close(started)
+
+    def _arrived(self, blobs: dict[int, list[bytes]]) -> Iterator[Arrived]:
+        """What arrived, in slices of the keys if all steps of the round can be taken so."""
+        if all(runner.by_key() for runner in self._runners):
+            return in_slices(blobs, self.plan.exchanges, self.batch.bits)
+        return whole(blobs, self.plan.exchanges)
+
+    def _decoded(self, task: Task, exchange: int, changes: Changes) -> Changes:
+        """With values decoded that the reading task left; where bad records do not stop all, it left none."""
+        step = self.plan.exchanges[exchange].undecoded
+        if step is None or self.settings.decoding.action != "fail":
+            return changes
+        return Decoder(task, step).decoded(changes, ("value",))
+
+    def _put_away(self) -> None:
+        """Between two slices: what the stores got goes into files, for nobody in the task looks it up again."""
+        for opened in self._opened.values():
+            fresh = opened.store.view.fresh
+            if fresh is not None and fresh.rows:
+                save = self.stores.saver(opened.store.definition, self.sender, self.batch.id)
+                opened.early.append(save(fresh))
+                opened.store.view.fresh = None
+
+    def _addressed(self, parcels: Iterable[Parcel]) -> list[Parcel]:
+        """The parcels for this round; the others go on as they are."""
+        mine = []
+        for parcel in parcels:
+            if parcel[0] == self.number and parcel[1] >= 0:
+                mine.append(parcel)
+            else:
+                self._outbox.setdefault(self.sender % self.batch.partitions, []).append(parcel)
+        return mine
+
+    def _set_up(self) -> Task:
+        self._failures = failures = Failures(
+            self.plan.topology,
+            self.batch,
+            self.report,
+            self.settings.decoding,
+            self.settings.processing,
+            self.output.write,
+            self.output.record_limit,
+        )
+        self.wholes = self.wholes or Wholes(self.plan, self.batch, self.stores)
+        task = Task(
+            self.plan,
+            self.batch,
+            self.report,
+            failures,
+            self.settings,
+            self.output,
+            self._store,
+            self._to_driver,
+            self.wholes,
+            self._record,
+            self.sender,
+        )
+        part = self.plan.parts[self.number]
+        for step in part.steps:
+            if isinstance(step, ReadStep):
+                continue
+            runner = RUNNERS[type(step)](task, step)
+            self._runners.append(runner)
+            for flow in dict.fromkeys(step.inputs):
+                self._readers.setdefault(flow, []).append(runner)
+        self._leaving = part.leaving
+        return task
+
+    def _store(self, name: str) -> OpenStore:
+        if name not in self._opened:
+            definition = self.plan.stores[name]
+            manifest = self.batch.versions.get(name, {}).get(self.sender)
+            version = self.stores.open(definition, self.sender, manifest)
+            store = OpenStore(definition, version.view(), version.stream_time, version.horizon, version.clock)
+            self._opened[name] = _Opened(store, version)
+        return self._opened[name].store
+
+    def _record(self, store: str, history: History) -> None:
+        """Keeps the changes of a global table until the batch is done."""
+        definition = self.plan.stores[store]
+        ref = self.stores.record(definition, self.sender, self.batch.id, history.run)
+        self.report.histories.setdefault(store, {})[self.sender] = ref
+        self.report.retired.setdefault(f"{store}/{self.sender}", []).append(ref.file)
+
+    def _push(self, flow: str, changes: Changes) -> None:
+        """Hands a piece of a flow to everything that reads it in this round, and to the shuffle."""
+        others = without_turns(changes)
+        for runner in self._readers.get(flow, ()):
+            taken = changes if runner.takes_turns() else others
+            for out, result in self._located(runner, partial(runner.accept, flow, taken)):
+                self._push(out, result)
+        for number, exchange in self._leaving.get(flow, ()):
+            for pid, blob in self._routed(self._writable(others, exchange), exchange):
+                parcel = (exchange.to_round, number, self.sender, self._sequence, blob)
+                self._outbox.setdefault(pid, []).append(parcel)
+                self._sequence += 1
+
+    def _located(self, runner: Runner, work: Callable[[], Emitted]) -> Emitted:
+        """What a runner gives; its errors say which operator it is."""
+        try:
+            yield from work()
+        except CrossStreamError as error:
+            raise self._at(runner.step.node, self._of_state(error)) from error.__cause__
+
+    def _of_state(self, error: CrossStreamError) -> CrossStreamError:
+        """The error; of bytes that were no record of this batch but a row that was kept, one that says so."""
+        if error.code != UNDECODABLE:
+            return error
+        kept = [(one.store.definition, one.store.before()) for one in self._opened.values()]
+        wholes = () if self.wholes is None else self.wholes.opened()
+        found = unreadable_row(chain(kept, wholes), error.where.get("serde"))
+        if found is None:
+            return error
+        where = {name: error.where.get(name) for name in ("operator", "line")}
+        return refusals.unreadable_row(found.reason, found.store.name, **where, key=found.key)
+
+    def _at(self, name: str, error: CrossStreamError) -> CrossStreamError:
+        node = self.plan.topology[name]
+        return error.at(operator=node.name, line=None if node.location is None else str(node.location))
+
+    def _writable(self, changes: Changes, exchange: Exchange) -> Changes:
+        """Without rows that cannot be written, if they do not stop all."""
+        if self.settings.processing.action == "fail":
+            return changes
+        assert self._failures is not None
+        node = self.plan.topology[exchange.node]
+        changes = self._failures.writable(node, changes, "key", exchange.key)
+        return self._failures.writable(node, changes, "value", exchange.value)
+
+    def _routed(
+        self, changes: Changes, exchange: Exchange
+    ) -> Iterator[tuple[int, bytes | Gathered | Changes]]:
+        assert self._failures is not None
+        place = partial(self._failures.place, self.plan.topology[exchange.node])
+        batch = self.batch
+        try:
+            yield from route(changes, exchange, batch.partitions, batch.bits, self.sender, place, self.near)
+        except SerdeError as error:
+            refusal = self._unserializable(changes, exchange, error)
+            raise self._of_state(refusal) from refusal.__cause__
+        except CrossStreamError as error:
+            raise self._at(exchange.node, error) from error.__cause__
+
+    def _unserializable(self, changes: Changes, exchange: Exchange, error: SerdeError) -> CrossStreamError:
+        assert self._failures is not None
+        try:
+            changes.key.wire(exchange.key)
+            part, serde = "value", exchange.value
+        except SerdeError:
+            part, serde = "key", exchange.key
+        return self._failures.unserializable(self.plan.topology[exchange.node], changes, part, serde, error)
+
+    def _to_driver(self, node: str, blob: bytes) -> None:
+        """Records that the driver wants, named by the node that collects them."""
+        name = node.encode()
+        packed = len(name).to_bytes(4, "big") + name + blob
+        parcel = (self.plan.rounds, FRAME, self.sender, self._sequence, packed)
+        self._outbox.setdefault(self.sender % self.batch.partitions, []).append(parcel)
+        self._sequence += 1
+
+    def _finish(self) -> Iterator[Sent]:
+        """What the steps have to give when all they take has come, or all of a slice."""
+        for runner in self._runners:
+            for out, changes in self._located(runner, runner.finish):
+                self._push(out, changes)
+                yield from self._sent()
+        yield from self._sent()
+
+    def _close(self, started: float) -> Iterator[Sent]:
+        """Saves the stores, finishes the output, reports."""
+        self._save()
+        self.output.finish()
+        self.report.seconds[f"round {self.number}"] = time.perf_counter() - started
+        if not self.near:
+            parcel = (self.number + 1, REPORT, self.sender, self._sequence, pack_report(self.report))
+            yield self.sender % self.batch.partitions, [parcel]
+
+    def _sent(self) -> Iterator[Sent]:
+        sent, self._outbox = self._outbox, {}
+        yield from sent.items()
+        self.pause()
+
+    def _save(self) -> None:
+        for name, opened in self._opened.items():
+            after = grow(
+                self.stores,
+                opened.store.definition,
+                self.sender,
+                opened.before,
+                opened.store.view.fresh,
+                opened.store.stream_time,
+                self.batch.id,
+                opened.early,
+                opened.store.horizon,
+                opened.store.clock,
+            )
+            if after is not opened.before:
+                self._saved(name, opened, after)
+            self.report.state[f"{name}/{self.sender}"] = (after.rows, after.size)
+
+    def _saved(self, name: str, opened: _Opened, after: Version) -> None:
+        version = opened.before
+        if after.name is not None:
+            self.report.manifests.setdefault(name, {})[self.sender] = after.name
+            written = sorted(after.files() - version.files())
+            self.report.written[f"{name}/{self.sender}"] = [*written, after.name]
+            early = {piece.ref.file for piece in opened.early if piece.ref is not None}
+            retired = sorted((version.files() | early) - after.files())
+            if version.name is not None:
+                retired.append(version.name)
+            self.report.retired.setdefault(f"{name}/{self.sender}", []).extend(retired)

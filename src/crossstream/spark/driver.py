@@ -1,0 +1,397 @@
+"""One batch after the other: planned, logged, run on Spark, published, committed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+from pyspark.sql import SparkSession
+
+from crossstream.api.topology import Topology
+from crossstream.config import StreamsConfig
+from crossstream.planning.plan import Plan
+from crossstream.runtime.backlog_split import Sizing, fans_of
+from crossstream.runtime.batch import Batch, Report
+from crossstream.runtime.idle import Idling, Listener, milliseconds, somebody_waits
+from crossstream.runtime.placement import placements
+from crossstream.runtime.rescaling import misplaced, rescale
+from crossstream.runtime.services import settings_of
+from crossstream.runtime.stores import measure
+from crossstream.spark.claim import claim, find
+from crossstream.spark.errors import unpacked
+from crossstream.spark.feed import FrameFeed
+from crossstream.spark.frames import check_frames, complete, deliver, frame_names, united
+from crossstream.spark.inputs import Inputs, connection_of, publisher_of, staging_of
+from crossstream.spark.job import SparkRounds, packed
+from crossstream.spark.progress import Account, Progress
+from crossstream.spark.publishing import Publishing
+from crossstream.spark.worker import Job
+from crossstream.storage.commit_log import BatchEntry, BatchLog, Commit
+from crossstream.storage.rights import make_folder
+from crossstream.storage.root import Place, root_of
+from crossstream.storage.vacuum import Retirement
+from crossstream.topics import TopicPartition
+
+
+class Halted(Exception):
+    """Ends the query of the DataFrame sources between two of its micro-batches."""
+
+
+def never() -> bool:
+    """Nobody asks to stop."""
+    return False
+
+
+def always() -> bool:
+    """Everything is over."""
+    return True
+
+
+class Engine:
+    """The loop's body: plan a batch, log it, run it, publish, commit, retire."""
+
+    spark: SparkSession
+
+    def __init__(
+        self,
+        topology: Topology,
+        plan: Plan,
+        config: StreamsConfig,
+        state: Place,
+        tell: Callable[[Progress], None],
+        token: str,
+    ) -> None:
+        self.plan = plan
+        self.config = config
+        self.state = root_of(state)
+        self.topology = topology
+        self.progress = Progress()
+        self.log = BatchLog(self.state, config.durable)
+        self.connection = connection_of(config)
+        self._staging = staging_of(self.connection, self.state)
+        self.inputs = Inputs(plan, config, self.connection, self.log)
+        self._publishing = Publishing(publisher_of(self.connection), self._staging, self.log)
+        self.partitions = 1
+        self._wanted = 1
+        self._tasks = 1
+        self._tell = tell
+        self._token = token
+        self._batch_lock = threading.RLock()
+        self._feed = FrameFeed(self._take_frame)
+        self._is_halted: Callable[[], bool] = never
+        self._has_failed = False
+        self._runner: int | None = None
+        self._epoch = -1
+        self._frames: tuple[str, ...] = ()
+        self._until: dict[TopicPartition, int] | None = None
+        self._repeat: BatchEntry | None = None
+        self._next = 0
+        self._versions: dict[str, dict[int, str]] = {}
+        self._rounds: SparkRounds | None = None
+        self._listener = Listener(config.idle_after_ms, 0)
+        self._idling = Idling.of(topology, config.max_task_idle_ms)
+        self._sizing = Sizing(config.single_task_rows, fans_of(plan))
+        self.hurried = 0
+        self._account = Account.of(topology)
+
+    def open(self, session: Callable[[], SparkSession]) -> None:
+        """Locks and checks the state, finds the topics, ships the plan to the workers.
+
+        What can be known without Spark is checked before it is asked for ``session``, which may take seconds to start.
+        """
+        job = self._job()
+        shipped = packed(job)
+        check_frames(self.topology, self.state)
+        self.log.lock(self.config.application_id, self.config.state_rights)
+        self._publishing.finish_last(self.config.application_id)
+        there = find(self.log, self.plan, self.config)
+        self.inputs.check(there)
+        self.spark = session()
+        context = self.spark.sparkContext
+        self._tasks = max(1, context.defaultParallelism)
+        found = claim(self.log, self.plan, self.config, there, self._checkpoint, self._tasks)
+        commit = found.commit
+        self.partitions, self._wanted = found.application.partitions, found.partitions
+        self._versions = commit.versions
+        self._next = commit.id + 1
+        self._epoch = commit.epoch
+        self._repeat, self._frames = found.repeat, found.application.frames
+        self.retirement = Retirement(self.state, self.log, self.config.retain_batches, self._staging)
+        self.retirement.sweep(self._next)
+        self._account.state = measure(self.state, self._versions)
+        self._rescale(bool(misplaced(self.log, placements(self.plan, self.partitions))))
+        self.sources = self.inputs.find(commit, found.application)
+        self._repeat = self._repeatable()
+        self.sources.await_globals()
+        self._rounds = SparkRounds(context, job, shipped, self.config.application_id, self._token)
+        self._listener.since = milliseconds()
+
+    def _job(self) -> Job:
+        return Job(
+            self.config.application_id,
+            self.plan.shipped(),
+            self.state.address,
+            str(self._staging),
+            settings_of(self.config),
+            self.connection,
+        )
+
+    @property
+    def _checkpoint(self) -> Path:
+        """The folder of Spark's checkpoint of the DataFrame sources."""
+        return self.state.here / "frames"
+
+    def _rescale(self, anew: bool = False) -> None:
+        """Between two batches: cuts the state into as many partitions as are asked for (decision 0011).
+
+        A batch that was begun is first repeated with the partitions it had. ``anew``: into the same number, too.
+        """
+        if self._repeat is not None or not (anew or self.partitions != self._wanted):
+            return
+        done = rescale(self.log, self._wanted, placements(self.plan, self._wanted))
+        self.partitions = self._wanted
+        self._versions = done.commit.versions
+        self._next = done.commit.id + 1
+        self._account.state = measure(self.state, self._versions)
+        self.retirement.add(done.commit.id, done.retired)
+
+    def _repeatable(self) -> BatchEntry | None:
+        """The batch that was begun, for the sources of now; None if its records are gone, and it is planned anew."""
+        if self._repeat is None:
+            return None
+        ranges = self.sources.renamed(self._repeat.ranges)
+        return None if ranges is None else structs.replace(self._repeat, ranges=ranges)
+
+    def tell_when_rows_are_through(self, tell: Callable[[], None]) -> None:
+        """Calls ``tell`` when the rows that DataFrame sources have now are through; not if they are read no more."""
+        if self.topology.frames:
+            self._feed.tell_when_through(tell)
+        else:
+            tell()
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether a batch calls, by way of a function or listener of the user's."""
+        return self._runner == threading.get_ident()
+
+    def run_until(self, ends: dict[TopicPartition, int], is_halted: Callable[[], bool] = never) -> bool:
+        """Batches of what DataFrame sources have, and topics up to ``ends``; False: ``is_halted`` came first."""
+        outer, self._is_halted = self._is_halted, is_halted
+        try:
+            self._feed_up_to(ends)
+            while (more := self._has_more(ends)) and not is_halted():
+                self._run(ends)
+            return not more
+        except Halted:
+            return False
+        finally:
+            self._is_halted = outer
+
+    def _feed_up_to(self, ends: dict[TopicPartition, int]) -> None:
+        self._until = ends
+        try:
+            self.feed(once=True)
+        finally:
+            self._until = None
+
+    def _has_more(self, ends: dict[TopicPartition, int]) -> bool:
+        return self._repeat is not None or bool(self.sources.next_ranges(ends, None))
+
+    def run_next(self) -> bool:
+        """One batch of the topics, if there is anything to read."""
+        self._feed.check()
+        with self._batch_lock:
+            if self._has_failed:
+                return False  # a batch of rows, meanwhile: `check` will tell
+            self.inputs.refresh()
+            ends = dict(self.sources.end_offsets())
+            idles = self._repeat is None and not self.hurried
+            if idles and self._idling.holds(self.sources, ends, milliseconds()):
+                return False
+            return self._run(ends)
+
+    def feed(self, *, once: bool) -> None:
+        """Starts reading the DataFrame sources; ``once``: reads what there is now, and returns."""
+        frame = united(self.topology, self._frames, self._token)
+        if frame is not None:
+            pause = None if once else self.config.trigger_ms or 0
+            make_folder(self._checkpoint, self.config.state_rights)
+            self._feed.start(frame, str(self._checkpoint), pause)
+
+    def _take_frame(self, frame: Any, epoch: int) -> None:
+        """A micro-batch of the DataFrame sources; of those that were committed before a restart nothing is taken."""
+        with self._batch_lock:
+            if self._has_failed or self._is_halted():
+                raise Halted("the application is stopped; the rows come again at its next start")
+            if epoch <= self._epoch:
+                complete(frame, self._checkpoint)
+                return
+            self.inputs.refresh()
+            while epoch > self._epoch:  # again where records were deleted under the batch
+                self._catch_up()
+                ends = dict(self.sources.end_offsets()) if self._until is None else self._until
+                self._run(ends, frame, epoch)
+
+    def _catch_up(self) -> None:
+        """What comes before rows of a DataFrame: a batch of topics to repeat, and all of the global tables."""
+        while self.sources.bootstrapping if self._repeat is None else self._repeat.epoch < 0:
+            self._run({})
+
+    def _run(self, ends: Any, frame: Any = None, epoch: int = -1) -> bool:
+        """One batch, if there is anything to do.
+
+        One that fails is the last: it comes again at the next start. The thread that waits for its turn meanwhile would
+        plan it anew, with other records.
+        """
+        outer, self._runner = self._runner, threading.get_ident()
+        try:
+            return self._run_batch(ends, frame, epoch)
+        except BaseException:
+            self._has_failed = True
+            raise
+        finally:
+            self._runner = outer
+
+    def _run_batch(self, ends: Any, frame: Any, epoch: int) -> bool:
+        started = time.perf_counter()
+        entry = self._repeat
+        repeated = entry is not None
+        if entry is None:
+            entry = self._planned(ends, frame, epoch)
+            if entry is None:
+                return False
+        elif entry.epoch >= 0 and frame is None:
+            return False  # waits for Spark to hand the same rows in again
+        else:
+            self.log.repeat_batch(entry)
+        planned = time.perf_counter()
+        try:
+            report = self._on_spark(entry, repeated, frame)
+        except Exception as error:
+            if self.inputs.allows(unpacked(error, self._token), entry.ranges, ends):
+                self._repeat = None
+                return True
+            raise
+        ran = time.perf_counter()
+        commit = self._following(entry, report)
+        self._publishing.publish(entry, report, commit)
+        published = time.perf_counter()
+        self._commit(commit, report)
+        if report.manifests:
+            self._listener.stored()
+        committed = time.perf_counter()
+        self._repeat = None
+        self._rescale()
+        phases = {
+            "plan": planned - started,
+            "run": ran - planned,
+            "publish": published - ran,
+            "commit": committed - published,
+            **report.seconds,
+        }
+        self._note(entry, report, phases, committed - started, ends)
+        return True
+
+    def _planned(self, ends: Any, frame: Any, epoch: int) -> BatchEntry | None:
+        """The next batch, which is written to the log; None if there is nothing to do."""
+        ranges = self.sources.next_ranges(ends, self._limit(frame))
+        taken = sum(span.end - span.start for span in ranges)
+        has_more = self.sources.lag(ends) > taken or self._may_have_rows(frame)
+        silence = self._listener.silence(milliseconds(), taken, has_more=has_more)
+        is_tick = somebody_waits(self.plan, self._account.state) and self._listener.is_tick(silence)
+        if not ranges and frame is None and not is_tick:
+            return None
+        is_small = frame is None and self._sizing.is_small(ranges, self._account.rows())
+        shares = 0 if is_small else self._tasks
+        entry = BatchEntry(self._next, ranges, time.time(), self._sink_ends(), epoch, silence, shares)
+        self.log.write_batch(entry)
+        return entry
+
+    def _limit(self, frame: Any) -> int | None:
+        """How many records a batch takes: all beside rows of a DataFrame, for the times of both give their order."""
+        return self.config.max_records_per_batch if frame is None else None
+
+    def _may_have_rows(self, frame: Any) -> bool:
+        """Whether DataFrame sources may have more rows than those of a batch: that is seen when Spark looks again."""
+        return self._listener.after is not None and (frame is not None or self._feed.is_behind())
+
+    def _on_spark(self, entry: BatchEntry, repeated: bool, frame: Any) -> Report:
+        assert self._rounds is not None
+        versions = {store: names for store, names in self._versions.items() if store in self.plan.stores}
+        batch = Batch(
+            entry.id,
+            entry.ranges,
+            self.partitions,
+            versions,
+            repeated,
+            silence=entry.silence,
+            shares=entry.shares,
+            clock=int(entry.time * 1000),
+            frames=frame_names(self.topology),
+            wants_keys=self._account.partnerless.wants_keys,
+        )
+        report, frames = self._rounds.run(batch, frame)
+        self._sizing.learn(sum(report.seconds.values()))
+        deliver(self.spark, self.topology, frames, entry.id)
+        return report
+
+    def _sink_ends(self) -> dict[str, list[int]]:
+        """Where the file topics that are written end before the batch: publishing it again looks from there on."""
+        return {} if self._publishing.publisher is None else self.inputs.written_ends()
+
+    def _following(self, entry: BatchEntry, report: Report) -> Commit:
+        """The commit of a batch that has run."""
+        versions = {store: dict(names) for store, names in self._versions.items()}
+        for store, names in report.manifests.items():
+            versions.setdefault(store, {}).update(names)
+        positions = self.sources.after(entry.ranges)
+        epoch = max(self._epoch, entry.epoch)
+        ids = dict(self.sources.topic_ids)
+        return Commit(entry.id, self.partitions, positions, versions, time.time(), epoch, ids)
+
+    def _commit(self, commit: Commit, report: Report) -> None:
+        self.log.write_commit(commit)
+        self.sources.positions = commit.positions
+        self._versions = commit.versions
+        self._next = commit.id + 1
+        self._epoch = commit.epoch
+        self.inputs.note_consumed()
+        self.retirement.add(commit.id, report.retired)
+        for path, *_ in report.staged:
+            Path(path).unlink(missing_ok=True)
+
+    def _note(
+        self, entry: BatchEntry, report: Report, phases: dict[str, float], seconds: float, ends: Any
+    ) -> None:
+        if self.sources.skipped:
+            report.dropped["lost by retention"] = self.sources.skipped
+            self.sources.skipped = 0
+        self._account.add(report)
+        lag = self.sources.lag(ends)
+        self.progress = self._account.progress(entry.id, report, phases, seconds, lag)
+        self._tell(self.progress)
+
+    def finish(self) -> None:
+        """Waits for the batch that runs, perhaps of DataFrame rows; no other begins."""
+        with self._batch_lock:
+            self._is_halted = always
+
+    def release(self) -> None:
+        """Lets another process take the state."""
+        self.log.unlock()
+
+    def close(self) -> None:
+        try:
+            self._feed.stop()
+            self.finish()  # what the end of the query has interrupted
+            if self._rounds is not None:
+                self._rounds.close()
+                self._rounds = None
+            self.inputs.close()
+            self._publishing.close()
+        finally:
+            self.log.unlock()

@@ -1,0 +1,295 @@
+"""A batch on Spark: what every worker gets, and blobs through RDDs, one shuffle for each round (decision 0002)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from msgspec.structs import replace
+from pyspark import RDD, SparkContext
+from pyspark.core.broadcast import Broadcast
+from pyspark.sql import DataFrame
+
+from crossstream.errors import TopologyError, told
+from crossstream.graph.nodes import Node
+from crossstream.planning.plan import Plan
+from crossstream.runtime.batch import Batch, Report, unpack_report
+from crossstream.runtime.one_process import follows
+from crossstream.runtime.shuffle_codec import FRAME, REPORT, Parcel
+from crossstream.runtime.task import Sent
+from crossstream.serdes.shipping import dumps
+from crossstream.spark.errors import carried
+from crossstream.spark.frames import unpacked_row
+from crossstream.spark.session import check_running, is_running, is_stopped
+from crossstream.spark.shuffle_spill import brought, drop_batch, put_aside, shared_folder
+from crossstream.spark.worker import BATCH_PROPERTY, Job
+
+
+@dataclass(frozen=True, slots=True)
+class RoundZero:
+    """Round 0, shipped to the workers."""
+
+    run_id: str
+    token: str
+    job: Broadcast[bytes]
+    folder: str | None
+    before: bool = False
+
+    def __call__(self, index: int, _: Iterable[Any]) -> Iterator[Any]:
+        from crossstream.spark import worker
+
+        def items() -> Iterator[Any]:
+            held = worker.held_for(self.run_id, lambda: self.job.value)
+            batch = worker.current_batch()
+            plan = held.plan(self.before)
+            sent = worker.read_round(held, plan, batch, index, share_count(plan, batch))
+            return put_aside(sent, self.folder, batch.id)
+
+        return carried(items, self.token)
+
+
+@dataclass(frozen=True, slots=True)
+class LaterRound:
+    """A later round, shipped to the workers."""
+
+    run_id: str
+    token: str
+    job: Broadcast[bytes]
+    number: int
+    folder: str | None
+    before: bool = False
+
+    def __call__(self, index: int, parcels: Iterable[Any]) -> Iterator[Any]:
+        from crossstream.spark import worker
+
+        def items() -> Iterator[Any]:
+            held = worker.held_for(self.run_id, lambda: self.job.value)
+            batch = worker.current_batch()
+            taken = brought(parcel for sent in parcels for parcel in sent[1])
+            sent = worker.later_round(held, held.plan(self.before), batch, self.number, index, taken)
+            return put_aside(sent, self.folder, batch.id)
+
+        return carried(items, self.token)
+
+
+@dataclass(frozen=True, slots=True)
+class FrameRound:
+    """Round 0 of DataFrame sources, shipped to the workers."""
+
+    run_id: str
+    token: str
+    job: Broadcast[bytes]
+
+    def __call__(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from crossstream.spark import worker
+        from crossstream.spark.frames import packed_parcels
+
+        def items() -> Iterator[Any]:
+            held = worker.held_for(self.run_id, lambda: self.job.value)
+            return packed_parcels(worker.frame_round(held, worker.current_batch(), rows))
+
+        return carried(items, self.token)
+
+
+@dataclass(frozen=True, slots=True)
+class AllRounds:
+    """All rounds of a small batch, shipped to the workers."""
+
+    run_id: str
+    token: str
+    job: Broadcast[bytes]
+    folder: str | None
+
+    def __call__(self, index: int, _: Iterable[Any]) -> Iterator[Any]:
+        from crossstream.spark import worker
+
+        def items() -> Iterator[Any]:
+            held = worker.held_for(self.run_id, lambda: self.job.value)
+            return worker.all_rounds(held, worker.current_batch(), self.folder)
+
+        return carried(items, self.token)
+
+
+def share_count(plan: Plan, batch: Batch) -> int:
+    """How many tasks read a batch: no more than it has ranges for the plan."""
+    return min(batch.shares, max(1, len(batch.read_by(plan.sources))))
+
+
+def same(pid: int) -> int:
+    """Parcels are addressed already."""
+    return pid
+
+
+_PROPERTIES = (
+    BATCH_PROPERTY,
+    "spark.jobGroup.id",
+    "spark.job.description",
+    "spark.job.interruptOnCancel",
+)
+"""What a batch sets of the properties that the jobs of a thread have."""
+
+
+@contextmanager
+def kept_properties(context: SparkContext) -> Iterator[None]:
+    """Afterwards the jobs of this thread, which may be the user's, have the properties they had before."""
+    before = {name: context.getLocalProperty(name) for name in _PROPERTIES}
+    try:
+        yield
+    finally:
+        if not is_stopped(context):
+            for name, value in before.items():
+                context.setLocalProperty(name, value)  # type: ignore[arg-type]  # None: there is none
+
+
+@dataclass(slots=True)
+class SparkRounds:
+    """Runs batches of one application run. ``packed``: the job as bytes; ``token``: as in `errors.carried`."""
+
+    context: SparkContext
+    job: Job
+    packed: bytes
+    application_id: str
+    token: str
+    run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _broadcast: Any = None
+    _functions: dict[bool, list[Callable[..., Any]]] = field(default_factory=dict)
+    _folder: str | None = None
+    _alone: Any = None
+
+    def __post_init__(self) -> None:
+        self._broadcast = self.context.broadcast(self.packed)
+        self._folder = shared_folder(self.context, self.run_id)
+        self._functions = {before: self._shipped(plan, before) for before, plan in self._plans().items()}
+        alone = AllRounds(self.run_id, self.token, self._broadcast, self._folder)
+        self._alone = self.context.parallelize(range(1), 1).mapPartitionsWithIndex(alone)
+
+    def _plans(self) -> dict[bool, Plan]:
+        """The plan of everything, and that of the global tables (True), which runs before it."""
+        plan = self.job.plan
+        return {False: plan} if plan.before is None else {False: plan, True: plan.before}
+
+    def _shipped(self, plan: Plan, before: bool) -> list[Callable[..., Any]]:
+        """What the workers get for each round of a plan."""
+        to_all = (self.run_id, self.token, self._broadcast)
+        first = RoundZero(*to_all, self._folder, before)
+        later = [LaterRound(*to_all, number, self._folder, before) for number in range(1, plan.rounds)]
+        return [first, *later]
+
+    def run(self, batch: Batch, frame: DataFrame | None = None) -> tuple[Report, dict[str, list[bytes]]]:
+        """All rounds of a batch: what the tasks did, and records for the driver. Raises what a task raised.
+
+        ``frame``: rows of the DataFrame sources that belong to the batch. Where a global table changes, its rounds
+        are a job of their own; the others follow if there is anything for them to do.
+        """
+        try:
+            return self._run_batch(batch, frame)
+        except Exception:
+            check_running(self.context)
+            raise
+
+    def _run_batch(self, batch: Batch, frame: DataFrame | None) -> tuple[Report, dict[str, list[bytes]]]:
+        if not batch.shares:
+            return self._run_alone(batch)
+        before = self.job.plan.before
+        if before is None or not batch.read_by(before.sources):
+            return self._run(False, batch, frame)
+        has_more = frame is not None or follows(self.job.plan, batch)
+        changed, _ = self._run(True, replace(batch, recorded=has_more))
+        if not has_more:
+            return changed, {}
+        report, frames = self._run(False, replace(batch, histories=changed.histories), frame)
+        report.add(changed)
+        return report, frames
+
+    def _run(
+        self, before: bool, batch: Batch, frame: DataFrame | None = None
+    ) -> tuple[Report, dict[str, list[bytes]]]:
+        functions = self._functions[before]
+        shares = share_count(self._plans()[before], batch)
+        parcels = self.context.parallelize(range(shares), shares).mapPartitionsWithIndex(functions[0])
+        if frame is not None:
+            rows = frame.mapInArrow(
+                FrameRound(self.run_id, self.token, self._broadcast), "pid int, parcels binary"
+            )
+            parcels = parcels.union(rows.rdd.map(unpacked_row))
+        for function in functions[1:]:
+            parcels = parcels.partitionBy(batch.partitions, same).mapPartitionsWithIndex(function)
+        return self._collected(parcels, batch, ", global tables" if before else "")
+
+    def _run_alone(self, batch: Batch) -> tuple[Report, dict[str, list[bytes]]]:
+        """All rounds in one task."""
+        return self._collected(self._alone, batch)
+
+    def _collected(
+        self, parcels: RDD[Sent], batch: Batch, what: str = ""
+    ) -> tuple[Report, dict[str, list[bytes]]]:
+        """Runs a job that ends in these parcels."""
+        application = self.application_id
+        with kept_properties(self.context):
+            self.context.setLocalProperty(BATCH_PROPERTY, msgspec.json.encode(batch).decode())
+            self.context.setJobGroup(f"crossstream {application}", f"{application}: batch {batch.id}{what}")
+            try:
+                return collected(list(brought(parcel for _, sent in parcels.collect() for parcel in sent)))
+            finally:
+                drop_batch(self._folder, batch.id)
+
+    def close(self) -> None:
+        """Frees the workers' memory; nothing is left to free once the session has been stopped or its JVM has ended."""
+        if is_running(self.context):
+            self._broadcast.destroy()
+
+
+def collected(parcels: list[Parcel]) -> tuple[Report, dict[str, list[bytes]]]:
+    """Reports added up, and records for the driver by node, in order of the tasks."""
+    report = Report()
+    frames: dict[str, list[bytes]] = {}
+    for _, exchange, _, _, blob in sorted(parcels, key=lambda parcel: parcel[:4]):
+        if exchange == REPORT:
+            report.add(unpack_report(blob))
+        elif exchange == FRAME:
+            length = 4 + int.from_bytes(blob[:4], "big")
+            frames.setdefault(bytes(blob[4:length]).decode(), []).append(bytes(blob[length:]))
+    return report, frames
+
+
+_NAMES = {"key": "key serde", "value": "value serde", "topic_of": "topic extractor", "action": "function"}
+"""Of parts of a node, where the name of the field does not say what the user passed."""
+
+
+def packed(job: Job) -> bytes:
+    """The job for `pickle.loads` in any worker.
+
+    Raises `TopologyError` CS-112 if something the user passed cannot be sent: it holds an open file, a lock, a
+    connection, the Spark session.
+    """
+    try:
+        return dumps(job)
+    except Exception:  # whatever the objects' own methods raise
+        for node in job.plan.topology:
+            for part, error in _unsendable(node):
+                raise _refusal(node, part, error) from error
+        raise
+
+
+def _unsendable(node: Node) -> Iterator[tuple[str, Exception]]:
+    for one in fields(node):
+        try:
+            dumps(getattr(node, one.name))
+        except Exception as error:  # likewise
+            yield one.name, error
+
+
+def _refusal(node: Node, part: str, error: Exception) -> TopologyError:
+    name = _NAMES.get(part, part.replace("_", " "))
+    return TopologyError(
+        f"the {name} of {node.name} cannot be sent to Spark's workers ({told(error)})",
+        code="CS-112",
+        where={"operator": node.name, "line": None if node.location is None else str(node.location)},
+        next="let each worker make what it holds when it is first needed, in a function with functools.cache "
+        "for instance",
+    )

@@ -1,0 +1,119 @@
+"""Blobs that stay out of the JVM where all tasks run on one machine.
+
+Spark shuffles parcels. A blob inside one is copied eight times on its way through sockets, the JVM and shuffle
+files, which costs more core time than the join. Where driver and workers share a machine, large blobs
+therefore lie in files, and the parcels that Spark shuffles say where (decision 0012). The files of a batch go
+when the batch has ended; a task that runs again writes files of its own.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+from pyspark import SparkContext, SparkFiles
+
+from crossstream.runtime.shuffle_codec import Parcel
+from crossstream.runtime.task import Sent
+from crossstream.storage.files import Written, pieces_of
+from crossstream.storage.rights import PRIVATE, make_folder, opener
+
+INLINE_BYTES = 16 << 10
+"""Blobs up to that size travel inside their parcels."""
+
+PARCELS = "crossstream-parcels-"
+"""How the names of folders with such files begin."""
+
+_ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a blob lies."""
+
+    path: str
+    offset: int
+    size: int
+
+    def __reduce__(self) -> tuple[type[Place], tuple[str, int, int]]:
+        return Place, (self.path, self.offset, self.size)
+
+
+def shared_folder(context: SparkContext, run_id: str) -> str | None:
+    """The folder for the files of a run, in Spark's own temporary one; None unless all runs on one machine."""
+    master = context.master or ""
+    if master != "local" and not master.startswith("local["):
+        return None
+    folder = Path(SparkFiles.getRootDirectory()) / f"{PARCELS}{run_id}"
+    make_folder(folder, PRIVATE)
+    return str(folder)
+
+
+def drop_batch(folder: str | None, batch: int) -> None:
+    """Deletes the files of a batch that has ended, however it did."""
+    if folder is not None:
+        shutil.rmtree(Path(folder) / str(batch), ignore_errors=True)
+
+
+def put_aside(sent: Iterable[Sent], folder: str | None, batch: int) -> Iterator[Sent]:
+    """Parcels as a task sends them, large blobs moved to a file of the task."""
+    if folder is None:
+        yield from sent
+        return
+    with _File(Path(folder) / str(batch)) as file:
+        for pid, parcels in sent:
+            yield pid, [_aside(parcel, file) for parcel in parcels]
+
+
+def _aside(parcel: Parcel, file: _File) -> Parcel:
+    blob = parcel[4]
+    if isinstance(blob, Place) or len(blob) <= INLINE_BYTES:
+        return parcel
+    return (*parcel[:4], file.put(blob))
+
+
+@dataclass(slots=True)
+class _File:
+    """The file of one attempt of a task; made when there is something to put into it."""
+
+    folder: Path
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+    size: int = 0
+    _open: IO[bytes] | None = None
+
+    def __enter__(self) -> _File:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._open is not None:
+            self._open.close()
+
+    def put(self, blob: Written) -> Place:
+        if self._open is None:
+            make_folder(self.folder, PRIVATE)
+            self._open = open(self.folder / self.name, "wb", opener=opener(PRIVATE))  # noqa: SIM115 - closed on leaving
+        place = Place(str(self.folder / self.name), self.size, len(blob))
+        for piece in pieces_of(blob):
+            self._open.write(piece)
+        rest = -len(blob) % _ALIGNMENT
+        self._open.write(bytes(rest))
+        self.size += len(blob) + rest
+        return place
+
+
+def brought(parcels: Iterable[Any]) -> Iterator[Parcel]:
+    """Parcels with their blobs, those in files mapped into memory."""
+    mapped: dict[str, pa.Buffer] = {}
+    for parcel in parcels:
+        place = parcel[4]
+        if not isinstance(place, Place):
+            yield parcel
+            continue
+        if place.path not in mapped:
+            mapped[place.path] = pa.memory_map(place.path).read_buffer()
+        yield (*parcel[:4], mapped[place.path].slice(place.offset, place.size))

@@ -1,1 +1,0 @@
-"""State as sorted, immutable runs of Arrow columns, with one manifest per store, partition and batch."""

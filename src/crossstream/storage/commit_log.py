@@ -1,0 +1,440 @@
+"""The batch log: what was to be done, written ahead, and what has been done.
+
+    application.json     whose state this is: application id, partitions, fingerprints of the stores
+    batches/N.json       the input ranges of batch N, written before it runs; of one with rows of DataFrames
+                         also its results, written before they are published
+    commits/N.json       after batch N: positions in the topics, and the manifest of every state partition
+
+A batch without a commit is run again with the same ranges from the same state, and gives the same bytes. Rows of
+DataFrames may come in other partitions then: once their results are being published, that is only brought to its end.
+Every file is written beside its place and renamed into it, and holds ``{"checksum": …, "content": …}``: the
+xxh3_64 of the bytes of its content, in hexadecimal.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import msgspec
+import xxhash
+
+from crossstream.errors import IncompatibleStateError, StateError
+from crossstream.runtime.batch import Silence, SourceRange, StagedFrame
+from crossstream.serdes.described import Described
+from crossstream.storage.durability import Disk
+from crossstream.storage.files import UNFINISHED, disk_refuses
+from crossstream.storage.lease import SAFE_SECONDS
+from crossstream.storage.root import Lock, Place, StateRoot, root_of
+
+FORMAT = 2
+
+_ENTRY = re.compile(r"[0-9]{12}\.json")
+"""Names in the log; what is called otherwise is somebody else's."""
+
+
+class Sealed(msgspec.Struct, frozen=True):
+    """What a file of the log holds."""
+
+    checksum: str
+    content: msgspec.Raw
+
+
+class _OfFormat(msgspec.Struct, frozen=True):
+    """What every format of `Application` has."""
+
+    format: int
+
+
+class Starts(msgspec.Struct, frozen=True):
+    """Where sources that read what comes from their first start on have begun: it counts until a commit knows more.
+
+    ``sources``: their names, also of patterns that matched nothing. ``positions``: by topic and partition.
+    ``topic_ids``: which topics these are in, as far as it is known.
+    """
+
+    sources: tuple[str, ...] = ()
+    positions: dict[str, dict[int, int]] = {}
+    topic_ids: dict[str, str] = {}
+
+    def and_of(self, source: str, positions: dict[str, dict[int, int]], topic_ids: dict[str, str]) -> Starts:
+        """These, and those of another source; of ``topic_ids`` those of its topics."""
+        ids = {topic: topic_ids[topic] for topic in positions if topic in topic_ids}
+        sources = tuple(sorted({*self.sources, source}))
+        return Starts(sources, {**self.positions, **positions}, {**self.topic_ids, **ids})
+
+
+class Readable(msgspec.Struct, frozen=True):
+    """A store that can be queried, as plain data. ``store``, ``kind``: its name in the plan, and that of its layout."""
+
+    store: str
+    kind: str
+    key: Described
+    value: Described
+    history: int | None = None
+
+
+class Application(msgspec.Struct, frozen=True):
+    """Whose state a folder holds, and what must stay the same for it to be usable.
+
+    ``partitions``: of the state before the first commit; each commit has its own number. ``readers``: the stores that
+    can be queried, by the user's names for them. ``placed``: the stores whose rows are where a partitioner of the user
+    puts them (KIP-775), and not where their hash does. ``derived``:
+    stores that are made from others, where these have their rows, and made anew when the partitions change.
+    ``by_key2``: those whose rows are in the state partition of their second key. ``tables``: of a store with rows of
+    several tables, which it knows by their numbers, the stores of these. ``frames``: the DataFrame sources in the order
+    in which Spark's checkpoint has them. ``committed``: there is a commit. ``starts``: of sources with
+    ``offset_reset="latest"``. ``state_id``: what tells the folder, and copies of it, from others of the application.
+    """
+
+    application_id: str
+    partitions: int
+    stores: dict[str, str]
+    readers: dict[str, Readable] = {}
+    placed: tuple[str, ...] = ()
+    derived: tuple[str, ...] = ()
+    frames: tuple[str, ...] = ()
+    committed: bool = False
+    starts: Starts = Starts()
+    by_key2: tuple[str, ...] = ()
+    tables: dict[str, tuple[str, ...]] = {}
+    state_id: str = ""
+    format: int = FORMAT
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """A batch that is done, or state that was cut into another number of ``partitions`` (decision 0011).
+
+    ``positions``: next offset to read, by source node, topic and partition. ``versions``: the manifest of each
+    state partition, by store. ``topic_ids``: which topics the positions are in, as far as it is known.
+    """
+
+    id: int
+    partitions: int
+    positions: dict[str, dict[str, dict[int, int]]] = {}
+    versions: dict[str, dict[int, str]] = {}
+    time: float = 0.0
+    epoch: int = -1
+    topic_ids: dict[str, str] = {}
+
+
+class Publication(msgspec.Struct, frozen=True):
+    """What a batch has become: the commit, and what is published before it; its files by their names alone."""
+
+    commit: Commit
+    staged: tuple[StagedFrame, ...]
+
+
+class BatchEntry(msgspec.Struct, frozen=True):
+    """A batch that was about to run. ``sinks``: end offsets of file topics before it; ``epoch``: of its DataFrames.
+
+    ``silence``: what it knew of the clock, so that it decides alike when it is repeated. ``shares``: how many tasks
+    share its ranges, at most; 0: one task does all of it alone. What a task writes is told by its number.
+    ``publication``: of a batch with rows of DataFrames, once its results are being published.
+    """
+
+    id: int
+    ranges: tuple[SourceRange, ...]
+    time: float = 0.0
+    sinks: dict[str, list[int]] = {}
+    epoch: int = -1
+    silence: Silence | None = None
+    shares: int = 1
+    publication: Publication | None = None
+
+
+D = TypeVar("D")
+E = TypeVar("E", BatchEntry, Commit)
+
+
+class BatchLog:
+    """The log in a state folder. One application writes it at a time; anyone may read.
+
+    ``durable``: what is committed survives a crash of the machine (decision 0015).
+    """
+
+    def __init__(self, root: Place, durable: bool = False) -> None:
+        self.root = root_of(root)
+        self.durable = durable
+        self._lock: Lock | None = None
+        self._disk = Disk()
+        self._is_noted = False
+
+    def lock(self, application_id: str, rights: int | None = None) -> None:
+        """Makes this process the only writer; `StateError` CS-720 if another one is. ``rights``: of what it writes."""
+        owner = f"{application_id}, process {os.getpid()} on {socket.gethostname()}"
+        self._lock = self.root.lock(owner, rights)
+
+    def unlock(self) -> None:
+        try:
+            self._disk.close()
+            self.root.close()
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+                self._lock = None
+
+    def assure(self, within: float = SAFE_SECONDS) -> None:
+        """Returns if this process is still the only writer, as was seen in the last ``within`` seconds.
+
+        Raises `StateError` CS-722 if it is not: a lease can be lost, a locked file cannot.
+        """
+        if self._lock is not None:
+            self._lock.assure(within)
+
+    def application(self) -> Application | None:
+        """Whose state this is; None for a new folder. Raises `StateError` CS-702 if it is missing from another."""
+        found = self._application()
+        if found is None and (self.commits() or self.batches()):
+            found = self._application()  # it is written before them, perhaps by now
+            if found is None:
+                raise self._missing("application.json")
+        return found
+
+    def _application(self) -> Application | None:
+        try:
+            content = self._content("application.json")
+        except FileNotFoundError:
+            return None
+        found = self._decode("application.json", content, _OfFormat)
+        if found.format != FORMAT:
+            raise StateError(
+                f"the state folder has format {found.format}, this version reads {FORMAT}",
+                code="CS-704",
+                where={"folder": str(self.root)},
+                next="run the version of crossstream that wrote it, or start with a new application_id or an empty "
+                "state_dir",
+            )
+        return self._decode("application.json", content, Application)
+
+    def write_application(self, application: Application) -> None:
+        self._write("application.json", application)
+
+    def write_batch(self, entry: BatchEntry) -> None:
+        self.assure()
+        self._write(batch_file(entry.id), entry)
+
+    def write_publication(self, entry: BatchEntry, publication: Publication) -> None:
+        """From here on the batch is not run again; returns when that, and what it rests on, is settled."""
+        self.settled()
+        self.write_batch(msgspec.structs.replace(entry, publication=publication))
+        self.settled()
+
+    def repeat_batch(self, entry: BatchEntry) -> None:
+        """Instead of `write_batch`, where the entry is there."""
+        self.settle([batch_file(entry.id)])
+
+    def write_commit(self, commit: Commit) -> None:
+        """Writes the commit, when all that was to be settled is.
+
+        Raises `StateError`: CS-706 if the disk refuses, CS-722 if this process is not the only writer any more.
+        """
+        self.settled()
+        self.assure(0.0)
+        self._write(commit_file(commit.id), commit)
+        if not self._is_noted:
+            self._note_commit()
+            self._is_noted = True
+
+    def _note_commit(self) -> None:
+        """After the first commit: a log without any has lost them from now on."""
+        found = self._application()
+        if found is not None and not found.committed:
+            self.write_application(msgspec.structs.replace(found, committed=True))
+
+    def settle(self, names: Iterable[str]) -> None:
+        """Begins to force files to the disk that what follows rests on, if the log is durable."""
+        if self.durable:
+            self._disk.begin(self.root.to_force(names))
+
+    def settled(self) -> None:
+        """Returns when everything `settle` got has reached the disk, and everything written the object store.
+
+        Raises `StateError`: CS-706 and CS-707 if they refuse.
+        """
+        try:
+            self._disk.wait()
+        except OSError as error:
+            raise disk_refuses(self.root, error) from error
+        self.root.settled()
+
+    def begun(self, after: Commit) -> BatchEntry | None:
+        """The batch after the last commit, if it was begun.
+
+        Raises `StateError` CS-702 if a later one was: it had a commit before it, which is missing.
+        """
+        last = self.last_batch()
+        if last is None or last.id <= after.id:
+            return None
+        if last.id > after.id + 1:
+            raise self._missing(commit_file(last.id - 1))
+        return last
+
+    def last_batch(self) -> BatchEntry | None:
+        ids = self.batches()
+        return self.batch(ids[-1]) if ids else None
+
+    def batches(self) -> list[int]:
+        """Ids of the batches that were begun and are kept, ascending."""
+        return self._ids("batches")
+
+    def batch(self, number: int) -> BatchEntry:
+        return self._numbered(batch_file(number), number, BatchEntry)
+
+    def commits(self) -> list[int]:
+        """Ids of the commits that are kept, ascending."""
+        return self._ids("commits")
+
+    def last_commit(self) -> Commit | None:
+        """The newest commit; None before the first. Raises `StateError` CS-702 if there were some, and none is left."""
+        while ids := self.commits():
+            try:
+                return self.commit(ids[-1])
+            except FileNotFoundError:
+                continue  # retired between listing and reading: a newer one is there
+        begun = self.batches()
+        if not (begun[-1] if begun else self._was_committed()):
+            return None
+        if not self.commits():
+            raise self._missing(commit_file(begun[-1] - 1) if begun else "commits")
+        return self.last_commit()  # the first ones were written meanwhile
+
+    def _was_committed(self) -> bool:
+        found = self._application()
+        return found is not None and found.committed
+
+    def newest(self) -> Commit:
+        """The newest commit; before the first one, what it would follow on. The application must be known."""
+        commit = self.last_commit()
+        if commit is not None:
+            return commit
+        application = self.application()
+        assert application is not None
+        return Commit(-1, application.partitions)
+
+    def commit(self, number: int) -> Commit:
+        return self._numbered(commit_file(number), number, Commit)
+
+    def forget(self, number: int) -> None:
+        """Removes the entries of a batch: nobody can ask for it any more."""
+        for name in entries(number):
+            self.root.delete(name)
+
+    def unfinished(self) -> list[str]:
+        """Files that a crash left while they were written; of the only writer, which writes none now."""
+        folders = {name.partition("/")[0] for name in entries(0)}
+        return [
+            f"{folder}/{name}"
+            for folder in folders
+            for name in self.root.names(folder)
+            if name.endswith(UNFINISHED)
+        ]
+
+    def _ids(self, folder: str) -> list[int]:
+        return sorted(int(name[:12]) for name in self.root.names(folder) if _ENTRY.fullmatch(name))
+
+    def _write(self, name: str, value: Any) -> None:
+        content = msgspec.json.encode(value)
+        sealed = Sealed(xxhash.xxh3_64_hexdigest(content), msgspec.Raw(content))
+        self.root.write(name, msgspec.json.encode(sealed), forced=self.durable)
+        self.settle([name])
+
+    def _missing(self, name: str) -> StateError:
+        return StateError(
+            f"{name} is missing in the batch log",
+            code="CS-702",
+            where={"file": f"{self.root}/{name}"},
+            next="restore the state folder from a copy, or start the application on an empty one",
+        )
+
+    def _numbered(self, name: str, number: int, kind: type[E]) -> E:
+        """An entry of the log; one that was copied to the name of another is refused."""
+        found = self._decode(name, self._content(name), kind)
+        if found.id != number:
+            raise self._unreadable(name, f"it is that of batch {found.id}")
+        return found
+
+    def _content(self, name: str) -> bytes:
+        """The content of a file, if it is byte for byte what was written."""
+        try:
+            data = self.root.read(name)
+            sealed = msgspec.json.decode(data, type=Sealed)
+        except FileNotFoundError:
+            raise
+        except (msgspec.MsgspecError, ValueError, OSError, RecursionError) as error:
+            raise self._unreadable(name, error) from error
+        content = bytes(sealed.content)
+        if xxhash.xxh3_64_hexdigest(content) != sealed.checksum:
+            raise self._unreadable(name, "its checksum does not match")
+        if msgspec.json.encode(sealed) != data:
+            raise self._unreadable(name, "there is more in it than was written")
+        return content
+
+    def _decode(self, name: str, content: bytes, kind: type[D]) -> D:
+        try:
+            return msgspec.json.decode(content, type=kind)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise self._unreadable(name, error) from error
+
+    def _unreadable(self, name: str, why: object) -> StateError:
+        return StateError(
+            f"{name.rpartition('/')[2]} in the batch log cannot be read: {why}",
+            code="CS-701",
+            where={"file": f"{self.root}/{name}"},
+            next="restore the state folder from a copy",
+        )
+
+
+def batch_file(number: int) -> str:
+    return f"batches/{number:012d}.json"
+
+
+def commit_file(number: int) -> str:
+    return f"commits/{number:012d}.json"
+
+
+def entries(number: int) -> tuple[str, str]:
+    """The files of a batch in the log; the commit first, for it is what the batch counts by."""
+    return (commit_file(number), batch_file(number))
+
+
+def check_application(found: Application, wanted: Application, folder: StateRoot) -> None:
+    """Refuses state of another application, or of a topology that it does not fit."""
+    if found.application_id != wanted.application_id:
+        raise StateError(
+            f"the state folder belongs to the application {found.application_id!r}",
+            code="CS-721",
+            where={"folder": str(folder), "application": wanted.application_id},
+            next="give this application a state_dir of its own",
+        )
+    changed = [
+        f"store {name}: was {found.stores[name]}, is {wanted.stores[name]}"
+        for name in sorted(found.stores.keys() & wanted.stores.keys())
+        if found.stores[name] != wanted.stores[name]
+    ]
+    changed += [f"store {name} is new" for name in sorted(wanted.stores.keys() - found.stores.keys())]
+    changed += [f"store {name} is gone" for name in sorted(found.stores.keys() - wanted.stores.keys())]
+    if not changed:
+        changed = [
+            f"store {name}: was placed {_by(found, name)}, is placed {_by(wanted, name)}"
+            for name in sorted(set(found.placed) ^ set(wanted.placed))
+        ]
+        changed += [
+            f"store {name}: was of {', '.join(found.tables[name])}, is of {', '.join(tables)}"
+            for name, tables in sorted(wanted.tables.items())
+            if found.tables.get(name, tables) != tables
+        ]
+    if changed:
+        raise IncompatibleStateError(
+            "the topology changed since the last run: " + "; ".join(changed),
+            code="CS-750",
+            where={"folder": str(folder)},
+            next="go back to the topology of the state, or start with a new application_id or an empty state_dir",
+        )
+
+
+def _by(application: Application, store: str) -> str:
+    return "by a partitioner" if store in application.placed else "by hash"

@@ -1,0 +1,286 @@
+"""Which sorted runs to merge, one bounded step of it (decision 0006), and rows that time has passed by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+
+from crossstream.storage.columns import same_rows, take_all
+from crossstream.storage.snapshot import Slot
+from crossstream.storage.sorted_run import Run, merge
+
+FAN_IN = 8
+"""Runs that are merged into one."""
+_CLASS_BITS = 3
+"""Runs are of one class if their sizes differ by less than 2 to this power."""
+_SAMPLES = 33
+"""Rows of each input that are looked at to find where to cut."""
+
+
+Cut: TypeAlias = tuple[int, int]
+"""A place in the order of rows: a hash, and the secondary number (0 where there is none)."""
+
+
+class Stored(Protocol):
+    """A piece of a run that can be cut."""
+
+    @property
+    def run(self) -> Run: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def oldest(self) -> int:
+        """The smallest timestamp, or less; only of rows by time."""
+
+    @property
+    def newest(self) -> int:
+        """The largest timestamp, or more; only of rows by time."""
+
+    def slice(self, start: int, stop: int) -> Stored: ...
+
+
+P = TypeVar("P", bound=Stored)
+
+Keep: TypeAlias = "Callable[[Run, Sequence[Part[P]], int], Run]"
+"""Gives those rows of a step of a merge that are to stay; it also gets all parts before the step, and the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Generic[P]):
+    """One sorted run in pieces. ``job``: number of the merge it belongs to (0: none), as ``output`` or input."""
+
+    pieces: tuple[P, ...]
+    job: int = 0
+    output: bool = False
+    slot: Slot = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "slot", Slot(tuple(piece.run for piece in self.pieces)))
+
+    @property
+    def rows(self) -> int:
+        return self.slot.rows
+
+
+def next_job(parts: Sequence[Part[P]], most: int | None = None) -> list[Part[P]] | None:
+    """The parts with one more merge marked, or None if none is due.
+
+    Due are `FAN_IN` neighbours of one size class or smaller ones; small classes go first. So a row is rewritten
+    once for each size class, and a store of n rows has at most `FAN_IN` runs in each of log n classes. ``most``: rows
+    that a run may have; of neighbours with more some are merged, oldest ones first.
+    """
+    classes = [_size_class(part.rows) for part in parts]
+    for largest in sorted(set(classes)):
+        if sum([one <= largest for one in classes]) < FAN_IN:
+            continue
+        start = 0
+        while start < len(parts):
+            stop = start
+            while stop < len(parts) and not parts[stop].job and classes[stop] <= largest:
+                stop += 1
+            if stop - start >= FAN_IN:
+                group = (start, stop) if most is None else _fitting(parts, start, stop, most)
+                if group is not None:
+                    return _marked(parts, *group)
+            start = stop + 1
+    return None
+
+
+def alone(parts: Sequence[Part[P]], place: int) -> list[Part[P]]:
+    """The parts with a merge marked that has one input: it is written anew, without the rows that have expired."""
+    return _marked(parts, place, place + 1)
+
+
+def _fitting(parts: Sequence[Part[P]], start: int, stop: int, most: int) -> tuple[int, int] | None:
+    """Neighbours with at most so many rows, none of them with more than all others: work that is worth its while."""
+    for end in range(stop, start, -1):
+        begin, rows = end, 0
+        while begin > start and rows + parts[begin - 1].rows <= most:
+            begin -= 1
+            rows += parts[begin].rows
+        if end - begin > 1 and 2 * max(part.rows for part in parts[begin:end]) <= rows:
+            return begin, end
+    return None
+
+
+def _marked(parts: Sequence[Part[P]], start: int, stop: int) -> list[Part[P]]:
+    job = 1 + max(part.job for part in parts)
+    inputs = [Part(part.pieces, job, part.output) for part in parts[start:stop]]
+    return [*parts[:start], *inputs, Part((), job, True), *parts[stop:]]
+
+
+def _size_class(rows: int) -> int:
+    return (max(rows, 1).bit_length() - 1) // _CLASS_BITS
+
+
+def advance_job(
+    parts: Sequence[Part[P]],
+    job: int,
+    rows: int,
+    save: Callable[[Run], P],
+    keep: Keep[P] | None = None,
+) -> list[Part[P]]:
+    """One step of a merge: about ``rows`` input rows, the lowest, move to its output, if ``keep`` keeps them."""
+    inputs = [part for part in parts if part.job == job and not part.output]
+    cut = _cut(inputs, rows)
+    heads, rests = zip(*(_split(part, cut) for part in inputs), strict=True)
+    last = max(i for i, part in enumerate(parts) if part.job == job)
+    merged = merge([piece.run for head in heads for piece in head], drop_gone=last == len(parts) - 1)
+    merged = merged if keep is None or not merged.rows else keep(merged, parts, job)
+    written = (save(merged),) if merged.rows else ()
+    left = iter(rests)
+    done = not any(rests)
+    result: list[Part[P]] = []
+    for part in parts:
+        if part.job != job:
+            result.append(part)
+        elif part.output:
+            output = part.pieces + written
+            if output or not done:
+                result.append(Part(output) if done else replace(part, pieces=output))
+        elif rest := next(left):
+            result.append(replace(part, pieces=rest))
+    return result
+
+
+def _cut(inputs: Sequence[Part[P]], rows: int) -> Cut | None:
+    """A place that about ``rows`` rows lie below, at least one; None: there is none, or no need of one."""
+    if rows >= sum(part.rows for part in inputs):
+        return None
+    lowest = min(_place(part.pieces[0].run, 0) for part in inputs)
+    hashes, seconds, counts = map(
+        np.concatenate, zip(*(_samples(part, rows) for part in inputs), strict=True)
+    )
+    order = np.lexsort((seconds, hashes))
+    enough = int(counts[order].cumsum().searchsorted(rows))
+    places = ((int(hashes[row]), int(seconds[row])) for row in order[min(enough, len(order) - 1) :])
+    return next((place for place in places if place > lowest), None)
+
+
+def _samples(part: Part[P], rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Some of the lowest ``rows`` rows: hash, secondary number, and how many rows there are since the one before."""
+    wanted = np.unique(np.linspace(0, min(rows, part.rows - 1), _SAMPLES).astype(np.int64))
+    found, first = [], 0
+    for piece in part.pieces:
+        here = wanted[(wanted >= first) & (wanted < first + piece.rows)] - first
+        found.append((piece.run["h"][here], piece.run["s"][here] if "s" in piece.run.columns else here * 0))
+        first += piece.rows
+        if first > wanted[-1]:
+            break
+    hashes, seconds = map(np.concatenate, zip(*found, strict=True))
+    return hashes, seconds, np.diff(wanted, prepend=0)
+
+
+def _place(run: Run, row: int) -> Cut:
+    return int(run["h"][row]), int(run["s"][row]) if "s" in run.columns else 0
+
+
+def _rows_below(run: Run, cut: Cut, *, or_there: bool = False) -> int:
+    """How many rows come before a place; ``or_there``: those at the place among them."""
+    side: Literal["left", "right"] = "right" if or_there else "left"
+    h = run["h"]
+    if "s" not in run.columns:
+        return int(h.searchsorted(np.uint64(cut[0]), side))
+    first, last = (int(h.searchsorted(np.uint64(cut[0]), end)) for end in ("left", "right"))
+    s = run["s"][first:last]
+    return first + int(s.searchsorted(s.dtype.type(cut[1]), side))
+
+
+def _split(part: Part[P], cut: Cut | None) -> tuple[tuple[P, ...], tuple[P, ...]]:
+    """The pieces below a place, and the rest."""
+    if cut is None:
+        return part.pieces, ()
+    head: list[P] = []
+    rest: list[P] = []
+    for piece in part.pieces:
+        at = _rows_below(piece.run, cut)
+        if at:
+            head.append(piece.slice(0, at))  # type: ignore[arg-type]
+        if at < piece.rows:
+            rest.append(piece.slice(at, piece.rows))  # type: ignore[arg-type]
+    return tuple(head), tuple(rest)
+
+
+NO_HORIZON = 0
+"""The horizon of a store whose rows never expire: no record has an older timestamp."""
+SHARE = 8
+"""A merge makes runs of at most one in so many rows of the store."""
+WORN = 3
+"""A run is written anew if more than one in so many of its rows have expired."""
+FEW = 512
+"""Runs of up to so many rows are merged whatever their share."""
+
+
+def without_expired(parts: Sequence[Part[P]], horizon: int) -> list[Part[P]]:
+    """The parts without pieces whose rows are all older than the horizon."""
+    if all(piece.newest >= horizon for part in parts for piece in part.pieces):
+        return list(parts)
+    kept = [replace(part, pieces=tuple(p for p in part.pieces if p.newest >= horizon)) for part in parts]
+    at_work = {part.job for part in kept if part.pieces and not part.output}
+    freed = [part if part.job in at_work else Part(part.pieces) for part in kept]
+    return [part for part in freed if part.pieces or (part.output and part.job)]
+
+
+def unexpired(run: Run, horizon: int) -> Run:
+    """The rows that are not older than the horizon."""
+    there = run["s"] >= horizon
+    return run if there.all() else Run(take_all(run.columns, np.flatnonzero(there)))
+
+
+def remembered(run: Run, parts: Sequence[Part[P]], job: int, since: int) -> Run:
+    """The versions in a step of a merge that somebody may see who asks for no time before ``since``.
+
+    A version that another one replaced until then is none of these, wherever that other one goes later: it goes only
+    for one that replaced it until then, too. A delete says what no version says, unless there is an older one: in
+    another run, for what came late lies in newer ones, or in what the merge has done.
+
+    Story: history 4, versions of a key at 1 and 5, at 7 a delete. At stream time 11 nobody asks for less than 7: all
+    three go. If a version of 6 lies in another run, for it came late, the delete stays, or that would be the newest.
+    """
+    s, past = run["s"], run["s"] <= since
+    if not past.any():
+        return run
+    h, key = run["h"], run["key"]
+    replaced = np.append((h[1:] == h[:-1]) & past[1:], False)
+    rows = np.flatnonzero(replaced)
+    replaced[rows] = same_rows(key, rows, key, rows + 1)
+    rows = np.flatnonzero(~replaced)
+    deleted = past[rows] & np.asarray(run["value"].is_null())[rows]
+    if deleted.any():
+        begins = np.append(int(h[0]) != _last_done(parts, job), h[rows][1:] != h[rows][:-1])
+        rows = rows[~(deleted & begins & (s[rows] < _oldest_beside(parts, job)))]
+    return run if len(rows) == run.rows else Run(take_all(run.columns, rows))
+
+
+def _last_done(parts: Sequence[Part[P]], job: int) -> int:
+    """The largest hash in the output of a merge; −1 if there is none."""
+    done = [part for part in parts if part.job == job and part.output and part.pieces]
+    return max((int(part.pieces[-1].run["h"][-1]) for part in done), default=-1)
+
+
+def _oldest_beside(parts: Sequence[Part[P]], job: int) -> int:
+    """No row that takes no part in a merge has a smaller timestamp."""
+    times = (piece.oldest for part in parts if part.job != job for piece in part.pieces)
+    return min(times, default=np.iinfo(np.int64).max)
+
+
+def worn_run(parts: Sequence[Part[P]], horizon: int) -> int | None:
+    """The place of the oldest run, taking part in no merge, of which so much has expired that the rest is worth it."""
+    for place in reversed(range(len(parts))):
+        part = parts[place]
+        if part.job or part.rows <= FEW:
+            continue
+        gone = sum(int((p.run["s"] < horizon).sum()) for p in part.pieces if p.oldest < horizon)
+        if gone * WORN > part.rows:
+            return place
+    return None
+
+
+def largest_run(rows: int) -> int:
+    """How many rows a merged run may have in a store of ``rows`` rows."""
+    return max(rows // SHARE, FEW)

@@ -1,0 +1,177 @@
+"""Where runs and manifests are kept: a folder of immutable files, or memory.
+
+Bytes that lie in many buffers are written one after the other, not copied together first (decision 0026).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import pyarrow as pa
+
+from crossstream.errors import StateError
+from crossstream.storage.rights import PRIVATE, make_folder, opener, rights_in
+
+UNFINISHED = ".tmp"
+"""How the names of files end while they are written, and of those that a crash has left so."""
+
+
+class Storage(Protocol):
+    """A flat folder of immutable files."""
+
+    def write(self, name: str, data: Written) -> None: ...
+
+    def read(self, name: str) -> pa.Buffer:
+        """The whole file, memory-mapped where possible; `FileNotFoundError` if it is missing."""
+
+    def reread(self, name: str) -> pa.Buffer | None:
+        """The file from where it was written to, if `read` may give a copy of it; None if there are no copies."""
+
+    def names(self) -> list[str]: ...
+
+    def delete(self, name: str) -> None:
+        """Removes the file; nothing happens if it is gone already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """Files in a local or shared folder. ``root``: that of the state, whose lock file says who may read them."""
+
+    path: Path
+    root: Path | None = None
+
+    def write(self, name: str, data: Written, *, forced: bool = False) -> None:
+        """Puts a file in place; ``forced``: after a crash of the machine it is complete, or not there.
+
+        Raises `StateError` CS-706 if the disk refuses.
+        """
+        try:
+            self._put(self.path / name, data, forced)
+        except OSError as error:
+            raise disk_refuses(self.path, error) from error
+
+    def _put(self, target: Path, data: Written, forced: bool) -> None:
+        beside = f"{target}.{os.getpid()}{UNFINISHED}"
+        rights = rights_in(self.root or self.path) or PRIVATE
+        make = opener(rights)
+        try:
+            handle = open(beside, "wb", buffering=0, opener=make)  # noqa: SIM115 - closed below
+        except FileNotFoundError:
+            make_folder(target.parent, rights)
+            handle = open(beside, "wb", buffering=0, opener=make)  # noqa: SIM115 - closed below
+        with handle:
+            for rest in pieces_of(data):
+                while len(rest):
+                    rest = rest[handle.write(rest) :]
+            if forced:
+                os.fsync(handle.fileno())
+        os.replace(beside, target)
+
+    def read(self, name: str) -> pa.Buffer:
+        with pa.memory_map(str(self.path / name)) as mapped:
+            return mapped.read_buffer()
+
+    def reread(self, name: str) -> pa.Buffer | None:
+        return None
+
+    def names(self) -> list[str]:
+        return sorted(os.listdir(self.path)) if self.path.is_dir() else []
+
+    def delete(self, name: str) -> None:
+        (self.path / name).unlink(missing_ok=True)
+
+
+def disk_refuses(folder: object, error: OSError) -> StateError:
+    """What a batch has written does not reach the disk."""
+    return StateError(
+        f"the disk refuses what a batch has written: {error}",
+        code="CS-706",
+        where={"folder": str(folder)},
+        next="check the disk and its free space, then start the application again: it repeats the batch",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Files that live as long as the process: for tests."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    def write(self, name: str, data: Written) -> None:
+        self.files[name] = bytes(whole(data))
+
+    def read(self, name: str) -> pa.Buffer:
+        if name not in self.files:
+            raise FileNotFoundError(name)
+        return pa.py_buffer(self.files[name])
+
+    def reread(self, name: str) -> pa.Buffer | None:
+        return None
+
+    def names(self) -> list[str]:
+        return sorted(self.files)
+
+    def delete(self, name: str) -> None:
+        self.files.pop(name, None)
+
+
+class Gathered:
+    """What a writer of Arrow's gives, as it gives it: a file to write to, and afterwards bytes to write on.
+
+    The buffers are those of the columns, which must stay as they are meanwhile. Pickled it is plain bytes.
+    """
+
+    __slots__ = ("_parts", "closed", "size")
+
+    def __init__(self) -> None:
+        self._parts: list[Any] = []
+        self.size = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        count = memoryview(data).nbytes
+        self._parts.append(data)
+        self.size += count
+        return count
+
+    def writable(self) -> bool:
+        return True
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+    def close(self) -> None:
+        """The writer is done; what it wrote stays."""
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[memoryview]:
+        return map(memoryview, self._parts)
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self)
+
+    def __reduce__(self) -> tuple[type[bytes], tuple[bytes]]:
+        return bytes, (bytes(self),)
+
+
+FEW = 512
+"""Rows up to which copying buffers together is cheaper than handling them one by one."""
+
+Written: TypeAlias = Any
+"""Bytes to be written: `bytes`, a `memoryview`, a `pyarrow.Buffer`, or `Gathered`."""
+
+
+def pieces_of(data: Written) -> Iterator[memoryview]:
+    """The bytes, piece by piece."""
+    return iter(data) if isinstance(data, Gathered) else iter([memoryview(data).cast("B")])
+
+
+def whole(data: Written) -> Any:
+    """The bytes in one piece."""
+    return bytes(data) if isinstance(data, Gathered) else data

@@ -1,0 +1,202 @@
+"""The manifest: which runs, in which order, make up one partition of one store after one batch.
+
+Format and requirements: `docs/spec/state-format.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from crossstream.errors import StateError
+from crossstream.storage.columns import from_record_batch, to_record_batch
+from crossstream.storage.files import FEW, Gathered, Storage, Written, pieces_of
+from crossstream.storage.sorted_run import Run
+
+T = TypeVar("T")
+
+FORMAT = 2
+
+
+class PieceRef(msgspec.Struct, frozen=True, array_like=True):
+    """Rows ``start`` to ``stop`` of a run file; hashes from ``low`` to ``high``, both inclusive.
+
+    ``times``: no row of the file has a timestamp outside of these; None for rows that are not by time.
+    """
+
+    file: str
+    start: int
+    stop: int
+    low: int
+    high: int
+    size: int
+    checksum: str
+    times: tuple[int, int] | None = None
+
+
+class SlotRef(msgspec.Struct, frozen=True, array_like=True):
+    """Pieces of one sorted run, in its order. ``job``: the merge it takes part in, 0 none."""
+
+    pieces: tuple[PieceRef, ...]
+    job: int = 0
+    output: bool = False
+
+
+class _OfFormat(msgspec.Struct, frozen=True):
+    """What every format of `Manifest` has."""
+
+    format: int
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """One partition of one store after ``batch``; ``slots`` newest first. Stream time in ms. ``name``: its file's."""
+
+    name: str
+    kind: str
+    batch: int
+    slots: tuple[SlotRef, ...] = ()
+    stream_time: int = -1
+    credit: int = 0
+    format: int = FORMAT
+    horizon: int = 0
+    clock: int = 0
+
+    def files(self) -> set[str]:
+        return {piece.file for slot in self.slots for piece in slot.pieces}
+
+    @property
+    def rows(self) -> int:
+        return sum(piece.stop - piece.start for slot in self.slots for piece in slot.pieces)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the run files in use."""
+        return sum({piece.file: piece.size for slot in self.slots for piece in slot.pieces}.values())
+
+
+def write_manifest(storage: Storage, manifest: Manifest) -> None:
+    body = msgspec.json.encode(manifest)
+    storage.write(manifest.name, _digest(body).encode() + b"\n" + body)
+
+
+def read_manifest(storage: Storage, name: str, kind: str | None = None) -> Manifest:
+    """Reads and checks a manifest; `StateError` if it is missing, damaged or of another kind."""
+    body = _sound(storage, name, "manifest", _body)
+    found = _decoded(body, name, _OfFormat)
+    if found.format != FORMAT:
+        raise StateError(
+            f"the manifest {name} has format {found.format}, this version reads {FORMAT}",
+            code="CS-704",
+            next="run the version of crossstream that wrote it",
+        )
+    manifest = _decoded(body, name, Manifest)
+    if manifest.name != name:
+        raise _damaged(f"the file {name} is the manifest {manifest.name}")
+    if kind is not None and manifest.kind != kind:
+        raise StateError(
+            f"the manifest {name} is of a {manifest.kind} store, not of a {kind} store",
+            code="CS-705",
+            next="restore the state folder from a copy, or start the application on an empty one",
+        )
+    return manifest
+
+
+def _decoded(body: bytes, name: str, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.MsgspecError as error:
+        raise _damaged(f"the file {name} is no manifest: {error}") from error
+
+
+def write_run(storage: Storage, name: str, run: Run) -> PieceRef:
+    """Writes a run as one Arrow IPC file and returns its reference."""
+    batch = to_record_batch(run.columns)
+    file = _run_file(batch)
+    storage.write(name, file)
+    h = run["h"]
+    return PieceRef(name, 0, run.rows, int(h[0]), int(h[-1]), file.size, _digest(file), _times(run))
+
+
+def _run_file(batch: pa.RecordBatch) -> pa.Buffer | Gathered:
+    file = pa.BufferOutputStream() if batch.num_rows <= FEW else Gathered()
+    with pa.ipc.new_file(file, batch.schema) as writer:
+        writer.write_batch(batch)
+    return file if isinstance(file, Gathered) else file.getvalue()
+
+
+def _times(run: Run) -> tuple[int, int] | None:
+    s = run.columns.get("s")
+    return None if s is None or s.dtype != np.int64 else run.times
+
+
+def read_run(storage: Storage, ref: PieceRef) -> Run:
+    """Opens a run file, whole; `StateError` if it is missing or not byte for byte what was written."""
+
+    def whole(data: pa.Buffer) -> pa.Buffer | None:
+        return data if data.size == ref.size and _digest(data) == ref.checksum else None
+
+    return _opened(_sound(storage, ref.file, "run file", whole), ref)
+
+
+def map_run(storage: Storage, ref: PieceRef) -> Run:
+    """Opens a run file that this process has just written, without reading it."""
+    return _opened(storage.read(ref.file), ref)
+
+
+def _opened(data: pa.Buffer, ref: PieceRef) -> Run:
+    with pa.ipc.open_file(data) as reader:
+        batch = reader.get_batch(0)
+    return Run(from_record_batch(batch), batch.num_rows, ref.times)
+
+
+def _sound(storage: Storage, name: str, kind: str, check: Callable[[pa.Buffer], T | None]) -> T:
+    """What ``check`` makes of a file, None if it is damaged; a damaged copy gives way to the file itself."""
+    try:
+        found = check(storage.read(name))
+        if found is None and (original := storage.reread(name)) is not None:
+            found = check(original)
+    except FileNotFoundError:
+        raise StateError(
+            f"the {kind} {name} is missing",
+            code="CS-702",
+            next="restore the state folder from a copy, or start the application on an empty one",
+        ) from None
+    except OSError as error:
+        raise _damaged(f"the file {name} cannot be read: {error.strerror or error}") from error
+    if found is None:
+        raise _damaged(f"the file {name} is damaged: its checksum does not match")
+    return found
+
+
+def _body(data: pa.Buffer) -> bytes | None:
+    """The JSON of a manifest; None if it does not fit its checksum."""
+    digest, _, body = data.to_pybytes().partition(b"\n")
+    return body if digest.decode("ascii", "replace") == _digest(body) else None
+
+
+def piece_ref(ref: PieceRef, run: Run, start: int, stop: int) -> PieceRef:
+    """The reference of rows ``start`` to ``stop`` of the piece ``run`` that ``ref`` stands for."""
+    h: np.ndarray = run["h"]
+    return msgspec.structs.replace(
+        ref, start=ref.start + start, stop=ref.start + stop, low=int(h[start]), high=int(h[stop - 1])
+    )
+
+
+def _digest(data: Written) -> str:
+    digest = xxhash.xxh3_64()
+    for piece in pieces_of(data):
+        digest.update(piece)
+    return f"{digest.intdigest():016x}"
+
+
+def _damaged(what: str) -> StateError:
+    return StateError(
+        what,
+        code="CS-701",
+        next="restore the state folder from a copy; `as_of` an earlier batch may still be readable",
+    )

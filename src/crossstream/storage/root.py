@@ -1,0 +1,270 @@
+"""Where the state of an application lies: a local folder, or a place on a remote file system (`remote`).
+
+Whoever reads and writes state does it through a `StateRoot`. Names are relative to it and have slashes:
+``stores/offers/0/000000000007-1f2e3d4c.manifest``.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Protocol, TypeAlias, TypeVar
+
+from crossstream.errors import StateError
+from crossstream.storage.files import Folder, Storage
+from crossstream.storage.remote import RemoteRoot
+from crossstream.storage.rights import LOCK, PRIVATE, give, make_folder, opener, rights_in
+from crossstream.storage.uris import LOCAL, is_uri, local_path, scheme_of, unknown
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+Tree: TypeAlias = dict[str, list[str]]
+"""Names of files by folder."""
+
+
+class Lock(Protocol):
+    """The right to write."""
+
+    def assure(self, within: float = 0.0) -> None:
+        """Returns if the right is still ours, as was seen in the last ``within`` seconds; else `StateError` CS-722."""
+
+    def release(self) -> None:
+        """Gives it back."""
+
+
+class StateRoot(Protocol):
+    """Where state lies; as text, the place for messages."""
+
+    @property
+    def here(self) -> Path:
+        """A folder on this machine: the state itself, or the copies of its files."""
+
+    @property
+    def address(self) -> str:
+        """What `root_of` makes the same root of, in any process; not to be shown."""
+
+    @property
+    def is_remote(self) -> bool: ...
+
+    def lock(self, owner: str, rights: int | None = None) -> Lock:
+        """Makes ``owner`` the only writer, for which the place is made.
+
+        ``rights``: of the files that it writes into a folder; None: those that the state has.
+
+        Raises `StateError`: CS-720 if there is another, CS-723 and CS-724 if the place cannot be opened.
+        """
+
+    def storage(self, folder: str) -> Storage:
+        """Immutable files in a folder."""
+
+    def settled(self) -> None:
+        """Returns when all that was written to a `storage` by this process is there; raises what went wrong."""
+
+    def read(self, name: str) -> bytes:
+        """A small file as it is now; `FileNotFoundError` if there is none."""
+
+    def write(self, name: str, data: bytes, *, forced: bool = False) -> None:
+        """Puts a small file in place, or another one in its place; ``forced``: it survives a crash of the machine."""
+
+    def delete(self, name: str) -> None:
+        """Removes a file, if it is there."""
+
+    def discard(self, first: Sequence[str], then: Sequence[str]) -> None:
+        """Removes files that nobody needs: all of ``first`` before any of ``then``; perhaps in the background.
+
+        What a failure leaves behind is removed by the next start.
+        """
+
+    def names(self, folder: str) -> list[str]:
+        """Names in a folder; none if it is not there. Raises `StateError` CS-701 if it is a file."""
+
+    def tree(self, folder: str) -> Tree:
+        """All files below a folder. Folders without any may be among them."""
+
+    def prune(self, folder: str) -> None:
+        """Removes a folder in which there is nothing any more; one in which there is something stays."""
+
+    def tidy(self, names: Collection[str], listed: float) -> None:
+        """Drops copies on this machine of files that are not in ``names``, which was complete at ``listed``."""
+
+    def each(self, work: Callable[[T], U], items: Iterable[T]) -> list[U]:
+        """The results of reading or writing something of each item; many at a time where each takes long."""
+
+    def to_force(self, names: Iterable[str]) -> Iterable[Path]:
+        """Files of this machine that have to reach the disk before what rests on ``names`` is written."""
+
+    def close(self) -> None:
+        """Returns when what goes on in the background has ended."""
+
+
+Place: TypeAlias = str | os.PathLike[str] | StateRoot
+"""A folder, a URI, or what `root_of` made of one."""
+
+
+def root_of(place: Place, *, cached: bool = True) -> StateRoot:
+    """The root of the state in a folder, or at a URI; ``cached``: with copies on this machine, if it is remote.
+
+    Nothing is opened yet. Raises `StateError` CS-723 for a URI that no file system is known for, CS-724 for what
+    names no place at all.
+    """
+    if isinstance(place, RemoteRoot) and not cached:
+        return RemoteRoot(place.address, cached=False)
+    if not isinstance(place, str | os.PathLike):
+        if not hasattr(place, "storage"):
+            step = "name a folder to which you have the rights, as a path or URI"
+            raise _unopened(repr(place), "it is neither a path nor a URI", step)
+        return place
+    scheme = scheme_of(place)
+    if scheme is None:
+        return LocalRoot(Path(place))
+    if not is_uri(place):
+        raise unknown(str(place), "give it as text, for a path has lost a slash of it")
+    return (
+        LocalRoot(Path(local_path(str(place)))) if scheme == LOCAL else RemoteRoot(str(place), cached=cached)
+    )
+
+
+def _unopened(place: str, reason: str | None, step: str) -> StateError:
+    return StateError(
+        f"the place of the state cannot be opened: {reason}",
+        code="CS-724",
+        where={"folder": place},
+        next=step,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRoot:
+    """State in a local or shared folder."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def here(self) -> Path:
+        return self.path
+
+    @property
+    def address(self) -> str:
+        return str(self.path)
+
+    @property
+    def is_remote(self) -> bool:
+        return False
+
+    def lock(self, owner: str, rights: int | None = None) -> Lock:
+        """Raises `StateError` CS-720 if there is another writer, CS-724 if the folder cannot be made or written."""
+        try:
+            if not self.path.parent.exists():  # made as the umask says: others may live there, too
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path, rights or PRIVATE)
+            with ExitStack() as opened:
+                file = open(self.path / LOCK, "a+b", buffering=0, opener=opener(PRIVATE))  # noqa: SIM115
+                handle = opened.enter_context(file)
+                self._take(handle)
+                if rights not in (None, rights_in(self.path)):
+                    give(handle.fileno(), rights or PRIVATE)
+                handle.truncate(0)
+                handle.write(f"{owner}\n".encode())
+                opened.pop_all()
+        except OSError as error:
+            why = "a file is there, and no folder" if self.path.is_file() else error.strerror
+            raise _unopened(str(self.path), why, "give a state_dir that can be made and written") from error
+        return FileLock(handle)
+
+    def _take(self, handle: IO[bytes]) -> None:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            handle.seek(0)
+            raise StateError(
+                "another application runs on this state folder",
+                code="CS-720",
+                where={
+                    "folder": str(self.path),
+                    "owner": handle.read().decode(errors="replace").strip() or "another process",
+                },
+                next="stop it first, or give this application a state_dir of its own",
+            ) from None
+
+    def storage(self, folder: str) -> Folder:
+        return Folder(self.path / folder, self.path)
+
+    def settled(self) -> None:
+        """What has been written is there."""
+
+    def read(self, name: str) -> bytes:
+        try:
+            return (self.path / name).read_bytes()
+        except NotADirectoryError as error:
+            raise FileNotFoundError(name) from error
+
+    def write(self, name: str, data: bytes, *, forced: bool = False) -> None:
+        Folder(self.path, self.path).write(name, data, forced=forced)
+
+    def delete(self, name: str) -> None:
+        (self.path / name).unlink(missing_ok=True)
+
+    def discard(self, first: Sequence[str], then: Sequence[str]) -> None:
+        for name in (*first, *then):
+            self.delete(name)
+
+    def names(self, folder: str) -> list[str]:
+        path = self.path / folder
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+        except NotADirectoryError as error:
+            if not self.path.is_dir():
+                return []
+            raise StateError(
+                f"{folder} is a file, and no folder",
+                code="CS-701",
+                where={"folder": str(self.path)},
+                next="restore the state folder from a copy",
+            ) from error
+
+    def tree(self, folder: str) -> Tree:
+        found = os.walk(self.path / folder)
+        return {Path(path).relative_to(self.path).as_posix(): sorted(files) for path, _, files in found}
+
+    def prune(self, folder: str) -> None:
+        try:
+            (self.path / folder).rmdir()
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+
+    def tidy(self, names: Collection[str], listed: float) -> None:
+        """There are no copies."""
+
+    def each(self, work: Callable[[T], U], items: Iterable[T]) -> list[U]:
+        return [work(item) for item in items]
+
+    def to_force(self, names: Iterable[str]) -> Iterable[Path]:
+        return (self.path / name for name in names)
+
+    def close(self) -> None:
+        """Nothing goes on in the background."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileLock:
+    """A lock of the system on an open file: it ends with the process, whatever happens to that."""
+
+    file: IO[bytes]
+
+    def assure(self, within: float = 0.0) -> None:
+        """Nobody can take it away."""
+
+    def release(self) -> None:
+        self.file.close()

@@ -1,0 +1,274 @@
+"""A store as one batch sees it: its runs, newest first, and the rows that the batch itself puts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from crossstream.storage.columns import Column, concat, concat_all, same_rows, take, take_all, take_or_null
+from crossstream.storage.sorted_run import Layout, Run, expand, merge, newest, sort_rows
+
+_NOWHERE = np.array([-1])
+
+_RECORD = ("h", "s", "key", "n", "gone")
+"""Columns that tell a record, and whether it is deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A sorted run in one or more pieces, in its order."""
+
+    pieces: tuple[Run, ...]
+    rows: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", sum([piece.rows for piece in self.pieces]))
+
+
+@dataclass(slots=True)
+class Match:
+    """Where look-ups found their rows: the number of a piece and a row in it, −1 where nothing was found."""
+
+    pieces: Sequence[Run]
+    piece: np.ndarray
+    row: np.ndarray
+    _used: list[int] | None = None
+
+    @property
+    def found(self) -> np.ndarray:
+        return self.piece >= 0
+
+    def gather(self, name: str) -> Column:
+        """The column of the rows found, one for each query: null (bytes) or 0 (numbers) where none was."""
+        used = self._pieces_used()
+        if not used:
+            return _missing(self.pieces, name, len(self.piece))
+        if len(self.piece) == 1:
+            return take(self.pieces[used[0]][name], self.row)
+        if len(used) == 1:
+            return _take_or_missing(self.pieces[used[0]][name], np.where(self.found, self.row, -1))
+        queries = [np.flatnonzero(self.piece == p) for p in used]
+        values = concat([take(self.pieces[p][name], self.row[q]) for p, q in zip(used, queries, strict=True)])
+        place = np.full(len(self.piece), -1)
+        place[np.concatenate(queries)] = np.arange(len(values))
+        return _take_or_missing(values, place)
+
+    def _pieces_used(self) -> list[int]:
+        """The pieces that rows were found in; told once for all columns."""
+        if self._used is None:
+            few = len(self.piece) < 64
+            found = set(self.piece.tolist()) if few else np.flatnonzero(np.bincount(self.piece + 1)) - 1
+            self._used = sorted(int(p) for p in found if p >= 0)
+        return self._used
+
+
+@dataclass(slots=True)
+class View:
+    """Rows of one store partition. ``slots``: newest first. ``fresh``: rows put by this batch."""
+
+    layout: Layout
+    slots: tuple[Slot, ...] = ()
+    fresh: Run | None = field(default=None)
+
+    def pieces(self) -> list[Run]:
+        """Every piece, newest first; one without rows if there is none."""
+        found = [] if self.fresh is None else [self.fresh]
+        for slot in self.slots:
+            found.extend(slot.pieces)
+        return found or [Run(empty_columns(self.layout))]
+
+    @property
+    def rows(self) -> int:
+        """Rows in all runs: an upper bound of the keys held."""
+        return sum(slot.rows for slot in self.slots) + (0 if self.fresh is None else self.fresh.rows)
+
+    def lookup(self, hashes: np.ndarray, keys: Column) -> Match:
+        """The live row of each key, for layouts without a secondary sort; ``hashes`` sorted."""
+        pieces = self.pieces()
+        if len(hashes) == 1:
+            return Match(pieces, *_find(pieces, hashes[0], keys[0].as_py()))
+        piece = np.full(len(hashes), -1, np.int64)
+        row = np.full(len(hashes), -1, np.int64)
+        pending = np.arange(len(hashes))
+        for number, run in enumerate(pieces):
+            if not len(pending):
+                break
+            span = _span(hashes, pending, run)
+            if not len(span):
+                continue
+            q, r = run.match(hashes[span], take(keys, span) if len(span) < len(hashes) else keys)
+            if not len(q):
+                continue
+            hit = span[q]
+            live = run["gone"][r] == 0
+            piece[hit] = np.where(live, number, -2)
+            row[hit] = r
+            pending = pending[piece[pending] == -1]
+        return Match(pieces, np.where(piece < 0, -1, piece), row)
+
+    def put(self, columns: dict[str, Column]) -> None:
+        """Rows of this batch, newest last put wins; unique by identity within one call."""
+        run = sort_rows({name: columns[name] for name in self.layout.names})
+        self.fresh = run if self.fresh is None else merge([run, self.fresh], drop_gone=False)
+
+    def scan(
+        self, hashes: np.ndarray, keys: Column, chunk: int
+    ) -> Iterator[tuple[np.ndarray, dict[str, Column]]]:
+        """All live rows under each key (layouts with ``s``): (query of each row, columns), chunk by chunk.
+
+        ``hashes`` sorted, keys unique. A key with more rows than ``chunk`` is cut by ranges of ``s``,
+        so that memory is bounded by the chunk and not by the fan-out.
+        """
+        pieces = [run for run in self.pieces() if run.rows]
+        bounds = [
+            (np.searchsorted(r["h"], hashes, "left"), np.searchsorted(r["h"], hashes, "right"))
+            for r in pieces
+        ]
+        if not pieces or not len(hashes):
+            return
+        counts = np.sum([last - first for first, last in bounds], axis=0)
+        for start, stop in groups_of(counts, chunk):
+            part = [
+                (run, first[start:stop], last[start:stop])
+                for run, (first, last) in zip(pieces, bounds, strict=True)
+            ]
+            keys_here = keys.slice(start, stop - start)
+            whole = bool(counts[start:stop].sum() <= chunk) or stop - start > 1
+            for window in [part] if whole else _cut_fan_out(part, chunk):
+                queries, columns = _collect(window, keys_here)
+                if len(queries):
+                    yield queries + start, columns
+
+    def live(self) -> Run:
+        """Every live row, in one run."""
+        return merge(self.pieces(), drop_gone=True)
+
+    def has_live_from(self, oldest: int) -> bool:
+        """Whether a live row has this timestamp or a newer one; only of records. Their values are not looked at."""
+        runs = self.pieces()
+        if any(run["gone"].any() for run in runs):
+            runs = [merge([Run({name: run[name] for name in _RECORD}) for run in runs], drop_gone=True)]
+        return any((run["s"] >= oldest).any() for run in runs)
+
+
+def _find(pieces: Sequence[Run], wanted: np.uint64, key: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """The place of the live row of one key: what `View.lookup` finds, at a fraction of the fixed cost."""
+    for number, run in enumerate(pieces):
+        h = run.columns["h"]
+        row = int(h.searchsorted(wanted))
+        while row < run.rows and h[row] == wanted:
+            if run.columns["key"][row].as_py() == key:
+                found = not run.columns["gone"][row]
+                return (np.array([number]), np.array([row])) if found else (_NOWHERE, _NOWHERE)
+            row += 1
+    return _NOWHERE, _NOWHERE
+
+
+def empty_columns(layout: Layout) -> dict[str, Column]:
+    """No rows of a layout."""
+    return {name: _empty(layout, name) for name in layout.names}
+
+
+def _empty(layout: Layout, name: str) -> Column:
+    numbers = {"h": "uint64", "s": layout.sort or "int64", "n": "uint64", "gone": "uint8"}
+    kind = numbers.get(name) or dict(layout.values).get(name, "bytes")
+    return pa.array([], pa.large_binary()) if kind == "bytes" else np.empty(0, np.dtype(kind))
+
+
+def _take_or_missing(column: Column, rows: np.ndarray) -> Column:
+    """The rows of a column; null (bytes) or 0 (numbers) for negative ones, of which there may be."""
+    if not isinstance(column, np.ndarray):
+        return take_or_null(column, rows)
+    return np.where(rows >= 0, column[np.maximum(rows, 0)], np.zeros(1, column.dtype))
+
+
+def _missing(pieces: Sequence[Run], name: str, rows: int) -> Column:
+    sample = pieces[0][name] if pieces else None
+    if isinstance(sample, np.ndarray):
+        return np.zeros(rows, sample.dtype)
+    return pa.nulls(rows, pa.large_binary())
+
+
+def _span(hashes: np.ndarray, pending: np.ndarray, run: Run) -> np.ndarray:
+    """The pending queries whose hashes lie in the range of the run."""
+    if not run.rows:
+        return pending[:0]
+    low, high = run["h"][0], run["h"][-1]
+    if len(pending) == 1:
+        return pending if low <= hashes[pending[0]] <= high else pending[:0]
+    wanted = hashes[pending] if len(pending) < len(hashes) else hashes
+    return pending[wanted.searchsorted(low, "left") : wanted.searchsorted(high, "right")]
+
+
+def groups_of(counts: np.ndarray, chunk: int) -> Iterator[tuple[int, int]]:
+    """Cuts queries into consecutive groups of at most ``chunk`` rows (a bigger one stands alone)."""
+    start, total = 0, np.cumsum(counts)
+    while start < len(counts):
+        base = total[start - 1] if start else 0
+        stop = max(int(np.searchsorted(total, base + chunk, "right")), start + 1)
+        yield start, stop
+        start = stop
+
+
+_Part = list[tuple[Run, np.ndarray, np.ndarray]]
+
+
+def _cut_fan_out(part: _Part, chunk: int) -> Iterator[_Part]:
+    """One key's rows in windows of ``s``, each of about ``chunk`` rows over all runs."""
+    cursors = [int(first[0]) for _, first, _ in part]
+    lasts = [int(last[0]) for _, _, last in part]
+    while any(cursor < last for cursor, last in zip(cursors, lasts, strict=True)):
+        left = sum(last - cursor for cursor, last in zip(cursors, lasts, strict=True))
+        share = min(1.0, chunk / left)
+        steps = [
+            min(last, cursor + max(1, int((last - cursor) * share)))
+            for cursor, last in zip(cursors, lasts, strict=True)
+        ]
+        # The least upper bound among the runs: below it every run has been read completely.
+        bound = min(
+            run["s"][step - 1]
+            for (run, _, _), cursor, step, last in zip(part, cursors, steps, lasts, strict=True)
+            if cursor < last
+        )
+        stops = [
+            cursor + int(np.searchsorted(run["s"][cursor:last], bound, "right"))
+            for (run, _, _), cursor, last in zip(part, cursors, lasts, strict=True)
+        ]
+        yield [
+            (run, np.array([cursor]), np.array([stop]))
+            for (run, _, _), cursor, stop in zip(part, cursors, stops, strict=True)
+        ]
+        cursors = stops
+
+
+def _collect(part: _Part, keys: pa.Array) -> tuple[np.ndarray, dict[str, Column]]:
+    found_queries, found_columns = [], []
+    for run, first, last in part:
+        queries, rows = expand(first, last)
+        if not len(queries):
+            continue
+        start, stop = int(rows[0]), int(rows[-1]) + 1
+        # Keys with one hash have the same rows, so that there may be as many as lie in between, but not these.
+        contiguous = stop - start == len(rows) and bool((first[1:] >= last[:-1]).all())
+        found_columns.append(run.slice(start, stop).columns if contiguous else take_all(run.columns, rows))
+        found_queries.append(queries)
+    if not found_queries:
+        return np.empty(0, np.int64), {}
+    queries = np.concatenate(found_queries)
+    columns = concat_all(found_columns)
+    same = same_rows(keys, queries, columns["key"], None)
+    if not same.all():
+        queries, columns = queries[same], take_all(columns, np.flatnonzero(same))
+    if len(found_queries) > 1:
+        order = np.lexsort((columns["s"], columns["h"]))
+        queries, columns = queries[order], take_all(columns, order)
+        keep = newest(columns) & (columns["gone"] == 0)
+    else:
+        keep = columns["gone"] == 0
+    if keep.all():
+        return queries, columns
+    rows = np.flatnonzero(keep)
+    return queries[rows], take_all(columns, rows)

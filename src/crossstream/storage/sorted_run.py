@@ -1,0 +1,323 @@
+"""A run: immutable rows of a store, sorted by key hash and, where the layout has one, a secondary number.
+
+Hashes order the rows and find candidates; the serialised key decides. Nothing here assumes that two
+keys have two hashes: every look-up compares bytes, so a collision costs time and never a wrong row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from crossstream.storage.columns import (
+    Column,
+    Columns,
+    concat_all,
+    cut_all,
+    same_rows,
+    size_of,
+    take,
+    take_all,
+)
+
+_FEW = 64
+"""Rows up to which one plain sort is cheaper."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The columns of a store.
+
+    Always there: ``h`` (uint64, hash of ``key``), ``key`` (bytes) and ``gone`` (uint8, 1 = deleted).
+    ``sort``: a secondary sort column ``s``, uint64 or int64 (hash of ``key2``, or a timestamp).
+    ``second_key``: a second key ``key2`` (bytes) belongs to the identity of a row; ``numbered``: a number ``n``
+    (uint64) does. ``values``: the other columns, by name, as ``"bytes"``, ``"int64"`` or ``"uint8"``. ``names``: all.
+    """
+
+    kind: str
+    values: tuple[tuple[str, str], ...]
+    sort: str | None = None
+    second_key: bool = False
+    numbered: bool = False
+    names: tuple[str, ...] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        there = {"s": self.sort is not None, "key2": self.second_key, "n": self.numbered}
+        head = (name for name in ("h", "s", "key", "key2", "n") if there.get(name, True))
+        object.__setattr__(self, "names", (*head, *(name for name, _ in self.values), "gone"))
+
+    @property
+    def expires(self) -> bool:
+        """Whether rows get too old to matter: records by time, which nothing replaces."""
+        return self.numbered
+
+    @property
+    def versioned(self) -> bool:
+        """Whether a key has a row for each time at which its value changed."""
+        return self.sort == "int64" and not self.numbered
+
+    @classmethod
+    def found_in(cls, kind: str, columns: Columns) -> Layout:
+        """The layout of a store of this kind, read off columns of it."""
+        own = {"h", "s", "key", "key2", "n", "gone"}
+        values = tuple(
+            (name, str(column.dtype) if isinstance(column, np.ndarray) else "bytes")
+            for name, column in columns.items()
+            if name not in own
+        )
+        sort = str(columns["s"].dtype) if "s" in columns else None
+        return cls(kind, values, sort, "key2" in columns, "n" in columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Rows sorted by (h, s); ``columns`` has the names of the layout. ``bounds``: see `times`, where they are known."""
+
+    columns: Columns
+    rows: int = field(default=-1)
+    bounds: tuple[int, int] | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.rows < 0:
+            object.__setattr__(self, "rows", len(self.columns["h"]))
+
+    @property
+    def times(self) -> tuple[int, int]:
+        """No row has a timestamp outside of these two; only of rows by time, and only if there are any."""
+        if self.bounds is None:
+            s = self.columns["s"]
+            object.__setattr__(self, "bounds", (int(s.min()), int(s.max())))
+        assert self.bounds is not None
+        return self.bounds
+
+    def reaches(self, oldest: int, newest: int) -> bool:
+        """Whether a row may have a timestamp between these two; only of rows by time."""
+        first, last = self.times
+        return first <= newest and last >= oldest
+
+    def __getitem__(self, name: str) -> Column:
+        return self.columns[name]
+
+    @property
+    def size(self) -> int:
+        return size_of(self.columns)
+
+    def slice(self, start: int, stop: int) -> Run:
+        if (start, stop) == (0, self.rows):
+            return self
+        return Run(cut_all(self.columns, start, stop), stop - start, self.bounds)
+
+    def match(self, hashes: np.ndarray, keys: Column) -> tuple[np.ndarray, np.ndarray]:
+        """Pairs (query, row) with equal keys, in order of the queries, then of the rows.
+
+        ``hashes`` must be sorted; a query may find any number of rows (layouts with ``s``).
+        """
+        queries, rows = self.candidates(hashes)
+        if not len(queries):
+            return queries, rows
+        others = None if _is_identity(queries, len(hashes)) else queries
+        same = same_rows(self["key"], rows, keys, others)
+        return (queries, rows) if same.all() else (queries[same], rows[same])
+
+    def candidates(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Pairs (query, row) with equal hashes.
+
+        One search finds the first row of each; a second one is needed only if some hash has several rows.
+        """
+        h = self["h"]
+        first = h.searchsorted(hashes, "left")
+        if len(hashes) > _FEW and self.rows:
+            queries = np.flatnonzero(h.take(first, mode="clip") == hashes)
+            rows = first[queries]
+            follows = rows < self.rows - 1
+            if not (follows & (h.take(rows + 1, mode="clip") == h[rows])).any():
+                return queries, rows
+        return expand(first, h.searchsorted(hashes, "right"))
+
+    def match_range(
+        self, hashes: np.ndarray, keys: Column, low: np.ndarray, high: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Pairs (query, row) with equal keys and ``low <= s <= high``, one bound for each query."""
+        h, s = self["h"], self["s"]
+        first, last = h.searchsorted(hashes, "left"), h.searchsorted(hashes, "right")
+        start = bisect(s, first, last, low, right=False)
+        queries, rows = expand(start, bisect(s, start, last, high, right=True))
+        if not len(queries):
+            return queries, rows
+        same = same_rows(self["key"], rows, keys, queries)
+        return queries[same], rows[same]
+
+
+def expand(first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Every (i, row) with ``first[i] <= row < last[i]``, ordered by i, then row."""
+    if len(first) == 1:
+        rows = np.arange(first[0], last[0])
+        return np.zeros(len(rows), np.int64), rows
+    counts = np.maximum(last - first, 0)
+    total = int(counts.sum())
+    if total == len(counts) and (counts == 1).all():
+        return np.arange(total), first
+    queries = np.repeat(np.arange(len(counts)), counts)
+    within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+    return queries, first[queries] + within
+
+
+def bisect(
+    s: np.ndarray, first: np.ndarray, last: np.ndarray, bound: np.ndarray, *, right: bool
+) -> np.ndarray:
+    """For each i the first position in ``[first, last)`` of the sorted ``s`` that is not below the bound.
+
+    ``right``: that is above the bound. All searches advance together, one halving at a time.
+    """
+    low, high = first, last
+    for _ in range(int((last - first).max(initial=0)).bit_length()):
+        middle = (low + high) >> 1
+        probe = s.take(middle, mode="clip")  # where low has met high, beyond the end perhaps
+        below = (probe <= bound if right else probe < bound) & (low < high)
+        low, high = np.where(below, middle + 1, low), np.where(below, high, middle)
+    return low
+
+
+def sort_rows(columns: Columns) -> Run:
+    """A run out of rows in any order; equal (h, s) keep their order."""
+    h = columns["h"]
+    if len(h) == 1 or _in_order(columns):
+        return Run(dict(columns), len(h))
+    return Run(take_all(columns, sorted_order(columns)))
+
+
+def _in_order(columns: Columns) -> bool:
+    """Whether rows are sorted already: telling costs less than sorting them."""
+    h, s = columns["h"], columns.get("s")
+    if not (h[1:] >= h[:-1]).all():
+        return False
+    return s is None or bool(((h[1:] > h[:-1]) | (s[1:] >= s[:-1])).all())
+
+
+def stable_order(h: np.ndarray) -> np.ndarray:
+    """The rows in order of the hashes ``h``, equal ones in the order they had.
+
+    Numbers made of the upper bits of the hash and the number of the row are sorted, which is many times faster than
+    sorting rows by their hashes. Rows whose hashes differ in the lower bits alone are put right afterwards.
+    """
+    if len(h) <= _FEW:
+        return np.argsort(h, kind="stable")
+    bits = np.uint64((len(h) - 1).bit_length())
+    below = (np.uint64(1) << bits) - np.uint64(1)
+    mixed = (h & ~below) | np.arange(len(h), dtype=np.uint64)
+    mixed.sort()
+    order = (mixed & below).astype(np.int64)
+    found = h[order]
+    if (found[1:] >= found[:-1]).all():
+        return order
+    same = np.append(mixed[1:] >> bits == mixed[:-1] >> bits, False)
+    places = np.flatnonzero(same | np.roll(same, 1))
+    rows = order[places]
+    order[places] = rows[np.lexsort((rows, h[rows]))]
+    return order
+
+
+def sorted_order(columns: Columns) -> np.ndarray:
+    """The rows by (h, s), equal ones in the order they had."""
+    h = columns["h"]
+    if "s" not in columns:
+        return stable_order(h)
+    s = columns["s"]
+    by_s = stable_order(s) if s.dtype == np.uint64 else np.argsort(s, kind="stable")
+    return np.asarray(by_s[stable_order(h[by_s])])
+
+
+def merge(runs: list[Run], *, drop_gone: bool) -> Run:
+    """One run out of several, newest first: of rows with the same identity the newest stays.
+
+    ``drop_gone``: there is no older run, so deleted rows need not be remembered. Nor need a deleted record, where it
+    meets its row: nothing replaces a record, so no older run has it. Rows are copied once it is known which stay:
+    where updates replace most of what is merged, those are few.
+    """
+    columns = concat_all([run.columns for run in runs])
+    order = None if _in_order(columns) else sorted_order(columns)
+    in_pairs = "n" in columns and not drop_gone and bool(columns["gone"].any())
+    keep = newest(columns, order, in_pairs=in_pairs)
+    rows = np.flatnonzero(keep) if order is None else order[keep]
+    if drop_gone:
+        rows = rows[columns["gone"][rows] == 0]
+    if order is None and len(rows) == len(keep):
+        return Run(columns)
+    return Run(take_all(columns, rows))
+
+
+def newest(columns: Columns, order: np.ndarray | None = None, *, in_pairs: bool = False) -> np.ndarray:
+    """For rows sorted by (h, s) with newer ones first: which are the first of their identity.
+
+    ``order``: the order in which rows are sorted so; None: as they are. ``in_pairs``: but for deleted ones beside the
+    row that they delete.
+    """
+    h = columns["h"] if order is None else columns["h"][order]
+    keep = np.ones(len(h), bool)
+    if len(keep) == 1:
+        return keep
+    tied = h[1:] == h[:-1]
+    if "s" in columns:
+        s = columns["s"] if order is None else columns["s"][order]
+        tied &= s[1:] == s[:-1]
+    if not tied.any():
+        return keep
+    if _are_one(columns, order, np.flatnonzero(tied)):
+        keep[1:] = ~tied
+        return keep
+    # Rows tied with a neighbour: number their identities exactly, keep the first of each.
+    places = np.flatnonzero(np.append(tied, False) | np.insert(tied, 0, False))
+    rows = places if order is None else order[places]
+    names = [name for name in ("h", "s", "key", "key2", "n") if name in columns]
+    identity = [take(columns[name], rows) for name in names]
+    keep[places] = False
+    if len(places) <= _FEW and not in_pairs:
+        keep[places[_first_few(identity)]] = True
+        return keep
+    number = identities(identity)
+    keep[places[np.unique(number, return_index=True)[1]]] = True
+    if in_pairs:
+        gone = columns["gone"][rows] != 0
+        keep[places[gone & np.isin(number, number[~gone])]] = False
+    return keep
+
+
+def _are_one(columns: Columns, order: np.ndarray | None, tied: np.ndarray) -> bool:
+    """Whether rows with equal (h, s) as their neighbour's are the same as that, as they are unless hashes collide."""
+    keys = [columns[name] for name in ("key", "key2") if name in columns]
+    if "n" in columns or any(key.null_count for key in keys):
+        return False
+    one, other = (tied, tied + 1) if order is None else (order[tied], order[tied + 1])
+    return all(same_rows(key, one, key, other).all() for key in keys)
+
+
+def _first_few(columns: list[Column]) -> list[int]:
+    """The first of equal rows; of few a dictionary tells them sooner than numbers for them are found."""
+    rows = zip(*(c.tolist() if isinstance(c, np.ndarray) else c.to_pylist() for c in columns), strict=True)
+    first: dict[tuple[Any, ...], int] = {}
+    for row, identity in enumerate(rows):
+        first.setdefault(identity, row)
+    return list(first.values())
+
+
+def identities(columns: list[Column]) -> np.ndarray:
+    """A number for each row, equal where all columns are equal (bytes compared exactly)."""
+    number = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        if isinstance(column, np.ndarray):
+            codes = np.unique(column, return_inverse=True)[1]
+        else:
+            codes = np.asarray(column.dictionary_encode(null_encoding="encode").indices)
+        number = np.unique(number * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)[1]
+    return number
+
+
+def is_sorted(order: np.ndarray) -> bool:
+    """Whether a permutation leaves everything where it is."""
+    return bool((order[1:] > order[:-1]).all())
+
+
+def _is_identity(queries: np.ndarray, count: int) -> bool:
+    return len(queries) == count and (count == 0 or (queries[0] == 0 and is_sorted(queries)))

@@ -1,0 +1,257 @@
+"""A version of one store partition, and how the next one is made from it.
+
+A version is a value: the runs of the store after a batch. `advance` adds the rows of the next batch as
+one new run, does a bounded amount of merging, and gives the next version. Old versions stay readable as
+long as their files are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from crossstream.errors import StateError
+from crossstream.storage.compaction import (
+    NO_HORIZON,
+    Keep,
+    Part,
+    advance_job,
+    alone,
+    largest_run,
+    next_job,
+    remembered,
+    unexpired,
+    without_expired,
+    worn_run,
+)
+from crossstream.storage.files import Storage
+from crossstream.storage.manifest import (
+    Manifest,
+    PieceRef,
+    SlotRef,
+    map_run,
+    piece_ref,
+    read_manifest,
+    read_run,
+    write_manifest,
+    write_run,
+)
+from crossstream.storage.snapshot import View
+from crossstream.storage.sorted_run import Layout, Run
+
+PIECE_ROWS = 32_768
+"""Rows that one merging step writes into one piece; also the least work done when work is due."""
+
+MAPPED_BYTES = 1 << 20
+"""Runs of at least that size are held in their files only, as soon as they are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A run, or rows of one, and where it is stored (None: in memory only). ``fresh``: it is still to be stored."""
+
+    run: Run
+    ref: PieceRef | None = None
+    fresh: bool = False
+
+    @property
+    def rows(self) -> int:
+        return self.run.rows
+
+    @property
+    def oldest(self) -> int:
+        """The smallest timestamp, or less; only of rows by time."""
+        return self.run.times[0]
+
+    @property
+    def newest(self) -> int:
+        """The largest timestamp, or more; only of rows by time."""
+        return self.run.times[1]
+
+    def slice(self, start: int, stop: int) -> Piece:
+        if (start, stop) == (0, self.run.rows):
+            return self
+        ref = None if self.ref is None else piece_ref(self.ref, self.run, start, stop)
+        return Piece(self.run.slice(start, stop), ref, self.fresh)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The runs of one store partition after ``batch``, newest first; ``name`` of its manifest, if stored.
+
+    ``horizon``: rows with older timestamps have expired, whether their bytes are still there or not. ``clock``: where
+    stream time goes on without input, the time of the clock (ms) from which it does so.
+    """
+
+    layout: Layout
+    parts: tuple[Part[Piece], ...] = ()
+    batch: int = -1
+    stream_time: int = -1
+    credit: int = 0
+    name: str | None = None
+    horizon: int = NO_HORIZON
+    clock: int = 0
+
+    def view(self) -> View:
+        """What a batch reads, and puts its rows into."""
+        return View(self.layout, tuple([part.slot for part in self.parts]))
+
+    @property
+    def rows(self) -> int:
+        return sum([part.rows for part in self.parts])
+
+    @property
+    def size(self) -> int:
+        """Bytes of the run files in use."""
+        refs = (piece.ref for part in self.parts for piece in part.pieces if piece.ref is not None)
+        return sum({ref.file: ref.size for ref in refs}.values())
+
+    def files(self) -> set[str]:
+        return {p.ref.file for part in self.parts for p in part.pieces if p.ref is not None}
+
+
+def advance(
+    version: Version,
+    fresh: Run | None,
+    stream_time: int,
+    batch: int,
+    save: Callable[[Run], Piece],
+    early: Sequence[Piece] = (),
+    horizon: int = NO_HORIZON,
+    clock: int = 0,
+    history: int | None = None,
+) -> Version:
+    """The version after ``batch``: its fresh rows added, merging work done in proportion.
+
+    Fresh rows that are merged at once are not stored beside what they are merged into. ``save`` stores a run and
+    returns it as a piece. ``early``: rows of the batch that come before those of ``fresh`` and are stored already.
+    ``history``: of a versioned store, how far (ms) before stream time somebody may ask for it; None: any time. Returns
+    ``version`` itself if nothing changed.
+    """
+    pieces = tuple(early) if fresh is None or not fresh.rows else (*early, Piece(fresh, fresh=True))
+    times = (version.stream_time, version.horizon, version.clock)
+    if not pieces and (stream_time, horizon, clock) == times:
+        return version
+    parts, credit = list(version.parts), version.credit
+    expires = horizon > NO_HORIZON
+    if expires:
+        parts = without_expired(parts, horizon)
+    if pieces:
+        parts.insert(0, Part(pieces))
+        credit += 4 * parts[0].rows + PIECE_ROWS // 8
+    most = largest_run(sum(part.rows for part in parts)) if version.layout.expires else None
+    while (job := next_job(parts, most)) is not None:
+        parts = job
+    if expires and (place := worn_run(parts, horizon)) is not None:
+        parts = alone(parts, place)
+    since = NO_HORIZON if history is None else stream_time - history
+    parts, credit = _work(parts, credit, save, _keep(horizon, since))
+    parts = [_stored_now(part, save) for part in parts]
+    return Version(version.layout, tuple(parts), batch, stream_time, credit, None, horizon, clock)
+
+
+def _keep(horizon: int, since: int) -> Keep[Piece] | None:
+    """What merges leave out; None: nothing."""
+    if horizon > NO_HORIZON:
+        return lambda run, parts, job: unexpired(run, horizon)
+    return partial(remembered, since=since) if since > NO_HORIZON else None
+
+
+def _work(
+    parts: list[Part[Piece]],
+    credit: int,
+    save: Callable[[Run], Piece],
+    keep: Keep[Piece] | None,
+) -> tuple[list[Part[Piece]], int]:
+    for job in sorted({part.job for part in parts if part.job}):
+        while any(part.job == job for part in parts):
+            rows = sum(p.rows for part in parts if part.job == job and not part.output for p in part.pieces)
+            step = min(rows, PIECE_ROWS)
+            if step > credit:
+                break
+            parts = advance_job(parts, job, step, save, keep)
+            credit -= step
+    return parts, min(credit, 4 * PIECE_ROWS) if not any(part.job for part in parts) else credit
+
+
+def _stored_now(part: Part[Piece], save: Callable[[Run], Piece]) -> Part[Piece]:
+    """The part with its fresh piece stored, which is its last one."""
+    if not part.pieces or not part.pieces[-1].fresh:
+        return part
+    return replace(part, pieces=(*part.pieces[:-1], save(part.pieces[-1].run)))
+
+
+def store_version(version: Version, storage: Storage, name: str) -> Version:
+    """Writes the manifest of a version whose pieces are all stored."""
+    slots = tuple(
+        SlotRef(tuple(_stored(piece) for piece in part.pieces), part.job, part.output)
+        for part in version.parts
+    )
+    write_manifest(
+        storage,
+        Manifest(
+            name,
+            version.layout.kind,
+            version.batch,
+            slots,
+            version.stream_time,
+            version.credit,
+            horizon=version.horizon,
+            clock=version.clock,
+        ),
+    )
+    return replace(version, name=name)
+
+
+def load_version(
+    storage: Storage, layout: Layout, name: str, opened: dict[str, Run] | None = None
+) -> Version:
+    """Opens the version that a manifest describes. ``opened``: run files already open, by name; completed here."""
+    manifest = read_manifest(storage, name, layout.kind)
+    runs = {} if opened is None else opened
+
+    def piece(ref: PieceRef) -> Piece:
+        whole = runs.get(ref.file)  # once: another thread may let it go
+        if whole is None:
+            whole = runs[ref.file] = read_run(storage, ref)
+        if tuple(whole.columns) != layout.names:
+            raise StateError(
+                f"the run file {ref.file} has other columns than a {layout.kind} store",
+                code="CS-705",
+                next="restore the state folder from a copy, or start the application on an empty one",
+            )
+        return Piece(whole.slice(ref.start, ref.stop), ref)
+
+    parts = tuple(Part(tuple(map(piece, slot.pieces)), slot.job, slot.output) for slot in manifest.slots)
+    return Version(
+        layout,
+        parts,
+        manifest.batch,
+        manifest.stream_time,
+        manifest.credit,
+        name,
+        manifest.horizon,
+        manifest.clock,
+    )
+
+
+def saver(storage: Storage, prefix: str) -> Callable[[Run], Piece]:
+    """A `save` for `advance` that writes runs as ``<prefix>-<number>.arrow``.
+
+    Larger runs are given back as they lie in their files: a process that keeps a version keeps no second copy.
+    """
+    count = 0
+
+    def save(run: Run) -> Piece:
+        nonlocal count
+        ref = write_run(storage, f"{prefix}-{count}.arrow", run)
+        count += 1
+        return Piece(run if ref.size < MAPPED_BYTES else map_run(storage, ref), ref)
+
+    return save
+
+
+def _stored(piece: Piece) -> PieceRef:
+    assert piece.ref is not None, "a version in memory has no manifest"
+    return piece.ref

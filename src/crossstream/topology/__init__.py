@@ -1,1 +1,0 @@
-"""The graph of a topology as frozen data: its nodes, their names, its pictures and its plan."""

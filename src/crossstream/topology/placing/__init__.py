@@ -1,1 +1,0 @@
-"""How each operator is placed in rounds; `planner.py` has what they share."""
