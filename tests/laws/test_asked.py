@@ -177,6 +177,16 @@ def test_of_tables_by_record(kind: str, data: st.DataObject, way: Way, every: bo
     assert asked(sides.builder.build(), given_, way) == wanted
 
 
+@pytest.mark.parametrize("every", [False, True])
+def test_of_a_row_that_refers_to_itself(every: bool) -> None:
+    """One record is both rows: each finds the other."""
+    sides = Sides()
+    table = sides.table()
+    table.join(table, pair, foreign_key=reference, **(EVERY if every else {}))
+    given_ = [{"side": "left", "key": "a", "value": "a;x", "ts": 0}]
+    assert asked(sides.builder.build(), given_, Way()) == (2, 0)
+
+
 @pytest.mark.parametrize(
     "kind", [kind for kind in sorted(STREAMS) if "left" in kind or "stream-stream" in kind]
 )

@@ -9,6 +9,12 @@ turns a left change into a subscription to the new foreign key and, if the row m
 the old. `resolve`, keyed by the foreign key, holds the right table and the subscriptions with their left values,
 and makes the results. Both belong to one atomic batch, so a row's result is decided in one place, the
 partition of its current foreign key: no answer can be stale. Source: KIP-213, semantics 2.5 column E3, 8.12–8.17.
+
+What they make of a batch (`Emit`, decision 0033):
+
+    changelog   what taking the records one by one makes. A left change sees the right row as it is then, a right change
+                answers the rows that refer to it then; what one record does to both sides, the left row answers
+    net         the last result of each row: as if right changes came first, but the later record is the trigger
 """
 
 from __future__ import annotations
@@ -24,14 +30,16 @@ from crossstream.columns.changes import Changes, concat_headers
 from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys
 from crossstream.columns.match_counts import Asked
-from crossstream.columns.order import by_key, last_per_key, last_per_trigger
+from crossstream.columns.order import by_key, came_before, last_per_key, last_per_trigger
 from crossstream.columns.values import Values, nulls
+from crossstream.operators.stream_table_join.as_of import Puts
+from crossstream.operators.table.kernel import as_changed
 from crossstream.operators.table_join.kernel import Joined, Lookup, call_joiner
 from crossstream.serdes import Serde
 from crossstream.serdes.keys import LEFT, tagged
 from crossstream.storage.columns import Column, same_rows, take, take_all, take_or_null, valid
-from crossstream.storage.snapshot import View
-from crossstream.storage.sorted_run import Run
+from crossstream.storage.snapshot import View, groups_of
+from crossstream.storage.sorted_run import Run, bisect, expand, identities, is_sorted, sort_rows
 
 Kind = Literal["inner", "left"]
 
@@ -45,7 +53,12 @@ ANSWER = 2
 ANSWER_IF_FOUND = 3
 """Remember the row; give its result if there is a right row."""
 
+_NONE = np.empty(0, np.int64)
+
 PRIMARY, INSTRUCTION = "primary key", "instruction"
+
+Emit = Literal["net", "changelog"]
+"""The last result of each row in a batch, or every result for readers of the changes within a batch."""
 
 REFERS = "refers"
 """Where referrers are counted: 1 for a row that begins to refer to the foreign key, −1 for one that ceases to."""
@@ -86,19 +99,19 @@ def subscribe(
     references: pa.LargeBinaryArray,
     serde: Serde | None,
     *,
+    emit: Emit,
     bits: int,
     counted: bool = False,
-    every: bool = False,
 ) -> Subscribed:
     """What left changes ask for. ``left``: arrival order, keys not null; ``references``: serialised foreign keys.
 
     ``serde``: that of the foreign key. ``view``: the store of references, which this updates. ``counted``: the
-    subscriptions say which rows begin or cease to refer (`REFERS`). ``every``: each change asks, not the last one of
-    each row.
+    subscriptions say which rows begin or cease to refer (`REFERS`).
     """
-    dropped = {"null-foreign-key": _null_references(left, references)} if kind == "inner" else {}
+    lacking = int((~valid(references) & ~left.value.missing()).sum())  # semantics 2.5.3, rows 2, 5, 7
+    dropped = {"null-foreign-key": lacking} if kind == "inner" else {}
     hashes = left.hashes(bits)
-    if every:
+    if emit == "changelog":
         rows, begins = last_per_trigger(left, *by_key(left, hashes))
     else:
         rows = last_per_key(left, hashes)
@@ -130,7 +143,7 @@ def subscribe(
     if counted:
         refers = np.concatenate([np.full(len(leavers), -1), (~same)[joiners].astype(np.int64)])
         subscriptions = replace(subscriptions, extra={**subscriptions.extra, REFERS: refers})
-    if every:  # a row leaves one foreign key before it joins the next
+    if emit == "changelog":  # a row leaves one foreign key before it joins the next
         subscriptions = subscriptions.take(np.argsort(np.concatenate([leavers, joiners]), kind="stable"))
     return Subscribed(subscriptions, net.take(np.flatnonzero(alone)), dropped)
 
@@ -154,12 +167,6 @@ def _references_before(
     return take(pa.concat_arrays([old, new]), place), np.concatenate([match.found, is_row])[place]
 
 
-def _null_references(left: Changes, references: pa.LargeBinaryArray) -> int:
-    """Left rows with a null foreign key, which an inner join drops and counts (semantics 2.5.3, rows 2, 5, 7)."""
-    is_row = ~left.value.missing()
-    return int((is_row & ~valid(references)).sum())
-
-
 def _subscriptions(
     net: Changes,
     keys: Column,
@@ -178,6 +185,67 @@ def _subscriptions(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Subscriptions:
+    """Subscriptions grouped by foreign key (number ``group``), in arrival order, beside the right changes of theirs.
+
+    ``heads``, ``keys``: of each foreign key. The right changes of a subscription start at ``first``: it comes after
+    those in front of ``before``, sees those in front of ``after``, and is there for the others in front of ``until``.
+    ``begins``, ``ends``: of each row at each foreign key the first and the last; None: each is both.
+    """
+
+    changes: Changes
+    hashes: np.ndarray
+    group: np.ndarray
+    heads: np.ndarray
+    keys: Column
+    first: np.ndarray
+    before: np.ndarray
+    after: np.ndarray
+    until: np.ndarray
+    begins: np.ndarray | None = None
+    ends: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, emit: Emit, subscriptions: Changes, right: Changes, puts: Puts, bits: int) -> _Subscriptions:
+        if not subscriptions.rows:
+            return cls(subscriptions, _NONE, _NONE, _NONE, subscriptions.key.wire(), *[_NONE] * 4)
+        hashes = subscriptions.hashes(bits)
+        order, starts = by_key(subscriptions, hashes)
+        subs, h, heads = subscriptions.take(order), hashes[order], np.flatnonzero(starts)
+        group, keys = np.cumsum(starts) - 1, take(subs.key.wire(), heads)
+        bounds = puts.places(h[heads], keys) if right.rows else [np.zeros(len(heads), np.int64)] * 2
+        first, last = (bound[group] for bound in bounds)
+        if emit == "net":  # of a row one at a foreign key, after all right changes
+            return cls(subs, h, group, heads, keys, first, first, last, last)
+        came = [came_before(subs.major, subs.minor, right, or_with=also) for also in (False, True)]
+        before, after = (bisect(puts.rank, first, last, count, right=False) for count in came)
+        row = identities([subs.extra[PRIMARY]])
+        chain = np.lexsort((row, group))
+        follows = (np.diff(group[chain]) == 0) & (np.diff(row[chain]) == 0)
+        if not follows.any():
+            return cls(subs, h, group, heads, keys, first, before, after, last)
+        last[chain[:-1][follows]] = before[chain[1:][follows]]
+        begins, ends = chain[np.append(True, ~follows)], chain[np.append(~follows, True)]
+        return cls(subs, h, group, heads, keys, first, before, after, last, begins, ends)
+
+    def kept(self, serde: Serde | None, bits: int) -> Run:
+        """The rows of the store after the batch; ``limit``: those in front of it found what was there before."""
+        primary = self.changes.extra[PRIMARY]
+        columns: dict[str, Column] = {
+            "h": self.hashes,
+            "s": hash_keys(primary, bits),
+            "key": self.changes.key.wire(),
+            "key2": primary,
+            "value": self.changes.value.wire(serde),
+            "ts": self.changes.ts,
+            "gone": (self.changes.extra[INSTRUCTION] <= RETRACT).astype(np.uint8),
+        }
+        if self.ends is None or self.begins is None:
+            return sort_rows({**columns, "limit": self.before})
+        return sort_rows({**take_all(columns, self.ends), "limit": self.before[self.begins]})
+
+
 def resolve(
     kind: Kind,
     joiner: Function,
@@ -189,35 +257,36 @@ def resolve(
     serdes: Serdes,
     asked: tuple[Asked, Asked],
     *,
+    emit: Emit,
     bits: int,
     chunk: int,
 ) -> Iterator[Joined]:
     """The results of a batch, in chunks of about ``chunk`` rows.
 
-    ``right``: net right changes, in order of their hash; ``right_rows`` looks up the right table *after* them.
-    ``view``: the subscription store, which this updates. ``asked``: counts left rows with a foreign key, and right
-    rows, for which those that refer to them are partners.
+    ``subscriptions``, ``answers``, ``right``: net changes, or every change in arrival order. ``right_rows`` looks up
+    the right table *before* them. ``view``: the subscription store, which this updates. ``asked``: counts left rows
+    with a foreign key, and right rows, for which those that refer to them are partners.
     """
-    referred = np.zeros(right.rows, bool)
     if answers.rows:
-        yield without_partner(joiner, answers, serdes)
-    before = View(view.layout, view.slots)
+        yield _without_partner(joiner, answers, serdes)
+    was, puts = View(view.layout, view.slots), Puts.of(right, bits)
+    subs = _Subscriptions.of(emit, subscriptions, right, puts, bits)
+    referred = np.zeros(right.rows, bool)
+    kept = None
     if subscriptions.rows:
-        hashes = subscriptions.hashes(bits)
-        order, begins = by_key(subscriptions, hashes)
-        subs, h = subscriptions.take(order), hashes[order]
-        group = np.cumsum(begins) - 1
-        view.put(stored(subs, h, serdes.value, bits))
-        yield from _from_left(
-            kind, joiner, subs, h, group, begins, right, right_rows, serdes, asked[0], referred, bits
-        )
-    yield from _from_right(kind, joiner, before, view, right, serdes, referred, bits, chunk)
+        kept = subs.kept(serdes.value, bits)
+        view.put(dict(kept.columns))
+        yield from _from_left(kind, joiner, subs, puts.changes, right_rows, serdes, asked[0], referred)
     if right.rows:
-        there = ~right.value.missing()
+        there = ~puts.changes.value.missing()
+        exists = there | (kind == "left")
+        for lefts, primary, rows in _told(subs, kept, puts, was, serdes.value, chunk):
+            referred[rows] = True
+            yield _answer(joiner, serdes.keys(primary), lefts, puts.changes, rows, exists[rows])
         asked[1].count(there, there & referred)
 
 
-def without_partner(joiner: Function, answers: Changes, serdes: Serdes) -> Joined:
+def _without_partner(joiner: Function, answers: Changes, serdes: Serdes) -> Joined:
     """Left rows without a foreign key: the row alone, or a tombstone if it is gone. Their own timestamp."""
     keys = answers.key if serdes.either is None else serdes.keys(answers.key.wire())
     given = answers.value, nulls(answers.rows, serdes.right)
@@ -225,157 +294,113 @@ def without_partner(joiner: Function, answers: Changes, serdes: Serdes) -> Joine
     return Joined.of(replace(answers, key=keys, value=value, old=None, extra={}), failures, *given)
 
 
-def stored(subs: Changes, hashes: np.ndarray, serde: Serde | None, bits: int) -> dict[str, Column]:
-    """The rows of the store of subscriptions; ``serde``: of the left values in it."""
-    primary = subs.extra[PRIMARY]
-    return {
-        "h": hashes,
-        "s": hash_keys(primary, bits),
-        "key": subs.key.wire(),
-        "key2": primary,
-        "value": subs.value.wire(serde),
-        "ts": subs.ts,
-        "gone": (subs.extra[INSTRUCTION] <= RETRACT).astype(np.uint8),
-    }
-
-
 def _from_left(
     kind: Kind,
     joiner: Function,
-    subs: Changes,
-    hashes: np.ndarray,
-    group: np.ndarray,
-    begins: np.ndarray,
+    subs: _Subscriptions,
     right: Changes,
     right_rows: Lookup,
     serdes: Serdes,
     asked: Asked,
     referred: np.ndarray,
-    bits: int,
 ) -> Iterator[Joined]:
-    """Results triggered by left rows: each sees the right row as it is after the batch.
+    """Results triggered by left rows: each sees the right row as the changes in front of ``after`` leave it.
 
-    ``referred``: notes the right changes that left rows of this batch refer to.
+    ``referred``: notes those of the right changes that came with it, so that it answers for them.
     """
-    first = np.flatnonzero(begins)
-    found = right_rows(hashes[first], take(subs.key.wire(), first))
-    there = found.present[group]
-    changed = _changed_right(right, hashes[first], take(subs.key.wire(), first), bits)[group]
-    told = subs.extra[INSTRUCTION]
-    asking = told >= ANSWER
-    asked.count(asking, asking & there)
-    referred[changed[asking & (changed >= 0)]] = True
-    emits = (told == RETRACT) | (told == ANSWER) | ((told == ANSWER_IF_FOUND) & (there | (changed >= 0)))
+    told = subs.changes.extra[INSTRUCTION]
+    asking, with_it = told >= ANSWER, subs.after > subs.before
+    put = np.where(subs.after > subs.first, subs.after - 1, -1)
+    seen = as_changed(right_rows(subs.hashes[subs.heads], subs.keys), right, subs.group, put)
+    asked.count(asking, asking & seen.present)
+    referred[put[asking & with_it]] = True
+    emits = (told == RETRACT) | (told == ANSWER) | ((told == ANSWER_IF_FOUND) & (seen.present | with_it))
     rows = np.flatnonzero(emits)
     if not len(rows):
         return
-    picked, g = subs.take(rows), group[rows]
-    exists = (told[rows] >= ANSWER) & (there[rows] | (kind == "left"))
-    partners = found.values.take(np.where(there[rows], g, -1))
-    keys = serdes.keys(picked.extra[PRIMARY])
+    picked = subs.changes.take(rows) if len(rows) < subs.changes.rows else subs.changes
+    there, asking = seen.present[rows], asking[rows]
+    keys, partners = serdes.keys(picked.extra[PRIMARY]), seen.values.take(rows)
+    exists = asking & there if kind == "inner" else asking
     value, failures = call_joiner(joiner, keys, picked.value, partners, exists)
-    times = np.where(there[rows], np.maximum(picked.ts, found.ts[g]), picked.ts)
+    times = np.where(there, np.maximum(picked.ts, seen.ts[rows]), picked.ts)
     result = replace(picked, key=keys, value=value, ts=times, old=None, extra={})
-    later = _right_was_later(result, changed[rows], told[rows], right)
+    later = _right_was_later(result, np.where(asking, put[rows], -1), right)
     yield Joined.of(later, failures, picked.value, partners)
 
 
-def _changed_right(right: Changes, hashes: np.ndarray, keys: Column, bits: int) -> np.ndarray:
-    """For each foreign key (sorted by hash) the row of its right change in this batch, or −1."""
-    row = np.full(len(hashes), -1, np.int64)
-    if right.rows:
-        run = Run({"h": right.hashes(bits), "key": right.key.wire()})
-        queries, rows = run.match(hashes, keys)
-        row[queries] = rows
-    return row
-
-
-def _right_was_later(result: Changes, changed: np.ndarray, told: np.ndarray, right: Changes) -> Changes:
+def _right_was_later(result: Changes, put: np.ndarray, right: Changes) -> Changes:
     """Where the right row changed after the left one, the right record is the trigger: its time and place."""
-    if not right.rows:
+    if not right.rows or (put < 0).all():
         return result
-    r = np.maximum(changed, 0)
-    later = (
-        (changed >= 0)
-        & (told >= ANSWER)
-        & (
-            (right.major[r] > result.major)
-            | ((right.major[r] == result.major) & (right.minor[r] > result.minor))
-        )
-    )
+    major, minor = right.major[put], right.minor[put]
+    later = (put >= 0) & ((major > result.major) | ((major == result.major) & (minor > result.minor)))
     if not later.any():
         return result
+    headers = concat_headers([(result.headers, result.rows), (right.headers, right.rows)])
+    either = np.where(later, result.rows + put, np.arange(result.rows))
     return replace(
         result,
-        ts=np.where(later, right.ts[r], result.ts),
-        major=np.where(later, right.major[r], result.major),
-        minor=np.where(later, right.minor[r], result.minor),
-        headers=_choose_headers(later, right, r, result),
+        ts=np.where(later, right.ts[put], result.ts),
+        major=np.where(later, major, result.major),
+        minor=np.where(later, minor, result.minor),
+        headers=None if headers is None else take_or_null(headers, either),
     )
 
 
-def _choose_headers(
-    later: np.ndarray, right: Changes, r: np.ndarray, result: Changes
-) -> pa.LargeBinaryArray | None:
-    both = concat_headers([(result.headers, result.rows), (right.headers, right.rows)])
-    return (
-        None if both is None else take_or_null(both, np.where(later, result.rows + r, np.arange(result.rows)))
-    )
-
-
-def _from_right(
-    kind: Kind,
-    joiner: Function,
-    before: View,
-    after: View,
-    right: Changes,
-    serdes: Serdes,
-    referred: np.ndarray,
-    bits: int,
-    chunk: int,
-) -> Iterator[Joined]:
-    """Results triggered by right rows: every subscriber that this batch's left rows have not answered for."""
-    if not right.rows:
-        return
-    gone = right.value.missing()
-    for queries, columns in before.scan(right.hashes(bits), right.key.wire(), chunk):
-        fresh = _in_fresh(after.fresh, columns)
-        if fresh.any():
-            keep = np.flatnonzero(~fresh)
-            queries, columns = queries[keep], {name: take(column, keep) for name, column in columns.items()}
-        if not len(queries):
+def _told(
+    subs: _Subscriptions, kept: Run | None, puts: Puts, was: View, serde: Serde | None, chunk: int
+) -> Iterator[tuple[Values, Column, np.ndarray]]:
+    """Left rows and the right changes that come while they refer to them: value, primary key, place of the change."""
+    changes = subs.changes
+    live = np.flatnonzero((changes.extra[INSTRUCTION] >= ANSWER) & (subs.after < subs.until))
+    for rows, places in _expanded(subs.after[live], subs.until[live], chunk):
+        yield changes.value.take(live[rows]), take(changes.extra[PRIMARY], live[rows]), places
+    ends = np.append(puts.starts[1:], len(puts.rank))
+    for queries, columns in was.scan(puts.hashes, puts.keys, chunk):
+        moved, limit = _moved(kept, columns)
+        if not len(moved) and len(puts.starts) == len(
+            puts.rank
+        ):  # each right row once, and it answers all of them
+            yield Values(serde, wire=columns["value"]), columns["key2"], queries
             continue
-        referred[queries] = True
-        keys = serdes.keys(columns["key2"])
-        lefts = Values(serdes.value, wire=columns["value"])
-        yield answer(kind, joiner, keys, lefts, right, queries, gone[queries])
+        until = ends[queries]
+        until[moved] = limit
+        for rows, places in _expanded(puts.starts[queries], until, chunk):
+            value, primary = columns["value"], columns["key2"]
+            if len(rows) < len(queries) or not is_sorted(rows):
+                value, primary = take(value, rows), take(primary, rows)
+            yield Values(serde, wire=value), primary, places
 
 
-def answer(
-    kind: Kind,
-    joiner: Function,
-    keys: Values,
-    lefts: Values,
-    right: Changes,
-    queries: np.ndarray,
-    gone: np.ndarray,
-) -> Joined:
-    exists = ~gone | (kind == "left")
-    partners = right.value.take(np.where(gone, -1, queries))
-    value, failures = call_joiner(joiner, keys, lefts, partners, exists)
-    headers = None if right.headers is None else take_or_null(right.headers, queries)
-    changes = Changes(keys, value, right.ts[queries], right.major[queries], right.minor[queries], headers)
-    return Joined.of(changes, failures, lefts, partners)
+def _expanded(start: np.ndarray, stop: np.ndarray, chunk: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Every (i, place) with ``start[i] <= place < stop[i]``, about ``chunk`` at a time."""
+    if not len(start):
+        return
+    some = np.flatnonzero(stop > start)
+    for low, high in groups_of((stop - start)[some], chunk):
+        part = some[low:high]
+        rows, places = expand(start[part], stop[part])
+        yield part[rows], places
 
 
-def _in_fresh(fresh: Run | None, columns: dict[str, Column]) -> np.ndarray:
-    """Which subscriptions were put or dropped by this batch."""
-    hit = np.zeros(len(columns["h"]), bool)
-    if fresh is None or not fresh.rows:
-        return hit
+def _moved(kept: Run | None, columns: dict[str, Column]) -> tuple[np.ndarray, np.ndarray]:
+    """The stored subscriptions that the batch changes, and the end of the right changes that come before it does."""
+    if kept is None:
+        return _NONE, _NONE
     order = np.argsort(columns["h"], kind="stable")
     s = columns["s"][order]
-    queries, rows = fresh.match_range(columns["h"][order], take(columns["key"], order), s, s)
-    same = same_rows(fresh["key2"], rows, columns["key2"], order[queries])
-    hit[order[queries[same]]] = True
-    return hit
+    queries, rows = kept.match_range(columns["h"][order], take(columns["key"], order), s, s)
+    same = same_rows(kept["key2"], rows, columns["key2"], order[queries])
+    return order[queries[same]], kept["limit"][rows[same]]
+
+
+def _answer(
+    joiner: Function, keys: Values, lefts: Values, right: Changes, rows: np.ndarray, exists: np.ndarray
+) -> Joined:
+    """Results triggered by right rows: of these left rows, each with the right change in its row of ``rows``."""
+    partners = right.value.take(rows)
+    value, failures = call_joiner(joiner, keys, lefts, partners, exists)
+    headers = None if right.headers is None else take_or_null(right.headers, rows)
+    changes = Changes(keys, value, right.ts[rows], right.major[rows], right.minor[rows], headers)
+    return Joined.of(changes, failures, lefts, partners)

@@ -16,11 +16,11 @@ from crossstream.columns.functions import Function
 from crossstream.columns.match_counts import Asked, some_key
 from crossstream.graph import nodes as graph
 from crossstream.graph.names import inner
-from crossstream.operators.foreign_key_join.changelog import resolve_every, unreferenced_every
 from crossstream.operators.foreign_key_join.kernel import (
     INSTRUCTION,
     PRIMARY,
     REFERS,
+    Emit,
     Kind,
     Serdes,
     resolve,
@@ -109,9 +109,9 @@ class SubscribeRunner(Runner):
             replace(left, old=None, extra={}),
             column,
             store.definition.value,
+            emit="changelog" if self.step.every else "net",
             bits=self.task.batch.bits,
             counted=node.kind in ("right", "outer"),
-            every=self.step.every,
         )
         self.task.report.count_dropped(node.name, told.dropped)
         if told.subscriptions.rows:
@@ -146,18 +146,19 @@ class ResolveRunner(Runner):
         if right is None:
             right = no_changes(table.definition.key, table.definition.value)
         either = None if self.step.referrers is None else node.key
-        asked = Asked()
-        work = resolve_every if self.step.every else resolve
-        chunks = work(
+        asked, right_rows = Asked(), table.lookup_in(table.before())
+        emit: Emit = "changelog" if self.step.every else "net"
+        chunks = resolve(
             LEFT_ROWS[node.kind],
             node.joiner,
             store.view,
             subscriptions,
             answers if answers is not None else no_changes(left_key, told.value),
             right,
-            table.lookup_in(table.before() if self.step.every else table.view),
+            right_rows,
             Serdes(left_key, told.value, table.definition.value, either),
             (asked, asked),
+            emit=emit,
             bits=self.task.batch.bits,
             chunk=self.task.settings.chunk_rows,
         )
@@ -168,35 +169,20 @@ class ResolveRunner(Runner):
             self, asked, partial(some_key, store.view, foreign), partial(some_key, table.view, foreign)
         )
         if self.step.referrers is not None:
-            yield from self._unreferenced(node, subscriptions, right, self.step.referrers)
-
-    def _unreferenced(
-        self, node: graph.ForeignKeyJoin, subscriptions: Changes, right: Changes, referrers: str
-    ) -> Emitted:
-        """The right rows that nobody refers to, any more or no longer."""
-        assert node.key is not None
-        table = self.task.stores(self.step.right_store)
-        rows_before, rows_after = table.lookup_in(table.before()), table.lookup_in(table.view)
-        counts, serde = self.task.stores(referrers).view, subscriptions.value.serde
-        bits = self.task.batch.bits
-        if self.step.every:
-            joined = unreferenced_every(
-                node.joiner, counts, subscriptions, right, rows_before, node.key, serde, bits=bits
-            )
-        else:
-            joined = unreferenced(
+            assert node.key is not None
+            alone_there = unreferenced(
                 node.joiner,
-                counts,
+                self.task.stores(self.step.referrers).view,
                 subscriptions,
                 right,
-                rows_before,
-                rows_after,
+                right_rows,
                 node.key,
-                serde,
-                bits=bits,
+                subscriptions.value.serde,
+                emit=emit,
+                bits=self.task.batch.bits,
             )
-        if joined is not None:
-            yield from emit_joined(self, joined)
+            if alone_there is not None:
+                yield from emit_joined(self, alone_there)
 
 
 def no_subscriptions(flow: Flow, counted: bool) -> Changes:

@@ -4,7 +4,7 @@
            under the key of the right row
 
 How many left rows refer to a foreign key is counted, so a row that comes or goes costs no look at the others.
-Of the changes of a batch only the net effect on each right row is told. Source: decision 0018.
+What one input record does to both sides is one event. Source: decision 0018.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 
 from crossstream.columns.changes import Changes, both_sides
 from crossstream.columns.functions import Function
-from crossstream.columns.order import by_key
+from crossstream.columns.order import by_key, same_trigger
 from crossstream.columns.values import Values
-from crossstream.operators.foreign_key_join.kernel import REFERS
-from crossstream.operators.table.kernel import Rows
+from crossstream.operators.foreign_key_join.kernel import REFERS, Emit
+from crossstream.operators.table.kernel import Rows, as_changed
 from crossstream.operators.table_join.kernel import Joined, Lookup, call_joiner
 from crossstream.serdes import Serde
 from crossstream.serdes.keys import RIGHT, tagged
@@ -50,85 +50,115 @@ def unreferenced(
     referrers: View,
     subscriptions: Changes,
     right: Changes,
-    before: Lookup,
-    after: Lookup,
+    right_rows: Lookup,
     either: Serde,
     left_value: Serde | None,
     *,
+    emit: Emit,
     bits: int,
 ) -> Joined | None:
     """The changes of the rows of right keys, or None. ``either``: serde of the result's keys.
 
-    ``subscriptions``: in arrival order, with `REFERS`; ``right``: net right changes. ``before``, ``after`` look up
-    the right table. ``referrers``: the store of counts, which this updates.
+    ``subscriptions``: in arrival order, with `REFERS`; ``right``: net right changes, or every change. ``right_rows``
+    looks up the right table before them. ``referrers``: the store of counts, which this updates.
     """
     moves = subscriptions.where(subscriptions.extra[REFERS] != 0)
     if not moves.rows and not right.rows:
         return None
-    events = events_of(moves, right, bits)
-    h = events.hashes[events.first]
-    keys = take(events.changes.key.wire(), events.first)
+    events = _Events.of(moves, right, bits)
+    first, last, group = events.steps(emit)
+    heads = np.flatnonzero(np.diff(group, prepend=-1))
+    ends = np.append(heads[1:], len(group)) - 1
+    h, keys = events.hashes[first[heads]], take(events.changes.key.wire(), first[heads])
     count = np.asarray(referrers.lookup(h, keys).gather("count"))
-    moved = np.add.reduceat(events.refers, events.first)
-    keep_counts(referrers, h, keys, count + moved, moved != 0)
+    moved = np.add.reduceat(events.refers, first)
+    total = np.cumsum(moved)
+    now_count = (count - (total - moved)[heads])[group] + total
+    was_count = now_count - moved
+    _keep_counts(referrers, h, keys, now_count[ends], now_count[ends] != count)
 
-    was, now = before(h, keys), after(h, keys)
-    alone_before, alone_now = was.present & (count == 0), now.present & (count + moved == 0)
-    right_changed = np.logical_or.reduceat(events.is_right, events.first)
-    turned = (count == 0) != (count + moved == 0)
-    emits = (alone_now & (right_changed | turned)) | (alone_before & ~alone_now)
-    rows = np.flatnonzero(emits)
+    before = right_rows(h, keys)
+    was, now = (as_changed(before, right, group, events.newest(at, group)) for at in (first - 1, last))
+    alone_before, alone = was.present & (was_count == 0), now.present & (now_count == 0)
+    changed = np.logical_or.reduceat(events.is_right, first)
+    turned = (was_count == 0) != (now_count == 0)
+    rows = np.flatnonzero((alone & (changed | turned)) | (alone_before & ~alone))
     if not len(rows):
         return None
-    result = _triggers(events, now, rows)
-    result = replace(result, key=Values(either, wire=tagged(RIGHT, take(keys, rows))))
+    result = replace(
+        events.changes.take(last[rows]),
+        key=Values(either, wire=tagged(RIGHT, take(keys, group[rows]))),
+        ts=events.times(first, last, now)[rows],
+    )
     lefts = Values(left_value, wire=EMPTY_BYTES).take(np.full(len(rows), -1))
     rights = now.values.take(rows)
-    value, failures = call_joiner(joiner, result.key, lefts, rights, alone_now[rows])
+    value, failures = call_joiner(joiner, result.key, lefts, rights, alone[rows])
     return Joined.of(result.with_value(value), failures, lefts, rights)
 
 
-def events_of(moves: Changes, right: Changes, bits: int) -> Events:
-    """Of events of one trigger the left one comes last: it says what the trigger did."""
-    both = both_sides(moves, right)
-    hashes = both.hashes(bits)
-    order, begins = by_key(both, hashes)
-    is_left = order < moves.rows
-    group = np.cumsum(begins) - 1
-    order = order[np.lexsort((is_left, both.minor[order], both.major[order], group))]
-    first = np.flatnonzero(begins)
-    refers = np.concatenate([np.asarray(moves.extra[REFERS]), np.zeros(right.rows, np.int64)])
-    return Events(
-        both.take(order),
-        hashes[order],
-        np.where(order < moves.rows, order, order - moves.rows),
-        refers[order],
-        order >= moves.rows,
-        first,
-        np.append(first[1:], len(order)) - 1,
-    )
+@dataclass(frozen=True, slots=True)
+class _Events:
+    """What happened to each foreign key: its changes, grouped by key (sorted by hash), in arrival order within.
+
+    ``row``: of a right change among those of its side, else −1. ``refers``: by how many referrers an event raised the
+    count; 0 for changes of the right row. ``begins``: where keys begin.
+    """
+
+    changes: Changes
+    hashes: np.ndarray
+    row: np.ndarray
+    refers: np.ndarray
+    begins: np.ndarray
+
+    @classmethod
+    def of(cls, moves: Changes, right: Changes, bits: int) -> _Events:
+        """Of events of one trigger the left one comes last: it says what the trigger did."""
+        both = both_sides(moves, right)
+        hashes = both.hashes(bits)
+        order, begins = by_key(both, hashes)
+        group = np.cumsum(begins)
+        order = order[np.lexsort((order < moves.rows, both.minor[order], both.major[order], group))]
+        refers = np.concatenate([np.asarray(moves.extra[REFERS]), np.zeros(right.rows, np.int64)])
+        row = np.maximum(order - moves.rows, -1)
+        return cls(both.take(order), hashes[order], row, refers[order], begins)
+
+    @property
+    def is_right(self) -> np.ndarray:
+        return self.row >= 0
+
+    def steps(self, emit: Emit) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where the events begin and end that have one result, and the number of their key.
+
+        Net: all events of a key; else those that one input record caused.
+        """
+        begins, changes = self.begins, self.changes
+        if emit == "changelog":
+            rows = np.arange(changes.rows)
+            same = same_trigger(changes.major, changes.minor, rows[:-1], rows[1:])
+            begins = begins | np.append(True, ~same)
+        first = np.flatnonzero(begins)
+        return first, np.append(first[1:], changes.rows) - 1, (np.cumsum(self.begins) - 1)[first]
+
+    def newest(self, at: np.ndarray, group: np.ndarray) -> np.ndarray:
+        """The last right change of each key ``group`` up to an event ``at``; −1: none."""
+        places = np.arange(len(self.row))
+        place = np.append(np.maximum.accumulate(np.where(self.is_right, places, -1)), -1)[at]
+        return np.where(place >= np.flatnonzero(self.begins)[group], self.row[place], -1)
+
+    def times(self, first: np.ndarray, last: np.ndarray, now: Rows) -> np.ndarray:
+        """That of the last trigger; where it moved left rows, the newest of theirs and of the right row."""
+        changes = self.changes
+        end = np.repeat(last, np.diff(first, append=changes.rows))
+        left = (changes.major == changes.major[end]) & (changes.minor == changes.minor[end]) & ~self.is_right
+        moved = np.maximum.reduceat(np.where(left, changes.ts, _NEVER), first)
+        with_left = np.maximum(moved, np.where(now.present, now.ts, _NEVER))
+        return np.where(moved > _NEVER, with_left, changes.ts[last])
 
 
-def keep_counts(
+def _keep_counts(
     referrers: View, hashes: np.ndarray, keys: Column, counts: np.ndarray, changed: np.ndarray
 ) -> None:
     rows = np.flatnonzero(changed)
     if len(rows):
         gone = (counts[rows] == 0).astype(np.uint8)
         referrers.put({"h": hashes[rows], "key": take(keys, rows), "count": counts[rows], "gone": gone})
-
-
-def _triggers(events: Events, now: Rows, rows: np.ndarray) -> Changes:
-    """The last trigger of each key: its timestamp, or of a left one the later of it and the right row's."""
-    picked = events.changes.take(events.last[rows])
-    moved = _newest_left(events)[rows]
-    with_left = np.maximum(moved, np.where(now.present[rows], now.ts[rows], _NEVER))
-    return replace(picked, ts=np.where(moved > _NEVER, with_left, picked.ts))
-
-
-def _newest_left(events: Events) -> np.ndarray:
-    """For each key the newest timestamp of the left events of its last trigger; `_NEVER` if it has none."""
-    changes = events.changes
-    end = np.repeat(events.last, np.diff(events.first, append=changes.rows))
-    same = (changes.major == changes.major[end]) & (changes.minor == changes.minor[end])
-    return np.maximum.reduceat(np.where(same & ~events.is_right, changes.ts, _NEVER), events.first)

@@ -62,15 +62,8 @@ class WholeTable:
 
     def before(self, hashes: np.ndarray, keys: Column) -> Rows:
         """The rows of these keys before the batch; ``hashes`` sorted."""
-        return self._rows_at(hashes, keys, np.iinfo(np.int64).min)
-
-    def after(self, hashes: np.ndarray, keys: Column) -> Rows:
-        """The rows of these keys after the batch; ``hashes`` sorted."""
-        return self._rows_at(hashes, keys, np.iinfo(np.int64).max)
-
-    def _rows_at(self, hashes: np.ndarray, keys: Column, moment: int) -> Rows:
-        end = np.full(len(hashes), moment)
-        match = self._match(hashes, keys, end, end)
+        never = np.full(len(hashes), np.iinfo(np.int64).min)
+        match = self._match(hashes, keys, never, never)
         values = Values(self.value, wire=match.gather("value"))
         return Rows(~values.missing(), values, np.asarray(match.gather("ts")))
 

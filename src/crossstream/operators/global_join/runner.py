@@ -8,7 +8,6 @@ from functools import partial
 from crossstream.columns.changes import Changes
 from crossstream.columns.match_counts import Asked, some_given, some_key
 from crossstream.graph import nodes as graph
-from crossstream.operators.foreign_key_join.changelog import resolve_every
 from crossstream.operators.foreign_key_join.kernel import Serdes, resolve
 from crossstream.operators.foreign_key_join.runner import LEFT_ROWS, no_subscriptions
 from crossstream.operators.global_join.global_table import History
@@ -84,17 +83,17 @@ class GlobalResolveRunner(Runner):
             return
         store = self.task.stores(self.step.subscriptions)
         looking = Asked(), Asked()
-        work = resolve_every if self.step.every else resolve
-        chunks = work(
+        chunks = resolve(
             LEFT_ROWS[node.kind],
             node.joiner,
             store.view,
             no_subscriptions(told, counted=False) if subscriptions is None else subscriptions,
             no_changes(left_key, told.value) if answers is None else answers,
             no_changes(table.key, table.value) if right is None else right,
-            table.before if self.step.every else table.after,
+            table.before,
             Serdes(left_key, told.value, table.value),
             looking,
+            emit="changelog" if self.step.every else "net",
             bits=self.task.batch.bits,
             chunk=self.task.settings.chunk_rows,
         )

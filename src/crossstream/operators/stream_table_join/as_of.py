@@ -14,7 +14,7 @@ from crossstream.columns.values import Values
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, concat_all, take, take_all
 from crossstream.storage.snapshot import View
-from crossstream.storage.sorted_run import Run
+from crossstream.storage.sorted_run import Run, is_sorted
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,14 @@ class Puts:
 
     @classmethod
     def of(cls, puts: Changes, bits: int) -> Puts:
+        if not puts.rows:
+            none = np.empty(0, np.int64)
+            return cls(puts, none, none, none.astype(np.uint64), puts.key.wire())
         hashes = puts.hashes(bits)
-        rank, begins = by_key(puts, hashes) if puts.rows else (np.empty(0, np.int64), np.empty(0, bool))
+        rank, begins = by_key(puts, hashes)
         heads = rank[begins]
-        return cls(puts.take(rank), rank, np.flatnonzero(begins), hashes[heads], take(puts.key.wire(), heads))
+        ordered = puts if is_sorted(rank) else puts.take(rank)
+        return cls(ordered, rank, np.flatnonzero(begins), hashes[heads], take(puts.key.wire(), heads))
 
     def places(self, hashes: np.ndarray, keys: Column) -> tuple[np.ndarray, np.ndarray]:
         """Where the puts of each wanted key begin and end."""

@@ -100,6 +100,19 @@ def lookup(view: View, hashes: np.ndarray, keys: Column, serde: Serde | None) ->
     return Rows(match.found, Values(serde, wire=match.gather("value")), np.asarray(match.gather("ts")))
 
 
+def as_changed(before: Rows, changes: Changes, row: np.ndarray, change: np.ndarray) -> Rows:
+    """The numbered rows, each as one of the ``changes`` leaves it; ``change`` −1: as it is ``before`` them."""
+    changed = change >= 0
+    if not changed.any():
+        place = np.where(before.present, np.arange(len(before.present)), -1)
+        return Rows(before.present[row], before.values.take(place[row]), before.ts[row])
+    values = concat_values([before.values, as_stored(changes.value, before.values.serde)])
+    present = np.where(changed, ~changes.value.missing()[change], before.present[row])
+    place = np.where(changed, before.values.rows + change, row)
+    ts = np.where(changed, changes.ts[change], before.ts[row])
+    return Rows(present, values.take(np.where(present, place, -1)), ts)
+
+
 def _rows(net: Changes, hashes: np.ndarray, serde: Serde | None) -> dict[str, Column]:
     return {
         "h": hashes,
