@@ -23,6 +23,7 @@ from crossstream.storage.cache import cache_directory
 HOST = "127.0.0.1"
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
+CLOSE_SECONDS = 5.0
 
 PROPERTIES: Mapping[str, str] = {
     "process.roles": "broker,controller",
@@ -229,12 +230,10 @@ def _await_answer(info: BrokerInfo) -> None:
 
 
 def _check_free(port: int) -> None:
-    """Raises CS-624 if somebody listens at the port."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as taken:
+    """Raises CS-624 if somebody listens at the port. A broker of ours that was just killed still does for a moment."""
+    deadline = time.monotonic() + (CLOSE_SECONDS if _record_file(port).exists() else 0.0)
+    while (taken := _taken(port)) is not None:
+        if time.monotonic() >= deadline:
             other = "a Kafka broker that was not started here" if answers(port) else "another program"
             raise SourceError(
                 f"port {port} is taken by {other}",
@@ -242,6 +241,18 @@ def _check_free(port: int) -> None:
                 where={"port": port},
                 next=f"choose another port, such as {port + 1}, or use what listens there",
             ) from taken
+        time.sleep(0.05)
+
+
+def _taken(port: int) -> OSError | None:
+    """Why nobody else can listen at the port; None: somebody can."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as taken:
+            return taken
+    return None
 
 
 def _not_started(info: BrokerInfo, reason: str) -> SourceError:
