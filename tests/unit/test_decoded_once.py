@@ -18,7 +18,7 @@ from crossstream.columns.changes import Changes
 from crossstream.columns.values import Values
 from crossstream.operators.star_join import runner as join_many
 from crossstream.runtime.shuffle_codec import HANDED, pack, unpack
-from crossstream.serdes.json_typed import SchemaJson
+from crossstream.serdes.json_schemas import SchemaJson
 from crossstream.storage.files import whole
 
 TEXT, JSON = serdes.string(), serdes.json()

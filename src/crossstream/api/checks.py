@@ -17,6 +17,7 @@ from crossstream.errors import TopologyError
 from crossstream.graph.names import name_fault
 from crossstream.graph.nodes import Node
 from crossstream.location import here
+from crossstream.serdes.serde import check_key_serde
 from crossstream.signatures import fits_call, put_off
 
 T = TypeVar("T")
@@ -78,7 +79,11 @@ _BOTH_WAYS = ("serialize", "deserialize")
 def check_serdes(
     owner: str, /, *, optional: bool = True, ways: Collection[str] = _BOTH_WAYS, **serdes: object
 ) -> None:
-    """Refuses (CS-101) anything but a serde, at least for these ``ways``, or, if they are ``optional``, None."""
+    """Refuses (CS-101) anything but a serde, at least for these ``ways``, or, if they are ``optional``, None.
+
+    Raises `SerdeError` (CS-404) for a serde that cannot serve keys, as ``key``.
+    """
+    check_key_serde(serdes.get("key"))
     for setting, serde in serdes.items():
         if (serde is None and optional) or _is_serde(serde, ways):
             continue

@@ -12,7 +12,7 @@ from crossstream.api.options import Consumed, Materialized
 from crossstream.errors import TopologyError
 from crossstream.location import here
 from crossstream.serdes import Serde
-from crossstream.serdes.json_typed import SchemaJson
+from crossstream.serdes.json_schemas import SchemaJson
 from crossstream.serdes.serde import alike, told_apart
 
 

@@ -26,7 +26,7 @@ from crossstream.graph.nodes import Node
 from crossstream.location import here
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
-from crossstream.serdes.json_typed import SchemaJson
+from crossstream.serdes.json_schemas import SchemaJson
 from crossstream.serdes.kept import typed_as
 from crossstream.serdes.serde import columns_in
 

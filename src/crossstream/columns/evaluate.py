@@ -25,7 +25,7 @@ from crossstream.columns.values import Values
 from crossstream.errors import CrossStreamError, ProcessingError, SerdeError
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
-from crossstream.serdes.json_columns import beyond, null_series
+from crossstream.serdes.json_columns import beyond_the_calendar, null_series
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +212,10 @@ def _taken(arguments: Mapping[str, Values], rows: np.ndarray) -> dict[str, Value
 def _express_together(function: Function, key: Values, arguments: Mapping[str, Values]) -> Outcome:
     assert function.expression is not None
     try:
-        series = select(function.expression, frame_for(function, key, arguments))
-        return _in_the_calendar(_of_declared_type(series, function), function)
+        series = _of_declared_type(select(function.expression, frame_for(function, key, arguments)), function)
+        if beyond_the_calendar(series):
+            raise ValueError("the expression gave a time before the year 1 or after 9999")
+        return Outcome(Values(function.returns, series=series))
     except ProcessingError:
         raise
     except (Exception, pl.exceptions.PanicException) as error:  # of Polars, or of a function in `map_batches`
@@ -251,14 +253,3 @@ def _merged(function: Function, groups: list[np.ndarray], outcomes: list[Outcome
     dtype = next((part.dtype for part, bad in zip(parts, failed, strict=True) if not bad), parts[0].dtype)
     parts = [null_series(len(part), dtype) if bad else part for part, bad in zip(parts, failed, strict=True)]
     return Outcome(Values(function.returns, series=pl.concat(parts)), failures)
-
-
-def _in_the_calendar(series: pl.Series, function: Function) -> Outcome:
-    """Times that Python has; those before the year 1 and after 9999 are failures."""
-    mask = beyond(series)
-    if mask is None:
-        return Outcome(Values(function.returns, series=series))
-    wrong = ValueError("the expression gave a time before the year 1 or after 9999")
-    rows = np.flatnonzero(mask)
-    kept = series.gather(pl.Series(pa.array(np.arange(len(series)), mask=mask), dtype=pl.Int64))
-    return Outcome(Values(function.returns, series=kept), [Failure(row, wrong) for row in rows.tolist()])

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from crossstream.errors import CrossStreamError, StateError
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.json_reading import reading_of
-from crossstream.serdes.json_typed import SchemaJson, TypedJson
+from crossstream.serdes.json_schemas import SchemaJson
+from crossstream.serdes.json_typed import TypedJson
 from crossstream.serdes.json_untyped import UntypedJson
 from crossstream.serdes.kept import kept
 from crossstream.serdes.keys import LeftOrRightSerde
@@ -74,7 +74,7 @@ def describe(serde: Serde) -> Described:
         return Described(name, "schema", as_data(serde.dtype))
     if isinstance(serde, TypedJson):
         dtype = serde.dtype if isinstance(serde.dtype, pl.Struct) else None
-        fits = dtype is not None and not reading_of(serde.type).omits and is_plain(serde, dtype)
+        fits = dtype is not None and serde.unfit_for_keys is None and is_plain(serde, dtype)
         return Described(name, "class", None if dtype is None else as_data(dtype), fits)
     return Described(name, "own")
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
-import msgspec.inspect
 import msgspec.inspect as mi
 import pyarrow as pa
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import refusals
+from crossstream.serdes.json_canonical import encoder_of, field_order, lacks_defaults, unfit_for_keys
 from crossstream.serdes.json_columns import CHUNK
-from crossstream.serdes.json_defaults import leaves_defaults
-from crossstream.serdes.json_omitted import omits_defaults
-from crossstream.serdes.json_rows import Decoder, Read, decode_row, decode_rows, whole
+from crossstream.serdes.json_rows import Decoder, Encoder, Read, decode_row, decode_rows, whole
 from crossstream.serdes.json_shapes import Layout, NoColumn, Shape, is_checked, optional, rows_of
-from crossstream.serdes.json_spelling import Spelling, spelling
 from crossstream.serdes.json_types import (
     any_node,
     classes_of,
@@ -44,7 +41,11 @@ class Columns(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What is derived from a declared type, once for each process."""
+    """What is derived from a declared type, once for each process.
+
+    ``checks``, ``column_checks``: see `checks`. ``many``: a list of rows. ``derives``: see `derives_values`.
+    ``lacks_defaults``, ``order``, ``encoder``, ``unfit_for_keys``: see `json_canonical`.
+    """
 
     name: str
     decoder: Decoder
@@ -54,23 +55,34 @@ class Reading(NamedTuple):
     shape: Shape | NoColumn
     layout: Layout | NoColumn
     derives: bool
-    incomplete: bool
-    omits: bool
-    spelling: Spelling | None
+    lacks_defaults: bool
+    order: Sequence[str]
+    encoder: Encoder
+    unfit_for_keys: str | None
     classes: tuple[type, ...]
 
 
 @lru_cache(maxsize=256)
 def reading_of(kind: Any) -> Reading:
-    node = msgspec.inspect.type_info(kind)
+    node = mi.type_info(kind)
     layout = read_record(node)
     shape = layout.struct() if isinstance(layout, Layout) else read_type(node)[0]
     decoder = msgspec.json.Decoder(kind | None)
-    name, derives, incomplete = f"json[{type_name(kind)}]", derives_values(node), leaves_defaults(node)
-    defaults = derives, incomplete, omits_defaults(node)
-    looks = checks(node, shape, decoder), column_checks(node, shape, decoder)
-    many = rows_of(kind)
-    return Reading(name, decoder, *looks, many, shape, layout, *defaults, spelling(node), classes_of(node))
+    return Reading(
+        name=f"json[{type_name(kind)}]",
+        decoder=decoder,
+        checks=checks(node, shape, decoder),
+        column_checks=column_checks(node, shape, decoder),
+        many=rows_of(kind),
+        shape=shape,
+        layout=layout,
+        derives=derives_values(node),
+        lacks_defaults=lacks_defaults(node),
+        order=field_order(node),
+        encoder=encoder_of(node),
+        unfit_for_keys=unfit_for_keys(node),
+        classes=classes_of(node),
+    )
 
 
 @lru_cache(maxsize=512)

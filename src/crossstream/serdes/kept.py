@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import refusals
-from crossstream.serdes.json_schemas import shape_of
-from crossstream.serdes.json_typed import SchemaJson
+from crossstream.serdes.json_schemas import SchemaJson, shape_of
 from crossstream.serdes.json_untyped import UntypedJson
 from crossstream.serdes.serde import Serde, Way, find_invalid
 

@@ -149,9 +149,9 @@ def no_column(serde: str, reason: str) -> SerdeError:
     )
 
 
-def beyond_the_calendar(serde: str, rows: int) -> SerdeError:
+def beyond_the_calendar(serde: str) -> SerdeError:
     return SerdeError(
-        f"serde {serde} has no bytes for times before the year 1 or after 9999, which {rows} rows have",
+        f"serde {serde} has no bytes for times before the year 1 or after 9999",
         code="CS-403",
         where={"serde": serde},
         next="keep times between these years, or make them null",
@@ -177,6 +177,15 @@ def not_finite(serde: str, value: object, number: float, field: str) -> SerdeErr
         where={"serde": serde, "field": field or None},
         next="give None or a text in its place; in an expression for instance .fill_nan(None), or "
         "pl.when(pl.col('price').is_finite()).then('price')",
+    )
+
+
+def unfit_for_keys(serde: str, reason: str) -> SerdeError:
+    return SerdeError(
+        f"serde {serde} cannot serve keys, because equal objects may have different bytes: {reason}",
+        code="CS-404",
+        where={"serde": serde},
+        next="key by another type, such as a frozen dataclass of text and numbers; values may have this one",
     )
 
 

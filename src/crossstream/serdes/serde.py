@@ -83,6 +83,16 @@ def is_varied(serde: object) -> bool:
     return isinstance(serde, Varied) and serde.varied
 
 
+def check_key_serde(serde: object) -> None:
+    """Raises `SerdeError` (CS-404) for a serde that writes equal objects in several ways: keys are equal by bytes.
+
+    Such a serde says why in ``unfit_for_keys``.
+    """
+    reason: str | None = getattr(serde, "unfit_for_keys", None)
+    if isinstance(serde, Serde) and reason is not None:
+        raise refusals.unfit_for_keys(serde.name, reason)
+
+
 @runtime_checkable
 class OfClasses(Protocol):
     """What a serde of declared types has besides: the classes of its values, for two classes may have one name."""
