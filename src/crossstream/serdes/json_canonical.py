@@ -11,8 +11,7 @@ import dataclasses
 import enum
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import msgspec.inspect as mi
@@ -70,12 +69,12 @@ def _is_unsorted(node: mi.Type) -> bool:
 
 def lacks_defaults(node: mi.Type) -> bool:
     """Whether a class in the type has defaults that its decoded objects do not have of their own."""
-    return any_class(node, lambda cls: bool(_members(cls).defaults))
+    return any_class(node, lambda cls: bool(_defaults(cls)))
 
 
 def add_defaults(value: Any) -> None:
     """Gives an object, and all that is in it, the defaults that only its class has."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind is dict:
         for item in value.values():
             add_defaults(item)
@@ -83,34 +82,34 @@ def add_defaults(value: Any) -> None:
         for item in value:
             add_defaults(item)
     else:
-        members = _members(kind)  # type: ignore[arg-type]
-        if members.defaults:
+        if defaults := _defaults(kind):
             own = value.__dict__
-            for name, default in members.defaults.items():
-                own.setdefault(name, default)
-        for name in members.names:
+            if len(own) < len(kind.__dataclass_fields__):
+                for name, default in defaults.items():
+                    own.setdefault(name, default)
+        for name in _searched(kind):
             add_defaults(getattr(value, name))
 
 
-class _Members(NamedTuple):
-    """Of a class: its attributes, if it is a record, and the defaults that are attributes of the class alone."""
-
-    names: Sequence[str] = ()
-    defaults: Mapping[str, Any] = MappingProxyType({})
+@lru_cache(maxsize=1024)
+def _defaults(kind: type) -> Mapping[str, Any]:
+    """The defaults of a dataclass that are attributes of the class, and not slots of its objects."""
+    if issubclass(kind, enum.Enum) or not dataclasses.is_dataclass(kind):
+        return {}
+    slots = {name for base in kind.__mro__ for name in getattr(base, "__slots__", ())}
+    fields = [field for field in dataclasses.fields(kind) if field.init and field.name not in slots]
+    return {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
 
 
 @lru_cache(maxsize=1024)
-def _members(kind: type) -> _Members:
-    if issubclass(kind, tuple):
-        return _Members(getattr(kind, "_fields", ()))
-    if issubclass(kind, msgspec.Struct):
-        return _Members(kind.__struct_fields__)
-    if issubclass(kind, enum.Enum) or not dataclasses.is_dataclass(kind):
-        return _Members()
-    fields = [field for field in dataclasses.fields(kind) if field.init]
-    slots = {name for base in kind.__mro__ for name in getattr(base, "__slots__", ())}
-    missing = dataclasses.MISSING
-    defaults = {
-        one.name: one.default for one in fields if one.default is not missing and one.name not in slots
-    }
-    return _Members([field.name for field in fields], defaults)
+def _searched(kind: type) -> Sequence[str]:
+    """The fields of a class in which objects may lack defaults."""
+    try:
+        fields = getattr(mi.type_info(kind), "fields", ())
+    except Exception:  # an annotation that cannot be resolved: of a class that no type declares
+        return tuple(getattr(kind, "__struct_fields__", ()) or getattr(kind, "__dataclass_fields__", ()))
+    return tuple(
+        field.name
+        for field in fields
+        if lacks_defaults(field.type) or any_node(field.type, lambda one: isinstance(one, mi.AnyType))
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -208,6 +209,16 @@ def _is_decimal(dtype: pl.DataType) -> bool:
     return isinstance(dtype, pl.Decimal)
 
 
+def _has_odd_decimals(rows: pa.LargeBinaryArray) -> bool:
+    """Whether Decimals may be among the texts that a column writes otherwise: 1E+3, or a zero with a sign."""
+    positions = arrays.offsets(rows)
+    content = arrays.content(rows)[positions[0] : positions[-1]].data
+    return any(pattern.search(content) for pattern in _ODD_DECIMALS)
+
+
+_ODD_DECIMALS = (re.compile(rb"E[+-]"), re.compile(rb'"-0'))
+
+
 @dataclass(frozen=True, slots=True)
 class SchemaJson:
     """JSON objects with the fields of a schema. Objects are dicts of exactly these fields, missing ones None.
@@ -234,10 +245,11 @@ class SchemaJson:
         return self._dicts([decode_row(data, _schema_reading(self.dtype).decoder, self.name)])[0]
 
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
-        rows = self._structs(values)
-        if not any_leaf(self.dtype, _is_decimal):
-            return encode_rows(rows, self.name)
-        return json_text(series_of_plain(rows, _schema_reading(self.dtype).shape), self.name)  # never as 1E+3
+        given = self._structs(values)
+        rows = encode_rows(given, self.name)
+        if not (any_leaf(self.dtype, _is_decimal) and _has_odd_decimals(rows)):
+            return rows
+        return json_text(series_of_plain(given, _schema_reading(self.dtype).shape), self.name)
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
         return self._dicts(decode_rows(data, _schema_reading(self.dtype).decoder, self.name))

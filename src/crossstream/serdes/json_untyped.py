@@ -23,6 +23,7 @@ from crossstream.serdes.json_text import json_text
 from crossstream.serdes.serde import Way, find_invalid
 
 _decoder: Decoder = msgspec.json.Decoder()
+_ARRAY = ord("[")
 _SETS = frozenset({set, frozenset})
 
 
@@ -45,9 +46,10 @@ class UntypedJson:
         return None if data is None else decode_row(data, _decoder, "json")
 
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
-        if not _SETS.isdisjoint(map(type, values)):
-            values = list(map(_listed, values))
-        return encode_rows(values, "json")
+        rows = encode_rows(values, "json")
+        if not arrays.begins_with(rows, _ARRAY) or _SETS.isdisjoint(map(type, values)):
+            return rows
+        return encode_rows(list(map(_listed, values)), "json")
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
         return decode_rows(data, _decoder, "json")
