@@ -30,7 +30,7 @@ RANGES = {
     "SourceError": range(600, 650),
     "SinkError": range(650, 700),
     "StateError": range(700, 800),
-    "IncompatibleStateError": range(750, 752),
+    "IncompatibleStateError": range(750, 751),
 }
 
 
