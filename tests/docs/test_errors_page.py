@@ -102,9 +102,10 @@ def test_every_public_error_is_on_the_page() -> None:
     assert [name for name in public if f"`{name}`" not in text and f"crossstream.{name}`" not in text] == []
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.name not in ("CHANGELOG.md", "errors.md")], ids=name_of
-)
+OTHERS = [page for page in PAGES if page.name not in ("CHANGELOG.md", "errors.md")]
+
+
+@pytest.mark.parametrize("page", OTHERS, ids=name_of)
 def test_codes_that_pages_name_exist(page: Path) -> None:
     """Those of a decision that was replaced may be gone."""
     text = page.read_text(encoding="utf-8")
