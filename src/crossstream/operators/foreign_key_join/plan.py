@@ -17,7 +17,7 @@ _WITH = " with "
 """Between the name of a flow and those of the joins whose foreign keys it has; operators have no blanks in theirs."""
 
 
-def place_foreign_key_join(builder: PlanBuilder, node: ForeignKeyJoin) -> None:
+def plan_foreign_key_join(builder: PlanBuilder, node: ForeignKeyJoin) -> None:
     left, right = (builder.topology[name] for name in node.parents)
     flow = left_of(builder, node, left)
     first = builder.earliest(flow) if node.partitioner is None else max(1, flow.round + 1)

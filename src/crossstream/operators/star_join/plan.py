@@ -24,7 +24,7 @@ from crossstream.serdes.serde import columns_in
 from crossstream.storage.sorted_run import Layout
 
 
-def place_join_many(builder: PlanBuilder, node: ManyJoin) -> None:
+def plan_star_join(builder: PlanBuilder, node: ManyJoin) -> None:
     left, *rights = (builder.topology[name] for name in node.parents)
     flow = changes_of(builder, left)
     first = builder.earliest(flow)

@@ -27,7 +27,7 @@ from crossstream.planning.steps import FrameSinkStep, SinkStep, StatelessStep, T
 from crossstream.serdes.serde import alike
 
 
-def place_repartition(builder: PlanBuilder, node: Repartition) -> None:
+def plan_repartition(builder: PlanBuilder, node: Repartition) -> None:
     parent = builder.flow(node.parents[0])
     number = parent.round + 1
     moved = replace(parent, key=node.key or parent.key, value=node.value or parent.value, routed=False)
@@ -44,7 +44,7 @@ def place_repartition(builder: PlanBuilder, node: Repartition) -> None:
     )
 
 
-def place_merge(builder: PlanBuilder, node: Merge) -> None:
+def plan_merge(builder: PlanBuilder, node: Merge) -> None:
     """The streams one after the other in the order of visits, where one record can be in several of them."""
     meeting = Meeting.of(node)
     order = builder.visits.order(meeting)
@@ -96,7 +96,7 @@ def _ways(builder: PlanBuilder, node: Node) -> tuple[tuple[str, int], ...]:
     return tuple((builder.flow(name).name, builder.visits.place_among(name, node)) for name in parents)
 
 
-def place_stateless(builder: PlanBuilder, node: Node) -> None:
+def plan_stateless(builder: PlanBuilder, node: Node) -> None:
     if isinstance(node, Split):
         parent = builder.flow(node.parents[0])
         builder.add(replace(parent, name=node.name))
@@ -129,17 +129,17 @@ def place_stateless(builder: PlanBuilder, node: Node) -> None:
         builder.keep(node)
 
 
-def place_sink(builder: PlanBuilder, node: Sink) -> None:
+def plan_sink(builder: PlanBuilder, node: Sink) -> None:
     """By itself, or with the other sinks of its topic, where one record can come to several of them."""
     sinks = builder.sharing.get(node.name)
     if sinks is None:
         parent = builder.flow(node.parents[0])
         builder.steps.append(SinkStep(node=node.name, round=parent.round, inputs=(parent.name,)))
     elif node is sinks[-1]:
-        _place_together(builder, sinks)
+        _plan_together(builder, sinks)
 
 
-def _place_together(builder: PlanBuilder, sinks: Sequence[Sink]) -> None:
+def _plan_together(builder: PlanBuilder, sinks: Sequence[Sink]) -> None:
     flows = [builder.flow(sink.parents[0]) for sink in sinks]
     ways = [Coming(flow, sink, sink.key or flow.key) for flow, sink in zip(flows, sinks, strict=True)]
     number, arrived = gather(builder, ways)
@@ -166,6 +166,6 @@ def _topic_order(builder: PlanBuilder, meeting: Meeting, number: int) -> TopicOr
     return TopicOrder(sinks, _partings(builder, meeting, number))
 
 
-def place_frame_sink(builder: PlanBuilder, node: FrameSink) -> None:
+def plan_frame_sink(builder: PlanBuilder, node: FrameSink) -> None:
     parent = builder.flow(node.parents[0])
     builder.steps.append(FrameSinkStep(node=node.name, round=parent.round, inputs=(parent.name,)))

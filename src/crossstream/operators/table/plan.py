@@ -8,7 +8,7 @@ from crossstream.planning.plan import Flow
 from crossstream.planning.steps import TableJoinStep
 
 
-def place_table(builder: PlanBuilder, node: Source | FrameSource | ToTable, raw: Flow) -> None:
+def plan_table(builder: PlanBuilder, node: Source | FrameSource | ToTable, raw: Flow) -> None:
     """A table from records: materialised now if its name or its own changes are wanted, else where it is joined."""
     builder.raw[node.name] = raw
     spec = node.store
@@ -22,7 +22,7 @@ def place_table(builder: PlanBuilder, node: Source | FrameSource | ToTable, raw:
         builder.changes[node.name] = raw
 
 
-def place_table_join(builder: PlanBuilder, node: TableJoin) -> None:
+def plan_table_join(builder: PlanBuilder, node: TableJoin) -> None:
     left, right = (builder.topology[name] for name in node.parents)
     number = max(builder.earliest(builder.source_of(left)), builder.earliest(builder.source_of(right)))
     sides = [builder.materialize(side, number, None) for side in (left, right)]
