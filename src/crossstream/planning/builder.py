@@ -29,12 +29,11 @@ from crossstream.graph.traversal import Partings, Visits, handing, sharing
 from crossstream.graph.validate import history_of, inner_store, keeps_versions
 from crossstream.planning.plan import KEY_VALUE, VERSIONED, Exchange, Flow, Partitioner, StoreDef
 from crossstream.planning.steps import MaterializeStep, OrderStep, Step
-from crossstream.serdes import Serde
 from crossstream.serdes.kept import kept
 from crossstream.serdes.serde import Identity, alike, identity
 
-_Wanted = tuple[str, int, Partitioner | None, Identity, Identity, Identity | None]
-"""A flow, the round and partitioner, the serdes of its keys and values, and another that keys are placed by."""
+_Wanted = tuple[str, int, Partitioner | None, Identity, Identity]
+"""A flow, the round and partitioner, and the serdes of its keys and values."""
 
 
 @dataclass(slots=True)
@@ -204,22 +203,19 @@ class PlanBuilder:
         partitioner: Partitioner | None = None,
         place: str | None = None,
         columns: frozenset[str] = frozenset(),
-        by: Serde | None = None,
     ) -> str:
         """Makes a flow available to ``node`` in a round, in the state partition of its key.
 
         ``flow`` has the serdes that its rows are to arrive with. ``place``: the extra column that says where to.
-        ``columns``: fields of the values that go with them, if they have been decoded. ``by``: the serde whose bytes of
-        the key say where to, as of an `Exchange`.
+        ``columns``: fields of the values that go with them, if they have been decoded.
         """
         if flow.round == number and flow.routed and partitioner is None:
             return flow.name
-        placed = None if by is None else identity(by)
-        wanted = (flow.name, number, partitioner, identity(flow.key), identity(flow.value), placed)
+        wanted = (flow.name, number, partitioner, identity(flow.key), identity(flow.value))
         if wanted not in self.exchanges:
             arrives = f"{flow.name}>{number}" + ("" if partitioner is None else f" by {name_of(partitioner)}")
             arrives = unique(arrives, {exchange.arrives: exchange for exchange in self.exchanges.values()})
-            stays = flow.routed and partitioner is None and alike(self.flows[flow.name].key, by or flow.key)
+            stays = flow.routed and partitioner is None and alike(self.flows[flow.name].key, flow.key)
             self.exchanges[wanted] = Exchange(
                 flow.name,
                 number,
@@ -231,7 +227,6 @@ class PlanBuilder:
                 place,
                 stays=stays,
                 columns=columns,
-                by=by,
             )
         return self.exchanges[wanted].arrives
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from crossstream.graph.nodes import Node
 from crossstream.planning.builder import PlanBuilder
@@ -17,48 +17,34 @@ _IN_PLACE = StatelessStep | StreamGlobalJoinStep | StreamTableJoinStep
 """What leaves rows in the task that they came to."""
 
 
-@dataclass(frozen=True, slots=True)
-class Coming:
-    """A flow on its way to a meeting, at ``node``. ``by``: the serde whose bytes say which of its keys are the same."""
+def gather(
+    builder: PlanBuilder, flows: Sequence[Flow], keys: Sequence[Serde], nodes: Sequence[Node]
+) -> tuple[int, tuple[str, ...]]:
+    """The round in which flows meet, and what each is called there.
 
-    flow: Flow
-    node: Node
-    by: Serde
-
-    def at_its_place(self) -> Flow:
-        """The flow, routed if its rows are in the state partition of these bytes already.
-
-        Keys that have no serde of their own travel in the one that says which of them are the same.
-        """
-        key = self.by if is_kept(self.flow.key) else self.flow.key
-        return replace(self.flow, key=key, routed=self.flow.routed and alike(self.flow.key, self.by))
-
-    def other_bytes(self) -> Serde | None:
-        """The serde, if keys do not travel in it; JSON of the same key may differ."""
-        return None if alike(self.at_its_place().key, self.by) and not is_kept(self.by) else self.by
-
-
-def gather(builder: PlanBuilder, ways: Sequence[Coming]) -> tuple[int, tuple[str, ...]]:
-    """The round of a meeting, and what each flow is called there.
-
-    As they are, if the rows of one record are in one task; else all go to the state partition of their key.
+    Where the rows of one record are in one task, they stay there. Else all go to the state partition of their key, each
+    in the serde of ``keys`` for it: in one serde, equal keys go to one partition. ``nodes``: the readers of the flows.
     """
-    number = max(way.flow.round for way in ways)
-    names = [way.flow.name for way in ways]
+    names = tuple(flow.name for flow in flows)
+    number = max(flow.round for flow in flows)
     if number == 0 or len(_came_from(builder, names)) == 1:
-        return number, tuple(names)
-    flows = [way.at_its_place() for way in ways]
-    number = max(map(builder.earliest, flows))
-    return number, tuple(
-        builder.arrive(flow, number, way.node, by=way.other_bytes())
-        for flow, way in zip(flows, ways, strict=True)
-    )
+        return number, names
+    moved = [
+        replace(flow, key=key, routed=flow.routed and alike(flow.key, key))
+        for flow, key in zip(flows, keys, strict=True)
+    ]
+    number = max(map(builder.earliest, moved))
+    return number, tuple(builder.arrive(flow, number, node) for flow, node in zip(moved, nodes, strict=True))
 
 
-def common_key(flows: Sequence[Flow]) -> Serde:
-    """A serde for the keys of all: one that spares flows their way, if there is one."""
+def shared_keys(flows: Sequence[Flow]) -> list[Serde]:
+    """The serde in which the keys of each flow travel to a merge: its own, or, where it has none, that of the others.
+
+    Of several serdes it is one that spares flows the way.
+    """
     known = [flow for flow in flows if not is_kept(flow.key)]
-    return max(known, key=lambda flow: (flow.routed, flow.round)).key if known else kept()
+    common = max(known, key=lambda flow: (flow.routed, flow.round)).key if known else kept()
+    return [common if is_kept(flow.key) else flow.key for flow in flows]
 
 
 def _came_from(builder: PlanBuilder, names: Sequence[str]) -> frozenset[str]:

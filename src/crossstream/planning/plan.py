@@ -121,8 +121,7 @@ class Exchange:
     decide the partition. ``partitioner``: KIP-775, else the hash of the key decides. ``place``: the extra column
     that says where each row goes; ``stays``: rows are in the state partition of their key already. ``columns``: these
     fields of their values go with them, if they have been decoded. ``undecoded``: the step that read the rows, if it
-    left decoding their values to the task that gets them. ``by``: the bytes of the key in this serde decide the
-    partition, not those it travels in.
+    left decoding their values to the task that gets them.
     """
 
     flow: str
@@ -136,7 +135,6 @@ class Exchange:
     stays: bool = False
     columns: frozenset[str] = frozenset()
     undecoded: ReadStep | None = None
-    by: Serde | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from crossstream.graph.nodes import (
 )
 from crossstream.graph.traversal import Meeting, by_topic
 from crossstream.planning.builder import PlanBuilder
-from crossstream.planning.meetings import Coming, common_key, gather
+from crossstream.planning.meetings import gather, shared_keys
 from crossstream.planning.plan import Flow
 from crossstream.planning.steps import FrameSinkStep, SinkStep, StatelessStep, TopicOrder
 from crossstream.serdes.serde import alike
@@ -68,8 +68,7 @@ def plan_merge(builder: PlanBuilder, node: Merge) -> None:
 
 
 def _gathered(builder: PlanBuilder, node: Merge, flows: Sequence[Flow]) -> tuple[int, tuple[str, ...]]:
-    by = common_key(flows)
-    return gather(builder, [Coming(flow, node, by) for flow in flows])
+    return gather(builder, flows, shared_keys(flows), [node] * len(flows))
 
 
 def _one_round(builder: PlanBuilder, node: Merge, flows: Sequence[Flow]) -> tuple[int, tuple[str, ...]]:
@@ -141,8 +140,8 @@ def plan_sink(builder: PlanBuilder, node: Sink) -> None:
 
 def _plan_together(builder: PlanBuilder, sinks: Sequence[Sink]) -> None:
     flows = [builder.flow(sink.parents[0]) for sink in sinks]
-    ways = [Coming(flow, sink, sink.key or flow.key) for flow, sink in zip(flows, sinks, strict=True)]
-    number, arrived = gather(builder, ways)
+    keys = [sink.key or flow.key for flow, sink in zip(flows, sinks, strict=True)]
+    number, arrived = gather(builder, flows, keys, sinks)
     orders = tuple(
         (topic, _topic_order(builder, meeting, number)) for topic, meeting in by_topic(sinks).items()
     )
