@@ -57,9 +57,9 @@ def test_nobody_hands_on_every_change_where_no_stream_wants_it():
     one, other = builder.table("one", JSON), builder.table("other", JSON)
     joined = one.join(other, joiner).join(other, joiner, foreign_key=lambda row: row["to"])
     joined.filter(lambda row: True).to_stream().foreach(print)
-    assert not any(step.every for step in steps_of(builder, MaterializeStep).values())
-    assert not any(step.every for step in steps_of(builder, TableJoinStep).values())
-    assert not any(step.every for step in steps_of(builder, ResolveStep).values())
+    assert not any(step.changelog for step in steps_of(builder, MaterializeStep).values())
+    assert not any(step.changelog for step in steps_of(builder, TableJoinStep).values())
+    assert not any(step.changelog for step in steps_of(builder, ResolveStep).values())
 
 
 def test_a_table_of_a_topic_keeps_to_the_last_changes():
@@ -127,7 +127,9 @@ def test_so_do_all_rounds_of_a_join_of_many():
         visits.join(many if wanted else customers, joiner).foreach(print)
         many.to_stream().foreach(print)
         rounds = (ReferManyStep, AnswerManyStep, ResolveManyStep)
-        assert [step.every for kind in rounds for step in steps_of(builder, kind).values()] == [wanted] * 3
+        assert [step.changelog for kind in rounds for step in steps_of(builder, kind).values()] == [
+            wanted
+        ] * 3
         kept = steps_of(builder, MaterializeStep)
         assert (kept["products"].every is not None) == wanted
 

@@ -61,10 +61,10 @@ def plan_topology(topology: Graph) -> Plan:
 
 def _plan_of(builder: PlanBuilder) -> Plan:
     """The plan of all operators. Values that are looked at after a shuffle only are not decoded before it."""
-    before = None if builder.globals is None else _plan_of(builder.globals)
+    stage = None if builder.globals is None else _plan_of(builder.globals)
     exchanges = list(builder.exchanges.values())
     steps, exchanges_ = decoded_late(builder.topology, builder.steps, builder.flows, exchanges)
-    return Plan(builder.topology, steps, builder.flows, exchanges_, builder.stores, before)
+    return Plan(builder.topology, steps, builder.flows, exchanges_, builder.stores, stage)
 
 
 def _plan_foreign_key_join(builder: PlanBuilder, node: ForeignKeyJoin) -> None:

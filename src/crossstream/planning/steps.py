@@ -61,13 +61,13 @@ class ReferenceStep(Step):
 class MaterializeStep(Step):
     """Keeps a table in a store and yields its net changes; ``old``: with the values before.
 
-    ``every``: a second flow, with each change that an input record makes. ``counts``: this is the store that counts
+    ``changelog``: a second flow, with each change that an input record makes. ``counts``: this is the store that counts
     refused rows, where a table has several. ``admit``: null keys are refused here, and counted under this reason.
     """
 
     store: str
     old: bool = False
-    every: str | None = None
+    changelog: str | None = None
     admit: str | None = None
     counts: bool = True
 
@@ -76,12 +76,12 @@ class MaterializeStep(Step):
 class TableJoinStep(Step):
     """Primary-key join; ``stores``: of the left and the right table.
 
-    ``every``: yields each change that an input record makes, not the last of the batch.
+    ``changelog``: yields each change that an input record makes, not the last of the batch.
     """
 
     stores: tuple[str, str]
     old: bool = False
-    every: bool = False
+    changelog: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,27 +123,27 @@ class StreamTableJoinStep(Step):
 class SubscribeStep(Step):
     """First half of a foreign-key join, keyed by the primary key. ``answers``: flow of rows without foreign key.
 
-    ``every``: each change asks, not the last one of a batch.
+    ``changelog``: each change asks, not the last one of a batch.
     """
 
     store: str
     column: str
     answers: str
-    every: bool = False
+    changelog: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolveStep(Step):
     """Second half, keyed by the foreign key: inputs are subscriptions, answers and right changes.
 
-    ``referrers``: where the result has right rows nobody refers to, the store that counts referrers. ``every``: the
+    ``referrers``: where the result has right rows nobody refers to, the store that counts referrers. ``changelog``: the
     inputs are every change, and so are the results.
     """
 
     subscriptions: str
     right_store: str
     referrers: str | None = None
-    every: bool = False
+    changelog: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,14 +165,14 @@ class ReferManyStep(Step):
     """First round of a join of many, keyed by the primary key: which foreign keys this partition has use for.
 
     ``references``: store of the foreign keys of each left row; ``interest``: of how many rows have each of them.
-    ``asks``: flow of foreign keys whose rows are wanted. ``every``: each change is handed on and asks, not the last one
+    ``asks``: flow of foreign keys whose rows are wanted. ``changelog``: each change is handed on and asks, not the last one
     of a batch. ``undecoded``: the step that read the left rows, if nobody has decoded their values before.
     """
 
     references: str
     interest: str
     asks: str
-    every: bool = False
+    changelog: bool = False
     undecoded: ReadStep | None = None
 
 
@@ -180,13 +180,13 @@ class ReferManyStep(Step):
 class AnswerManyStep(Step):
     """Second round, keyed by foreign keys: inputs are the asks and the changes of each right table.
 
-    ``interested``: store of the partitions that want the row of a foreign key. ``every``: the changes are every
+    ``interested``: store of the partitions that want the row of a foreign key. ``changelog``: the changes are every
     change, and so are the answers.
     """
 
     interested: str
     right_stores: tuple[str, ...]
-    every: bool = False
+    changelog: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +194,7 @@ class ResolveManyStep(Step):
     """Third round, where the left rows are again: inputs are these and the answers.
 
     ``rows``: store of the left rows and their foreign keys; ``referrers``: of the left rows by foreign key;
-    ``partners``: of the right rows that some left row here refers to, in the form of ``right_stores``. ``every``: the
+    ``partners``: of the right rows that some left row here refers to, in the form of ``right_stores``. ``changelog``: the
     inputs are every change, and so are the results.
     """
 
@@ -202,20 +202,20 @@ class ResolveManyStep(Step):
     referrers: str
     partners: str
     right_stores: tuple[str, ...]
-    every: bool = False
+    changelog: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GlobalResolveStep(Step):
     """Second half of a table's join with a global table, in the round of the first: nothing has to be moved.
 
-    Inputs are subscriptions and answers; the changes of the global table come from where it is kept. ``every``: see
+    Inputs are subscriptions and answers; the changes of the global table come from where it is kept. ``changelog``: see
     `ResolveStep`.
     """
 
     subscriptions: str
     table: str
-    every: bool = False
+    changelog: bool = False
 
 
 @dataclass(frozen=True, slots=True)

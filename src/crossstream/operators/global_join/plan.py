@@ -12,7 +12,7 @@ from crossstream.planning.steps import GlobalResolveStep, GlobalStep, ReadStep, 
 
 def plan_global_table(builder: PlanBuilder, node: Source) -> None:
     """Read and kept in the plan that runs before: all its state partitions are there for every task after it."""
-    before = builder.before
+    before = builder.global_stage
     records = before.flow_of(node, inner(node.name, "records"), 0)
     before.steps.append(
         ReadStep(node=node.name, round=0, inputs=(), output=records.name, table=True, form=None)
@@ -71,7 +71,7 @@ def plan_table_global_join(builder: PlanBuilder, node: ForeignKeyJoin) -> None:
             output=out.name,
             subscriptions=asking.store.name,
             table=whole.name,
-            every=builder.every(node),
+            changelog=builder.emits_changelog(node),
         )
     )
     builder.keep(node)

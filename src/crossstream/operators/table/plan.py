@@ -27,16 +27,16 @@ def plan_table_join(builder: PlanBuilder, node: TableJoin) -> None:
     number = max(builder.earliest(builder.source_of(left)), builder.earliest(builder.source_of(right)))
     sides = [builder.materialize(side, number, None) for side in (left, right)]
     out = builder.flow_of(node, node.name, number, True)
-    old, every = node.name in builder.wants_old, builder.every(node)
+    old, changelog = node.name in builder.wants_old, builder.emits_changelog(node)
     builder.steps.append(
         TableJoinStep(
             node=node.name,
             round=number,
-            inputs=tuple((side.every if every else side.output) or "" for side in sides),
+            inputs=tuple((side.changelog if changelog else side.output) or "" for side in sides),
             output=out.name,
             stores=(sides[0].store, sides[1].store),
             old=old,
-            every=every,
+            changelog=changelog,
         )
     )
     builder.keep(node)

@@ -50,7 +50,7 @@ class MaterializeRunner(Runner):
                 bits=self.task.batch.bits,
                 serde=definition.value,
                 want_old=self.step.old,
-                every=self.step.every is not None,
+                every=self.step.changelog is not None,
             )
         else:
             taken = store.taken(plain, self.task.batch.bits)
@@ -62,12 +62,12 @@ class MaterializeRunner(Runner):
                 taken.changes,
                 bits=self.task.batch.bits,
                 serde=definition.value,
-                every=self.step.every is not None,
+                every=self.step.changelog is not None,
             )
         if net.changes.rows:
             yield self.out(), net.changes
-        if self.step.every is not None and net.every is not None and net.every.rows:
-            yield self.step.every, net.every
+        if self.step.changelog is not None and net.every is not None and net.every.rows:
+            yield self.step.changelog, net.every
 
 
 class TableJoinRunner(Runner):
@@ -98,7 +98,7 @@ class TableJoinRunner(Runner):
             asked,
             bits=self.task.batch.bits,
             want_old=self.step.old,
-            every=self.step.every,
+            every=self.step.changelog,
         )
         left_one, right_one = (partial(some_key, store.view, store.definition.key) for store in stores)
         report_asked(self, asked, left_one, right_one)
