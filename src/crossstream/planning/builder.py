@@ -25,7 +25,7 @@ from crossstream.graph.nodes import (
     readings,
     sorts_out,
 )
-from crossstream.graph.traversal import Partings, Visits, handing, sharing
+from crossstream.graph.traversal import Forks, Visits, forwarders, sharing
 from crossstream.graph.validate import history_of, inner_store, keeps_versions
 from crossstream.planning.plan import KEY_VALUE, VERSIONED, Exchange, Flow, Partitioner, StoreDef
 from crossstream.planning.steps import MaterializeStep, OrderStep, Step
@@ -61,7 +61,7 @@ class PlanBuilder:
     wholes: dict[str, str] = field(default_factory=dict)
     """The store of each global table."""
     visits: Visits = field(init=False)
-    partings: Partings = field(init=False)
+    forks: Forks = field(init=False)
     sharing: Mapping[str, Sequence[Sink]] = field(init=False)
     """The sinks that wait for each other, by the name of each."""
     globals: PlanBuilder | None = None
@@ -69,7 +69,7 @@ class PlanBuilder:
 
     def __post_init__(self) -> None:
         self.visits = Visits(self.topology)
-        self.partings = Partings(self.visits)
+        self.forks = Forks(self.visits)
         self.sharing = {sink.name: sinks for sinks in sharing(self.visits) for sink in sinks}
 
     @property
@@ -188,7 +188,7 @@ class PlanBuilder:
         """Whether a left or outer join of streams is below, so that re-keying lets null keys pass (KIP-962)."""
 
         def hands_on(parent: str, child: Node) -> bool:
-            return parent in handing(child)
+            return parent in forwarders(child)
 
         return any(
             hands_on(parent, child) and is_stream_join(child) and getattr(child, "kind", "inner") != "inner"

@@ -34,18 +34,14 @@ from crossstream.graph.nodes import (
 )
 from crossstream.operators.foreign_key_join.plan import plan_foreign_key_join
 from crossstream.operators.global_join.plan import plan_stream_global_join, plan_table_global_join
+from crossstream.operators.sink.plan import plan_frame_sink, plan_sink
 from crossstream.operators.source.plan import decoded_late, plan_source
 from crossstream.operators.star_join.plan import plan_star_join
-from crossstream.operators.stateless.plan import (
-    plan_frame_sink,
-    plan_merge,
-    plan_repartition,
-    plan_sink,
-    plan_stateless,
-)
+from crossstream.operators.stateless.plan import plan_merge, plan_repartition, plan_stateless
 from crossstream.operators.stream_join.plan import plan_stream_stream_join
 from crossstream.operators.stream_table_join.plan import plan_stream_table_join
-from crossstream.operators.table.plan import plan_table, plan_table_join
+from crossstream.operators.table.plan import plan_table
+from crossstream.operators.table_join.plan import plan_table_join
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import Plan
 

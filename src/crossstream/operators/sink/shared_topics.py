@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.branch_order import CameFrom, in_turn
+from crossstream.columns.branch_order import CameFrom, in_branch_order
 from crossstream.columns.changes import Changes
 from crossstream.columns.values import Values
 from crossstream.operators.star_join.right_rows import RAW
@@ -58,7 +58,7 @@ class SharedTopics:
         for name, topic in [place for place in self._parts if place[0] == step.shares]:
             order = orders.get(topic) or orders[None]
             parts = sorted(self._parts.pop((name, topic)), key=lambda part: order.sinks.index(part[0]))
-            yield from _sent(topic, in_turn(parts, order.partings, came_from))
+            yield from _sent(topic, in_branch_order(parts, order.forks, came_from))
 
 
 def _sent(topic: str, written: Changes) -> Iterator[Sent]:

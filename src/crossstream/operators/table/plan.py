@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from crossstream.graph.nodes import Filter, FrameSource, MapValues, Source, TableJoin, ToTable
+from crossstream.graph.nodes import Filter, FrameSource, MapValues, Source, ToTable
 from crossstream.planning.builder import PlanBuilder, is_kept_below
 from crossstream.planning.plan import Flow
-from crossstream.planning.steps import TableJoinStep
 
 
 def plan_table(builder: PlanBuilder, node: Source | FrameSource | ToTable, raw: Flow) -> None:
@@ -20,23 +19,3 @@ def plan_table(builder: PlanBuilder, node: Source | FrameSource | ToTable, raw: 
         builder.changes[node.name] = builder.changes_of(step)
     else:
         builder.changes[node.name] = raw
-
-
-def plan_table_join(builder: PlanBuilder, node: TableJoin) -> None:
-    left, right = (builder.topology[name] for name in node.parents)
-    number = max(builder.earliest(builder.source_of(left)), builder.earliest(builder.source_of(right)))
-    sides = [builder.materialize(side, number, None) for side in (left, right)]
-    out = builder.flow_of(node, node.name, number, True)
-    old, changelog = node.name in builder.wants_old, builder.emits_changelog(node)
-    builder.steps.append(
-        TableJoinStep(
-            node=node.name,
-            round=number,
-            inputs=tuple((side.changelog if changelog else side.output) or "" for side in sides),
-            output=out.name,
-            stores=(sides[0].store, sides[1].store),
-            old=old,
-            changelog=changelog,
-        )
-    )
-    builder.keep(node)
