@@ -154,7 +154,7 @@ def test_so_does_all_that_a_table_with_versions_is_made_of():
         third.filter(lambda row: True).to_stream().foreach(print)
         every = history is not None
         tables = steps_of(builder, MaterializeStep)
-        assert (tables["one"].changelog is not None) == (tables["other"].every is not None) == every
+        assert (tables["one"].changelog is not None) == (tables["other"].changelog is not None) == every
         assert tables["third"].changelog is None
         assert steps_of(builder, TableJoinStep)["both"].changelog == every
         assert steps_of(builder, ResolveStep)["named"].changelog == every
