@@ -23,7 +23,7 @@ from crossstream.runtime.services import Input, Settings
 from crossstream.timelines import Columns, Places, Ranges, Timelines, passed, place_of
 from crossstream.topics import OffsetRange, TopicPartition
 
-GONE = frozenset({"CS-601", "CS-602", "CS-610", "CS-612"})
+GONE = frozenset({"CS-601", "CS-602"})
 """Records or topics are not there any more: the batch that reads them says so, and knows whether it matters."""
 
 
@@ -64,7 +64,7 @@ class ExtractedTimes:
         }
         if not sources:
             return None
-        plans = [plan] if plan.before is None else [plan, plan.before]
+        plans = [plan] if plan.global_stage is None else [plan, plan.global_stage]
         steps = [step for one in plans for step in one.parts[0].steps if isinstance(step, ReadStep)]
         skip, report = Policy("skip"), Report()
         batch, nothing = Batch(0, (), 1), lambda *_: None

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.branch_order import Turns
+from crossstream.columns.branch_order import BranchTags
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import call_of_user
 from crossstream.columns.values import Values
@@ -35,19 +35,17 @@ class SinkRunner(Runner):
 
     def __init__(self, task: Task, step: SinkStep) -> None:
         super().__init__(task, step)
-        self._turns = Turns(step.ways)
+        self._tags = BranchTags(step.branches)
 
     def by_key(self) -> bool:
-        """Not where keys travel in other bytes than they are placed by: those of one key would be in two ranges."""
-        exchanges = self.task.plan.exchanges
-        return not any(one.by is not None and one.arrives in self.step.inputs for one in exchanges)
+        return True
 
-    def takes_turns(self) -> bool:
+    def takes_tags(self) -> bool:
         return self.step.shares is not None
 
     def accept(self, flow: str, changes: Changes) -> Emitted:
         if changes.rows:
-            changes = self._turns.given(flow, changes)
+            changes = self._tags.added(flow, changes)
             for piece in changes.chunks(_CHUNK if changes.value.made() else changes.rows):
                 self._write_all(piece)
         return iter(())
@@ -147,7 +145,7 @@ def _topic(node: graph.Sink, name: Any) -> str:
     if not is_legal_name(name):
         raise SinkError(
             f"the function of {node.name} gave {show(name)}, which cannot be the name of a topic",
-            code="CS-660",
+            code="CS-656",
             next="return 1 to 249 ASCII letters, digits, '.', '_' and '-'; or let the record go:"
             " processing_errors='skip' or cs.DeadLetter(topic)",
         )
@@ -163,7 +161,7 @@ def _partitions(node: graph.Sink, topic: str, answer: Any, count: int) -> tuple[
     if wrong:
         raise SinkError(
             f"the partitioner of {node.name} gave partition {wrong[0]}; {topic} has {count}",
-            code="CS-655",
+            code="CS-654",
             next="return a partition that exists, a list of them, or None for Kafka's default",
         )
     return chosen
