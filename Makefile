@@ -89,7 +89,7 @@ docs: setup ## runs every example of the README and the documentation
 COMPILE = $(UV) pip compile --quiet --upgrade --universal --python-version 3.10 --extra dev --generate-hashes \
     --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
-lock: ## resolves both locks, of the newest and of the oldest versions, anew from pyproject.toml (needs uv)
+lock: ## resolves both locks, of the newest and of the oldest versions, from pyproject.toml (needs uv)
 	$(COMPILE) --output-file requirements.lock pyproject.toml
 	$(COMPILE) --resolution lowest-direct --output-file requirements-oldest.lock pyproject.toml
 
