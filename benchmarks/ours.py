@@ -32,7 +32,7 @@ class Ours:
     """One run of the application, from an empty or a given state folder.
 
     ``module``: the program it is. ``max_records``: of a batch; None: all there are, as the product does by default.
-    ``functions``: with ``@CHECKOUT`` behind it, the application is that of another checkout, such as the version before.
+    ``functions``: with ``@CHECKOUT`` behind it, the application of another checkout runs, such as the version before.
     """
 
     module = "benchmarks.ours"
