@@ -32,7 +32,7 @@ from crossstream.graph.validate import check_partitions
 from crossstream.location import here
 from crossstream.serdes import Serde
 from crossstream.serdes.keys import LeftOrRight, LeftOrRightSerde
-from crossstream.serdes.serde import alike, told_apart
+from crossstream.serdes.serde import alike, names_apart
 from crossstream.typing import ForeignKeyExtractor, ManyJoiner, ValueJoiner
 
 STREAM_JOINS: Mapping[Shape, Callable[..., Node]] = MappingProxyType(
@@ -314,7 +314,7 @@ def _misplaced(operator: str, setting: str, needs: str, step: str) -> TopologyEr
 def _check_keys(operator: str, left: Node, right: Node) -> None:
     if left.key is None or right.key is None or alike(left.key, right.key):
         return
-    mine, theirs = told_apart(left.key, right.key)
+    mine, theirs = names_apart(left.key, right.key)
     raise TopologyError(
         f"rows never meet: {left.name} has {mine} keys, {right.name} has {theirs} keys",
         code="CS-134",

@@ -13,7 +13,7 @@ from crossstream.errors import TopologyError
 from crossstream.location import here
 from crossstream.serdes import Serde
 from crossstream.serdes.json_schemas import SchemaJson
-from crossstream.serdes.serde import alike, told_apart
+from crossstream.serdes.serde import alike, names_apart
 
 
 def source_serdes(operator: str, key: Serde | None, value: Serde | None) -> tuple[Serde, Serde]:
@@ -37,7 +37,7 @@ def table_serdes(topic: str, consumed: Consumed, stored: Materialized | None) ->
     asked = stored or Materialized()
     for name, read, kept in (("key", consumed.key, asked.key), ("value", consumed.value, asked.value)):
         if read is not None and kept is not None and not alike(read, kept):
-            mine, theirs = told_apart(read, kept)
+            mine, theirs = names_apart(read, kept)
             raise TopologyError(
                 f"table {topic} is read with {name} serde {mine}, but stored with {theirs}",
                 code="CS-140",
@@ -50,7 +50,7 @@ def table_serdes(topic: str, consumed: Consumed, stored: Materialized | None) ->
 def needed_key(operator: str, inherited: Serde | None, given: Serde | None, option: str) -> Serde:
     """The key serde of an operation by key. Raises CS-140 if there is none, CS-140 if two disagree."""
     if inherited is not None and given is not None and not alike(inherited, given):
-        told, found = told_apart(given, inherited)
+        told, found = names_apart(given, inherited)
         raise TopologyError(
             f"{operator} is told that keys are {told}, but its input has {found} keys",
             code="CS-140",
@@ -71,7 +71,7 @@ def needed_key(operator: str, inherited: Serde | None, given: Serde | None, opti
 def agreed(operator: str, what: str, known: Serde | None, given: Serde | None, setting: str) -> Serde | None:
     """The serde of an input, known or given by an option. Raises CS-140 if the two disagree."""
     if known is not None and given is not None and not alike(known, given):
-        told, found = told_apart(given, known)
+        told, found = names_apart(given, known)
         raise TopologyError(
             f"{operator} is told that {what} are {told}, but they are {found}",
             code="CS-140",

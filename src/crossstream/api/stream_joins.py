@@ -23,7 +23,7 @@ from crossstream.graph.nodes import (
 from crossstream.graph.validate import check_partitions, history_of
 from crossstream.location import here
 from crossstream.serdes import Serde
-from crossstream.serdes.serde import alike, told_apart
+from crossstream.serdes.serde import alike, names_apart
 from crossstream.typing import ForeignKeyExtractor, KeySelector, ValueJoiner
 
 
@@ -87,7 +87,7 @@ def _key(operator: str, left: Node, right: Node, option: StreamJoined) -> Serde:
     given = option.key or (right.key if left.key is None else None)
     key = needed_key(operator, left.key, given, "StreamJoined(key=…)")
     if right.key is not None and not alike(right.key, key):
-        mine, theirs = told_apart(key, right.key)
+        mine, theirs = names_apart(key, right.key)
         raise TopologyError(
             f"no records ever meet: {left.name} has {mine} keys, {right.name} has {theirs} keys",
             code="CS-134",
@@ -153,7 +153,7 @@ def stream_table_join(
 def _check_keys(operator: str, stream: Node, key: Serde, table: Node) -> None:
     if table.key is None or alike(table.key, key):
         return
-    mine, theirs = told_apart(key, table.key)
+    mine, theirs = names_apart(key, table.key)
     raise TopologyError(
         f"no record ever finds a row: {stream.name} has {mine} keys, {table.name} has {theirs} keys",
         code="CS-134",

@@ -24,7 +24,7 @@ from crossstream.serdes.kept import kept
 from crossstream.serdes.keys import LeftOrRightSerde
 from crossstream.serdes.numeric import Number
 from crossstream.serdes.scalar import Boolean, Bytes, String, Uuid
-from crossstream.serdes.serde import Serde, Way, find_invalid
+from crossstream.serdes.serde import Bisecting, Serde
 
 _VALUES = (str, int, float, bool, bytes, Decimal, UUID, dt.datetime, dt.date, dt.time, dt.timedelta)
 """Types that `json(type)` takes and every process has."""
@@ -167,7 +167,7 @@ _SAMPLES: dict[type[pl.DataType], tuple[Any, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class PlainJson:
+class PlainJson(Bisecting):
     """Rows of the serde ``name``, read without its class. ``dtype``: of its columns, None if it has none.
 
     ``is_plain``: whether dicts of all its fields can be written, to look up keys. It never writes to a topic.
@@ -202,11 +202,6 @@ class PlainJson:
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         serde = UntypedJson() if self.dtype is None else SchemaJson(self.dtype)
         return serde.decode_series(data, fields)
-
-    def find_invalid(
-        self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
-    ) -> list[tuple[int, str]]:
-        return find_invalid(self, data, fields, way)
 
 
 def is_plain(serde: TypedJson, dtype: pl.Struct) -> bool:

@@ -35,7 +35,7 @@ from crossstream.serdes.json_shapes import (
     rows_of,
 )
 from crossstream.serdes.json_text import json_text
-from crossstream.serdes.serde import NOBODY, Readers, Way, find_invalid
+from crossstream.serdes.serde import NOBODY, Bisecting, Readers
 
 NATIVE = (*KEPT, UUID)
 
@@ -220,7 +220,7 @@ _ODD_DECIMALS = (re.compile(rb"E[+-]"), re.compile(rb'"-0'))
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaJson:
+class SchemaJson(Bisecting):
     """JSON objects with the fields of a schema. Objects are dicts of exactly these fields, missing ones None.
 
     Fields in the text that the schema does not have are ignored; a dict to write must not have any. What expressions
@@ -277,11 +277,6 @@ class SchemaJson:
             data,
             lambda rows: to_series(decode_rows(rows, how.decoder, self.name, how.read), how.shape, self.name),
         )
-
-    def find_invalid(
-        self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
-    ) -> list[tuple[int, str]]:
-        return find_invalid(self, data, fields, way)
 
     def _dicts(self, structs: list[Any]) -> list[Any]:
         narrow = _schema_reading(self.dtype).narrow

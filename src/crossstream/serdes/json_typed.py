@@ -27,7 +27,7 @@ from crossstream.serdes.json_schemas import NATIVE, SchemaJson, misfit, read_sch
 from crossstream.serdes.json_shapes import KEPT, NoColumn, Shape, StructOf, is_text, optional, rows_of
 from crossstream.serdes.json_text import json_text, plain_columns
 from crossstream.serdes.json_untyped import UntypedJson
-from crossstream.serdes.serde import NOBODY, Readers, Serde, Way, find_invalid
+from crossstream.serdes.serde import NOBODY, Bisecting, Readers, Serde
 
 
 def json(type: Any = None) -> Serde:
@@ -55,7 +55,7 @@ def json(type: Any = None) -> Serde:
 
 
 @dataclass(frozen=True, slots=True)
-class TypedJson:
+class TypedJson(Bisecting):
     """JSON of a Python type. Objects are what msgspec decodes for it.
 
     Columns: int → Int64, float → Float64, bool, str, datetime (with an offset in the text, unless declared
@@ -169,11 +169,6 @@ class TypedJson:
             return to_series(values, how.shape, self.name)
 
         return in_chunks(data, decode)
-
-    def find_invalid(
-        self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
-    ) -> list[tuple[int, str]]:
-        return find_invalid(self, data, fields, way)
 
     def _instances(self, values: Sequence[Any]) -> Sequence[Any]:
         """Objects of the type, of which equal ones have one text."""

@@ -20,7 +20,7 @@ from crossstream.serdes.json_rows import (
     nulls,
 )
 from crossstream.serdes.json_text import json_text
-from crossstream.serdes.serde import Way, find_invalid
+from crossstream.serdes.serde import Bisecting
 
 _decoder: Decoder = msgspec.json.Decoder()
 _ARRAY = ord("[")
@@ -28,7 +28,7 @@ _SETS = frozenset({set, frozenset})
 
 
 @dataclass(frozen=True, slots=True)
-class UntypedJson:
+class UntypedJson(Bisecting):
     """Any JSON value; what msgspec encodes is encoded as msgspec does it.
 
     Expressions need a declared type. The text ``null`` is a null. Of names that occur twice in an object, the last
@@ -69,11 +69,6 @@ class UntypedJson:
             return arrays.series_of(pa.array(self.decode_objects(data)))
         except (pa.ArrowException, OverflowError, RecursionError, pl.exceptions.PolarsError) as error:
             raise refusals.mixed_types("json", error) from error
-
-    def find_invalid(
-        self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
-    ) -> list[tuple[int, str]]:
-        return find_invalid(self, data, fields, way)
 
 
 def _listed(value: Any) -> Any:

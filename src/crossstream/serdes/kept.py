@@ -14,7 +14,7 @@ from crossstream.errors import SerdeError
 from crossstream.serdes import refusals
 from crossstream.serdes.json_schemas import SchemaJson, shape_of
 from crossstream.serdes.json_untyped import UntypedJson
-from crossstream.serdes.serde import Serde, Way, find_invalid
+from crossstream.serdes.serde import Bisecting, Serde, Way
 
 _JSON = UntypedJson()
 _PLAIN = frozenset({str, int, float, bool, type(None)})
@@ -25,12 +25,13 @@ _DEEPEST = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Bisecting):
     """What JSON gives back as it was: dicts with text as keys, lists, text, numbers, booleans. A tuple becomes a list.
 
     Anything else (a dataclass, an Enum, a datetime, a set) would come back as something else, so it is refused: CS-410.
     """
 
+    only_way: ClassVar[Way] = "objects"
     name: ClassVar[str] = "kept"
     dtype: ClassVar[pl.DataType | None] = None
     varied: ClassVar[bool] = True
@@ -54,11 +55,6 @@ class Kept:
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         return _JSON.decode_series(data, fields)
-
-    def find_invalid(
-        self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
-    ) -> list[tuple[int, str]]:
-        return find_invalid(self, data, fields, way or "objects")
 
 
 def kept() -> Serde:
