@@ -57,13 +57,13 @@ def _value_columns(
 
 
 def reads_fields_only(function: Function, others: Mapping[str, Any]) -> bool:
-    """Whether an expression reads fields of a value, and never asks whether the value itself is there."""
+    """Whether an expression reads fields of a value, and not the whole value."""
     uses = uses_of(function)
     return WHOLE not in uses and bool(uses.keys() - others.keys() - {"key"})
 
 
 def select(expression: pl.Expr, frame: pl.DataFrame) -> pl.Series:
-    """What the expression gives, a value for each row. Raises CS-501 for another number of them."""
+    """The result of the expression, one value for each row. Raises CS-501 for another number of values."""
     rows = frame.height
     try:
         result = frame.select(expression.alias("result")).to_series()

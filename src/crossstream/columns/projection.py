@@ -1,4 +1,4 @@
-"""What an expression reads: which columns and fields, and whether it looks at other rows than its own.
+"""Projection pushdown: the columns and fields that an expression reads, and whether it reads other rows than its own.
 
 Fields that are not read are never decoded. An expression that looks at other rows would depend on how batches are cut.
 
@@ -104,7 +104,7 @@ def _reads(node: Any) -> Iterator[tuple[str, str | None]]:
 
 
 def operands(kind: str, node: Any) -> Any:
-    """Of the inner part of a serialised expression of a kind what expressions it has, not names and options."""
+    """The expressions inside a part of a serialised expression, without names and options."""
     if kind in ("Column", "Field", "Literal"):
         return None
     if kind == "Alias" and isinstance(node, list):
@@ -157,7 +157,7 @@ _NODES = {
     "SortBy": "expr",
     "Window": "function",
 }
-"""Expressions of Polars that combine or move rows, and what of them has the rows; nothing: all of it."""
+"""Polars expressions that combine or move rows, and the operand with the rows; "": any operand."""
 
 _FUNCTIONS = frozenset(
     """
@@ -177,11 +177,11 @@ _OF_A_KIND = {
     ),
     "StringExpr": frozenset({"ConcatVertical"}),
 }
-"""Likewise, by the namespace they are in."""
+"""More of them, by namespace."""
 
 
 def other_rows(expression: pl.Expr) -> str | None:
-    """What makes an expression look at other rows, by Polars' name of it (``Sum``); None if nothing is known to."""
+    """Polars' name of what makes an expression read other rows (``Sum``); None if nothing is known to."""
     return _found(serialized(expression))
 
 

@@ -29,9 +29,9 @@ from crossstream.serdes.serde import Readers
 
 
 class Columns(NamedTuple):
-    """How a column is decoded: rows by ``decoder``, and the shape they then have (or are converted to).
+    """How a column is decoded: by ``decoder``, then ``convert`` (None: nothing to convert) to the ``shape``.
 
-    ``read``: what functions read of an object, now or later.
+    ``read``: the part of an object that functions read, now or later.
     """
 
     decoder: Decoder
@@ -101,7 +101,7 @@ def columns_of(kind: Any, names: frozenset[str] | None) -> Columns:
 
 @lru_cache(maxsize=512)
 def checked_columns(kind: Any, names: frozenset[str], readers: Readers) -> Columns:
-    """How columns of some fields of a Python type are decoded while the others are to be what the type says."""
+    """How columns of some fields of a Python type are decoded, while the others are checked."""
     layout = reading_of(kind).layout
     if not isinstance(layout, Layout):
         return columns_of(kind, None)
@@ -114,7 +114,7 @@ def checked_columns(kind: Any, names: frozenset[str], readers: Readers) -> Colum
 def checked(
     layout: Layout, decoder: Decoder, names: frozenset[str], fit: Collection[str], readers: Readers
 ) -> Columns:
-    """Columns of these fields, and of those others that are to ``fit`` into columns and only a column can refuse."""
+    """Columns of these fields, and of others that must ``fit`` into columns where only making the column shows it."""
     made = [
         field.name
         for field in layout.fields
@@ -152,10 +152,10 @@ _UNCHECKED = (mi.StructType, mi.DataclassType, mi.NamedTupleType, mi.FloatType)
 
 
 def checks(node: mi.Type, shape: Shape | NoColumn, whole: Decoder) -> tuple[Decoder, ...]:
-    """What decodes rows to find out whether they can be read: if the first cannot, the last one decides.
+    """The decoders that check whether written rows can be read: if the first refuses, the last one decides.
 
-    ``whole``: the decoder of the type. A wire struct refuses what only objects hold, such as an int of 65 bits. None at
-    all: `msgspec.convert` has looked at everything.
+    ``whole``: the decoder of the type. A wire struct refuses what only objects hold, such as an int of 65 bits. No
+    decoder: `msgspec.convert` has checked everything.
     """
     if isinstance(node, mi.FloatType) or not any_node(node, lambda one: isinstance(one, _UNCHECKED)):
         return ()
@@ -163,7 +163,7 @@ def checks(node: mi.Type, shape: Shape | NoColumn, whole: Decoder) -> tuple[Deco
 
 
 def column_checks(node: mi.Type, shape: Shape | NoColumn, whole: Decoder) -> tuple[Decoder, ...]:
-    """As `checks`, of columns: they have text for UUIDs and members of Enums, and know no limits."""
+    """As `checks`, for columns: they have text for UUIDs and Enums, and no limits."""
     return _decoders(node, shape, whole) if any_node(node, _is_narrower) else ()
 
 
@@ -180,7 +180,7 @@ def _is_narrower(node: mi.Type) -> bool:
 def check_rows(
     rows: pa.LargeBinaryArray, values: Iterable[Any], decoders: Iterable[Decoder], serde: str
 ) -> None:
-    """Raises `SerdeError` (CS-401) for the first of the values whose row none of the decoders can read."""
+    """Raises `SerdeError` (CS-401) for the first value whose row no decoder can read."""
     error: SerdeError | None = None
     for decoder in decoders:
         try:

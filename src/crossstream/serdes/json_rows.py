@@ -38,12 +38,23 @@ sorting_encoder = Encoder(order="deterministic")
 
 _KEPT = (*KEPT, msgspec.Raw)
 _NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
-"""How such a float begins in MessagePack; other bytes may as well."""
+"""How such a float begins in MessagePack; other bytes may begin like that too.
+
+JSON has no NaN and no infinities, and msgspec writes null in their place. So a text without a null holds none. Of other
+objects their MessagePack, which has every float in 9 bytes, shows which of them are to be searched.
+"""
+
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
 )
-"""Any escape, whole pairs first; the group is there for a half."""
+"""Any escape, whole surrogate pairs first; the group is there for half of a pair.
+
+Such a half, as JavaScript writes an emoji that was cut, is legal in JSON, but neither a `str` that can be written nor a
+column holds it. msgspec refuses any text with one, also where it skips the field. So it gets the text with another
+character in its place, and then with a second one: what it makes of both alike does not depend on the half.
+"""
+
 _NEWLINE = pa.scalar(b"\n", arrays.LARGE_BINARY)
 _NULL_TEXT = b"null"
 _NULL = pa.scalar(_NULL_TEXT, arrays.LARGE_BINARY)
@@ -58,14 +69,14 @@ _HINT = (
 
 
 def whole(value: Any) -> Any:
-    """All of an object is read."""
+    """The whole object."""
     return value
 
 
 def decode_rows(data: pa.LargeBinaryArray, decoder: Decoder, serde: str, read: Read = whole) -> list[Any]:
     """An object for every row; ``decoder`` must take ``null``. Raises `SerdeError` (CS-402).
 
-    ``read``: what is looked at of an object. Halves of surrogate pairs are refused there only.
+    ``read``: the part of an object that functions read. Halves of surrogate pairs are refused there only.
     """
     if len(data) > arrays.FEW and (lines := _lines(data)) is not None:
         try:
@@ -79,7 +90,7 @@ def decode_rows(data: pa.LargeBinaryArray, decoder: Decoder, serde: str, read: R
 
 
 def nulls(data: pa.LargeBinaryArray, decoder: Decoder, serde: str) -> list[bool]:
-    """Row by row, whether it is a null; nothing of the others is read."""
+    """Row by row, whether it is a null."""
     return [value is None for value in decode_rows(data, decoder, serde, lambda value: None)]
 
 
@@ -102,7 +113,7 @@ def decode_row(row: bytes, decoder: Decoder, serde: str, read: Read = whole) -> 
 
 
 def _lines(data: pa.LargeBinaryArray) -> memoryview | None:
-    """The rows as JSON Lines, null rows as ``null``; None if they cannot be told apart for certain."""
+    """The rows as JSON Lines, null rows as ``null``; None if it is not certain where each row ends."""
     filled = data.fill_null(_NULL) if data.null_count else data
     positions, content = arrays.offsets(filled), arrays.content(filled)
     begins, ends = positions[:-1], positions[1:]

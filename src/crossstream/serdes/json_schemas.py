@@ -41,7 +41,7 @@ NATIVE = (*KEPT, UUID)
 
 
 def struct_dtype(given: Any) -> pl.Struct | None:
-    """The Polars struct that a schema describes; None if ``given`` is not a schema. Raises CS-404."""
+    """The Polars struct of a schema; None if ``given`` is not a schema. Raises CS-404."""
     if isinstance(given, pa.StructType):
         given = pa.schema(list(given))
     if isinstance(given, pa.Schema):
@@ -61,7 +61,7 @@ def struct_dtype(given: Any) -> pl.Struct | None:
 
 
 def read_schema(dtype: pl.Struct, strict: bool = False) -> Layout:
-    """The fields of a schema. ``strict``: unknown ones are errors. Raises CS-404 for a type JSON has not."""
+    """The fields of a schema. ``strict``: unknown ones are errors. Raises CS-404 for a type that JSON does not have."""
     for one in dtype.fields:
         if not nameable(one.name):
             raise refusals.unusable_type(
@@ -101,7 +101,7 @@ Narrow = Callable[[Any], Any]
 
 
 def narrowing(shape: Shape) -> Narrow | None:
-    """What makes of a plain value of the shape (never None) what the column holds; None: nothing to do.
+    """A function from a plain value of the shape (never None) to what the column holds; None: nothing to do.
 
     Changes dicts in place. Raises ValueError for a value that does not fit.
     """
@@ -146,7 +146,7 @@ _INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt
 
 
 def shape_of(dtype: pl.DataType, strict: bool = False) -> Shape:
-    """The shape of a column. ``strict``: as in `read_schema`. Raises CS-404 for a type JSON has not."""
+    """The shape of a column. ``strict``: as in `read_schema`. Raises CS-404 for a type that JSON does not have."""
     if isinstance(dtype, pl.Struct):
         struct = read_schema(dtype, strict).struct()
         assert isinstance(struct, StructOf)
@@ -166,7 +166,7 @@ def shape_of(dtype: pl.DataType, strict: bool = False) -> Shape:
 
 
 def _instance(dtype: Any) -> pl.DataType:
-    """Polars lets a type stand for its instance."""
+    """The type itself where Polars takes its class for it."""
     made: pl.DataType = dtype() if isinstance(dtype, type) else dtype
     return made
 
@@ -306,7 +306,7 @@ class SchemaJson(Bisecting):
 
 
 def misfit(values: Sequence[Any], kind: Any, serde: str, error: Exception) -> SerdeError:
-    """The error of the first value that is none of ``kind``."""
+    """The error of the first value that is not of this ``kind``."""
     for value in values:
         try:
             msgspec.convert(value, kind, builtin_types=NATIVE)

@@ -1,4 +1,4 @@
-"""The serde of values that no serde is named for: plain JSON that stays inside the engine (decision 0005)."""
+"""The serde of values for which no serde is named: plain JSON that stays inside the engine (decision 0005)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _DEEPEST = 1000
 
 @dataclass(frozen=True, slots=True)
 class Kept(Bisecting):
-    """What JSON gives back as it was: dicts with text as keys, lists, text, numbers, booleans. A tuple becomes a list.
+    """Values that JSON gives back unchanged: dicts with text as keys, lists, text, numbers, booleans.
 
-    Anything else (a dataclass, an Enum, a datetime, a set) would come back as something else, so it is refused: CS-410.
+    A tuple comes back as a list. Anything else (a dataclass, an Enum, a datetime, a set) is refused: CS-410.
     """
 
     only_way: ClassVar[Way] = "objects"
@@ -67,7 +67,7 @@ def is_kept(serde: Serde | None) -> bool:
 
 
 def _check(values: Sequence[Any]) -> None:
-    """Raises CS-410 for the first value that JSON does not give back. Level by level, without a call for each value."""
+    """Raises CS-410 for the first value that JSON does not give back. Works by levels, not value by value."""
     level: Any = values
     for _ in range(_DEEPEST):
         kinds = set(map(type, level))
@@ -92,7 +92,7 @@ def _refusal(values: Sequence[Any]) -> SerdeError:
 
 
 def _fault(value: Any) -> str | None:
-    """What in a value JSON does not give back: its type; None: nothing."""
+    """The type that JSON does not give back in a value; None: there is no such type."""
     level = [value]
     while level:
         one = level.pop()

@@ -38,7 +38,7 @@ class LeftOrRight(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeftOrRightSerde(Bisecting):
-    """`LeftOrRight` keys: a byte that tells the table, and the key in the serde of that table's keys."""
+    """`LeftOrRight` keys: a byte for the table, and the key in the key serde of that table."""
 
     left: Serde
     right: Serde

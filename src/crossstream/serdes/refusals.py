@@ -5,7 +5,7 @@ CS-402 bytes that cannot be decoded                   CS-404 a type that `json(t
 CS-403 a value the serde has no bytes for             CS-401 a field the type does not have
 CS-404 a type without a column form                   CS-401 a null in a field that is never null
 CS-403 a value whose JSON would be the text `null`    CS-410 a value that JSON does not give back
-CS-412 a serde that gives something else than it is to
+CS-412 a serde whose method gives the wrong kind of result
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from crossstream.errors import SerdeError
 _SHOWN = 60
 
 UNDECODABLE = "CS-402"
-"""The code that is about single rows; all others about reading are about a type or a column."""
+"""The code for single rows that cannot be read; other codes are about a type or a column."""
 
 NO_COLUMN = "CS-404"
 """The code of a type without a column form: no single row is at fault."""
@@ -52,7 +52,7 @@ def misfit(serde: str, value: object, reason: str) -> SerdeError:
 
 
 def unreadable(serde: str, value: object, reason: str) -> SerdeError:
-    """An instance of the declared type, but not with the fields that the type says."""
+    """An instance of the declared type whose fields are of other types than it declares."""
     kind = type(value).__name__
     return SerdeError(
         f"this {kind} could not be read again by serde {serde} ({reason}): {show(value)}",
@@ -88,8 +88,8 @@ def unreadable_row(reason: str, store: str, **where: object) -> SerdeError:
         f"a row that an earlier run kept in the store {store} cannot be read: {reason}",
         code=UNDECODABLE,
         where={"store": store, **where},
-        next="give fields that are new in its type a default, and leave the types of the others as they were; or begin "
-        "anew, with a new application_id or an empty state folder",
+        next="give fields that are new in its type a default, and do not change the types of the others; or begin "
+        "again, with a new application_id or an empty state folder",
     )
 
 
@@ -108,16 +108,16 @@ def unencodable(serde: str, reason: str) -> SerdeError:
         f"serde {serde} has no bytes for a value ({reason})",
         code="CS-403",
         where={"serde": serde},
-        next="mend the serde, or the function that gives it the value",
+        next="fix the serde, or the function that gives it the value",
     )
 
 
 def classless(serde: str, value: object) -> SerdeError:
     return SerdeError(
-        f"without its class, nothing says which bytes serde {serde} has for {show(value)}",
+        f"without its class, the bytes that serde {serde} has for {show(value)} are not known",
         code="CS-403",
         where={"serde": serde},
-        next=f"pass serdes={{{serde!r}: …}} to open_store; a dict of all fields does where these are plain",
+        next=f"pass serdes={{{serde!r}: …}} to open_store, or a dict of all fields where they are plain",
     )
 
 

@@ -89,7 +89,7 @@ def _no_utf8(value: object) -> Exception:
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """Bytes as they are."""
+    """Bytes, unchanged."""
 
     name: ClassVar[str] = "bytes"
     dtype: ClassVar[pl.DataType] = pl.Binary()
