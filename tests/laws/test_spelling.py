@@ -183,6 +183,8 @@ def test_types_that_cannot_be_keys(kind: Any, reason: str | None) -> None:
     for option in (cs.Consumed, cs.Produced, cs.Materialized, cs.Repartitioned, cs.StreamJoined, cs.Joined):
         with pytest.raises(SerdeError, match=reason) as caught:
             option(key=serde)
+        with pytest.raises(SerdeError, match=reason):
+            option(key=serdes.left_or_right(serdes.string(), serde))
         assert caught.value.code == "CS-404"
 
 

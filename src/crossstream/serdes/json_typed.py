@@ -103,7 +103,7 @@ class TypedJson(Bisecting):
 
     @property
     def unfit_for_keys(self) -> str | None:
-        """Why equal objects may have different texts; None: they have one (`check_key_serde`)."""
+        """Why equal objects may have different texts; None: they have one (`key_fault`)."""
         return reading_of(self.type).unfit_for_keys
 
     def serialize(self, value: Any) -> bytes | None:

@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.serde import Bisecting, Comparable, Serde, identity, is_varied
+from crossstream.serdes.serde import Bisecting, Comparable, Serde, identity, is_varied, key_fault
 
 LEFT, RIGHT = 0, 1
 _WANTED = "LeftOrRight(left=…) or LeftOrRight(right=…), exactly one of them set"
@@ -59,6 +59,11 @@ class LeftOrRightSerde(Bisecting):
     @property
     def classes(self) -> tuple[type | Comparable, ...]:
         return identity(self.left)[1] + identity(self.right)[1]
+
+    @property
+    def unfit_for_keys(self) -> str | None:
+        """As `key_fault` of the two serdes."""
+        return key_fault(self.left) or key_fault(self.right)
 
     def serialize(self, value: Any) -> bytes | None:
         if value is None:

@@ -83,14 +83,17 @@ def is_varied(serde: object) -> bool:
     return isinstance(serde, Varied) and serde.varied
 
 
-def check_key_serde(serde: object) -> None:
-    """Raises `SerdeError` (CS-404) for a serde that writes equal objects in several ways: keys are equal by bytes.
+def key_fault(serde: object) -> str | None:
+    """Why a serde may write equal objects in several ways, as it says in ``unfit_for_keys``; None: it does not."""
+    fault: str | None = getattr(serde, "unfit_for_keys", None)
+    return fault
 
-    Such a serde says why in ``unfit_for_keys``.
-    """
-    reason: str | None = getattr(serde, "unfit_for_keys", None)
-    if isinstance(serde, Serde) and reason is not None:
-        raise refusals.unfit_for_keys(serde.name, reason)
+
+def check_key_serde(serde: object) -> None:
+    """Raises `SerdeError` (CS-404) for a serde that cannot serve keys, because keys are equal by their bytes."""
+    fault = key_fault(serde)
+    if isinstance(serde, Serde) and fault is not None:
+        raise refusals.unfit_for_keys(serde.name, fault)
 
 
 @runtime_checkable
