@@ -119,7 +119,7 @@ def test_options_that_java_takes_in_other_places(
 def test_retention_is_not_history_retention() -> None:
     for given in ("1 hour", 0, False):
         made = partial(cs.Materialized, retention=given)
-        error = error_of("CS-101", made, f"retention={given!r}", "leave it out", "none yet")
+        error = error_of("CS-101", made, f"retention={given!r}", "leave it out", "do not exist yet")
         assert "did you mean" not in error.next
     assert cs.Materialized(store="x", retention=None) == cs.Materialized(store="x")
     error_of("CS-101", lambda: cs.Materialized(history_retentoin="1 hour"), "did you mean history_retention?")
