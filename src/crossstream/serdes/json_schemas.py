@@ -35,7 +35,7 @@ from crossstream.serdes.json_shapes import (
     rows_of,
 )
 from crossstream.serdes.json_text import json_text
-from crossstream.serdes.serde import NOBODY, Bisecting, Readers
+from crossstream.serdes.serde import NO_READER, Bisecting, Readers
 
 NATIVE = (*KEPT, UUID)
 
@@ -263,7 +263,7 @@ class SchemaJson(Bisecting):
         return self._decoded(data, _schema_columns(self.dtype, None if fields is None else frozenset(fields)))
 
     def decode_checked(
-        self, data: pa.LargeBinaryArray, fields: Collection[str], readers: Readers = NOBODY
+        self, data: pa.LargeBinaryArray, fields: Collection[str], readers: Readers = NO_READER
     ) -> pl.Series:
         """As `Checking.decode_checked`."""
         return self._decoded(data, _checked_schema_columns(self.dtype, frozenset(fields), readers))

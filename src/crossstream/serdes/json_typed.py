@@ -27,7 +27,7 @@ from crossstream.serdes.json_schemas import NATIVE, SchemaJson, misfit, read_sch
 from crossstream.serdes.json_shapes import KEPT, NoColumn, Shape, StructOf, is_text, optional, rows_of
 from crossstream.serdes.json_text import json_text, plain_columns
 from crossstream.serdes.json_untyped import UntypedJson
-from crossstream.serdes.serde import NOBODY, Bisecting, Readers, Serde
+from crossstream.serdes.serde import NO_READER, Bisecting, Readers, Serde
 
 
 def json(type: Any = None) -> Serde:
@@ -144,7 +144,7 @@ class TypedJson(Bisecting):
         return self._decoded(data, columns_of(self.type, None if fields is None else frozenset(fields)))
 
     def decode_checked(
-        self, data: pa.LargeBinaryArray, fields: Collection[str], readers: Readers = NOBODY
+        self, data: pa.LargeBinaryArray, fields: Collection[str], readers: Readers = NO_READER
     ) -> pl.Series:
         """As `Checking.decode_checked`."""
         return self._decoded(data, checked_columns(self.type, frozenset(fields), readers))

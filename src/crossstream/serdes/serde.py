@@ -30,8 +30,8 @@ class Readers:
     callables: bool = True
 
 
-ANYBODY = Readers()
-NOBODY = Readers(frozenset(), callables=False)
+ANY_READER = Readers()
+NO_READER = Readers(frozenset(), callables=False)
 
 
 @runtime_checkable
@@ -39,7 +39,7 @@ class Checking(Protocol):
     """A serde of structs that makes columns of some fields, and checks all of them."""
 
     def decode_checked(
-        self, data: pa.LargeBinaryArray, fields: Collection[str], readers: Readers = NOBODY
+        self, data: pa.LargeBinaryArray, fields: Collection[str], readers: Readers = NO_READER
     ) -> pl.Series:
         """A column of at least these fields, as far as the type has them.
 

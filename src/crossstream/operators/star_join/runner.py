@@ -31,7 +31,7 @@ from crossstream.operators.star_join.right_rows import (
 from crossstream.operators.star_join.state import Home
 from crossstream.planning.steps import AnswerManyStep, ReferManyStep, ResolveManyStep
 from crossstream.serdes import string
-from crossstream.serdes.serde import NOBODY, Certain
+from crossstream.serdes.serde import NO_READER, Certain
 from crossstream.storage.columns import EMPTY_BYTES, Column
 
 _CHECKED_AT_ONCE = 8192
@@ -138,7 +138,7 @@ class ReferManyRunner(Runner):
             return Decoder(self.task, replace(source, fields=fields)).decoded(left, ("value",))
         by_columns = any(function.expression is not None for function in node.foreign_keys)
         if by_columns and left.value.declared() and not left.value.made():
-            left.value.series(fields, checked=NOBODY)
+            left.value.series(fields, checked=NO_READER)
         return left
 
 
