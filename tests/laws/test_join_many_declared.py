@@ -22,7 +22,7 @@ from tests.laws.strategies import Case
 from tests.laws.test_join_many import ONE, TEXT, TWO, check_in_batches, many_cases, run_driver, run_reference
 
 FIELDS = ("first", "second", "third", "note")
-NO_READER = "z"
+NOBODY = "z"
 
 
 class Demanding(msgspec.Struct):
@@ -67,7 +67,7 @@ def without_nulls(case: Case) -> Case:
         if row is None:
             return None
         *keys, note = row.split(";")
-        return ";".join([*(NO_READER if key == "-" else key for key in keys), note])
+        return ";".join([*(NOBODY if key == "-" else key for key in keys), note])
 
     inputs = [
         {**one, "value": filled(one["value"])} if one["side"] == "left" else one for one in case["inputs"]
