@@ -205,8 +205,8 @@ def _checked_schema_columns(dtype: pl.DataType, names: frozenset[str], readers: 
     return checked(layout, _schema_reading(dtype).decoder, names, every, readers)
 
 
-def _is_decimal(dtype: pl.DataType) -> bool:
-    return isinstance(dtype, pl.Decimal)
+def _is_decimal(dtype: Any) -> bool:
+    return bool(dtype == pl.Decimal)  # an instance, or the class of which Polars makes one
 
 
 def _has_odd_decimals(rows: pa.LargeBinaryArray) -> bool:

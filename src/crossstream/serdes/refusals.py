@@ -1,12 +1,4 @@
-"""The errors of this package, one builder for each code.
-
-CS-401 a value of the wrong Python or column type     CS-404 untyped JSON that is no one column
-CS-402 bytes that cannot be decoded                   CS-404 a type that `json(type)` cannot read
-CS-403 a value the serde has no bytes for             CS-401 a field the type does not have
-CS-404 a type without a column form                   CS-401 a null in a field that is never null
-CS-403 a value whose JSON would be the text `null`    CS-410 a value that JSON does not give back
-CS-412 a serde whose method gives the wrong kind of result
-"""
+"""The errors of serdes: one function builds each message."""
 
 from __future__ import annotations
 
