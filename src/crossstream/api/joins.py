@@ -282,7 +282,7 @@ _TAKEN = ("key", "left", "right", "value")
 """Names that columns of an expression have already, or might be taken for."""
 
 _MOST = 62
-"""As many foreign keys fit into the bits of a number (`operators/star_join/right_rows.py`)."""
+"""As many foreign keys fit into the bits of a number (`operators/star_join/subscriptions.py`)."""
 
 
 def _other_side(operator: str, left: Handle, other: object) -> tuple[Draft, Node]:

@@ -14,7 +14,7 @@ from crossstream.columns.branch_order import CameFrom, in_turn
 from crossstream.columns.changes import Changes
 from crossstream.columns.values import Bytes, Values
 from crossstream.errors import SerdeError
-from crossstream.operators.star_join.right_rows import RAW
+from crossstream.operators.star_join.subscriptions import RAW
 from crossstream.planning.steps import SinkStep
 from crossstream.serdes import Serde, arrays
 from crossstream.serdes import serde as calls

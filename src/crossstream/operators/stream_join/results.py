@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Changes, concat_changes
+from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import evaluate
 from crossstream.columns.functions import Function
-from crossstream.columns.values import Values, concat_values, nulls
+from crossstream.columns.values import Values
 from crossstream.operators.stream_join.partners import FRESH, RIGHT, SIDES, Pieces
 from crossstream.operators.stream_join.records import Records
-from crossstream.operators.table_join.kernel import Given, Joined
+from crossstream.operators.table_join.kernel import Joined
 from crossstream.serdes import Serde
 from crossstream.storage.columns import take
 
@@ -92,31 +92,6 @@ class Events:
                 yield self.take(slice(start, min(start + size, last)))
 
 
-def in_order(parts: Sequence[tuple[np.ndarray, Joined]]) -> Joined:
-    """Results with their triggers, which are in order in each part, together and in order."""
-    triggers = np.concatenate([trigger for trigger, _ in parts])
-    order = np.argsort(triggers, kind="stable")
-    row = np.empty(len(order), np.int64)
-    row[order] = np.arange(len(order))
-    failures, first = [], 0
-    for trigger, joined in parts:
-        failures += [replace(one, row=int(row[first + one.row])) for one in joined.failures]
-        first += len(trigger)
-    changes = concat_changes([joined.changes for _, joined in parts]).take(order)
-    given = [joined.given for _, joined in parts if joined.given is not None]
-    if not given:
-        return Joined(changes)
-    ranks = np.argsort([one.row for one in failures])
-    return Joined(changes, [failures[rank] for rank in ranks], _given(given, ranks))
-
-
-def _given(parts: Sequence[Given], order: np.ndarray) -> Given:
-    """What joiners were given, together and in this order."""
-    left, right = (concat_values([getattr(part, side) for part in parts]) for side in ("left", "right"))
-    side = np.concatenate([part.is_right for part in parts]).astype(np.int8)
-    return Given(left.take(order), right.take(order), side[order])
-
-
 @dataclass(frozen=True, slots=True)
 class Maker:
     """Makes results of events. ``serdes``: of the values of the left and of the right side."""
@@ -143,22 +118,6 @@ class Maker:
         )
         return Joined.of(changes, outcome.failures, left, right, events.side)
 
-    def keyless(self, records: Records, sides: tuple[Changes, Changes], places: np.ndarray) -> Joined:
-        """Records without a key, which have no partner: each alone, with its own timestamp and headers."""
-        side, row = records.side[places], records.row[places]
-        key = Values(self.key, wire=pa.nulls(len(places), pa.large_binary()))
-        left, right = (
-            sides[one].value.take(np.where(side == one, row, -1))
-            if sides[one].rows
-            else nulls(len(places), self.serdes[one])
-            for one in SIDES
-        )
-        outcome = evaluate(self.joiner, key, left=left, right=right)
-        headers = None if records.headers is None else records.headers.take(pa.array(places))
-        ts, major, minor = records.ts[places], records.major[places], records.minor[places]
-        changes = Changes(key, outcome.values, ts, major, minor, headers)
-        return Joined.of(changes, outcome.failures, left, right, side)
-
     def _key(self, records: Records, pieces: Pieces, events: Events) -> Values:
         place = _places(pieces, events.piece, events.row)
         if place is not None:
@@ -179,13 +138,13 @@ class Maker:
 
 
 def _places(pieces: Pieces, piece: np.ndarray, row: np.ndarray) -> np.ndarray | None:
-    """The places of rows in the batch, −1 for no row; None if some of them are not of the batch."""
+    """The places of rows in the batch, −1 for no row; None if some rows are stored ones."""
     if (piece >= FRESH).any():
         return None
     place = np.full(len(piece), -1, np.int64)
-    for side in SIDES:
-        mine = np.flatnonzero(piece == side)
-        place[mine] = pieces.runs[side]["place"][row[mine]]
+    for number in range(FRESH):
+        mine = np.flatnonzero(piece == number)
+        place[mine] = pieces.runs[number]["place"][row[mine]]
     return place
 
 

@@ -11,7 +11,7 @@ from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
 from crossstream.operators.match_report import report_asked
 from crossstream.operators.runner import Emitted, OpenStore, Runner, emit_joined, no_changes
-from crossstream.operators.stream_table_join.as_of import Buffer, depart, depart_in_silence, waiting_rows
+from crossstream.operators.stream_table_join.buffer import Buffer, depart, depart_in_silence, waiting_rows
 from crossstream.operators.stream_table_join.kernel import TableHistory, admit, join_stream_table
 from crossstream.planning.steps import StreamTableJoinStep
 
