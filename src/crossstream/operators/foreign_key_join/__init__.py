@@ -12,4 +12,5 @@
 
 Two rounds: `subscriptions.py` by primary key, `kernel.py` by foreign key. `unreferenced.py` has the rows of right and
 outer joins that no left row refers to. With a global table: `global_join`. Page: docs/foreign-key-join.md.
+Rules: semantics 2.5 (docs/semantics.md).
 """

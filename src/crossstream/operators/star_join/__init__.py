@@ -13,4 +13,5 @@
 Three rounds. `subscriptions.py`: how a partition of left rows gets the right rows it refers to; `state.py`: what it
 keeps; `kernel.py`: the results. `right_changes.py`: right rows at any moment of a batch; `spans.py`: for a changelog,
 the moments at which results change. Page: docs/joins/join-many.md, decisions 0019 and 0033.
+Rules: semantics 2.6 (docs/semantics.md).
 """

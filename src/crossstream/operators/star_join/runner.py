@@ -48,7 +48,7 @@ def _is_new(store: OpenStore) -> bool:
 
 
 def _emit(step: ReferManyStep | AnswerManyStep | ResolveManyStep) -> Emit:
-    return "changelog" if step.every else "net"
+    return "changelog" if step.changelog else "net"
 
 
 class ReferManyRunner(Runner):
