@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 
-import numpy as np
-
 from crossstream.columns.changes import Changes, reference
 from crossstream.columns.evaluate import Failure
 from crossstream.columns.match_counts import Asked, some_key
@@ -30,12 +28,8 @@ from crossstream.operators.star_join.subscriptions import (
     some_reference,
 )
 from crossstream.planning.steps import AnswerManyStep, ReferManyStep, ResolveManyStep
-from crossstream.serdes import string
-from crossstream.serdes.serde import NOBODY, Certain
+from crossstream.serdes.serde import NOBODY
 from crossstream.storage.columns import EMPTY_BYTES, Column
-
-_CHECKED_AT_ONCE = 8192
-"""Values that are only checked are taken so many at a time: they stay in the cache."""
 
 _MADE = 0
 """Stream time of a derived store that has been made from what it is derived from."""
@@ -54,7 +48,7 @@ def _emit(step: ReferManyStep | AnswerManyStep | ResolveManyStep) -> Emit:
 class ReferManyRunner(Runner):
     """First round: which right rows a partition of left rows needs.
 
-    A left row that a foreign key could not be taken from stays in the table for other readers; the join passes it over.
+    A left row that a foreign key could not be taken from stays in the table for other readers; the join skips it.
     """
 
     step: ReferManyStep
@@ -81,8 +75,8 @@ class ReferManyRunner(Runner):
     def _rows(self, node: graph.ManyJoin, left: Changes) -> LeftRows:
         """The left rows with their foreign keys.
 
-        Where a failure stops all, no row can turn out to be passed over, so it is known before anything is decoded
-        which changes others have superseded. Of those nothing but the foreign keys is looked at, if that.
+        Where a failure stops the batch, no row can be skipped. So it is known before anything is decoded which changes
+        later ones supersede; of those only the foreign keys are read, for the counts and for failures.
         """
         bits, emit, fields = self.task.batch.bits, _emit(self.step), _Fields.of(node, left.value)
         if self.task.settings.processing.action == "fail":
@@ -90,30 +84,12 @@ class ReferManyRunner(Runner):
             rows = LeftRows.of(left, bits, emit=emit)
             rows = replace(rows, changes=self._keyed(node, rows.changes, fields.all))
             self._count_lacking(node, rows.changes)
-            self._superseded(node, left, rows.superseded, fields.foreign)
+            self._count_lacking(node, self._keyed(node, left.take(rows.superseded), fields.foreign))
             return rows
         keyed = self._keyed(node, left, fields.all)
         self.task.report.count_in(node.name, keyed.rows)
         self._count_lacking(node, keyed)
         return LeftRows.of(keyed, bits, emit=emit)
-
-    def _superseded(
-        self, node: graph.ManyJoin, left: Changes, rows: np.ndarray, fields: frozenset[str] | None
-    ) -> None:
-        """These rows likewise; without foreign keys where none can be null or bad: then the values are only checked."""
-        if self.step.undecoded is None or not len(rows) or not self._are_certain(node, left.value.serde):
-            self._count_lacking(node, self._keyed(node, left.take(rows), fields))
-            return
-        for start in range(0, len(rows), _CHECKED_AT_ONCE):
-            self._decoded(node, left.take(rows[start : start + _CHECKED_AT_ONCE]), frozenset())
-
-    def _are_certain(self, node: graph.ManyJoin, serde: object) -> bool:
-        """Whether every left row has all foreign keys, and each is a key of its table."""
-        keys = {self.task.node(parent).key for parent in node.parents[1:]}
-        if keys != {string()} or not isinstance(serde, Certain):
-            return False
-        fields = [function.field for function in node.foreign_keys]
-        return all(field is not None and serde.is_certain(field) for field in fields)
 
     def _count_lacking(self, node: graph.ManyJoin, keyed: Changes) -> None:
         """Rows that lack a foreign key."""
@@ -121,7 +97,7 @@ class ReferManyRunner(Runner):
             self.task.report.count_dropped(node.name, {"null-foreign-key": incomplete(keyed, node.names)})
 
     def _keyed(self, node: graph.ManyJoin, left: Changes, fields: frozenset[str] | None) -> Changes:
-        """With extra columns of foreign keys, and ``fields`` of the values decoded, if they are wanted as columns."""
+        """With extra columns of foreign keys, and ``fields`` of the values decoded, if functions read columns."""
         if not left.rows:
             return replace(left, extra={reference(name): EMPTY_BYTES for name in node.names})
         left = self._decoded(node, left, fields)
