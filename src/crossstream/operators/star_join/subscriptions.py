@@ -44,7 +44,7 @@ DROPPED, CURRENT, CHANGED = 0, 1, 2
 """Answers (`KIND`): the row comes no longer; this is it before the batch; or this is one of its changes."""
 
 MOVED, WAS = "moved", "was"
-"""Extra columns of left rows: a bit for each foreign key that is another than before; whether there was a row."""
+"""Extra columns of left rows: a bit for each foreign key that changed; whether there was a row."""
 
 Emit = Literal["net", "changelog"]
 """The last result of each row in a batch, or every result for readers of the changes within a batch."""
@@ -85,27 +85,23 @@ def refer(
     match = subscriptions.references.lookup(h, keys)
     is_row, was_row = ~taken.value.missing(), rows.of_each(match.found)
     moved = np.zeros(taken.rows, np.int64)
-    turns: list[_Numbered] = []
+    counted: list[_Numbered] = []
     for number, name in enumerate(names):
         new, old = taken.extra[reference(name)], rows.of_each(match.gather(reference(name)))
         has, had = valid(new) & is_row, valid(old) & was_row
         differs = _differ(has, had, new, old)
         moved |= differs.astype(np.int64) << number
-        turns.append(_numbered(number, old, -1, differs & had & rows.ends))
-        turns.append(_numbered(number, new, 1, differs & has & rows.ends))
+        counted.append(_numbered(number, old, -1, differs & had & rows.ends))
+        counted.append(_numbered(number, new, 1, differs & has & rows.ends))
         if emit == "changelog":
-            turns.append(_numbered(number, new, 0, has & ~rows.ends))
+            counted.append(_numbered(number, new, 0, has & ~rows.ends))
             if subscriptions.rebuilt:
-                turns.append(_numbered(number, old, 0, had & rows.ends))
+                counted.append(_numbered(number, old, 0, had & rows.ends))
     changed = np.flatnonzero(rows.ends & ((moved > 0) | (is_row != was_row)))
     put = {"h": rows.of_each(h), "key": taken.key.wire(), **taken.extra, "gone": (~is_row).astype(np.uint8)}
     subscriptions.references.put(put if len(changed) == taken.rows else take_all(put, changed))
     left = replace(taken, extra={**taken.extra, MOVED: moved, WAS: was_row.astype(np.uint8)})
-    asks = (
-        _all(names, subscriptions, turns, bits)
-        if subscriptions.rebuilt
-        else _turned(subscriptions, turns, bits)
-    )
+    asks = _asked(names, subscriptions, counted, bits)
     return Referred(left.where(is_row | was_row | ~rows.begins), asks)
 
 
@@ -160,7 +156,7 @@ def incomplete(left: Changes, names: Sequence[str]) -> int:
 
 
 def _differ(has: np.ndarray, had: np.ndarray, new: Column, old: Column) -> np.ndarray:
-    """Whether foreign keys are others than before."""
+    """Whether foreign keys changed."""
     both = has & had
     if both.all():
         return ~equal(new, old)
@@ -180,26 +176,24 @@ def _numbered(table: int, foreign: pa.LargeBinaryArray, each: int, mask: np.ndar
     return arrays.with_first_byte(table, encoded.dictionary), counts * each
 
 
-def _turned(subscriptions: Subscriptions, turns: Sequence[_Numbered], bits: int) -> Changes:
-    """Asks for foreign keys that are wanted for the first time, no longer, or within this batch."""
-    keys, hashes, raised = _summed(turns, bits)
-    before = np.asarray(subscriptions.counts.lookup(hashes, keys).gather("count"))
-    after = before + raised
-    _count(subscriptions.counts, hashes, keys, after)
-    return _asks(keys, before, after, subscriptions.partition)
-
-
-def _all(
-    names: Sequence[str], subscriptions: Subscriptions, turns: Sequence[_Numbered], bits: int
+def _asked(
+    names: Sequence[str], subscriptions: Subscriptions, counted: Sequence[_Numbered], bits: int
 ) -> Changes:
-    """Asks for every foreign key that a left row has, counted again, and for those it had within this batch."""
-    live = subscriptions.references.live()
-    columns = [live[reference(name)] for name in names]
-    numbered = [_numbered(number, column, 1, valid(column)) for number, column in enumerate(columns)]
-    numbered += [(keys, np.zeros(len(keys), np.int64)) for keys, each in turns if not each.any()]
-    keys, hashes, counts = _summed(numbered, bits)
-    _count(subscriptions.counts, hashes, keys, counts)
-    return _asks(keys, np.zeros(len(keys), np.int64), counts, subscriptions.partition)
+    """Asks for foreign keys that get their first left row, lose their last one, or had one within this batch only."""
+    store = subscriptions.counts
+    if subscriptions.rebuilt:
+        live = subscriptions.references.live()
+        columns = [live[reference(name)] for name in names]
+        within = [(keys, np.zeros(len(keys), np.int64)) for keys, each in counted if not each.any()]
+        counted = [*(_numbered(number, one, 1, valid(one)) for number, one in enumerate(columns)), *within]
+    keys, hashes, raised = _summed(counted, bits)
+    before = np.zeros(len(keys), np.int64)
+    if not subscriptions.rebuilt:
+        before = np.asarray(store.lookup(hashes, keys).gather("count"))
+    after = before + raised
+    if len(keys):
+        store.put({"h": hashes, "key": keys, "count": after, "gone": (after == 0).astype(np.uint8)})
+    return _asks(keys, before, after, subscriptions.partition)
 
 
 def _summed(parts: Sequence[_Numbered], bits: int) -> tuple[pa.LargeBinaryArray, np.ndarray, np.ndarray]:
@@ -215,13 +209,8 @@ def _summed(parts: Sequence[_Numbered], bits: int) -> tuple[pa.LargeBinaryArray,
     return take(keys, order[first]), hashes[order[first]], np.add.reduceat(numbers[order], first)
 
 
-def _count(view: View, hashes: np.ndarray, keys: pa.LargeBinaryArray, counts: np.ndarray) -> None:
-    if len(keys):
-        view.put({"h": hashes, "key": keys, "count": counts, "gone": (counts == 0).astype(np.uint8)})
-
-
 def _asks(keys: pa.LargeBinaryArray, before: np.ndarray, after: np.ndarray, partition: int) -> Changes:
-    """What is asked where so many left rows have had a foreign key, and so many have it now."""
+    """Asks for the foreign keys that left rows get or lose; ``before``, ``after``: how many rows have each."""
     turned = np.flatnonzero((before == 0) | (after == 0))
     kind = np.where(after > 0, SUBSCRIBE, np.where(before > 0, UNSUBSCRIBE, VISIT))[turned].astype(np.uint8)
     split = arrays.without_first_byte(take(keys, turned))

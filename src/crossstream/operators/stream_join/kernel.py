@@ -34,7 +34,7 @@ from crossstream.operators.stream_join.partners import (
     RIGHT,
     SIDES,
     Found,
-    Pairs,
+    Hits,
     Pieces,
     Times,
     Window,
@@ -44,7 +44,6 @@ from crossstream.operators.stream_join.partners import (
     search,
 )
 from crossstream.operators.stream_join.records import (
-    Closing,
     Kept,
     Records,
     closing,
@@ -103,7 +102,7 @@ class _Batch:
     keyless: np.ndarray
     closes: np.ndarray
     finds_itself: np.ndarray
-    closing: Closing
+    closing: Hits
     passed: tuple[int, int]
     horizons: tuple[int, int]
 
@@ -248,7 +247,7 @@ def _search(batch: _Batch, side: int) -> Iterator[Found]:
     return search(batch.pieces, RIGHT - side, places, batch.records.hashes[places], low, high)
 
 
-def _settle(batch: _Batch, fates: _Fates, found: Pairs) -> Pairs:
+def _settle(batch: _Batch, fates: _Fates, found: Hits) -> Hits:
     """The pairs that are valid: those whose older record is not out already."""
     if not batch.join.waits or not len(found.trigger):
         fates.paired[found.trigger] = True
@@ -267,7 +266,7 @@ def _settle(batch: _Batch, fates: _Fates, found: Pairs) -> Pairs:
     return valid
 
 
-def _late(batch: _Batch, found: Pairs) -> np.ndarray:
+def _late(batch: _Batch, found: Hits) -> np.ndarray:
     """The pairs whose older record may come out alone, and its window is closed."""
     late = np.zeros(len(found.trigger), bool)
     for side in SIDES:
@@ -277,7 +276,7 @@ def _late(batch: _Batch, found: Pairs) -> np.ndarray:
     return late
 
 
-def _without_gone(batch: _Batch, found: Pairs, late: np.ndarray) -> tuple[Pairs, np.ndarray]:
+def _without_gone(batch: _Batch, found: Hits, late: np.ndarray) -> tuple[Hits, np.ndarray]:
     """Without records that have left their store, which may be in an older piece and, as gone, in a newer one."""
     gone = np.zeros(len(late), bool)
     for number in numbers_in(found.piece):
@@ -297,7 +296,7 @@ def _without_gone(batch: _Batch, found: Pairs, late: np.ndarray) -> tuple[Pairs,
     return found.where(keep), late[keep]
 
 
-def _note_found(batch: _Batch, fates: _Fates, found: Pairs) -> None:
+def _note_found(batch: _Batch, fates: _Fates, found: Hits) -> None:
     """Remembers the stored records among those found that waited, also on a side that was outer once."""
     for number in numbers_in(found.piece[found.piece >= FRESH]):
         rows = found.row[found.piece == number]
@@ -305,12 +304,12 @@ def _note_found(batch: _Batch, fates: _Fates, found: Pairs) -> None:
         fates.found.append(batch.pieces.first[number] + np.unique(waited))
 
 
-def _pair_events(batch: _Batch, valid: Pairs) -> Events:
+def _pair_events(batch: _Batch, valid: Hits) -> Events:
     trigger = valid.trigger
     piece, row = batch.pieces.located(batch.row[trigger])
     what = np.full(len(trigger), PAIR, np.int8)
-    side, partner = batch.records.side[trigger], (valid.piece, valid.row)
-    return Events(what, trigger, piece, row, side, partner, valid.ts, valid.n)
+    side = batch.records.side[trigger]
+    return Events(what, trigger, piece, row, side, valid.piece, valid.row, valid.ts, valid.n)
 
 
 def _lonely_events(batch: _Batch, fates: _Fates, start: int, stop: int) -> Iterator[Events]:
@@ -332,21 +331,18 @@ def _lonely_events(batch: _Batch, fates: _Fates, start: int, stop: int) -> Itera
         if len(rows):
             yield _own_events(batch, CLOSED, rows, due[rows])
         stored = batch.closing
-        if len(stored.first):
-            stored = stored.where((stored.first >= start) & (stored.first < stop))
+        if len(stored.trigger):
+            stored = stored.where((stored.trigger >= start) & (stored.trigger < stop))
             stored = stored.where(fates.alone[batch.pieces.number(stored.piece, stored.row)])
-            yield Events.alone(
-                CLOSED, stored.first, stored.piece, stored.row, stored.side, stored.ts, stored.n
-            )
+            yield Events.alone(CLOSED, stored)
 
 
 def _own_events(batch: _Batch, what: int, places: np.ndarray, trigger: np.ndarray) -> Events:
     """Records of the batch, alone."""
     piece, row = batch.pieces.located(batch.row[places])
     records = batch.records
-    return Events.alone(
-        what, trigger, piece, row, records.side[places], records.ts[places], records.numbers(places)
-    )
+    rows = Hits(trigger, piece, row, records.ts[places], records.numbers(places), records.side[places])
+    return Events.alone(what, rows)
 
 
 def _keep(batch: _Batch, fates: _Fates, stores: tuple[Kept, Kept], waiting: Kept | None) -> None:

@@ -102,8 +102,11 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
-    """Records (``trigger``: place in the batch) and rows they found; of the rows: timestamp, arrival number, side."""
+class Hits:
+    """Rows that records find as partners, or whose windows they close. ``trigger``: place of the record in the batch.
+
+    Of the rows: timestamp, arrival number, side.
+    """
 
     trigger: np.ndarray
     piece: np.ndarray
@@ -112,13 +115,20 @@ class Pairs:
     n: np.ndarray
     side: np.ndarray
 
-    def where(self, mask: np.ndarray) -> Pairs:
+    @classmethod
+    def of(cls, parts: Sequence[Sequence[np.ndarray]]) -> Hits:
+        """Together; each part has the columns in the order above."""
+        if parts:
+            return cls(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        none = _NOTHING
+        return cls(none, none, none, none, none.astype(np.uint64), none)
+
+    def where(self, mask: np.ndarray) -> Hits:
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
-    def take(self, rows: np.ndarray) -> Pairs:
-        return Pairs(
-            self.trigger[rows], self.piece[rows], self.row[rows], self.ts[rows], self.n[rows], self.side[rows]
-        )
+    def take(self, rows: np.ndarray) -> Hits:
+        columns = (self.trigger, self.piece, self.row, self.ts, self.n, self.side)
+        return Hits(*(column[rows] for column in columns))
 
 
 def search(
@@ -176,11 +186,9 @@ def chunks(found: Sequence[Found], records: int, size: int) -> Iterator[tuple[in
         start = stop
 
 
-def pairs(pieces: Pieces, found: Sequence[Found], keys: Column, start: int, stop: int) -> Pairs:
+def pairs(pieces: Pieces, found: Sequence[Found], keys: Column, start: int, stop: int) -> Hits:
     """What the records from ``start`` to ``stop`` found: rows with the very same key that were there before them."""
-    parts = [_pairs(pieces, one.between(start, stop), keys) for one in found]
-    columns = zip(*parts, strict=True) if parts else [[np.empty(0, np.int64)]] * 6
-    return Pairs(*(np.concatenate(column) for column in columns))
+    return Hits.of([_pairs(pieces, one.between(start, stop), keys) for one in found])
 
 
 def _pairs(pieces: Pieces, found: Found, keys: Column) -> tuple[np.ndarray, ...]:

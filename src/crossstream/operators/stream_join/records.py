@@ -17,6 +17,7 @@ from crossstream.operators.stream_join.partners import (
     LEFT,
     RIGHT,
     SIDES,
+    Hits,
     Pieces,
     Times,
     Window,
@@ -154,26 +155,9 @@ class Kept(Protocol):
     horizon: int
 
 
-@dataclass(frozen=True, slots=True)
-class Closing:
-    """Stored records that wait and whose windows close in this batch. ``first``: the record that closes each."""
-
-    piece: np.ndarray
-    row: np.ndarray
-    side: np.ndarray
-    ts: np.ndarray
-    n: np.ndarray
-    first: np.ndarray
-
-    def where(self, mask: np.ndarray) -> Closing:
-        return Closing(
-            self.piece[mask], self.row[mask], self.side[mask], self.ts[mask], self.n[mask], self.first[mask]
-        )
-
-
 def closing(
     window: Window, outer: tuple[bool, bool], waiting: Kept | None, pieces: Pieces, times: Times
-) -> Closing:
+) -> Hits:
     """The waiting records whose windows close by the end of the batch.
 
     ``outer``: by side, whether its records come out alone. Those that wait on another side began to when the
@@ -189,12 +173,9 @@ def closing(
                 continue
             queries, found = _same_rows(pieces.runs[number], rows)
             ts, n = rows["s"][queries], rows["n"][queries]
-            first = times.first_after(window.closes(side, ts))
-            parts.append((np.full(len(found), number), found, np.full(len(found), side), ts, n, first))
-    if not parts:
-        none = np.empty(0, np.int64)
-        return Closing(none, none, none, none, np.empty(0, np.uint64), none)
-    return Closing(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+            trigger = times.first_after(window.closes(side, ts))
+            parts.append((trigger, np.full(len(found), number), found, ts, n, np.full(len(found), side)))
+    return Hits.of(parts)
 
 
 def _due(window: Window, waiting: Kept, stream_time: int) -> Run | None:
