@@ -10,4 +10,5 @@
     <KTable names.join(towns)>
 
 `plan.py`: both tables in one round; `kernel.py`: events of both sides in arrival order. Page: docs/table-table-join.md.
+Rules: semantics 2.2 (docs/semantics.md).
 """
