@@ -201,12 +201,12 @@ class PlanBuilder:
         number: int,
         node: Node,
         partitioner: Partitioner | None = None,
-        place: str | None = None,
+        partition_column: str | None = None,
         columns: frozenset[str] = frozenset(),
     ) -> str:
         """Makes a flow available to ``node`` in a round, in the state partition of its key.
 
-        ``flow`` has the serdes that its rows travel in. ``place``, ``columns``: see `Exchange`.
+        ``flow`` has the serdes that its rows travel in. ``partition_column``, ``columns``: see `Exchange`.
         """
         if flow.round == number and flow.routed and partitioner is None:
             return flow.name
@@ -223,7 +223,7 @@ class PlanBuilder:
                 flow.key,
                 flow.value,
                 partitioner,
-                place,
+                partition_column,
                 stays=stays,
                 columns=columns,
             )

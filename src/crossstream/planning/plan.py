@@ -117,9 +117,9 @@ class Exchange:
     """A flow that goes to the state partitions of ``to_round``, where it is called ``arrives``.
 
     Rows travel in the serdes of their reader, the operator ``node``; the bytes of the key decide the partition.
-    ``partitioner``: decides the partition instead of the hash (KIP-775). ``place``: the extra column with the partition
-    of each row. ``stays``: rows are in the state partition of their key already. ``columns``: decoded fields that
-    travel with the values. ``undecoded``: the step that read the rows, if the task they arrive in decodes the values.
+    ``partitioner``: decides the partition instead of the hash (KIP-775). ``partition_column``: the extra column with the
+    partition of each row. ``stays``: rows are in the state partition of their key already. ``columns``: decoded fields
+    that travel with the values. ``undecoded``: the step that read the rows, if the task they arrive in decodes the values.
     """
 
     flow: str
@@ -129,7 +129,7 @@ class Exchange:
     key: Serde
     value: Serde
     partitioner: Partitioner | None = None
-    place: str | None = None
+    partition_column: str | None = None
     stays: bool = False
     columns: frozenset[str] = frozenset()
     undecoded: ReadStep | None = None
@@ -257,7 +257,7 @@ def _tasks(partitions: int | None) -> str:
 def _way(exchange: Exchange) -> str:
     if exchange.stays:
         return "staying in its partition"
-    if exchange.place is not None:
+    if exchange.partition_column is not None:
         return "back to who asked"
     return "by partitioner" if exchange.partitioner else "by hash of its key"
 
