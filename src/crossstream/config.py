@@ -23,7 +23,7 @@ StateMode = Literal["private", "group", "shared"]
 OnLostState = Literal["fail", "restart"]
 
 
-@keyword_settings(ConfigError, "CS-201", positional=1)
+@keyword_settings(ConfigError, "CS-201")
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
     """Sends a bad record to ``topic``, with the reason in its headers, and continues.
@@ -38,7 +38,7 @@ class DeadLetter:
     """
 
     topic: str
-    spill: str | Path | None = None
+    spill: str | Path | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         _check_name("DeadLetter", "topic", self.topic)

@@ -6,7 +6,6 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, fields
 from numbers import Integral
 from types import MappingProxyType
 from typing import Any, ParamSpec, TypeGuard, TypeVar
@@ -21,31 +20,16 @@ _NO_HINTS: Mapping[str, str] = MappingProxyType({})
 
 
 def keyword_settings(
-    error: type[CrossStreamError], code: str, *, positional: int = 0, hints: Mapping[str, str] = _NO_HINTS
+    error: type[CrossStreamError], code: str, *, hints: Mapping[str, str] = _NO_HINTS
 ) -> Callable[[type[T]], type[T]]:
     """Makes a dataclass raise ``error`` where Python's own ``__init__`` would raise a bare `TypeError`.
 
-    That is for an unknown keyword, a missing one, and more than ``positional`` positional arguments. ``hints`` maps
-    foreign names to advice; a setting in ``hints`` is never proposed.
+    ``hints`` maps foreign names to advice; a setting in ``hints`` is never proposed.
     """
 
     def decorate(cls: type[T]) -> type[T]:
-        known = [item for item in fields(cls) if item.init]  # type: ignore[arg-type]
-        names = [item.name for item in known]
-        proposed = [name for name in names if name not in hints]
-        required = [n.name for n in known if n.default is MISSING and n.default_factory is MISSING]
-        original = cls.__init__
-
-        @functools.wraps(original)
-        def __init__(self: T, *args: Any, **settings: Any) -> None:
-            what = _fault(cls.__name__, args[positional:], settings, names, required[len(args) :])
-            if what is not None:
-                unknown = [name for name in settings if name not in names]
-                advice = _advice(cls.__name__, unknown, proposed, hints)
-                raise error(what, code=code, where=here(), next=advice)
-            original(self, *args, **settings)
-
-        cls.__init__ = __init__  # type: ignore[method-assign,assignment]
+        refusal = settings_refusal(error, code, cls.__name__, hints)
+        cls.__init__ = refuse_calls(refusal)(cls.__init__)  # type: ignore[method-assign]
         return cls
 
     return decorate
@@ -78,31 +62,28 @@ def refuse_calls(
 def settings_refusal(
     error: type[CrossStreamError], code: str, owner: str, hints: Mapping[str, str] = _NO_HINTS
 ) -> Callable[[Callable[..., Any], tuple[Any, ...], Mapping[str, Any], str], CrossStreamError]:
-    """For `refuse_calls` of a class method: errors like those of `keyword_settings`, about ``owner``."""
+    """For `refuse_calls` of a method: an error about the settings of ``owner``, with advice."""
 
     def refusal(
         function: Callable[..., Any], args: tuple[Any, ...], settings: Mapping[str, Any], fault: str
     ) -> CrossStreamError:
         known = list(inspect.signature(function).parameters.values())[1:]
         names = [one.name for one in known]
-        required = [one.name for one in known[len(args) - 1 :] if one.default is one.empty]
-        what = _fault(owner, (), settings, names, required) or f"{owner} cannot be called like this: {fault}"
         unknown = [name for name in settings if name not in names]
-        return error(what, code=code, where=here(), next=_advice(owner, unknown, names, hints))
+        required = [one.name for one in known[len(args) - 1 :] if one.default is one.empty]
+        missing = [name for name in required if name not in settings]
+        if len(args) > 1 and all(one.kind is one.KEYWORD_ONLY for one in known):
+            what = f"{owner} takes keyword arguments only"
+        elif unknown:
+            what = f"{owner} has no setting {', '.join(map(repr, unknown))}"
+        elif missing:
+            what = f"{owner} needs {', '.join(missing)}"
+        else:
+            what = f"{owner} cannot be called like this: {fault}"
+        proposed = [name for name in names if name not in hints]
+        return error(what, code=code, where=here(), next=_advice(owner, unknown, proposed, hints))
 
     return refusal
-
-
-def _fault(
-    owner: str, extra: tuple[Any, ...], settings: Mapping[str, Any], names: list[str], required: list[str]
-) -> str | None:
-    if extra:
-        return f"{owner} takes keyword arguments only"
-    unknown = [name for name in settings if name not in names]
-    if unknown:
-        return f"{owner} has no setting {', '.join(map(repr, unknown))}"
-    missing = [name for name in required if name not in settings]
-    return f"{owner} needs {', '.join(missing)}" if missing else None
 
 
 def _advice(owner: str, unknown: Iterable[str], names: list[str], hints: Mapping[str, str]) -> str:
