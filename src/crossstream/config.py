@@ -31,7 +31,7 @@ class DeadLetter:
     One that is too large for the topic, with these headers, is cut. ``spill`` names a folder, which all workers see,
     for files that have such records as a whole. They are for their owner only, and stay until you delete them.
 
-    Raises `ConfigError`: CS-202 if Kafka would refuse the topic's name, CS-204 if ``spill`` is no path.
+    Raises `ConfigError`: CS-201 if Kafka would refuse the topic's name, CS-201 if ``spill`` is no path.
 
     >>> DeadLetter("orders-bad").topic
     'orders-bad'
@@ -129,9 +129,9 @@ class StreamsConfig:
     ``spark``                    settings of the Spark session that crossstream makes
     ============================ =========================================================================
 
-    Raises `ConfigError`: CS-201 unknown or missing setting, CS-202 bad name, CS-203 Kafka and file topics
-    together, CS-204 value out of range, CS-205 not one of the choices, CS-206 guarantee not available,
-    CS-207 a setting of ``kafka`` that crossstream itself sets, CS-210 bad duration.
+    Raises `ConfigError`: CS-201 unknown or missing setting, CS-201 bad name, CS-203 Kafka and file topics
+    together, CS-201 value out of range, CS-201 not one of the choices, CS-201 guarantee not available,
+    CS-201 a setting of ``kafka`` that crossstream itself sets, CS-210 bad duration.
 
     >>> StreamsConfig(application_id="promo", topics_dir="topics", trigger="2 seconds").trigger_ms
     2000
@@ -257,7 +257,7 @@ class StreamsConfig:
             if name in self.kafka:
                 raise ConfigError(
                     f"kafka={{{name!r}: …}} is set by crossstream itself",
-                    code="CS-207",
+                    code="CS-201",
                     where=here(),
                     next=f"use {own}" if not own.startswith("nothing") else f"leave it out{own[7:]}",
                 )
@@ -277,7 +277,7 @@ class StreamsConfig:
         if self.processing_guarantee in ("exactly_once", "exactly_once_v2"):
             raise ConfigError(
                 "exactly_once is not available yet",
-                code="CS-206",
+                code="CS-201",
                 where=here(),
                 next='use processing_guarantee="at_least_once": state is exact, a sink may repeat a batch',
             )
@@ -304,7 +304,7 @@ class StreamsConfig:
 
 
 def check_on_error(setting: str, value: object) -> None:
-    """Refuses (CS-205) what does not say what to do with a bad record."""
+    """Refuses (CS-201) what does not say what to do with a bad record."""
     if not isinstance(value, DeadLetter):
         _check_choice(setting, value, ("fail", "skip"), "DeadLetter(topic)")
 
@@ -322,7 +322,7 @@ def _check_name(owner: str, setting: str, name: object) -> None:
     if fault is not None:
         raise ConfigError(
             f"{owner}({setting}={name!r}): {fault}",
-            code="CS-202",
+            code="CS-201",
             where=here(),
             next='choose a name of ASCII letters, digits, ".", "_" and "-", at most 249 of them',
         )
@@ -333,14 +333,14 @@ def _check_choice(setting: str, value: object, choices: tuple[str, ...], more: s
         named = [repr(choice) for choice in choices] + ([more] if more else [])
         raise ConfigError(
             f"{setting} cannot be {value!r}",
-            code="CS-205",
+            code="CS-201",
             where=here(),
             next=f"choose {' or '.join(named)}",
         )
 
 
 def check_most_partitions(number: int, where: dict[str, Any] | None = None) -> None:
-    """Raises `ConfigError` CS-204 for more state partitions than anything could run. ``where``: by default the line."""
+    """Raises `ConfigError` CS-201 for more state partitions than anything could run. ``where``: by default the line."""
     if number > MOST_PARTITIONS:
         wanted = f"{MOST_PARTITIONS:,} at most; about one for each core does"
         raise _out_of_range("partitions", number, wanted, where)
@@ -350,4 +350,4 @@ def _out_of_range(
     setting: str, value: object, wanted: str, where: dict[str, Any] | None = None
 ) -> ConfigError:
     place = here() if where is None else where
-    return ConfigError(f"{setting} cannot be {value!r}", code="CS-204", where=place, next=f"give {wanted}")
+    return ConfigError(f"{setting} cannot be {value!r}", code="CS-201", where=place, next=f"give {wanted}")

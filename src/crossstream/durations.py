@@ -91,7 +91,7 @@ def to_timeout(duration: timedelta | float | str, name: str = "timeout") -> floa
 
 
 def to_timestamp(timestamp: Timestamp, name: str = "timestamp") -> int:
-    """Milliseconds since the epoch; a `datetime` is rounded down. Raises `ConfigError` CS-211.
+    """Milliseconds since the epoch; a `datetime` is rounded down. Raises `ConfigError` CS-201.
 
     >>> to_timestamp(datetime(1970, 1, 1, 0, 0, 1))
     1000
@@ -102,7 +102,7 @@ def to_timestamp(timestamp: Timestamp, name: str = "timestamp") -> int:
     if not is_whole(timestamp) or not is_64_bits(int(timestamp)):
         raise ConfigError(
             f"{name} is not a timestamp: {timestamp!r}",
-            code="CS-211",
+            code="CS-201",
             where=here(),
             next="pass an int of milliseconds since the epoch, or a datetime",
         )
@@ -115,7 +115,7 @@ def to_record_timestamp(timestamp: Timestamp, name: str = "timestamp") -> int:
     if milliseconds > LATEST:
         raise ConfigError(
             f"{name} is later than {LATEST} ms, some 146 million years from now: {milliseconds}",
-            code="CS-211",
+            code="CS-201",
             where=here(),
             next="pass milliseconds since the epoch, not a finer unit",
         )

@@ -126,11 +126,11 @@ def is_whole(value: object) -> TypeGuard[int]:
 
 
 def check_partitions(owner: str, partitions: object) -> None:
-    """Refuses (CS-103) what is neither None nor a positive int."""
+    """Refuses (CS-101) what is neither None nor a positive int."""
     if partitions is not None and (not is_whole(partitions) or partitions < 1):
         raise TopologyError(
             f"{owner}(partitions={partitions!r}) is not a number of partitions",
-            code="CS-103",
+            code="CS-101",
             where=here(),
             next="give a positive int, or leave it out",
         )

@@ -129,16 +129,16 @@ def is_legal_name(topic: str) -> bool:
 
 
 def check_name(topic: str) -> None:
-    """Raises `SinkError` (CS-660) for what cannot be the name of a topic."""
+    """Raises `SinkError` (CS-656) for what cannot be the name of a topic."""
     if not is_legal_name(topic):
         raise illegal_name(topic)
 
 
 def illegal_name(topic: str) -> SinkError:
-    """CS-660."""
+    """CS-656."""
     return SinkError(
         f"{topic!r} cannot be the name of a topic.",
-        code="CS-660",
+        code="CS-656",
         where={"topic": topic},
         next="Use 1 to 249 ASCII letters, digits, '.', '_' and '-', also in what a function gives.",
     )

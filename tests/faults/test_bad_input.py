@@ -242,7 +242,7 @@ class TestForeignKeyOfAWrongType:
         stocked.append("products", more, TEXT, JSON, [1] * 10)
         error = failure(spark, stocked)
         assert isinstance(error, cs.SerdeError)
-        assert error.code == "CS-411"
+        assert error.code == "CS-401"
         assert "foreign key has the wrong type" in error.what
         place = {name: error.where[name] for name in ("topic", "partition", "offset", "key")}
         assert place == {"topic": "products", "partition": 1, "offset": 3, "key": "p103"}

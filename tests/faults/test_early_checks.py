@@ -84,7 +84,7 @@ def test_a_function_that_holds_a_lock(world: World) -> None:
 def test_a_state_folder_of_another_application(world: World) -> None:
     process(topology(), world.config())
     error = refused(topology(), world.config(application_id="other"))
-    assert (error.code, error.where["application"]) == ("CS-721", "other")
+    assert (error.code, error.where["application"]) == ("CS-720", "other")
 
 
 @pytest.mark.usefixtures("no_spark")
@@ -103,7 +103,7 @@ def test_a_state_folder_that_lacks_its_commits(world: World) -> None:
         process(topology(), world.config())
     for path in (world.state_dir / "commits").iterdir():
         path.unlink()
-    assert refused(topology(), world.config()).code == "CS-702"
+    assert refused(topology(), world.config()).code == "CS-701"
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def no_jvm(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 def test_java_that_is_not_in_java_home(world: World, no_jvm: pytest.MonkeyPatch) -> None:
     no_jvm.setenv("JAVA_HOME", str(world.root))
     error = refused(topology(), world.config())
-    assert error.code == "CS-245"
+    assert error.code == "CS-230"
     assert error.what == f"there is no Java in JAVA_HOME ({world.root})"
 
 
@@ -130,7 +130,7 @@ def test_no_java_at_all(world: World, no_jvm: pytest.MonkeyPatch) -> None:
     no_jvm.delenv("JAVA_HOME", raising=False)
     no_jvm.setenv("PATH", str(world.root))
     error = refused(topology(), world.config())
-    assert (error.code, error.what) == ("CS-245", "there is no Java on this machine")
+    assert (error.code, error.what) == ("CS-230", "there is no Java on this machine")
     assert "install Java 17" in (error.next or "")
 
 
@@ -147,7 +147,7 @@ def java_in(folder: Path, version: str, below: str = "bin") -> Path:
 def test_java_that_is_too_old(world: World, no_jvm: pytest.MonkeyPatch, version: str, number: int) -> None:
     no_jvm.setenv("JAVA_HOME", str(java_in(world.root / "jdk", version)))
     error = refused(topology(), world.config())
-    assert error.code == "CS-245"
+    assert error.code == "CS-230"
     assert f"is Java {number}; Spark needs 17 or later" in error.what
 
 

@@ -36,7 +36,7 @@ def test_in_a_listener_of_a_running_application(world: World) -> None:
         app.start()
         with pytest.raises(cs.ProcessingError) as caught:
             app.await_termination(60)
-        assert (caught.value.code, "SystemExit: 3" in caught.value.what) == ("CS-593", True)
+        assert (caught.value.code, "SystemExit: 3" in caught.value.what) == ("CS-591", True)
         assert app.status == "failed"
         with pytest.raises(cs.ConfigError):
             app.start()

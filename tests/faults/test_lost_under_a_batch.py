@@ -106,5 +106,5 @@ def test_the_error_of_a_reader_says_how_to_go_on(tmp_path: Path) -> None:
     with pytest.raises(SourceError) as caught:
         list(world.topics.reader().read(wanted, 10))
     error = deleted(wanted, 0, 1)
-    assert (caught.value.code, error.code) == ("CS-612", "CS-601")
+    assert (caught.value.code, error.code) == ("CS-601", "CS-601")
     assert all("on_lost_records='skip'" in (one.next or "") for one in (caught.value, error))

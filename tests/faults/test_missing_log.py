@@ -94,7 +94,7 @@ def test_the_application_does_not_start(
     before = sorted(path for path in world.state_dir.rglob("*") if path.name != "lock")
     with pytest.raises(cs.StateError) as caught:
         process(topology(), world.config(partitions=partitions))
-    assert caught.value.code == "CS-702"
+    assert caught.value.code == "CS-701"
     assert caught.value.where == {"file": f"{world.state_dir}/{named}"}
     assert named in caught.value.what
     assert sorted(path for path in world.state_dir.rglob("*") if path.name != "lock") == before
@@ -116,7 +116,7 @@ def test_a_store_is_not_taken_for_an_empty_one(
     harm(world.state_dir)
     with pytest.raises(cs.StateError) as caught:
         cs.open_store(world.state_dir, "rows")
-    assert (caught.value.code, named in caught.value.what) == ("CS-702", True)
+    assert (caught.value.code, named in caught.value.what) == ("CS-701", True)
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def check_error(error: BaseException, bomb: Bomb) -> None:
     """It is the error of what happened, and not the one that a record asks for."""
     assert isinstance(error, CrossStreamError)
     assert type(error) is not cs.StateError
-    assert error.code in ("CS-402", "CS-501", "CS-660"), error
+    assert error.code in ("CS-402", "CS-501", "CS-656"), error
     assert error.what != FORGED
     assert error.next != "delete everything"
     assert not bomb.marker.exists()

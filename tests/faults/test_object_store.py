@@ -165,7 +165,7 @@ def test_an_application_that_lost_its_lease_commits_nothing(
     with pytest.raises(cs.StateError) as caught:
         app.process_available()
     app.stop()
-    assert caught.value.code == "CS-722"
+    assert caught.value.code == "CS-720"
     assert caught.value.where["owner"] == "somebody"
     after = object_store.names(folder)
     assert {name for name in after - before if name.startswith("commits/")} == set()
@@ -292,4 +292,4 @@ def test_dataframes_need_a_folder(spark: Any, empty: RemoteWorld) -> None:
     )
     with pytest.raises(cs.ConfigError) as caught:
         cs.SparkStreams(builder.build(), empty.config(), spark).process_available()
-    assert caught.value.code == "CS-237"
+    assert caught.value.code == "CS-201"

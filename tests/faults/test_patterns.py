@@ -47,7 +47,7 @@ def test_a_topic_that_two_patterns_match_is_an_error(world: World) -> None:
     """Java: "Topic … is already matched for another regex pattern"."""
     with pytest.raises(cs.TopologyError, match="'a1'") as caught:
         process(matching("a.*", ".1"), world.config())
-    assert caught.value.code == "CS-124"
+    assert caught.value.code == "CS-122"
     assert all("test_patterns.py" in str(caught.value.where[place]) for place in ("line", "first read at"))
     assert "(?!a1$)" in (caught.value.next or "")
     assert keys(world) == []
@@ -60,7 +60,7 @@ def test_one_that_comes_later_is_an_error_before_anything_is_repeated(world: Wor
         world.append("a2", [("c", "v", 2)])
         with pytest.raises(cs.TopologyError, match="'a2'") as caught:
             running.run_next()
-        assert caught.value.code == "CS-124"
+        assert caught.value.code == "CS-122"
     assert keys(world) == ["a", "b"]
     positions = BatchLog(world.state_dir).newest().positions
     assert sorted(topic for topics in positions.values() for topic in topics) == ["a1", "b1"]
@@ -120,7 +120,7 @@ def test_one_that_is_deleted_under_a_batch(world: World, monkeypatch: pytest.Mon
     def running(self: OneProcess, batch: Any, frame: Any) -> Any:
         if (world.topics_dir / "a1").exists():
             delete(world, "a1")
-            raise cs.SourceError("there is no such file topic", code="CS-610", where={"topic": "a1"})
+            raise cs.SourceError("there is no such file topic", code="CS-602", where={"topic": "a1"})
         return run(self, batch, frame)
 
     monkeypatch.setattr(OneProcess, "run", running)
@@ -169,4 +169,4 @@ def test_one_that_is_named_is_missed(world: World, monkeypatch: pytest.MonkeyPat
         delete(world, "a1")
         with pytest.raises(cs.SourceError) as caught:
             running.run_next()
-        assert caught.value.code == "CS-610"
+        assert caught.value.code == "CS-602"

@@ -138,7 +138,7 @@ def test_an_error_under_a_batch(world: World, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(OneProcess, "run", running)
     with pytest.raises(cs.SourceError) as caught:
         process(copying(), world.config())
-    assert caught.value.code == "CS-617"
+    assert caught.value.code == "CS-603"
 
 
 def test_a_batch_that_was_planned_before_it_was_seen(world: World) -> None:

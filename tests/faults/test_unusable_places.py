@@ -66,7 +66,7 @@ def test_the_application_does_not_start(world: World, make: Callable[[World], Pa
     place = make(world)
     with pytest.raises(cs.StateError) as caught:
         process(topology(), world.config(state_dir=place))
-    assert caught.value.code == "CS-724"
+    assert caught.value.code == "CS-723"
     assert caught.value.what == f"the place of the state cannot be opened: {why}"
     assert caught.value.where == {"folder": str(place)}
 
@@ -82,7 +82,7 @@ def test_rescaling_is_refused(capsys: Any, world: World) -> None:
     place = with_a_lock_that_cannot_be_opened(world)
     outcome = call(capsys, "state", "rescale", place, "--partitions", "3")
     assert outcome.code == 1
-    assert "CS-724" in outcome.err
+    assert "CS-723" in outcome.err
 
 
 def test_a_file_system_without_locks_is_not_another_application(
@@ -94,7 +94,7 @@ def test_a_file_system_without_locks_is_not_another_application(
     monkeypatch.setattr(fcntl, "flock", refused)
     with pytest.raises(cs.StateError, match="No locks available") as caught:
         process(topology(), world.config())
-    assert caught.value.code == "CS-724"
+    assert caught.value.code == "CS-723"
 
 
 @pytest.mark.parametrize("full", ["/stores/", "/batches/", "/commits/"])

@@ -26,7 +26,7 @@ def test_a_running_broker_is_kept(broker_info: BrokerInfo, tmp_path: Path) -> No
     assert broker.answers(broker_info.port)
     with pytest.raises(SourceError, match="already, with the directory") as caught:
         broker.start(broker_info.port, tmp_path)
-    assert caught.value.code == "CS-624"
+    assert caught.value.code == "CS-620"
 
 
 @pytest.mark.kafka
@@ -69,7 +69,7 @@ def test_a_taken_port_is_an_error() -> None:
         assert broker.status(port) is None
         with pytest.raises(SourceError, match="taken by another program") as caught:
             broker.start(port)
-        assert caught.value.code == "CS-624"
+        assert caught.value.code == "CS-620"
 
 
 def test_nothing_at_the_port() -> None:
@@ -137,7 +137,7 @@ def test_jars_that_cannot_be_fetched_leave_nothing_behind(fake_java: Path) -> No
     (fake_java / "action").write_text('mkdir -p "$folder"; echo "module not found: kafka"; exit 1\n')
     with pytest.raises(SourceError, match="module not found: kafka") as caught:
         jars.fetch_kafka_jars()
-    assert caught.value.code == "CS-623"
+    assert caught.value.code == "CS-620"
     assert jars.find_kafka_jars() is None
     assert not list((fake_java / "cache").glob(".fetching-*"))
 
@@ -146,7 +146,7 @@ def test_java_must_be_there_and_new_enough(fake_java: Path, monkeypatch: pytest.
     (fake_java / "version").write_text('java version "1.8.0_392"\n')
     with pytest.raises(SourceError, match="is Java 8") as caught:
         broker.start(broker.free_port())
-    assert caught.value.code == "CS-621"
+    assert caught.value.code == "CS-620"
     monkeypatch.setenv("JAVA_HOME", str(fake_java))
     with pytest.raises(SourceError, match="there is no Java in JAVA_HOME") as caught:
         jars.find_java()
@@ -163,7 +163,7 @@ def test_a_folder_that_cannot_be_made(fake_java: Path, tmp_path: Path) -> None:
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(SourceError, match="the folder of the broker cannot be made") as caught:
             broker.start(broker.free_port(), folder)
-        assert (caught.value.code, caught.value.where) == ("CS-625", {"folder": str(folder)})
+        assert (caught.value.code, caught.value.where) == ("CS-620", {"folder": str(folder)})
 
 
 def test_a_broker_that_does_not_start_tells_its_log(fake_java: Path) -> None:
@@ -171,5 +171,5 @@ def test_a_broker_that_does_not_start_tells_its_log(fake_java: Path) -> None:
     (fake_java / "action").write_text('echo "the disk is full"; exit 1\n')
     with pytest.raises(SourceError, match="the disk is full") as caught:
         broker.start(broker.free_port())
-    assert caught.value.code == "CS-625"
+    assert caught.value.code == "CS-620"
     assert "broker.log" in str(caught.value.next)

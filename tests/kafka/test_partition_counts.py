@@ -72,7 +72,7 @@ def test_topics_that_are_not_in_lists_have_partitions_too(log: KafkaLog, writer:
 
 
 @pytest.mark.parametrize(
-    ("topic", "code"), [("no-such-topic", "CS-652"), ("no topic!", "CS-660"), ("", "CS-660")]
+    ("topic", "code"), [("no-such-topic", "CS-652"), ("no topic!", "CS-656"), ("", "CS-656")]
 )
 def test_a_topic_that_is_missing_or_cannot_be(
     broker: KafkaConnection, monkeypatch: pytest.MonkeyPatch, topic: str, code: str

@@ -110,7 +110,7 @@ def test_a_name_that_no_topic_can_have(writer: KafkaWriter, name: str) -> None:
     """As a function may give it: no broker is asked."""
     with pytest.raises(SinkError) as caught:
         write_and_flush(writer, name, records((b"k", b"v")))
-    assert caught.value.code == "CS-660"
+    assert caught.value.code == "CS-656"
     assert caught.value.where["topic"] == name
 
 

@@ -382,5 +382,5 @@ def test_a_batch_that_was_begun_is_not_cut_off(writer: Writer) -> None:
     writer.log.write_batch(BatchEntry(1, writer.log.batch(0).ranges))
     with pytest.raises(cs.StateError) as caught:
         writer.rescale(3)
-    assert caught.value.code == "CS-731"
+    assert caught.value.code == "CS-730"
     assert writer.log.commits() == [0]

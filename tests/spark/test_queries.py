@@ -104,7 +104,7 @@ def test_the_past_can_be_read(spark: Any, world: World) -> None:
         for batch in (0, 8):
             with pytest.raises(cs.StateError, match=f"batch {batch} is not kept") as caught:
                 cs.open_store(world.state_dir, "offers", as_of=batch)
-            assert caught.value.code == "CS-714"
+            assert caught.value.code == "CS-713"
             assert "to 7" in (caught.value.next or "")
 
 

@@ -135,7 +135,7 @@ def test_whoever_waits_for_records_is_told_of_a_stop(spark: Any, stocked: World)
     assert not waiting.is_alive()
     (error,) = results
     assert isinstance(error, cs.ConfigError)
-    assert error.code == "CS-236"
+    assert error.code == "CS-233"
     assert error.where == {"application": config.application_id}
 
 

@@ -242,7 +242,7 @@ def test_a_user_who_stops_the_session_is_told(worlds: list[World]) -> None:
     worlds[0].append("words", [("k", "b", 2)])
     with pytest.raises(cs.ConfigError) as caught:
         apps[0].process_available()
-    assert caught.value.code == "CS-244"
+    assert caught.value.code == "CS-232"
     assert apps[0].status == "failed"
     apps[2].process_available()  # in a session of its own
     for app in apps[:2]:
@@ -264,10 +264,10 @@ def test_a_stopped_session_is_refused(worlds: list[World], how: Callable[[cs.Spa
     assert is_stopped(session.sparkContext)
     with pytest.raises(cs.ConfigError) as caught:
         how(app)
-    assert caught.value.code == "CS-244"
+    assert caught.value.code == "CS-232"
     with pytest.raises(cs.ConfigError) as caught:
         application(worlds[0], session)
-    assert caught.value.code == "CS-244"
+    assert caught.value.code == "CS-232"
 
 
 def test_a_session_that_is_stopped_during_a_batch(worlds: list[World], tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_a_session_that_is_stopped_during_a_batch(worlds: list[World], tmp_path:
     session.sparkContext._jsc.stop()  # as session.stop() does first; the batch fails before that goes on
     with pytest.raises(cs.ConfigError) as caught:
         app.await_termination(60)
-    assert caught.value.code == "CS-244"
+    assert caught.value.code == "CS-232"
     app.stop()
     session.stop()
 
@@ -347,8 +347,8 @@ def test_a_jvm_that_was_killed(worlds: list[World], passed: str, how: str) -> No
     """A new application starts another one; a session that was passed in does not come back."""
     command = [sys.executable, "-c", KILLED, str(worlds[0].root.parent), passed, how]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=200)
-    status = "created" if passed == "made" else "ProcessingError CS-594"
-    assert done.stdout.splitlines() == ["ProcessingError CS-594", "failed", "None", status, "C", "D"]
+    status = "created" if passed == "made" else "ProcessingError CS-590"
+    assert done.stdout.splitlines() == ["ProcessingError CS-590", "failed", "None", status, "C", "D"]
 
 
 FAILING = """

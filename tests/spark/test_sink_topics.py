@@ -30,7 +30,7 @@ def run(spark: Any, world: World, *sinks: Any, settings: dict[str, Any] | None =
 
 @pytest.mark.parametrize("produced", [PRODUCED, LAST], ids=["by key", "by a partitioner"])
 @pytest.mark.parametrize(
-    ("name", "code", "topic"), [("missing", "CS-662", "missing"), ("a b", "CS-660", "in")]
+    ("name", "code", "topic"), [("missing", "CS-652", "missing"), ("a b", "CS-656", "in")]
 )
 def test_a_topic_that_a_record_names_must_exist(
     spark: Any, world: World, name: str, code: str, topic: str, produced: cs.Produced

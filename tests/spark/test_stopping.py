@@ -64,7 +64,7 @@ def batches(app: cs.SparkStreams) -> list[int]:
 def stopped_early(act: Callable[[], None]) -> None:
     with pytest.raises(cs.ConfigError) as caught:
         act()
-    assert caught.value.code == "CS-236"
+    assert caught.value.code == "CS-233"
 
 
 def test_a_listener_stops_an_application_that_was_not_started(spark: Any, ten: World) -> None:
@@ -168,7 +168,7 @@ def test_another_thread_stops_an_application_that_was_not_started(spark: Any, te
     for thread in (working, waiting):
         thread.join(60)
         assert not thread.is_alive()
-    assert [error.code for error in results + others] == ["CS-236", "CS-236"]
+    assert [error.code for error in results + others] == ["CS-233", "CS-233"]
     assert app.status == "stopped"
     last, commit = log.last_batch(), log.last_commit()
     assert last is not None
@@ -236,7 +236,7 @@ def test_what_a_listener_must_not_ask_for(spark: Any, ten: World, asked: str, st
     if started and asked == "start":
         run()  # it runs, so there is nothing to do
     else:
-        with pytest.raises(cs.ProcessingError, match=r"CS-239.*\(\) was called by"):
+        with pytest.raises(cs.ProcessingError, match=r"CS-233.*\(\) was called by"):
             run()
     assert found(ten) == loud(10)
     app.stop()
@@ -250,7 +250,7 @@ def test_what_a_function_of_batches_must_not_ask_for(spark: Any, ten: World, ask
     app = cs.SparkStreams(builder.build(), ten.config(), spark)
     with pytest.raises(cs.ConfigError, match=asked + r"\(\) was called by") as caught:
         app.process_available()
-    assert caught.value.code == "CS-239"
+    assert caught.value.code == "CS-233"
     assert str(caught.value.where["line"]).startswith(__file__)
     app.stop()
 
@@ -260,7 +260,7 @@ def test_a_batch_of_rows_must_not_wait_for_the_end(spark: Any, world: World) -> 
     app = cs.SparkStreams(frames(spark, world), world.config(), spark)
     app.on_progress(lambda progress: app.await_termination(60) and None)
     app.start()
-    with pytest.raises(cs.ProcessingError, match=r"CS-239.*await_termination\(\) was called by"):
+    with pytest.raises(cs.ProcessingError, match=r"CS-233.*await_termination\(\) was called by"):
         app.await_termination(60)
     with suppress(cs.CrossStreamError):
         app.stop()

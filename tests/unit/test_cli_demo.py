@@ -79,7 +79,7 @@ def test_somebody_elses_folder_is_left_alone(tmp_path, kind):
         (place / "topics").mkdir(parents=True)
     with pytest.raises(ConfigError) as caught:
         DemoFolder(place).empty()
-    assert caught.value.code == "CS-276"
+    assert caught.value.code == "CS-281"
     assert place.exists()
 
 
@@ -216,4 +216,4 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path):
         cs.ConfigError, match="the folder of the demo cannot be made: Not a directory"
     ) as caught:
         DemoFolder(tmp_path / "file" / "demo").empty()
-    assert caught.value.code == "CS-276"
+    assert caught.value.code == "CS-281"

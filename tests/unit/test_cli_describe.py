@@ -43,21 +43,21 @@ def test_a_config_is_found(tmp_path):
 @pytest.mark.parametrize(
     ("text", "name", "code", "what", "next"),
     [
-        ("x = 1\n", "", "CS-272", "has no topology or builder or build", "let it name"),
-        (NAMED, "", "CS-272", "has no topology", "app.py:shop"),
-        (APP, ":promo", "CS-272", "has no promo", "app.py:builder"),
-        (APP, ":products", "CS-272", "products in app.py is KTable", "is wanted"),
+        ("x = 1\n", "", "CS-270", "has no topology or builder or build", "let it name"),
+        (NAMED, "", "CS-270", "has no topology", "app.py:shop"),
+        (APP, ":promo", "CS-270", "has no promo", "app.py:builder"),
+        (APP, ":products", "CS-270", "products in app.py is KTable", "is wanted"),
         (
             "def build():\n    return 1 / 0\n",
             "",
-            "CS-273",
+            "CS-270",
             "build() in app.py raised ZeroDivisionError",
             "without arg",
         ),
-        ("def build(x):\n    return x\n", "", "CS-273", "raised TypeError", "without arguments"),
-        ("import nothing_of_the_kind\n", "", "CS-271", "ModuleNotFoundError", "mend the file"),
-        ("def (\n", "", "CS-271", "SyntaxError", "mend the file"),
-        ("import sys\nsys.exit(3)\n", "", "CS-271", "SystemExit: 3", "__main__"),
+        ("def build(x):\n    return x\n", "", "CS-270", "raised TypeError", "without arguments"),
+        ("import nothing_of_the_kind\n", "", "CS-270", "ModuleNotFoundError", "mend the file"),
+        ("def (\n", "", "CS-270", "SyntaxError", "mend the file"),
+        ("import sys\nsys.exit(3)\n", "", "CS-270", "SystemExit: 3", "__main__"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(tmp_path, text, name, code, what, next):

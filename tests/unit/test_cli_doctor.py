@@ -189,12 +189,12 @@ def test_every_benchmark_is_there(name):
 
 
 def test_benchmarks_that_are_not_there(capsys, monkeypatch, tmp_path):
-    assert "[CS-277] there is no benchmark 'dance'" in call(capsys, "bench", "dance").err
+    assert "[CS-281] there is no benchmark 'dance'" in call(capsys, "bench", "dance").err
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(bench, "__file__", str(tmp_path / "a" / "b" / "c" / "d.py"))
     outcome = call(capsys, "bench", "fk")
-    assert outcome.code == 1
-    assert "[CS-277] the benchmarks are not here" in outcome.err
+    assert outcome.code == 2
+    assert "[CS-281] the benchmarks are not here" in outcome.err
 
 
 def test_broker_commands(capsys, monkeypatch, tmp_path):

@@ -297,8 +297,8 @@ def test_an_interrupt_that_spark_took_is_a_stop_too(tmp_path):
 @pytest.mark.parametrize(
     ("option", "code", "what"),
     [
-        ("--state-dir", "CS-724", "a file is there, and no folder"),
-        ("--topics-dir", "CS-266", "topics_dir is no folder: a file is there"),
+        ("--state-dir", "CS-723", "a file is there, and no folder"),
+        ("--topics-dir", "CS-201", "topics_dir is no folder: a file is there"),
     ],
 )
 def test_a_place_that_is_no_folder_is_told_before_spark_starts(

@@ -109,7 +109,7 @@ def test_what_to_do_with_bad_records(tmp_path):
 def test_there_must_be_a_place(tmp_path):
     with pytest.raises(ConfigError) as caught:
         made(tmp_path)
-    assert caught.value.code == "CS-274"
+    assert caught.value.code == "CS-203"
 
 
 @pytest.mark.parametrize("config", [None, CONFIG.format(more="")])

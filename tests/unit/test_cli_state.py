@@ -114,7 +114,7 @@ class TestInspect:
     @pytest.mark.parametrize(
         ("argv", "code"),
         [
-            (("inspect", "{state}", "none"), "CS-715"),
+            (("inspect", "{state}", "none"), "CS-710"),
             (("inspect", "{state}/none"), "CS-713"),
             (("verify", "{state}/none"), "CS-713"),
             (("rescale", "{state}/none", "--partitions", 2), "CS-713"),
@@ -149,7 +149,7 @@ class TestRescale:
     def test_more_than_there_may_be(self, capsys, state):
         outcome = call(capsys, "state", "rescale", state, "--partitions", 100_000_000)
         assert outcome.code == 1
-        assert "[CS-204] partitions cannot be 100000000" in outcome.err
+        assert "[CS-201] partitions cannot be 100000000" in outcome.err
         assert f"where: folder {state}\n" in outcome.err
         assert "65,536 at most" in outcome.err
         assert BatchLog(state).newest().id == BATCHES - 1
@@ -168,7 +168,7 @@ class TestRescale:
         log.write_batch(BatchEntry(BATCHES, log.batch(BATCHES - 1).ranges))
         outcome = call(capsys, "state", "rescale", state, "--partitions", 2)
         assert outcome.code == 1
-        assert "[CS-731]" in outcome.err
+        assert "[CS-730]" in outcome.err
         assert log.newest().partitions == 3
 
     def test_rows_that_a_partitioner_placed(self, capsys, tmp_path):

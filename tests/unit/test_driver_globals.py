@@ -133,7 +133,7 @@ def shop_or_raise(order: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("shop", "kind", "code"), [("none", cs.ProcessingError, "CS-501"), ("bad", cs.SerdeError, "CS-411")]
+    ("shop", "kind", "code"), [("none", cs.ProcessingError, "CS-501"), ("bad", cs.SerdeError, "CS-401")]
 )
 @pytest.mark.parametrize("size", [1, 9])
 def test_a_key_that_cannot_be_had(size: int, shop: str, kind: type[CrossStreamError], code: str) -> None:

@@ -38,7 +38,7 @@ def test_policies_are_those_of_the_configuration(setting: str, policy: Any) -> N
         lambda: cs.TopologyTestDriver(relay(), **settings),
         lambda: cs.StreamsConfig(application_id="promo", **settings),
     ):
-        refused("CS-205", act, setting, repr(policy), "'fail' or 'skip' or DeadLetter(topic)")
+        refused("CS-201", act, setting, repr(policy), "'fail' or 'skip' or DeadLetter(topic)")
 
 
 def driver(**settings: Any) -> cs.TopologyTestDriver:
@@ -48,12 +48,12 @@ def driver(**settings: Any) -> cs.TopologyTestDriver:
 @pytest.mark.parametrize("setting", ["partitions", "commit_every"])
 @pytest.mark.parametrize("number", [0, -1, "2", 2.5, None, True])
 def test_partitions_and_records_of_a_batch_are_numbers_from_1(setting: str, number: Any) -> None:
-    refused("CS-240", lambda: driver(**{setting: number}), setting, repr(number))
+    refused("CS-201", lambda: driver(**{setting: number}), setting, repr(number))
 
 
 @pytest.mark.parametrize("bits", [0, 65, -1, "8", 8.0, None, True])
 def test_hashes_of_keys_have_1_to_64_bits(bits: Any) -> None:
-    refused("CS-240", lambda: driver(hash_bits=bits), "hash_bits", repr(bits), "from 1 to 64")
+    refused("CS-201", lambda: driver(hash_bits=bits), "hash_bits", repr(bits), "from 1 to 64")
 
 
 @pytest.mark.parametrize("bits", [1, 64, np.int64(8)])
@@ -82,7 +82,7 @@ def test_numbers_may_be_those_of_numpy() -> None:
     ],
 )
 def test_a_driver_runs_a_topology(given: Any, words: tuple[str, ...]) -> None:
-    refused("CS-208", lambda: cs.TopologyTestDriver(given), "TopologyTestDriver", *words)
+    refused("CS-201", lambda: cs.TopologyTestDriver(given), "TopologyTestDriver", *words)
 
 
 @pytest.mark.parametrize("kind", ["create_input_topic", "create_output_topic"])
@@ -99,7 +99,7 @@ def test_topics_have_serdes(kind: str) -> None:
             pair[place] = serde
             with pytest.raises(cs.TopologyError) as caught:
                 create(topic, *pair)
-            assert caught.value.code == "CS-103"
+            assert caught.value.code == "CS-101"
             assert f"{kind}({setting}={serde!r})" in caught.value.what
             assert step.format(setting) in (caught.value.next or "")
             assert str(caught.value.where["line"]).startswith(__file__)
@@ -127,7 +127,7 @@ def test_the_clock_of_a_topic_starts_at_a_time() -> None:
 @pytest.mark.parametrize("start", ["now", 1.5, True, None, 1 << 70])
 def test_the_clock_of_a_topic_starts_at_no_other_thing(start: Any) -> None:
     refused(
-        "CS-211",
+        "CS-201",
         lambda: driver().create_input_topic("in", TEXT, TEXT, start_timestamp=start),
         "start_timestamp",
         repr(start),
@@ -149,18 +149,18 @@ def pipes(
 @pytest.mark.parametrize(
     ("code", "settings"),
     [
-        ("CS-211", {"timestamp": 1 << 70}),
-        ("CS-211", {"timestamp": -(1 << 70)}),
-        ("CS-211", {"timestamp": 1.5}),
-        ("CS-211", {"timestamp": "now"}),
-        ("CS-211", {"timestamp": True}),
-        ("CS-242", {"headers": {"a": b"b"}}),
-        ("CS-242", {"headers": [("a", "b")]}),
-        ("CS-242", {"headers": [(b"a", b"b")]}),
-        ("CS-242", {"headers": [("a", b"b", 1)]}),
-        ("CS-242", {"headers": ["ab"]}),
-        ("CS-242", {"headers": "ab"}),
-        ("CS-242", {"headers": 5}),
+        ("CS-201", {"timestamp": 1 << 70}),
+        ("CS-201", {"timestamp": -(1 << 70)}),
+        ("CS-201", {"timestamp": 1.5}),
+        ("CS-201", {"timestamp": "now"}),
+        ("CS-201", {"timestamp": True}),
+        ("CS-241", {"headers": {"a": b"b"}}),
+        ("CS-241", {"headers": [("a", "b")]}),
+        ("CS-241", {"headers": [(b"a", b"b")]}),
+        ("CS-241", {"headers": [("a", b"b", 1)]}),
+        ("CS-241", {"headers": ["ab"]}),
+        ("CS-241", {"headers": "ab"}),
+        ("CS-241", {"headers": 5}),
     ],
 )
 def test_what_cannot_be_piped_leaves_nothing_behind(way: int, code: str, settings: dict[str, Any]) -> None:
@@ -173,7 +173,7 @@ def test_what_cannot_be_piped_leaves_nothing_behind(way: int, code: str, setting
 
 def test_a_dict_of_headers_is_told_to_be_pairs() -> None:
     topic = driver().create_input_topic("in", TEXT, TEXT)
-    refused("CS-242", lambda: topic.pipe_input("k", "v", headers={"a": b"b"}), 'headers=[("a", b"b")]')
+    refused("CS-241", lambda: topic.pipe_input("k", "v", headers={"a": b"b"}), 'headers=[("a", b"b")]')
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
@@ -182,8 +182,8 @@ def test_a_record_goes_to_a_partition_that_there_is(partitions: int, partition: 
     with driver(partitions=partitions) as made:
         topic = made.create_input_topic("in", TEXT, TEXT, auto_advance=1)
         words = (repr(partition), f"{partitions}")
-        refused("CS-243", lambda: topic.pipe_input("k", "v", partition=partition), *words)
-        refused("CS-243", lambda: topic.pipe_record(cs.TestRecord("k", "v"), partition=partition), *words)
+        refused("CS-241", lambda: topic.pipe_input("k", "v", partition=partition), *words)
+        refused("CS-241", lambda: topic.pipe_record(cs.TestRecord("k", "v"), partition=partition), *words)
         topic.pipe_input("k", "v", partition=partitions - 1)
         assert made.create_output_topic("out", TEXT, TEXT).read_records() == [cs.TestRecord("k", "v", 0)]
 
@@ -191,15 +191,15 @@ def test_a_record_goes_to_a_partition_that_there_is(partitions: int, partition: 
 @pytest.mark.parametrize("record", [5, None, "kv", {"k": "v", "l": "w"}, ("k",), ("k", "v", 1, (), 5)])
 def test_what_is_no_record(record: Any) -> None:
     topic = driver().create_input_topic("in", TEXT, TEXT)
-    refused("CS-242", lambda: topic.pipe_records([record]), repr(record))
-    refused("CS-242", lambda: topic.pipe_records([("a", "1"), record]), repr(record))
-    refused("CS-242", lambda: topic.pipe_record(record), repr(record))
+    refused("CS-241", lambda: topic.pipe_records([record]), repr(record))
+    refused("CS-241", lambda: topic.pipe_records([("a", "1"), record]), repr(record))
+    refused("CS-241", lambda: topic.pipe_record(record), repr(record))
 
 
 def test_records_are_piped_in_something_that_has_them() -> None:
     topic = driver().create_input_topic("in", TEXT, TEXT)
     for given in (cs.TestRecord("k", "v"), None, 5):
-        refused("CS-242", lambda given=given: topic.pipe_records(given), "pipe_record(")
+        refused("CS-241", lambda given=given: topic.pipe_records(given), "pipe_record(")
 
 
 def test_a_record_may_be_a_tuple_or_a_list() -> None:

@@ -199,7 +199,7 @@ def test_stores_of_records_have_no_rows() -> None:
     for ask in (lambda: store.get("k"), lambda: store.get_many(["k"])):
         with pytest.raises(cs.StateError) as caught:
             ask()
-        assert caught.value.code == "CS-716"
+        assert caught.value.code == "CS-711"
     with pytest.raises(cs.StateError) as caught:
         run.driver.get_key_value_store("ls")
     assert caught.value.code == "CS-710"
@@ -208,6 +208,6 @@ def test_stores_of_records_have_no_rows() -> None:
     with cs.TopologyTestDriver(builder.build()) as driver:
         with pytest.raises(cs.StateError) as caught:
             driver.get_key_value_store("t").fetch("k")
-        assert caught.value.code == "CS-716"
+        assert caught.value.code == "CS-711"
         with pytest.raises(cs.StateError):
             driver.get_window_store("t")

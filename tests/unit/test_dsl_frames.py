@@ -83,7 +83,7 @@ def test_frames_are_kept_by_the_name_of_their_node():
 
 def test_a_frame_where_a_topic_belongs():
     builder, frame = cs.StreamsBuilder(), Frame({"key": "string", "value": "string"})
-    refused("CS-103", lambda: builder.stream(frame), "a DataFrame is read by stream_from(…)")
+    refused("CS-101", lambda: builder.stream(frame), "a DataFrame is read by stream_from(…)")
     refused("CS-102", lambda: builder.table(frame), "a DataFrame is read by table_from(…)")
     refused("CS-102", lambda: builder.global_table(frame), 'pass one name, such as "orders"')
 
@@ -93,18 +93,18 @@ def test_what_is_no_streaming_frame():
     good = {"key": "string", "value": "string"}
     refused("CS-150", lambda: builder.stream_from("orders"), "stream_from")
     refused("CS-150", lambda: builder.table_from(Frame(good, isStreaming=False)), "readStream")
-    refused("CS-151", lambda: builder.stream_from(Frame({"id": "int", "value": "int"})), "no column key")
-    refused("CS-152", lambda: builder.stream_from(Frame({**good, "key": "timestamp"})), "type timestamp")
+    refused("CS-150", lambda: builder.stream_from(Frame({"id": "int", "value": "int"})), "no column key")
+    refused("CS-150", lambda: builder.stream_from(Frame({**good, "key": "timestamp"})), "type timestamp")
     late = cs.Consumed(offset_reset="latest")
-    refused("CS-153", lambda: builder.stream_from(Frame(good), late), "offset_reset")
+    refused("CS-101", lambda: builder.stream_from(Frame(good), late), "offset_reset")
     timed = cs.Consumed(timestamp_extractor=lambda key, value, timestamp: 0)
-    refused("CS-153", lambda: builder.table_from(Frame(good), timed), "timestamp")
+    refused("CS-101", lambda: builder.table_from(Frame(good), timed), "timestamp")
     dated = Frame({**good, "timestamp": "date"})
     refused(
-        "CS-154", lambda: builder.stream_from(dated), "cast it to timestamp or timestamp_ntz or bigint or int"
+        "CS-150", lambda: builder.stream_from(dated), "cast it to timestamp or timestamp_ntz or bigint or int"
     )
     refused(
-        "CS-154",
+        "CS-150",
         lambda: builder.stream_from(Frame({**good, "headers": "string"})),
         "headers is of type string",
     )
@@ -113,7 +113,7 @@ def test_what_is_no_streaming_frame():
 @pytest.mark.parametrize("name", ["key", "value", "timestamp", "headers"])
 def test_a_column_that_spark_finds_twice(name):
     frame = Frame({"key": "string", "value": "string", name: "string", name.upper(): "int"})
-    error = refused("CS-151", lambda: cs.StreamsBuilder().stream_from(frame), f"{name}, {name.upper()}")
+    error = refused("CS-150", lambda: cs.StreamsBuilder().stream_from(frame), f"{name}, {name.upper()}")
     assert "drop" in error.next
     if name in ("key", "value"):
         frame.sparkSession.conf["spark.sql.caseSensitive"] = "true"
@@ -125,11 +125,11 @@ def test_a_column_that_spark_finds_in_other_letters(column):
     """It is not read, and so a timestamp would be the clock's."""
     types = {name: "string" for name in ("key", "value") if name != column.lower()}
     frame = Frame({**types, column: "timestamp"})
-    error = refused("CS-151", lambda: cs.StreamsBuilder().stream_from(frame), f"a column {column}")
+    error = refused("CS-150", lambda: cs.StreamsBuilder().stream_from(frame), f"a column {column}")
     assert f'.withColumnRenamed("{column}", "{column.lower()}")' in error.next
     frame.sparkSession.conf["spark.sql.caseSensitive"] = "true"
     if column.lower() in ("key", "value"):
-        refused("CS-151", lambda: cs.StreamsBuilder().stream_from(frame), f"no column {column.lower()}")
+        refused("CS-150", lambda: cs.StreamsBuilder().stream_from(frame), f"no column {column.lower()}")
     else:
         cs.StreamsBuilder().stream_from(frame)
 
@@ -138,4 +138,4 @@ def test_a_column_that_spark_finds_in_other_letters(column):
 @pytest.mark.parametrize("kind", ["variant", "interval", "interval year to month", "geometry(4326)"])
 def test_types_that_no_serde_reads(kind, given):
     frame = Frame({"key": "string", "value": kind})
-    refused("CS-152", lambda: cs.StreamsBuilder().stream_from(frame, cs.Consumed(**given)), f"of type {kind}")
+    refused("CS-150", lambda: cs.StreamsBuilder().stream_from(frame, cs.Consumed(**given)), f"of type {kind}")

@@ -149,18 +149,18 @@ refused = functools.partial(check_refused, cs.TopologyError, __file__)
 @pytest.mark.parametrize("name", [*FUNCTIONS, *FLAT, *SIGNATURES])
 def test_no_coroutine_function_is_taken(name: str, function: Any) -> None:
     act = {**FUNCTIONS, **FLAT, **SIGNATURES}[name]
-    refused("CS-106", lambda: act(function), "async")
+    refused("CS-104", lambda: act(function), "async")
     if name not in SIGNATURES:
-        refused("CS-106", lambda: act(cs.keyed(function)), "async")
+        refused("CS-104", lambda: act(cs.keyed(function)), "async")
 
 
 @pytest.mark.parametrize("function", GENERATORS.values(), ids=GENERATORS)
 @pytest.mark.parametrize("name", [*FUNCTIONS, *SIGNATURES])
 def test_no_generator_function_is_taken_for_one_value(name: str, function: Any) -> None:
     act = {**FUNCTIONS, **SIGNATURES}[name]
-    refused("CS-106", lambda: act(function), "yield")
+    refused("CS-104", lambda: act(function), "yield")
     if name not in SIGNATURES:
-        refused("CS-106", lambda: act(cs.keyed(function)), "yield")
+        refused("CS-104", lambda: act(cs.keyed(function)), "yield")
 
 
 def test_a_generator_function_may_give_several_values() -> None:
@@ -184,11 +184,11 @@ def test_a_generator_function_may_give_several_values() -> None:
 @pytest.mark.parametrize("name", [*FUNCTIONS, *FLAT])
 def test_a_key_for_what_is_no_function(name: str, given: Any) -> None:
     act = {**FUNCTIONS, **FLAT}[name]
-    refused("CS-106", lambda: act(cs.keyed(given)), "keyed(", "not a function")
+    refused("CS-104", lambda: act(cs.keyed(given)), "keyed(", "not a function")
 
 
 def test_an_expression_has_the_key_without_being_told() -> None:
-    refused("CS-106", lambda: stream().filter(cs.keyed(pl.col("price") > 1)), "column key")
+    refused("CS-104", lambda: stream().filter(cs.keyed(pl.col("price") > 1)), "column key")
 
 
 def test_a_batch_needs_a_function() -> None:

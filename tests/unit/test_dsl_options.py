@@ -53,16 +53,16 @@ def test_names_that_kafka_takes(name):
 
 @pytest.mark.parametrize("option", [cs.Consumed, cs.Produced, cs.Materialized, cs.Repartitioned])
 def test_serdes_are_checked(option):
-    refused("CS-103", lambda: option(key="string"), option.__name__, "is not a serde")
-    refused("CS-103", lambda: option(value=str))
-    refused("CS-103", lambda: option(value=serdes.json), "call it: value=serdes.json()")
+    refused("CS-101", lambda: option(key="string"), option.__name__, "is not a serde")
+    refused("CS-101", lambda: option(value=str))
+    refused("CS-101", lambda: option(value=serdes.json), "call it: value=serdes.json()")
 
 
 def test_choices_are_checked():
-    refused("CS-103", lambda: cs.Consumed(offset_reset="newest"), "'earliest' or 'latest'")
-    refused("CS-103", lambda: cs.Materialized(caching="yes"))
+    refused("CS-101", lambda: cs.Consumed(offset_reset="newest"), "'earliest' or 'latest'")
+    refused("CS-101", lambda: cs.Materialized(caching="yes"))
     for partitions in (0, -1, 1.5, True, "3"):
-        refused("CS-103", lambda n=partitions: cs.Repartitioned(partitions=n))
+        refused("CS-101", lambda n=partitions: cs.Repartitioned(partitions=n))
 
 
 def test_functions_must_fit_their_call():

@@ -101,7 +101,7 @@ def test_names_do_not_depend_on_unrelated_code():
 def test_an_attempt_that_failed_leaves_no_trace():
     orders = stream()
     refused("CS-102", lambda: orders.filter(lambda v: v).to("no topic"))
-    refused("CS-142", lambda: orders.map(lambda k, v: (k, v), named=cs.Named("m")).to("out"))
+    refused("CS-140", lambda: orders.map(lambda k, v: (k, v), named=cs.Named("m")).to("out"))
     refused("CS-120", lambda: orders.peek(print, named=cs.Named("m")))
     assert node_of(orders.peek(print)).name == "orders.peek"
 
@@ -119,7 +119,7 @@ def test_long_paths_stay_usable_as_folder_names():
 def test_a_plan_is_for_a_number_of_partitions(partitions):
     builder = cs.StreamsBuilder()
     stream(builder=builder)
-    refused("CS-103", lambda: builder.build().plan(partitions=partitions), f"plan(partitions={partitions!r})")
+    refused("CS-101", lambda: builder.build().plan(partitions=partitions), f"plan(partitions={partitions!r})")
 
 
 def test_sources():
@@ -130,7 +130,7 @@ def test_sources():
     assert by_pattern.pattern.pattern == "logs-.*"
     assert by_pattern.name == "pattern(logs-.*)"
     refused(
-        "CS-103", lambda: builder.stream(re.compile(b"logs-.*"), JSON), "of text", "re.compile('logs-.*')"
+        "CS-101", lambda: builder.stream(re.compile(b"logs-.*"), JSON), "of text", "re.compile('logs-.*')"
     )
     refused("CS-102", lambda: builder.stream([["a"]], JSON), "must be a str")
     latest = cs.Consumed(key=serdes.string(), value=serdes.json(), offset_reset="latest")
@@ -139,7 +139,7 @@ def test_sources():
 
 @pytest.mark.parametrize("topics", [[], ["a", "a"], 7, None, b"a"])
 def test_no_topics(topics):
-    refused("CS-103", lambda: cs.StreamsBuilder().stream(topics, JSON))
+    refused("CS-101", lambda: cs.StreamsBuilder().stream(topics, JSON))
 
 
 @pytest.mark.parametrize("topics", ["", "a b", ["a", ""]])
@@ -150,7 +150,7 @@ def test_topics_that_kafka_refuses(topics):
 def test_sources_need_both_serdes():
     refused("CS-140", lambda: cs.StreamsBuilder().stream("orders"), "no key and value serde", "Consumed(key=")
     refused("CS-140", lambda: stream(consumed=cs.Consumed(key=serdes.string())), "no value serde")
-    refused("CS-105", lambda: stream(consumed=serdes.json()), "must be a Consumed")
+    refused("CS-101", lambda: stream(consumed=serdes.json()), "must be a Consumed")
 
 
 def test_two_streams_of_the_same_topics_share_a_source():
@@ -166,21 +166,21 @@ def test_the_same_topics_read_in_two_ways():
     builder = cs.StreamsBuilder()
     stream(builder=builder)
     latest = cs.Consumed(key=serdes.string(), value=serdes.json(), offset_reset="latest")
-    refused("CS-125", lambda: stream(consumed=latest, builder=builder), "another offset_reset")
+    refused("CS-122", lambda: stream(consumed=latest, builder=builder), "another offset_reset")
     raw = cs.Consumed(key=serdes.string(), value=serdes.bytes())
-    refused("CS-125", lambda: stream(consumed=raw, builder=builder), "another value")
+    refused("CS-122", lambda: stream(consumed=raw, builder=builder), "another value")
     at = cs.Consumed(key=serdes.string(), value=serdes.json(), timestamp_extractor=lambda k, v, t: v["at"])
-    refused("CS-125", lambda: stream(consumed=at, builder=builder), "another timestamp_extractor")
+    refused("CS-122", lambda: stream(consumed=at, builder=builder), "another timestamp_extractor")
 
 
 def test_overlapping_topics():
     builder = cs.StreamsBuilder()
     stream(["a", "b"], builder=builder)
-    refused("CS-123", lambda: stream("a", builder=builder), "overlap (a)")
+    refused("CS-122", lambda: stream("a", builder=builder), "overlap (a)")
     refused("CS-122", lambda: builder.table("b", JSON), "already read as a stream")
-    refused("CS-124", lambda: stream(re.compile("[ab]"), builder=builder), "matches topic 'a'")
+    refused("CS-122", lambda: stream(re.compile("[ab]"), builder=builder), "matches topic 'a'")
     stream(re.compile("logs-.*"), builder=builder)
-    error = refused("CS-124", lambda: builder.table("logs-1", JSON), "matches topic 'logs-1'")
+    error = refused("CS-122", lambda: builder.table("logs-1", JSON), "matches topic 'logs-1'")
     suggested = re.search(r"such as r'(.*)'$", error.next)[1]
     assert not re.fullmatch(suggested, "logs-1")
     assert re.fullmatch(suggested, "logs-11")
@@ -200,9 +200,9 @@ def test_merge_keeps_the_serdes_that_all_share():
 
 
 def test_merge_takes_streams_of_the_same_builder():
-    refused("CS-107", lambda: stream().merge())
-    refused("CS-107", lambda: stream().merge(stream().to_table()), "to_stream()")
-    refused("CS-130", lambda: stream().merge(stream()), "different builders")
+    refused("CS-135", lambda: stream().merge())
+    refused("CS-135", lambda: stream().merge(stream().to_table()), "to_stream()")
+    refused("CS-135", lambda: stream().merge(stream()), "different builders")
 
 
 def test_split():
@@ -238,14 +238,14 @@ def test_split_without_a_default_and_with_a_prefix():
 def test_splits_must_be_finished_once():
     builder = cs.StreamsBuilder()
     split = stream(builder=builder).split().branch(lambda v: v, "a")
-    refused("CS-108", lambda: split.branch(lambda v: v, "a"), "'a'")
+    refused("CS-120", lambda: split.branch(lambda v: v, "a"), "'a'")
     refused("CS-102", lambda: split.branch(lambda v: v, "a b"))
     with pytest.raises(cs.TopologyError, match="not finished") as caught:
         builder.build()
     assert caught.value.code == "CS-127"
     split.default_branch("rest")
-    refused("CS-109", lambda: split.no_default_branch(), "finished")
-    refused("CS-109", lambda: split.branch(lambda v: v))
+    refused("CS-127", lambda: split.no_default_branch(), "finished")
+    refused("CS-127", lambda: split.branch(lambda v: v))
     builder.build()
 
 
@@ -263,13 +263,13 @@ def test_to_falls_back_to_the_serdes_of_the_stream():
 def test_to_needs_serdes_it_can_know():
     orders = stream()
     refused(
-        "CS-142",
+        "CS-140",
         lambda: orders.map_values(lambda v: v).to("x"),
         "value serde",
         "Produced(value=serdes.json())",
     )
-    refused("CS-142", lambda: orders.map(lambda k, v: (k, v)).to("x"), "key and value")
-    refused("CS-142", lambda: orders.select_key(lambda v: v).to("x"), "Produced(key=serdes.string())")
+    refused("CS-140", lambda: orders.map(lambda k, v: (k, v)).to("x"), "key and value")
+    refused("CS-140", lambda: orders.select_key(lambda v: v).to("x"), "Produced(key=serdes.string())")
 
 
 def test_to_a_topic_of_each_record():
@@ -291,13 +291,13 @@ def test_to_a_topic_of_each_record():
 
 def test_operations_by_key_need_a_key_serde():
     by_customer = stream().select_key(lambda v: v["customer"])
-    refused("CS-141", lambda: by_customer.to_table(), "materialized=Materialized(key=serdes.string())")
-    refused("CS-141", lambda: by_customer.repartition(), "Repartitioned(key=serdes.string())")
+    refused("CS-140", lambda: by_customer.to_table(), "materialized=Materialized(key=serdes.string())")
+    refused("CS-140", lambda: by_customer.repartition(), "Repartitioned(key=serdes.string())")
     assert serde_names(by_customer.to_table(materialized=cs.Materialized(key=serdes.string()))) == KEEP
     assert serde_names(by_customer.repartition(cs.Repartitioned(key=serdes.int64()))) == ("int64", "json")
     assert serde_names(stream().repartition(cs.Repartitioned(key=serdes.int64()))) == ("int64", "json")
     refused(
-        "CS-143", lambda: stream().to_table(materialized=cs.Materialized(key=serdes.int64())), "string keys"
+        "CS-140", lambda: stream().to_table(materialized=cs.Materialized(key=serdes.int64())), "string keys"
     )
 
 
@@ -343,16 +343,16 @@ def test_terminal_operators_return_nothing(capsys):
 )
 def test_functions_are_checked(method):
     act = getattr(stream(), method)
-    refused("CS-106", lambda: act(None), method)
-    refused("CS-106", lambda: act(1))
+    refused("CS-104", lambda: act(None), method)
+    refused("CS-104", lambda: act(1))
     refused("CS-104", lambda: act(lambda: 1), method, "lambda value: …")
     refused("CS-104", lambda: act(lambda a, b, c: 1))
-    refused("CS-105", lambda: act(lambda v: v, named="name"), "Named('name')")
+    refused("CS-101", lambda: act(lambda v: v, named="name"), "Named('name')")
 
 
 @pytest.mark.parametrize("method", ["map", "flat_map", "peek", "foreach"])
 def test_where_an_expression_makes_no_sense(method):
-    refused("CS-106", lambda: getattr(stream(), method)(pl.col("price")), "Polars expression")
+    refused("CS-104", lambda: getattr(stream(), method)(pl.col("price")), "Polars expression")
 
 
 def test_duplicate_names():

@@ -117,4 +117,4 @@ def test_timestamps():
 def test_no_timestamps(written):
     with pytest.raises(ConfigError) as caught:
         to_timestamp(written)
-    assert caught.value.code == "CS-211"
+    assert caught.value.code == "CS-201"

@@ -149,12 +149,12 @@ def test_a_staged_file_that_is_gone_or_damaged_is_told(topics: FileTopics) -> No
         Path(third.path).read_bytes(),
     ):
         path.write_bytes(harm)
-        with pytest.raises(SinkError, match="CS-671") as caught:
+        with pytest.raises(SinkError, match="CS-665") as caught:
             topics.publisher().publish([first, second, third])
         assert caught.value.where == {"topic": "t", "partition": 0, "file": second.path}
         assert read(topics) == numbered(2)
     path.unlink()
-    with pytest.raises(SinkError, match="CS-671"):
+    with pytest.raises(SinkError, match="CS-665"):
         topics.publisher().publish([first, second, third])
     path.write_bytes(content)
     topics.publisher().publish([first, second, third])
@@ -163,7 +163,7 @@ def test_a_staged_file_that_is_gone_or_damaged_is_told(topics: FileTopics) -> No
 
 def test_a_staging_folder_that_cannot_be_written_is_told(topics: FileTopics, tmp_path: Path) -> None:
     (tmp_path / "staged").write_text("")
-    with pytest.raises(SinkError, match="CS-669"):
+    with pytest.raises(SinkError, match="CS-665"):
         staged_by(topics, b"batch 1", numbered(1))
 
 

@@ -215,25 +215,25 @@ def test_the_connection_is_a_value(
     assert pickle.loads(pickle.dumps(topics)) == topics
     monkeypatch.chdir(tmp_path)
     assert FileTopics("topics", durable=False) == topics
-    with pytest.raises(ConfigError, match="CS-264"):
+    with pytest.raises(ConfigError, match="CS-201"):
         FileTopics("topics", auto_create_partitions=0)
-    with pytest.raises(ConfigError, match="CS-265"):
+    with pytest.raises(ConfigError, match="CS-201"):
         FileTopics("topics", segment_bytes=0)
 
 
 def test_a_file_is_no_folder_of_topics(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="CS-266"):
+    with pytest.raises(ConfigError, match="CS-201"):
         FileTopics(str(tmp_path / "file"))
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ü", "x" * 250, ".groups", ".new", "a\n"])
 def test_names_follow_kafkas_rule(topics: FileTopics, name: str) -> None:
-    with pytest.raises(SinkError, match="CS-660"):
+    with pytest.raises(SinkError, match="CS-656"):
         topics.log().create_topic(name, 1)
-    with pytest.raises(SinkError, match="CS-660"):
+    with pytest.raises(SinkError, match="CS-656"):
         write(topics, numbered(1), name)
-    with pytest.raises(SourceError, match="CS-610"):
+    with pytest.raises(SourceError, match="CS-602"):
         topics.log().end_offsets([TopicPartition(name, 0)])
 
 
@@ -244,9 +244,9 @@ def test_the_longest_name_is_allowed(topics: FileTopics) -> None:
 
 def test_a_topic_is_created_once(topics: FileTopics) -> None:
     topics.log().create_topic("t", 2, {"cleanup.policy": "compact"})
-    with pytest.raises(SinkError, match="CS-667"):
+    with pytest.raises(SinkError, match="CS-656"):
         topics.log().create_topic("t", 2)
-    with pytest.raises(SinkError, match="CS-661"):
+    with pytest.raises(SinkError, match="CS-656"):
         topics.log().create_topic("u", 0)
     assert topics.log().topics() == {"t": 2}
     assert list((Path(topics.topics_dir) / ".new").iterdir()) == []
@@ -256,22 +256,22 @@ def test_a_missing_topic_is_created_by_writing_where_that_is_wanted(tmp_path: Pa
     write(FileTopics(str(tmp_path)), numbered(1), "one")
     write(FileTopics(str(tmp_path), auto_create_partitions=4), numbered(1), "four")
     assert FileTopics(str(tmp_path)).log().topics() == {"four": 4, "one": 1}
-    with pytest.raises(SinkError, match="CS-662"):
+    with pytest.raises(SinkError, match="CS-652"):
         write(FileTopics(str(tmp_path), auto_create_partitions=None), numbered(1), "none")
 
 
 def test_writing_refuses_what_it_cannot_store(topics: FileTopics) -> None:
     topics.log().create_topic("t", 2)
     writer, records = topics.writer(), batch(numbered(2))
-    with pytest.raises(SinkError, match="CS-664"):
+    with pytest.raises(SinkError, match="CS-654"):
         writer.write("t", records.select(["key", "value"]))
-    with pytest.raises(SinkError, match="CS-664"):
+    with pytest.raises(SinkError, match="CS-654"):
         writer.write("t", records.set_column(2, "timestamp", pa.array(["x", "y"])))
-    with pytest.raises(SinkError, match="CS-666"):
+    with pytest.raises(SinkError, match="CS-654"):
         writer.write("t", records, [0])
-    with pytest.raises(SinkError, match="CS-663"):
+    with pytest.raises(SinkError, match="CS-654"):
         writer.write("t", records, [0, 2])
-    with pytest.raises(SinkError, match="CS-663"):
+    with pytest.raises(SinkError, match="CS-654"):
         writer.write("t", records, [-1, 0])
     writer.close()
     assert segments(topics) == []
@@ -281,10 +281,10 @@ def test_reading_refuses_what_is_not_there(topics: FileTopics) -> None:
     write(topics, numbered(3))
     reader = topics.reader()
     for span, code in (
-        (OffsetRange("t", 0, 0, 4), "CS-617"),
-        (OffsetRange("t", 1, 0, 1), "CS-611"),
-        (OffsetRange("u", 0, 0, 1), "CS-610"),
-        (OffsetRange("t", 0, -1, 1), "CS-612"),
+        (OffsetRange("t", 0, 0, 4), "CS-603"),
+        (OffsetRange("t", 1, 0, 1), "CS-603"),
+        (OffsetRange("u", 0, 0, 1), "CS-602"),
+        (OffsetRange("t", 0, -1, 1), "CS-601"),
     ):
         with pytest.raises(SourceError, match=code):
             reader.read(span, 10)
@@ -301,9 +301,9 @@ def test_segments_deleted_by_hand_are_told(tmp_path: Path) -> None:
     assert log.begin_offsets([owner]) == {owner: 2}
     assert log.end_offsets([owner]) == {owner: 6}
     assert read(topics, start=2) == numbered(4, 2)
-    with pytest.raises(SourceError, match="CS-614"):
+    with pytest.raises(SourceError, match="CS-606"):
         list(reader.read(OffsetRange("t", 0, 0, 6), 10))
-    with pytest.raises(SourceError, match="CS-612"):
+    with pytest.raises(SourceError, match="CS-601"):
         topics.reader().read(OffsetRange("t", 0, 0, 6), 10)
 
 
@@ -314,7 +314,7 @@ def test_a_topic_made_anew_is_not_mistaken_for_the_old_one(topics: FileTopics) -
     assert log.end_offsets([owner]) == {owner: 5}
     list(reader.read(OffsetRange("t", 0, 0, 5), 10))
     shutil.rmtree(Path(topics.topics_dir) / "t")
-    with pytest.raises(SourceError, match="CS-610"):
+    with pytest.raises(SourceError, match="CS-602"):
         log.end_offsets([owner])
     writer.write("t", batch(numbered(2, 100)))
     writer.flush()
@@ -353,7 +353,7 @@ def test_writers_know_how_many_partitions_a_topic_has(tmp_path: Path) -> None:
         assert connection.staging_writer(tmp_path / "staged", b"tag").partition_count(name) == count
     with pytest.raises(SinkError) as caught:
         files.writer().partition_count("missing")
-    assert caught.value.code == "CS-662"
+    assert caught.value.code == "CS-652"
 
 
 @pytest.mark.parametrize("segment_bytes", [64 << 20, 100_000])
@@ -394,4 +394,4 @@ def test_a_block_that_is_damaged_when_it_is_read_again(topics: FileTopics) -> No
     path.write_bytes(content)
     with pytest.raises(SourceError, match="damaged") as raised:
         reader.read(everything, 1000)
-    assert raised.value.code == "CS-613"
+    assert raised.value.code == "CS-606"

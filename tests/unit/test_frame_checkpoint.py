@@ -64,7 +64,7 @@ def test_a_checkpoint_that_lacks_epochs(
 ) -> None:
     with pytest.raises(cs.StateError) as caught:
         checkpoint(tmp_path / "frames", offsets, commits, epoch, begun).order(alone("a"), ["a"])
-    assert caught.value.code == "CS-702"
+    assert caught.value.code == "CS-701"
     assert caught.value.where == {"file": str(tmp_path / missing)}
 
 
@@ -106,7 +106,7 @@ def test_a_checkpoint_that_lacks_parts(tmp_path: Path, lists: list[str], gone: s
     (tmp_path / "frames" / gone).unlink()
     with pytest.raises(cs.StateError) as caught:
         found.order(alone("a", "b"), ["a", "b"])
-    assert caught.value.code == "CS-702"
+    assert caught.value.code == "CS-701"
     assert caught.value.where == {"file": str(tmp_path / "frames" / missing)}
 
 
@@ -139,7 +139,7 @@ def test_a_list_of_several_sources_that_is_missing(tmp_path: Path, missing: str)
     found = sharing(tmp_path / "frames", [name for name in FOUND if name != missing])
     with pytest.raises(cs.StateError) as caught:
         found.order(SHARED, ["a", "b", "c"])
-    assert caught.value.code == "CS-702"
+    assert caught.value.code == "CS-701"
     assert caught.value.where == {"file": str(tmp_path / "frames" / missing)}
 
 
@@ -157,7 +157,7 @@ def test_lists_are_told_by_the_order_in_which_spark_knows_the_sources(tmp_path: 
 def test_a_log_that_lacks_commits(tmp_path: Path, epoch: int, begun: int | None) -> None:
     with pytest.raises(cs.StateError) as caught:
         checkpoint(tmp_path / "frames", 3, 3, epoch, begun).order(alone("a"), ["a"])
-    assert caught.value.code == "CS-702"
+    assert caught.value.code == "CS-701"
     assert "commits of the batch log are missing" in caught.value.what
 
 
@@ -172,7 +172,7 @@ def test_a_log_that_lacks_commits(tmp_path: Path, epoch: int, begun: int | None)
 def test_other_sources(tmp_path: Path, sources: list[str], told: str) -> None:
     with pytest.raises(cs.IncompatibleStateError) as caught:
         checkpoint(tmp_path / "frames", 3, 3, 3).order(alone(*sources), ["a", "b"])
-    assert caught.value.code == "CS-751"
+    assert caught.value.code == "CS-750"
     assert caught.value.what == f"the DataFrame sources changed since the last run: {told}"
 
 
@@ -201,4 +201,4 @@ def test_unless_a_batch_with_rows_of_theirs_was_begun(tmp_path: Path) -> None:
         cs.IncompatibleStateError, match="DataFrame sources that the topology no longer"
     ) as caught:
         checkpoint(tmp_path / "frames", 4, 3, 3, 4).order({}, ["a", "b"])
-    assert caught.value.code == "CS-751"
+    assert caught.value.code == "CS-750"

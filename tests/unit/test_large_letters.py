@@ -107,7 +107,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SinkError) as caught:
         letter(b"k", b"v" * 5_000).within(1_000, str(tmp_path / "file" / "spilled"))
-    assert caught.value.code == "CS-659"
+    assert caught.value.code == "CS-665"
     assert str(tmp_path / "file") in str(caught.value)
 
 
@@ -122,4 +122,4 @@ def test_the_folder_of_the_setting_is_one_path_everywhere(
 def test_a_folder_that_is_no_path(spill: object) -> None:
     with pytest.raises(cs.ConfigError) as caught:
         cs.DeadLetter("bad", spill=spill)
-    assert caught.value.code == "CS-204"
+    assert caught.value.code == "CS-201"

@@ -119,7 +119,7 @@ def test_who_is_back_finds_it_taken(files: Files, held: Lease) -> None:
     second = Lease.acquired(files, "second")
     with pytest.raises(StateError) as caught:
         held.assure()
-    assert caught.value.code == "CS-722"
+    assert caught.value.code == "CS-720"
     assert caught.value.where == {"folder": "the store", "owner": "second"}
     held.release()
     second.assure()
@@ -134,7 +134,7 @@ def test_who_renews_learns_it_by_itself(files: Files, held: Lease) -> None:
     files.away = True
     with pytest.raises(StateError) as caught:
         held.assure(within=1000)
-    assert caught.value.code == "CS-722"
+    assert caught.value.code == "CS-720"
 
 
 def test_of_two_at_the_same_moment_one_gets_it(files: Files) -> None:
@@ -179,7 +179,7 @@ def test_a_machine_that_slept_asks_anew(files: Files, held: Lease, monkeypatch: 
     held._confirmed = held._renewed = moment
     with pytest.raises(StateError) as caught:
         held.assure(within=SAFE)
-    assert caught.value.code == "CS-722"
+    assert caught.value.code == "CS-720"
     assert "gone" in str(caught.value.where["owner"])
 
 
@@ -233,7 +233,7 @@ class TestLog:
         other.lock("app")
         with pytest.raises(StateError) as caught:
             log.write_commit(Commit(1, 1))
-        assert caught.value.code == "CS-722"
+        assert caught.value.code == "CS-720"
         assert "app, process" in str(caught.value.where["owner"])
         assert log.commits() == [0]
         other.write_commit(Commit(1, 1))

@@ -89,7 +89,7 @@ class TestStateThatBeginsAnew:
         anew(tmp_path, 3, "", value=serdes.json())
         with pytest.raises(cs.StateError, match="is not what it was when it was opened") as caught:
             live.get("k")
-        assert caught.value.code == "CS-718"
+        assert caught.value.code == "CS-710"
         assert cs.open_store(tmp_path, "rows").get("k") == 2
 
     def test_may_lack_the_store(self, tmp_path: Path) -> None:
@@ -124,20 +124,20 @@ class TestABatchThatIsRetiredWhileItIsRead:
         monkeypatch.setattr(kind, name, after(lambda: go_on(writer), getattr(kind, name)))
         with pytest.raises(cs.StateError, match="batch 1 is not kept") as caught:
             cs.open_store(tmp_path, "rows", as_of=1)
-        assert caught.value.code == "CS-714"
+        assert caught.value.code == "CS-713"
 
     @pytest.mark.parametrize("as_of", ["0", True, 0.5])
     def test_what_is_no_batch_is_not_kept(self, tmp_path: Path, writer: Writer, as_of: Any) -> None:
         with pytest.raises(cs.StateError, match=f"batch {as_of!r} is not kept") as caught:
             cs.open_store(tmp_path, "rows", as_of=as_of)
-        assert caught.value.code == "CS-714"
+        assert caught.value.code == "CS-713"
 
     def test_damage_is_told_as_damage(self, tmp_path: Path, writer: Writer) -> None:
         for run in (tmp_path / "stores/rows/0").glob("*.arrow"):
             run.unlink()
         with pytest.raises(cs.StateError) as caught:
             cs.open_store(tmp_path, "rows", as_of=1)
-        assert caught.value.code == "CS-702"
+        assert caught.value.code == "CS-701"
 
 
 def after(act: Callable[[], None], work: Callable[..., Any]) -> Callable[..., Any]:

@@ -171,5 +171,5 @@ def test_several_columns_are_no_value() -> None:
     builder = cs.StreamsBuilder()
     text, typed = serdes.string(), serdes.json({"a": pl.Int64, "b": pl.Int64})
     rows = builder.stream("in", cs.Consumed(key=text, value=typed))
-    with pytest.raises(cs.TopologyError, match=r"CS-116.*several columns"):
+    with pytest.raises(cs.TopologyError, match=r"CS-115.*several columns"):
         rows.map_values(pl.col("a", "b"))

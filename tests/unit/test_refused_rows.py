@@ -106,7 +106,7 @@ def test_a_key_that_another_table_cannot_have_fails_alone(join: str, keys: str, 
     alone, *together = (joined(join, keys, size, policy, ids) for size in (1, 3, 9))
     assert together == [alone, alone]
     if policy == "fail":
-        assert alone[:3] == ("CS-411", 1, "o1")
+        assert alone[:3] == ("CS-401", 1, "o1")
         assert "oops" in str(alone[3]) or keys == "dataclass"
     else:
         (failed,) = (count for name, count in alone[1].items() if name.endswith("failed"))  # type: ignore[attr-defined]
@@ -123,7 +123,7 @@ def test_a_key_of_another_type_fails_alone_beside_nulls(join: str, policy: Any) 
     )
     assert together == [alone, alone]
     if policy == "fail":
-        assert alone[:3] == ("CS-411", 1, "o1")
+        assert alone[:3] == ("CS-401", 1, "o1")
 
 
 def test_a_null_of_a_type_that_is_wrong_is_a_null() -> None:
@@ -330,4 +330,4 @@ def test_of_records_that_fail_in_several_ways_the_first_is_told(join: str, size:
         with pytest.raises(cs.CrossStreamError) as caught:
             process()
     error = caught.value
-    assert (error.code, error.where["offset"]) == ("CS-411" if first == "wrong" else "CS-501", 1)
+    assert (error.code, error.where["offset"]) == ("CS-401" if first == "wrong" else "CS-501", 1)

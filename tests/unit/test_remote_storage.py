@@ -115,7 +115,7 @@ class TestStorage:
         storage.delete("run.arrow")
         with pytest.raises(StateError, match=r"run\.arrow is missing") as caught:
             read_run(storage, ref)
-        assert caught.value.code == "CS-702"
+        assert caught.value.code == "CS-701"
 
 
 class TestRoot:
@@ -340,7 +340,7 @@ def test_there_may_be_no_such_bucket(object_store: ObjectStore) -> None:
     root = RemoteRoot(object_store.uri("state", bucket="nowhere"))
     with pytest.raises(StateError, match="no bucket or container nowhere") as caught:
         root.lock("app")
-    assert caught.value.code == "CS-724"
+    assert caught.value.code == "CS-723"
     assert caught.value.where == {"folder": "s3://nowhere/state"}
     with pytest.raises(StateError, match="NO_SUCH_BUCKET") as caught:
         root.write("application.json", b"{}")

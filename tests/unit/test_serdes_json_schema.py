@@ -229,7 +229,7 @@ def test_dicts_may_lack_fields() -> None:
     [
         (pl.Series([{"id": 40_000}]), "CS-403"),
         (pl.Series([{"id": 1.0}]), "CS-401"),
-        (pl.Series([{"color": "red"}]), "CS-408"),
+        (pl.Series([{"color": "red"}]), "CS-401"),
         (pl.Series([{"price": Decimal("1.505")}]), "CS-401"),
         (
             pl.Series([{"at": dt.datetime(2024, 5, 1)}]).cast(pl.Struct({"at": pl.Datetime("us", "UTC")})),
@@ -262,12 +262,12 @@ def test_columns_that_could_not_be_read_again(column: pl.Series, code: str) -> N
 def test_schemas_that_json_cannot_hold(schema: Any) -> None:
     with pytest.raises(SerdeError) as caught:
         serdes.json(schema)
-    assert caught.value.code == "CS-407"
+    assert caught.value.code == "CS-404"
     assert caught.value.next
 
 
 def test_unknown_fields_are_told() -> None:
-    with pytest.raises(SerdeError, match="CS-408"):
+    with pytest.raises(SerdeError, match="CS-401"):
         SMALL.decode_series(plain([b"{}"]), ["id", "color"])
 
 

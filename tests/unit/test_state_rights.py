@@ -168,4 +168,4 @@ def test_what_spark_says(tmp_path: Path) -> None:
 def test_a_mode_that_there_is_not() -> None:
     with pytest.raises(cs.ConfigError) as caught:
         cs.StreamsConfig(application_id="a", state_mode="0600")  # type: ignore[arg-type]
-    assert caught.value.code == "CS-205"
+    assert caught.value.code == "CS-201"

@@ -224,7 +224,7 @@ def test_a_missing_file_is_told(stored: tuple[Folder, str]) -> None:
         path = folder.path / name
         path.rename(folder.path / "aside")
         error = refused(folder, manifest)
-        assert (error.code, name in error.what) == ("CS-702", True), name
+        assert (error.code, name in error.what) == ("CS-701", True), name
         (folder.path / "aside").rename(path)
 
 
@@ -233,7 +233,7 @@ def test_another_kind_of_store_or_format_is_told(stored: tuple[Folder, str], mon
     with pytest.raises(StateError, match="key-value store, not of a versioned store") as caught:
         load_version(folder, VERSIONED, manifest)
     assert (caught.value.code, caught.value.next) == (
-        "CS-705",
+        "CS-701",
         "restore the state folder from a copy, or start the application on an empty one",
     )
     monkeypatch.setattr("crossstream.storage.manifest.FORMAT", 3)

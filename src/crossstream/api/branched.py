@@ -47,8 +47,8 @@ class BranchedKStream(Generic[S]):
     def branch(self, predicate: Predicate, name: str | None = None) -> BranchedKStream[S]:
         """One more branch; ``name`` is its place in the result, else its number, from 1.
 
-        Raises CS-102 for a bad name, CS-108 for one that another branch has, CS-120 for one that an operator has,
-        CS-109 after the end of the split.
+        Raises CS-102 for a bad name, CS-120 for one that another branch has, CS-120 for one that an operator has,
+        CS-127 after the end of the split.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
@@ -85,7 +85,7 @@ class BranchedKStream(Generic[S]):
         if label in (taken for taken, _ in self._branches):
             raise TopologyError(
                 f"the split has two branches named {label!r}",
-                code="CS-108",
+                code="CS-120",
                 where=here(self._parent.name),
                 next="give each branch a name of its own",
             )
@@ -110,14 +110,14 @@ class BranchedKStream(Generic[S]):
         if self._finished:
             raise TopologyError(
                 "the split is finished, or its end was refused",
-                code="CS-109",
+                code="CS-127",
                 where=here(self._parent.name),
                 next="begin another: stream.split()",
             )
 
 
 def merged(stream: Handle, others: tuple[Handle, ...], named: Named | None) -> Node:
-    """A new `Merge` below all of the streams. Raises `TopologyError`: CS-107 for anything but streams, CS-130."""
+    """A new `Merge` below all of the streams. Raises `TopologyError`: CS-135 for anything but streams, CS-135."""
     if not others:
         raise _not_a_stream(None)
     for other in others:
@@ -147,7 +147,7 @@ def _not_a_stream(given: object) -> TopologyError:
         return misplaced_name("merge", "one of the streams")
     return TopologyError(
         f"merge takes streams, not {'nothing' if given is None else type(given).__name__}",
-        code="CS-107",
+        code="CS-135",
         where=here("merge"),
         next="pass one KStream or several; a table becomes one by to_stream()",
     )

@@ -48,7 +48,7 @@ class StreamsBuilder:
         """The records of a topic, of several, or of all whose whole name matches a compiled pattern.
 
         Two calls with the same topics and options share one source. Raises `TopologyError`: CS-140 without
-        both serdes, CS-102 bad topic name, CS-122 to CS-125 topics that another source reads otherwise.
+        both serdes, CS-102 bad topic name, CS-122 topics that another source reads otherwise.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> consumed = Consumed(key=serdes.string(), value=serdes.json())
@@ -64,8 +64,8 @@ class StreamsBuilder:
         """A topic as a table: the last record of each key is its row, a null value deletes it.
 
         Rows follow the order of arrival, not of timestamps; records with a null key are dropped and counted.
-        ``materialized`` makes the table queryable. Raises `TopologyError` as `stream`, and CS-121 if the
-        store's name is taken, CS-143 if ``materialized`` has other serdes than ``consumed``.
+        ``materialized`` makes the table queryable. Raises `TopologyError` as `stream`, and CS-120 if the
+        store's name is taken, CS-140 if ``materialized`` has other serdes than ``consumed``.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> StreamsBuilder().table("products", Consumed(key=serdes.string(), value=serdes.json()))
@@ -81,7 +81,7 @@ class StreamsBuilder:
         A start reads the topic to its end before any other record is taken, the first from its beginning, later
         ones from where the state ends. Afterwards its records belong to the batches like all others. A null
         value deletes a row; records with a null key are dropped and counted. ``materialized`` makes the table
-        queryable. Raises `TopologyError` as `table`, and CS-144 for a versioned global table or one that is
+        queryable. Raises `TopologyError` as `table`, and CS-101 for a versioned global table or one that is
         to begin at the end of its topic. Sources: KIP-99, semantics 2.4.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
@@ -97,7 +97,7 @@ class StreamsBuilder:
         Serdes left out follow from the columns' types (string, binary, numbers, boolean; a struct is JSON). A
         binary column with a serde holds its wire bytes. ``Consumed(name=…)`` names the source, which keeps
         its place in the state when the code changes. Raises `TopologyError`: CS-150 not a streaming
-        DataFrame, CS-151 missing columns, CS-152 a type without a serde, CS-153 settings
+        DataFrame, CS-150 missing columns, CS-150 a type without a serde, CS-101 settings
         that only topics have.
         """
         return KStream(self._draft, self._frame("stream", frame, consumed, None))
@@ -202,7 +202,7 @@ def _check_global(topic: str, consumed: Consumed, stored: Materialized | None) -
         step = 'leave offset_reset="latest" out'
     else:
         return
-    raise TopologyError(f"a global table {what}", code="CS-144", where=here(topic), next=step)
+    raise TopologyError(f"a global table {what}", code="CS-101", where=here(topic), next=step)
 
 
 def _topics(topics: object) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
@@ -219,7 +219,7 @@ def _topics(topics: object) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
     if not names or len(set(names)) < len(names):
         raise TopologyError(
             f"{topics!r} is not a topic, a list of different topics or a pattern of text",
-            code="CS-103",
+            code="CS-101",
             where=here("stream"),
             next=topic_step("stream", topics, pattern),
         )

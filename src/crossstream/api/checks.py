@@ -78,7 +78,7 @@ _BOTH_WAYS = ("serialize", "deserialize")
 def check_serdes(
     owner: str, /, *, optional: bool = True, ways: Collection[str] = _BOTH_WAYS, **serdes: object
 ) -> None:
-    """Refuses (CS-103) anything but a serde, at least for these ``ways``, or, if they are ``optional``, None."""
+    """Refuses (CS-101) anything but a serde, at least for these ``ways``, or, if they are ``optional``, None."""
     for setting, serde in serdes.items():
         if (serde is None and optional) or _is_serde(serde, ways):
             continue
@@ -86,7 +86,7 @@ def check_serdes(
         name = getattr(serde, "__name__", "json")
         raise TopologyError(
             f"{owner}({setting}={serde!r}) is not a serde",
-            code="CS-103",
+            code="CS-101",
             where=here(),
             next=f"call it: {setting}=serdes.{name}()"
             if called
@@ -95,11 +95,11 @@ def check_serdes(
 
 
 def check_choice(owner: str, setting: str, value: object, choices: tuple[object, ...]) -> None:
-    """Refuses (CS-103) what is not one of ``choices``."""
+    """Refuses (CS-101) what is not one of ``choices``."""
     if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
         raise TopologyError(
             f"{owner}({setting}={value!r}) is not one of the choices",
-            code="CS-103",
+            code="CS-101",
             where=here(),
             next=f"choose {' or '.join(map(repr, choices))}",
         )
@@ -108,7 +108,7 @@ def check_choice(owner: str, setting: str, value: object, choices: tuple[object,
 def check_signature(
     owner: str, setting: str, function: object, parameters: tuple[str, ...], *, optional: bool = True
 ) -> None:
-    """Refuses what cannot be called with ``parameters`` (CS-104), or does not run then (CS-106).
+    """Refuses what cannot be called with ``parameters`` (CS-104), or does not run then (CS-104).
 
     Expressions are refused too, but for timestamps; None only if the function is not ``optional``.
     """
@@ -131,7 +131,7 @@ def check_signature(
 def check_option(
     operator: str, setting: str, option: object, kind: type[T], **others: type[object]
 ) -> T | None:
-    """``option`` if it is None or a ``kind``; else CS-105, which tells the object to pass.
+    """``option`` if it is None or a ``kind``; else CS-101, which tells the object to pass.
 
     ``others``: the kinds of the operator's other options, by setting, which may have been put in the place of this one.
     """
@@ -143,7 +143,7 @@ def check_option(
     )
     raise TopologyError(
         f"{setting} of {operator} must be a {kind.__name__}, not {type(option).__name__}",
-        code="CS-105",
+        code="CS-101",
         where=here(operator),
         next=step,
     )
@@ -179,7 +179,7 @@ def function_of(
 
     A callable of one parameter more gets the key first; ``with_key`` decides for a callable whose signature does not
     tell (``print``). ``several``: it gives an iterable, so it may be a generator function. The expression of a joiner
-    may read the ``inputs`` and the key. Raises CS-106 for what is no function (or an
+    may read the ``inputs`` and the key. Raises CS-104 for what is no function (or an
     expression where there can be none), or does not run when it is called; CS-104 for a function of other parameters,
     or an expression that reads other columns; CS-111 for one that looks at other records; CS-113 and CS-114 as `typed`.
     """
@@ -204,7 +204,7 @@ def function_of(
 
 
 def predicate_of(operator: str, given: Any, node: Node) -> Function:
-    """As `function_of`. Raises CS-116 for an expression that gives something else than true or false."""
+    """As `function_of`. Raises CS-115 for an expression that gives something else than true or false."""
     return checked_predicate(function_of(operator, "predicate", given, {"value": node}), operator)
 
 
@@ -265,7 +265,7 @@ def _check_runs(what: str, function: Any, operator: str | None = None, *, severa
     )
     raise TopologyError(
         f"{what} has {way}: a call of {_called(function)} gives {gives}",
-        code="CS-106",
+        code="CS-104",
         where=here(operator),
         next=step,
     )
@@ -285,7 +285,7 @@ def _signature(function: object) -> str:
 def _no_function(operator: str, role: str, given: str, values: tuple[str, ...]) -> TopologyError:
     return TopologyError(
         f"the {role} of {operator} is {given}" + ("" if given == "missing" else ", not a function"),
-        code="CS-106",
+        code="CS-104",
         where=here(operator),
         next=f"pass one, such as lambda {', '.join(values)}: …",
     )

@@ -43,7 +43,7 @@ class Draft:
     def add(self, kind: type[N], path: str, given: str | None, /, **attributes: Any) -> N:
         """A new node of the graph, named ``given`` or by its place (``path`` under its first parent).
 
-        Raises `TopologyError`: CS-120 name taken, CS-121 store name taken, CS-122 to CS-124 topics that
+        Raises `TopologyError`: CS-120 name taken, CS-120 store name taken, CS-122 topics that
         another source reads.
         """
         parents: tuple[str, ...] = attributes.get("parents", ())
@@ -74,7 +74,7 @@ class Draft:
     def same_source(self, wanted: Source) -> Source | None:
         """The stream source of exactly these topics, if there is one: two streams share it.
 
-        Raises `TopologyError` CS-125 if it is read with other options.
+        Raises `TopologyError` CS-122 if it is read with other options.
         """
         for node in self.nodes.values():
             if isinstance(node, Source) and node.shape == "stream" and _same_topics(node, wanted):
@@ -124,7 +124,7 @@ def _check_same_options(source: Source, wanted: Source) -> None:
     if different:
         raise TopologyError(
             f"the topics of {source.name} are read a second time with another {' and '.join(different)}",
-            code="CS-125",
+            code="CS-122",
             where={**here(source.name), "first read at": str(source.location)},
             next="read them once and use the stream twice, or pass the same Consumed",
         )
@@ -157,16 +157,16 @@ def no_attribute(handle: object, name: str) -> NoReturn:
 
 
 def given_name(operator: str, named: Named | None, **others: type[object]) -> str | None:
-    """The name in ``named``; CS-105 if it is something else. ``others``: as for `check_option`."""
+    """The name in ``named``; CS-101 if it is something else. ``others``: as for `check_option`."""
     option = check_option(operator, "named", named, Named, **others)
     return None if option is None else option.name
 
 
 def misplaced_name(operator: str, place: str) -> TopologyError:
-    """CS-105: a `Named` in the place of something else, as in Java's overloads."""
+    """CS-101: a `Named` in the place of something else, as in Java's overloads."""
     return TopologyError(
         f"{place} of {operator} is a Named",
-        code="CS-105",
+        code="CS-101",
         where=here(operator),
         next='name the argument: named=Named("…")',
     )
@@ -212,11 +212,11 @@ def returning(function: Function, value: Serde | None) -> Function:
 
 
 def check_same_builder(operator: str, mine: Draft, other: Draft) -> None:
-    """CS-130: operators connect only what one builder made."""
+    """CS-135: operators connect only what one builder made."""
     if mine is not other:
         raise TopologyError(
             f"the two inputs of {operator} come from different builders",
-            code="CS-130",
+            code="CS-135",
             where=here(operator),
             next="make both with one StreamsBuilder",
         )

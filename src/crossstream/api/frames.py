@@ -38,9 +38,9 @@ _PLACES = ("geometry", "geography")
 def frame_serdes(operator: str, frame: Any, consumed: Consumed) -> tuple[Serde, Serde]:
     """The serdes of key and value: those of ``consumed``, else by the columns' types.
 
-    Raises `TopologyError`: CS-150 not a streaming DataFrame, CS-151 no column key or value, several
-    of a name, or one that has it in other letters, CS-152 a type without a serde, CS-153 settings of ``consumed`` that
-    only topics have, CS-154 timestamps or headers of other types.
+    Raises `TopologyError`: CS-150 not a streaming DataFrame, CS-150 no column key or value, several
+    of a name, or one that has it in other letters, CS-150 a type without a serde, CS-101 settings of ``consumed`` that
+    only topics have, CS-150 timestamps or headers of other types.
     """
     _check_frame(operator, frame)
     _check_settings(operator, consumed)
@@ -61,7 +61,7 @@ def _serde_of(operator: str, column: str, type_name: str) -> Serde:
         return serdes.json()
     raise TopologyError(
         f"column {column} is of type {type_name}, which has no serde of its own",
-        code="CS-152",
+        code="CS-150",
         where=here(operator),
         next=f"pass Consumed({column}=…), or cast the column",
     )
@@ -81,7 +81,7 @@ def _check_frame(operator: str, frame: Any) -> None:
     if missing:
         raise TopologyError(
             f"the DataFrame has no column {' and '.join(missing)}",
-            code="CS-151",
+            code="CS-150",
             where=here(operator),
             next="select key, value and optionally timestamp and headers; struct(…) makes a value of columns",
         )
@@ -99,14 +99,14 @@ def _check_found(operator: str, name: str, found: list[str]) -> None:
     if len(found) > 1:
         raise TopologyError(
             f"the DataFrame has several columns that Spark takes for {name}: {', '.join(found)}",
-            code="CS-151",
+            code="CS-150",
             where=here(operator),
             next="drop or rename all but one of them",
         )
     if found not in ([], [name]):
         raise TopologyError(
             f"the DataFrame has a column {found[0]}, which Spark takes for {name}",
-            code="CS-151",
+            code="CS-150",
             where=here(operator),
             next=f'write it as it is read: .withColumnRenamed("{found[0]}", "{name}"); or drop it',
         )
@@ -117,7 +117,7 @@ def _check_readable(operator: str, frame: Any) -> None:
     for fault in (fault for name in ("key", "value") for fault in _unreadable(kinds[name], name)):
         raise TopologyError(
             f"column {fault}, which no serde reads",
-            code="CS-152",
+            code="CS-150",
             where=here(operator),
             next="change it in the DataFrame: name fields apart, and cast(… as string) what JSON has no form for",
         )
@@ -144,7 +144,7 @@ def _check_types(operator: str, types: dict[str, str]) -> None:
         if column in types and types[column] not in taken:
             raise TopologyError(
                 f"column {column} is of type {types[column]}",
-                code="CS-154",
+                code="CS-150",
                 where=here(operator),
                 next=f"cast it to {' or '.join(taken)}",
             )
@@ -162,7 +162,7 @@ def _check_settings(operator: str, consumed: Consumed) -> None:
         }
         raise TopologyError(
             f"Consumed({setting}=…) is for topics, and {operator} reads a DataFrame",
-            code="CS-153",
+            code="CS-101",
             where=here(operator),
             next=steps[setting],
         )

@@ -50,7 +50,7 @@ def stream_join(
 ) -> Node:
     """A new join below a stream; ``given``, ``settings``: what the user passed after the other side.
 
-    Raises `TopologyError`: CS-130 other builder, CS-135 nothing that a stream can be joined with, CS-136
+    Raises `TopologyError`: CS-135 other builder, CS-135 nothing that a stream can be joined with, CS-136
     options that this kind of join does not take, or takes elsewhere.
     """
     operator = OPERATORS[kind]
@@ -183,7 +183,7 @@ def foreign_key_join(
 
 
 def check_keyed_by(operator: str, foreign_key: object, keyed_by: object) -> None:
-    """CS-132, CS-133: by foreign key an unreferenced row of the other table has no key like the left table's."""
+    """CS-136: by foreign key an unreferenced row of the other table has no key like the left table's."""
     if foreign_key is None and keyed_by is not None:
         raise _misplaced(
             operator, "keyed_by", "a foreign key", "drop it: the result is keyed like both tables"
@@ -192,24 +192,24 @@ def check_keyed_by(operator: str, foreign_key: object, keyed_by: object) -> None
         raise TopologyError(
             f"{operator} by foreign key also has rows that are not keyed like the left table: those of the"
             " other table that no left row refers to",
-            code="CS-132",
+            code="CS-136",
             where=here(operator),
             next="say that you want them: keyed_by=cs.LeftOrRight; or use left_join(…, foreign_key=…)",
         )
 
 
 def check_key_selector(operator: str, key_selector: object) -> None:
-    """CS-133: the key of a row in another table is its foreign key."""
+    """CS-136: the key of a row in another table is its foreign key."""
     if key_selector is not None:
         raise _misplaced(operator, "key_selector", "a global table", "pass foreign_key=lambda left: …")
 
 
 def check_right_join(foreign_key: object) -> None:
-    """CS-138: by key, a right join is the left join of the other table."""
+    """CS-136: by key, a right join is the left join of the other table."""
     if foreign_key is None:
         raise TopologyError(
             "a right join by key is the left join of the other table with this one",
-            code="CS-138",
+            code="CS-136",
             where=here("right_join"),
             next="write other.left_join(this, lambda right, left: …), or pass foreign_key=lambda left: …",
         )
@@ -255,7 +255,7 @@ def join_many(
 
 
 def _pairs(operator: str, others: object) -> dict[str, tuple[Any, Any]]:
-    """CS-139: the tables and foreign keys by name, sorted, if each is what it should be."""
+    """CS-136: the tables and foreign keys by name, sorted, if each is what it should be."""
     fault = None
     if not isinstance(others, Mapping) or not others:
         fault = f"the tables of {operator} are {others!r}, not a dict of them"
@@ -270,7 +270,7 @@ def _pairs(operator: str, others: object) -> dict[str, tuple[Any, Any]]:
     if fault is not None or not isinstance(others, Mapping):
         raise TopologyError(
             fault or "",
-            code="CS-139",
+            code="CS-136",
             where=here(operator),
             next='write {"customer": (customers, lambda left: …), …}; names are identifiers besides '
             + ", ".join(_TAKEN),
@@ -299,7 +299,7 @@ def _not_a_table(operator: str, other: object) -> TopologyError:
     }
     return TopologyError(
         f"a KTable joins a KTable, not a {type(other).__name__}",
-        code="CS-131",
+        code="CS-135",
         where=here(operator),
         next=steps.get(type(other).__name__, "pass the table that builder.table(…) gave"),
     )
@@ -307,7 +307,7 @@ def _not_a_table(operator: str, other: object) -> TopologyError:
 
 def _misplaced(operator: str, setting: str, needs: str, step: str) -> TopologyError:
     return TopologyError(
-        f"{operator} takes {setting} only with {needs}", code="CS-133", where=here(operator), next=step
+        f"{operator} takes {setting} only with {needs}", code="CS-136", where=here(operator), next=step
     )
 
 

@@ -1,8 +1,8 @@
 """Option objects: frozen, keyword arguments only, checked when made.
 
 All raise `TopologyError` in the line that makes them: CS-101 unknown, missing or positional setting,
-or one that nothing uses yet, CS-102 name against Kafka's rule, CS-103 value of a wrong kind, CS-104 function that
-cannot be called as crossstream calls it, CS-106 one that does not run then. Sources: semantics 3.5 and 5.1.
+or one that nothing uses yet, CS-102 name against Kafka's rule, CS-101 value of a wrong kind, CS-104 function that
+cannot be called as crossstream calls it, CS-104 one that does not run then. Sources: semantics 3.5 and 5.1.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class StreamJoined:
         if self.store is not None and self.store == self.other_store:
             raise TopologyError(
                 f"StreamJoined gives both stores the name {self.store!r}",
-                code="CS-173",
+                code="CS-120",
                 where=here(),
                 next="name them differently, or leave one out",
             )
@@ -270,7 +270,7 @@ class JoinWindows:
     is how much longer, in stream time, a record waits for partners that are late. A record of a left or outer join
     that finds none comes out alone when its window and the grace period are over; with ``eager=True`` (Kafka before
     3.1) at once, even if partners follow. Durations, which are kept in milliseconds. Raises CS-110 for what is none,
-    CS-170 for an empty window. Sources: semantics 2.1.1, KIP-633.
+    CS-110 for an empty window. Sources: semantics 2.1.1, KIP-633.
 
     >>> JoinWindows(before=0, after="10 seconds", grace="1 minute").after
     10000
@@ -289,7 +289,7 @@ class JoinWindows:
         if before + after < 0:
             raise TopologyError(
                 f"the window is empty: it ends {-before - after} ms before it begins",
-                code="CS-170",
+                code="CS-110",
                 where=here(),
                 next="let before and after add up to 0 or more; one of them may be negative",
             )

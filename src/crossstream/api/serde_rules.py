@@ -32,7 +32,7 @@ def source_serdes(operator: str, key: Serde | None, value: Serde | None) -> tupl
 def table_serdes(topic: str, consumed: Consumed, stored: Materialized | None) -> tuple[Serde, Serde]:
     """Both serdes of a table read from ``topic``; those `Consumed` leaves out may come from `Materialized`.
 
-    Raises CS-140 where one is missing, CS-143 where the two disagree: rows are kept as they came.
+    Raises CS-140 where one is missing, CS-140 where the two disagree: rows are kept as they came.
     """
     asked = stored or Materialized()
     for name, read, kept in (("key", consumed.key, asked.key), ("value", consumed.value, asked.value)):
@@ -40,7 +40,7 @@ def table_serdes(topic: str, consumed: Consumed, stored: Materialized | None) ->
             mine, theirs = told_apart(read, kept)
             raise TopologyError(
                 f"table {topic} is read with {name} serde {mine}, but stored with {theirs}",
-                code="CS-143",
+                code="CS-140",
                 where=here(topic),
                 next=f"leave {name}= out of Materialized",
             )
@@ -48,12 +48,12 @@ def table_serdes(topic: str, consumed: Consumed, stored: Materialized | None) ->
 
 
 def needed_key(operator: str, inherited: Serde | None, given: Serde | None, option: str) -> Serde:
-    """The key serde of an operation by key. Raises CS-141 if there is none, CS-143 if two disagree."""
+    """The key serde of an operation by key. Raises CS-140 if there is none, CS-140 if two disagree."""
     if inherited is not None and given is not None and not alike(inherited, given):
         told, found = told_apart(given, inherited)
         raise TopologyError(
             f"{operator} is told that keys are {told}, but its input has {found} keys",
-            code="CS-143",
+            code="CS-140",
             where=here(operator),
             next="leave key= out; a stream can change it before: repartition(Repartitioned(key=…))",
         )
@@ -61,7 +61,7 @@ def needed_key(operator: str, inherited: Serde | None, given: Serde | None, opti
     if key is None:
         raise TopologyError(
             f"{operator} works by key, and the key serde was lost where the key changed",
-            code="CS-141",
+            code="CS-140",
             where=here(operator),
             next=f"pass {option}, such as {option.replace('…', 'serdes.string()')}",
         )
@@ -69,12 +69,12 @@ def needed_key(operator: str, inherited: Serde | None, given: Serde | None, opti
 
 
 def agreed(operator: str, what: str, known: Serde | None, given: Serde | None, setting: str) -> Serde | None:
-    """The serde of an input, known or given by an option. Raises CS-143 if the two disagree."""
+    """The serde of an input, known or given by an option. Raises CS-140 if the two disagree."""
     if known is not None and given is not None and not alike(known, given):
         told, found = told_apart(given, known)
         raise TopologyError(
             f"{operator} is told that {what} are {told}, but they are {found}",
-            code="CS-143",
+            code="CS-140",
             where=here(operator),
             next=f"leave {setting}= out",
         )
@@ -102,7 +102,7 @@ def sink_serdes(
     given: tuple[Serde | None, Serde | None],
     step: str = "pass Produced({})",
 ) -> tuple[Serde, Serde]:
-    """Serdes of a sink. Raises CS-142, which says by which ``step`` to name them, where none is given or known."""
+    """Serdes of a sink. Raises CS-140, which says by which ``step`` to name them, where none is given or known."""
     key, value = (mine or theirs for mine, theirs in zip(given, inherited, strict=True))
     if key is not None and value is not None:
         return key, value
@@ -110,7 +110,7 @@ def sink_serdes(
     examples = {"key": "key=serdes.string()", "value": "value=serdes.json()"}
     raise TopologyError(
         f"{operator} does not know the {' and '.join(missing)} serde: it may have changed on the way",
-        code="CS-142",
+        code="CS-140",
         where=here(operator),
         next=step.format(", ".join(examples[name] for name in missing)),
     )

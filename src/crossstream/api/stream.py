@@ -72,7 +72,7 @@ class KStream:
 
     Functions take ``value``, or ``key, value`` if they require two arguments. Each method takes
     ``named=Named("…")``; without it the operator is named by its path. All raise `TopologyError` in the
-    user's line: CS-104 function of other parameters, CS-105 wrong option object, CS-106 no function, CS-120
+    user's line: CS-104 function of other parameters, CS-101 wrong option object, CS-104 no function, CS-120
     name taken.
 
     >>> from crossstream import Consumed, Produced, StreamsBuilder, serdes
@@ -192,7 +192,7 @@ class KStream:
         come before the record that is merged with them. If an operator made several records of it before their ways
         parted, each of them comes on all ways before the next one does; but not if a join or a re-keying is on a way.
 
-        Raises CS-107 for anything but streams, CS-130 for streams of another builder.
+        Raises CS-135 for anything but streams, CS-135 for streams of another builder.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
@@ -255,7 +255,7 @@ class KStream:
     def repartition(self, repartitioned: Repartitioned | None = None) -> KStream:
         """Moves the records to the partitions of their keys now, instead of at the next operation by key.
 
-        Raises CS-141 if the key serde is unknown.
+        Raises CS-140 if the key serde is unknown.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
@@ -276,8 +276,8 @@ class KStream:
     def to_table(self, named: Named | None = None, materialized: Materialized | None = None) -> KTable:
         """Reads the stream as a table: the last value of each key; null deletes, a null key is dropped.
 
-        Returns a `KTable`. Raises CS-141 if the key serde is unknown, CS-143 if ``Materialized(key=)``
-        contradicts it, CS-121 if the store's name is taken.
+        Returns a `KTable`. Raises CS-140 if the key serde is unknown, CS-140 if ``Materialized(key=)``
+        contradicts it, CS-120 if the store's name is taken.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
@@ -343,7 +343,7 @@ class KStream:
         of the table's row, from the value or from key and value, which may both be None; the result has the
         stream's key and timestamp. A record whose value or selected key is None is dropped and counted.
 
-        Raises CS-130 other builder, CS-135 nothing to join with, CS-136 options of another kind of join.
+        Raises CS-135 other builder, CS-135 nothing to join with, CS-136 options of another kind of join.
         Sources: semantics 2.1, 2.3, 2.4.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
@@ -430,9 +430,9 @@ class KStream:
         """Writes every record to a topic, or to the one that ``topic(key, value)`` names, which must exist.
 
         In Kafka every topic must (CS-652); a missing file topic is made, with one partition, if it is named here: not
-        for a record (CS-662). Several streams may be written to a topic: what comes of one record, and of those after
+        for a record (CS-652). Several streams may be written to a topic: what comes of one record, and of those after
         it, stays in order there.
-        Serdes not in ``produced`` are those of the stream. Raises CS-142 where one is unknown, CS-102 for a
+        Serdes not in ``produced`` are those of the stream. Raises CS-140 where one is unknown, CS-102 for a
         name that Kafka would not take, CS-104 for a function that does not take key and value. Source: semantics 3.12.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes

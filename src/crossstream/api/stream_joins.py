@@ -37,14 +37,14 @@ def stream_stream_join(
 ) -> Node:
     """A new `StreamStreamJoin` below both streams.
 
-    Raises `TopologyError`: CS-171 no windows, CS-172 keys of different serdes.
+    Raises `TopologyError`: CS-110 no windows, CS-134 keys of different serdes.
     """
     operator = OPERATORS[kind]
     given = check_option(operator, "windows", windows, JoinWindows)
     if given is None:
         raise TopologyError(
             f"{operator} with a stream needs to know how far apart in time partners may be",
-            code="CS-171",
+            code="CS-110",
             where=here(operator),
             next='pass windows, such as JoinWindows.of("10 seconds"); or join a table: stream.to_table()',
         )
@@ -90,7 +90,7 @@ def _key(operator: str, left: Node, right: Node, option: StreamJoined) -> Serde:
         mine, theirs = told_apart(key, right.key)
         raise TopologyError(
             f"no records ever meet: {left.name} has {mine} keys, {right.name} has {theirs} keys",
-            code="CS-172",
+            code="CS-134",
             where=here(operator),
             next="give both the same key serde; map or select_key turns one kind of key into the other",
         )
@@ -113,14 +113,14 @@ def stream_table_join(
 ) -> Node:
     """A new `StreamTableJoin` below the stream and the table.
 
-    Raises `TopologyError`: CS-160 outer join, CS-161 and CS-162 grace over a table that keeps no versions, or not
-    for so long, CS-163 keys of different serdes.
+    Raises `TopologyError`: CS-136 outer join, CS-136 grace over a table that keeps no versions, or not
+    for so long, CS-134 keys of different serdes.
     """
     operator = OPERATORS[kind]
     if kind == "outer":
         raise TopologyError(
             "there is no outer join of a stream with a table: changes of the table trigger nothing",
-            code="CS-160",
+            code="CS-136",
             where=here(operator),
             next="use left_join(…), which keeps the records without a row; or make the stream a table: to_table()",
         )
@@ -156,7 +156,7 @@ def _check_keys(operator: str, stream: Node, key: Serde, table: Node) -> None:
     mine, theirs = told_apart(key, table.key)
     raise TopologyError(
         f"no record ever finds a row: {stream.name} has {mine} keys, {table.name} has {theirs} keys",
-        code="CS-163",
+        code="CS-134",
         where=here(operator),
         next="give both the same key serde; map or select_key turns one kind of key into the other",
     )
@@ -170,14 +170,14 @@ def _grace(operator: str, option: Joined, history: int | None, table: Node) -> i
     if history is None:
         raise TopologyError(
             f"{table.name} keeps no versions: a record that waited would see the row of the wrong time",
-            code="CS-161",
+            code="CS-136",
             where=here(operator),
             next="give the table Materialized(history_retention=…) of at least the grace period, or leave grace out",
         )
     if grace > history:
         raise TopologyError(
             f"records would wait {grace} ms, but {table.name} keeps versions for {history} ms only",
-            code="CS-162",
+            code="CS-136",
             where=here(operator),
             next="shorten grace, or lengthen the history_retention of the table",
         )
@@ -193,12 +193,12 @@ def stream_global_join(
     key_selector: KeySelector = REQUIRED,
     named: Named | None = None,
 ) -> Node:
-    """A new `StreamGlobalJoin` below the stream and the table. Raises CS-137 for an outer join."""
+    """A new `StreamGlobalJoin` below the stream and the table. Raises CS-136 for an outer join."""
     operator = OPERATORS[kind]
     if kind == "outer":
         raise TopologyError(
             "there is no outer join with a global table: its rows are looked up and trigger nothing",
-            code="CS-137",
+            code="CS-136",
             where=here(operator),
             next="use left_join(…), which keeps the records without a partner",
         )
@@ -229,13 +229,13 @@ def table_global_join(
     named: Named | None,
     materialized: Materialized | None,
 ) -> Node:
-    """A new `ForeignKeyJoin` below the tables: its right parent is a global table. Raises CS-145."""
+    """A new `ForeignKeyJoin` below the tables: its right parent is a global table. Raises CS-136."""
     operator = OPERATORS[kind]
     check_same_builder(operator, left._draft, other._draft)
     fault = _misused(foreign_key, key_selector, table_joined)
     if fault is not None:
         what, step = fault
-        raise TopologyError(what, code="CS-145", where=here(operator), next=step)
+        raise TopologyError(what, code="CS-136", where=here(operator), next=step)
     function = function_of(operator, "joiner", joiner, {"left": left._node, "right": other._node})
     role, extractor = ("key_selector", key_selector) if foreign_key is None else ("foreign_key", foreign_key)
     return child(
@@ -252,11 +252,11 @@ def table_global_join(
 
 
 def check_not_global(operator: str, other: object) -> None:
-    """CS-145: the rows of a global table that nobody names are in no result."""
+    """CS-136: the rows of a global table that nobody names are in no result."""
     if isinstance(other, GlobalKTable):
         raise TopologyError(
             f"there is no {operator} with a global table",
-            code="CS-145",
+            code="CS-136",
             where=here(operator),
             next="use join(…) or left_join(…); or read its topic as a table",
         )

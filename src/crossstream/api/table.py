@@ -50,8 +50,8 @@ class KTable:
     Functions take ``value``, or ``key, value`` if they require two arguments; joiners ``left, right`` or
     ``key, left, right``, with None for a missing side. ``materialized=Materialized(store="…")`` keeps the
     result in a store that can be queried. All methods raise `TopologyError` in the user's line: CS-104
-    function of other parameters, CS-105 wrong option object, CS-106 no function, CS-120 name taken, CS-121
-    store's name taken, CS-143 key serde that contradicts the table's. Sources: semantics 2.2, 2.5, 3.3.
+    function of other parameters, CS-101 wrong option object, CS-104 no function, CS-120 name taken, CS-120
+    store's name taken, CS-140 key serde that contradicts the table's. Sources: semantics 2.2, 2.5, 3.3.
 
     >>> from crossstream import Consumed, StreamsBuilder, serdes
     >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
@@ -159,11 +159,11 @@ class KTable:
 
         The result is keyed like this table. Its value serde is that of ``materialized``; without one a
         named result is JSON if this table is. ``table_joined`` only with, ``named`` only without
-        ``foreign_key``. Raises CS-130 other builder, CS-131 not a table, CS-133 options that do not fit the
+        ``foreign_key``. Raises CS-135 other builder, CS-135 not a table, CS-136 options that do not fit the
         kind of join, CS-134 keys of different serdes, CS-128 different partition counts.
 
         With a `GlobalKTable` always by ``foreign_key``, or ``key_selector``, which is the same; results follow
-        changes of both sides (KIP-314, decision 0021). Raises CS-145 for other options.
+        changes of both sides (KIP-314, decision 0021). Raises CS-136 for other options.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
@@ -215,7 +215,7 @@ class KTable:
         """Outer join with a table: a row wherever either table has one; the missing side is None.
 
         By ``foreign_key`` the result has the rows of `left_join`, and a row for each row of the other table that
-        no row of this one refers to. It must be said how it is keyed: ``keyed_by=LeftOrRight``, else CS-132.
+        no row of this one refers to. It must be said how it is keyed: ``keyed_by=LeftOrRight``, else CS-136.
 
         >>> from crossstream import Consumed, LeftOrRight, StreamsBuilder, serdes
         >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
@@ -244,8 +244,8 @@ class KTable:
         """Right join with a table by ``foreign_key``: the rows of `join`, and ``joiner(None, right)`` for each row
         of the other table that no row of this one refers to.
 
-        Keyed by `LeftOrRight`, which must be said: CS-132. By key, a right join is the left join of the other
-        table with this one: CS-138. Source: decision 0018.
+        Keyed by `LeftOrRight`, which must be said: CS-136. By key, a right join is the left join of the other
+        table with this one: CS-136. Source: decision 0018.
 
         >>> from crossstream import Consumed, LeftOrRight, StreamsBuilder, serdes
         >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
@@ -274,7 +274,7 @@ class KTable:
 
         The joiner is called ``joiner(left, rows)`` or ``joiner(key, left, rows)``, ``rows`` being a dict with the
         names; an expression has the struct columns ``left`` and one for each name. It gives what a chain of
-        foreign-key joins gives, and keeps the left rows once. Raises CS-139 for names or pairs that cannot be, and
+        foreign-key joins gives, and keeps the left rows once. Raises CS-136 for names or pairs that cannot be, and
         as `join` does. Source: decision 0019.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes

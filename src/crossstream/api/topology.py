@@ -74,7 +74,7 @@ class Topology(Graph):
     def plan(self, partitions: int | None = None) -> str:
         """The rounds, stores and re-keyings an engine will run, as text; ``partitions``: state partitions.
 
-        Raises `TopologyError` CS-103 for what is no number of them.
+        Raises `TopologyError` CS-101 for what is no number of them.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> builder = StreamsBuilder()
@@ -93,7 +93,7 @@ class Topology(Graph):
 
 
 def check_topology(owner: str, given: object) -> None:
-    """Refuses (CS-208) what ``owner`` cannot run: it is no `Topology`."""
+    """Refuses (CS-201) what ``owner`` cannot run: it is no `Topology`."""
     if isinstance(given, Topology):
         return
     step = "pass what StreamsBuilder.build() gives"
@@ -102,18 +102,18 @@ def check_topology(owner: str, given: object) -> None:
     elif hasattr(given, "build") or getattr(given, "__name__", "") == "build":
         step = "finish it, by a call: builder.build()"
     raise ConfigError(
-        f"{owner} runs a Topology, not a {type(given).__name__}", code="CS-208", where=here(), next=step
+        f"{owner} runs a Topology, not a {type(given).__name__}", code="CS-201", where=here(), next=step
     )
 
 
 def check_config(owner: str, given: object) -> None:
-    """Refuses (CS-208) what is no `StreamsConfig`."""
+    """Refuses (CS-201) what is no `StreamsConfig`."""
     if isinstance(given, StreamsConfig):
         return
     step = "StreamsConfig(**…) makes one of a dict" if isinstance(given, Mapping) else _WRITE
     raise ConfigError(
         f"{owner} takes its settings as a StreamsConfig, not as a {type(given).__name__}",
-        code="CS-208",
+        code="CS-201",
         where=here(),
         next=step,
     )

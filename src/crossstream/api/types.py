@@ -34,7 +34,7 @@ _PLAIN_HINTS = (Any, None, type(None), object, str, int, float, bool, dict, list
 _PLAIN_ORIGINS = (typing.Union, UnionType, dict, list, tuple)
 """What JSON gives back, or what says nothing."""
 
-_ABOUT_TYPES = ("CS-401", "CS-404", "CS-408")
+_ABOUT_TYPES = ("CS-401", "CS-404")
 """What serdes of this package raise for a type that they do not take."""
 
 Inputs = Mapping[str, Node]
@@ -58,7 +58,7 @@ def typed(function: Function, operator: str, role: str, inputs: Inputs, **others
     """The function with the serde of what it gives. ``others``: columns an expression may read besides.
 
     Raises `TopologyError`: CS-113 for an expression over values without a declared type, CS-114 for one that does not
-    fit the type, CS-116 for one that does not give one value for each record.
+    fit the type, CS-115 for one that does not give one value for each record.
     """
     if function.expression is None:
         return replace(function, returns=_annotated(function))
@@ -132,7 +132,7 @@ class FieldOf:
 
 
 def checked_predicate(function: Function, operator: str) -> Function:
-    """The predicate. Raises CS-116 for an expression that gives something else than true or false."""
+    """The predicate. Raises CS-115 for an expression that gives something else than true or false."""
     dtype = None if function.returns is None else function.returns.dtype
     if function.expression is not None and dtype not in (None, pl.Boolean, pl.Null):
         step = "compare or cast inside the expression, for instance pl.col('price') > 10"
@@ -141,7 +141,7 @@ def checked_predicate(function: Function, operator: str) -> Function:
 
 
 def type_of_items(function: Function, operator: str, inputs: Inputs) -> Serde | None:
-    """The serde of the items of the lists that an expression gives. Raises CS-116 if it gives something else."""
+    """The serde of the items of the lists that an expression gives. Raises CS-115 if it gives something else."""
     if function.expression is None:
         return None
     types = {name: value_dtype(node) for name, node in inputs.items()}
@@ -156,7 +156,7 @@ def type_of_items(function: Function, operator: str, inputs: Inputs) -> Serde | 
 
 
 def _wrong_form(what: str, operator: str, step: str | None) -> TopologyError:
-    return TopologyError(what, code="CS-116", where=here(operator), next=step)
+    return TopologyError(what, code="CS-115", where=here(operator), next=step)
 
 
 def _check_declared(what: str, operator: str, function: Function, key: Node, inputs: Inputs) -> None:

@@ -19,7 +19,7 @@ def main(arguments: Namespace) -> int:
     if arguments.name is not None and arguments.name not in BENCHMARKS:
         raise ConfigError(
             f"there is no benchmark {arguments.name!r}",
-            code="CS-277",
+            code="CS-281",
             next=f"choose one of: {', '.join(BENCHMARKS)}; crossstream bench NAME --help lists its options",
         )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds: broker and peers are stopped
@@ -32,13 +32,13 @@ def main(arguments: Namespace) -> int:
 
 
 def find_root() -> Path:
-    """The checkout with the benchmarks: this package's own, or the current folder. `ConfigError` CS-277."""
+    """The checkout with the benchmarks: this package's own, or the current folder. `ConfigError` CS-281."""
     for root in (Path(__file__).parents[3], Path.cwd()):
         if (root / "benchmarks").is_dir():
             return root
     raise ConfigError(
         "the benchmarks are not here: they belong to the repository, not to the package",
-        code="CS-277",
+        code="CS-281",
         where={"folder": str(Path.cwd())},
         next="run it in a checkout of crossstream",
     )
@@ -50,7 +50,7 @@ def _run(name: str, argv: list[str]) -> int:
     except ModuleNotFoundError as missing:
         raise ConfigError(
             f"the benchmark {name!r} cannot be loaded: there is no module {missing.name}",
-            code="CS-277",
+            code="CS-281",
             where={"folder": str(find_root() / "benchmarks")},
             next='update the checkout, or install what it needs: pip install -e ".[test]"',
         ) from missing

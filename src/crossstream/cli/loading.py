@@ -34,7 +34,7 @@ class Loaded:
 def load(target: str) -> Loaded:
     """Loads ``file.py`` or ``file.py:name``.
 
-    Raises `ConfigError`: CS-270 no such file, CS-271 the file raised, CS-272 no topology in it, CS-273 the
+    Raises `ConfigError`: CS-270 no such file, CS-270 the file raised, CS-270 no topology in it, CS-270 the
     function that should make it raised; and whatever of ours the file raises itself.
     """
     file, name = split_target(target)
@@ -81,7 +81,7 @@ def execute(file: Path) -> ModuleType:
     except (Exception, SystemExit) as error:
         raise ConfigError(
             f"{file.name} cannot be loaded: {told(error)}",
-            code="CS-271",
+            code="CS-270",
             where={"line": _line_of(error, file)},
             next='mend the file; what must not happen here belongs under if __name__ == "__main__"',
         ) from error
@@ -124,7 +124,7 @@ def _topology(module: ModuleType, name: str | None, file: Path) -> Topology:
     made = [key for key, value in vars(module).items() if isinstance(value, Topology | StreamsBuilder)]
     raise ConfigError(
         f"{file.name} has no {' or '.join(names)}",
-        code="CS-272",
+        code="CS-270",
         where={"file": file},
         next=f"name the one to use: {file.name}:{made[0]}"
         if made
@@ -141,7 +141,7 @@ def _built(value: Any, name: str, file: Path) -> Topology:
         return value
     raise ConfigError(
         f"{name} in {file.name} is {type(value).__name__}, not a topology",
-        code="CS-272",
+        code="CS-270",
         where={"file": file},
         next="a Topology, a StreamsBuilder, or a function without parameters that returns one is wanted",
     )
@@ -165,7 +165,7 @@ def _called(function: Callable[[], Any], name: str, file: Path) -> Any:
     except Exception as error:
         raise ConfigError(
             f"{name}() in {file.name} raised {told(error)}",
-            code="CS-273",
+            code="CS-270",
             where={"line": _line_of(error, file)},
             next="it is called without arguments and must return a Topology or a StreamsBuilder",
         ) from error

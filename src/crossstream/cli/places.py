@@ -38,13 +38,13 @@ def state_of(text: str) -> StateRoot:
 
 
 def partitions_of(topics: Mapping[str, int], topic: str, arguments: Namespace) -> int:
-    """How many partitions a topic has; `SourceError` CS-609 if it is not there."""
+    """How many partitions a topic has; `SourceError` CS-602 if it is not there."""
     if topic in topics:
         return topics[topic]
     listed = [name for name in topics if not is_internal(name)]
     raise SourceError(
         f"there is no topic {topic!r}",
-        code="CS-609",
+        code="CS-602",
         where={"place": described(arguments)},
         next=f"its topics are: {', '.join(listed) or 'none'}; `crossstream topics create` makes one",
     )
@@ -60,7 +60,7 @@ def _files(arguments: Namespace) -> TopicConnection:
     if is_uri(arguments.topics_dir):
         raise ConfigError(
             f"topics_dir cannot be {shown(arguments.topics_dir)!r}",
-            code="CS-204",
+            code="CS-201",
             next="give the path of a folder: only the state may be at a URI",
         )
     from crossstream.filetopics import FileTopics

@@ -53,7 +53,7 @@ def main(arguments: Namespace) -> int:
 
 
 def _check_places(config: StreamsConfig) -> None:
-    """Raises now, and not when Spark has started, what is wrong with the folders: CS-266, CS-720, CS-723, CS-724."""
+    """Raises now, and not when Spark has started, what is wrong with the folders: CS-201, CS-720, CS-723."""
     connection_of(config)
     log = BatchLog(config.state_path)
     log.lock(config.application_id, config.state_rights)
@@ -146,7 +146,7 @@ CLIENTS = ("kafka", "spark")
 
 
 def settled(loaded: Loaded, arguments: Namespace) -> StreamsConfig:
-    """The settings to run with. Raises `ConfigError`: CS-274 no place for topics, and `StreamsConfig`'s."""
+    """The settings to run with. Raises `ConfigError`: CS-203 no place for topics, and `StreamsConfig`'s."""
     try:
         given = _given(arguments)
         config = _made(loaded, given) if loaded.config is None else _changed(loaded.config, given)
@@ -156,7 +156,7 @@ def settled(loaded: Loaded, arguments: Namespace) -> StreamsConfig:
     if reads_topics and config.servers is None and config.topics_path is None:
         raise ConfigError(
             "it is not said where the topics are",
-            code="CS-274",
+            code="CS-203",
             where={"file": loaded.file},
             next="give --topics-dir or --bootstrap-servers, or name a StreamsConfig `config` in the file",
         )

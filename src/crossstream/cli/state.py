@@ -88,7 +88,7 @@ def _named(folder: FolderState, name: str) -> StoreState:
             return store
     raise StateError(
         f"the state has no store {name!r}",
-        code="CS-715",
+        code="CS-710",
         next=f"its stores are: {', '.join(store.name for store in folder.stores) or 'none'}",
     )
 

@@ -84,7 +84,7 @@ def _uuid(value: Any) -> UUID:
 def parse_keys(serde: Serde | None, text: str) -> list[Any]:
     """The keys that a person may mean, the likeliest first: what is shown like this may be JSON, or a text like it.
 
-    Raises `ConfigError` CS-279 if it is no key.
+    Raises `ConfigError` CS-281 if it is no key.
     """
     try:
         if serde is None:
@@ -93,7 +93,7 @@ def parse_keys(serde: Serde | None, text: str) -> list[Any]:
     except (ValueError, KeyError, SerdeError) as error:
         raise ConfigError(
             f"{text!r} is not a key of this store: {getattr(error, 'what', error)}",
-            code="CS-279",
+            code="CS-281",
             where={"serde": None if serde is None else serde.name},
             next="type a key as `crossstream query STATE_DIR STORE` shows it",
         ) from error
@@ -162,7 +162,7 @@ def _of_json(serde: Serde, text: bytes) -> Any:
 
 
 def parse_time(text: str) -> int | datetime:
-    """Milliseconds since the epoch, or an ISO time (UTC where it names no zone); `ConfigError` CS-279."""
+    """Milliseconds since the epoch, or an ISO time (UTC where it names no zone); `ConfigError` CS-281."""
     if text.isdecimal():
         return int(text)
     try:
@@ -170,6 +170,6 @@ def parse_time(text: str) -> int | datetime:
     except ValueError as error:
         raise ConfigError(
             f"{text!r} is not a time",
-            code="CS-279",
+            code="CS-281",
             next="give milliseconds since the epoch, or a time such as 2026-01-31T12:00:00",
         ) from error

@@ -199,7 +199,7 @@ class _Reading:
             return [places[wanted]]
         raise ConfigError(
             f"{topic} has no partition {wanted}",
-            code="CS-280",
+            code="CS-281",
             next=f"its partitions are 0 to {count - 1}",
         )
 
@@ -221,7 +221,7 @@ class Lines:
     value: Serde
 
     def written(self, lines: Sequence[tuple[int, bytes]]) -> tuple[pa.RecordBatch, list[int | None]]:
-        """Records and the partitions asked for, from numbered lines. `SerdeError` CS-420: a line is wrong.
+        """Records and the partitions asked for, from numbered lines. `SerdeError` CS-402: a line is wrong.
 
         A record without a timestamp gets the time of this moment.
         """
@@ -261,7 +261,7 @@ class Lines:
         except (ValueError, SerdeError) as error:
             raise SerdeError(
                 f"line {number} is not a record: {getattr(error, 'what', error)}",
-                code="CS-420",
+                code="CS-402",
                 where={"line": line.decode(errors="replace")[:200]},
                 next='write {"key": …, "value": …}; `crossstream topics write --help` tells more',
             ) from error

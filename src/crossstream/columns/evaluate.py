@@ -150,7 +150,7 @@ def _truths(answers: pl.Series) -> np.ndarray:
     if answers.dtype not in (pl.Boolean, pl.Null):
         raise ProcessingError(
             f"a predicate expression gave {answers.dtype}, not Boolean",
-            code="CS-503",
+            code="CS-501",
             next="compare or cast inside the expression, for instance pl.col('price') > 10",
         )
     return answers.cast(pl.Boolean).fill_null(False).to_numpy()
@@ -175,7 +175,7 @@ def serialized(keys: Values, serde: Serde | None, noun: str) -> tuple[pa.LargeBi
 def _wrong_type(noun: str, error: SerdeError) -> SerdeError:
     return SerdeError(
         f"{noun} has the wrong type: {error.what}",
-        code="CS-411",
+        code="CS-401",
         next="let the function return what the key serde of the other table takes",
     )
 

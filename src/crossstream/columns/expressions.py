@@ -63,7 +63,7 @@ def reads_fields_only(function: Function, others: Mapping[str, Any]) -> bool:
 
 
 def select(expression: pl.Expr, frame: pl.DataFrame) -> pl.Series:
-    """What the expression gives, a value for each row. Raises CS-504 for another number of them."""
+    """What the expression gives, a value for each row. Raises CS-501 for another number of them."""
     rows = frame.height
     try:
         result = frame.select(expression.alias("result")).to_series()
@@ -72,7 +72,7 @@ def select(expression: pl.Expr, frame: pl.DataFrame) -> pl.Series:
             raise
         raise ProcessingError(
             "an expression gave several columns, where there is one value for each record",
-            code="CS-504",
+            code="CS-501",
             next='make one of them: pl.struct(pl.col("a", "b"))',
         ) from None
     if len(result) == 1 != rows:
@@ -80,7 +80,7 @@ def select(expression: pl.Expr, frame: pl.DataFrame) -> pl.Series:
     if len(result) != rows:
         raise ProcessingError(
             f"an expression gave {len(result)} rows for {rows} records",
-            code="CS-504",
+            code="CS-501",
             next="use expressions that give one value for each row: no aggregation, filter or explode",
         )
     return as_plain(result)
@@ -115,7 +115,7 @@ def plain(dtype: Any) -> Any:
 
 
 def result_type(function: Function, key: pl.DataType | None, types: Types) -> pl.DataType:
-    """The type of what the expression gives for columns of these types. Raises `PolarsError`, CS-504."""
+    """The type of what the expression gives for columns of these types. Raises `PolarsError`, CS-501."""
     assert function.expression is not None
     return _result_type(Same(function.expression), key, tuple(types.items()))
 

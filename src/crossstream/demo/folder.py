@@ -45,11 +45,11 @@ class DemoFolder:
         return self.path / "spark.log"
 
     def empty(self) -> None:
-        """Makes the folder, or removes what an earlier demo made; `ConfigError` CS-276 if it is not ours, or fails."""
+        """Makes the folder, or removes what an earlier demo made; `ConfigError` CS-281 if it is not ours, or fails."""
         if not self._mark.is_file() and self._is_taken():
             raise ConfigError(
                 "the folder of the demo exists and was not made by it",
-                code="CS-276",
+                code="CS-281",
                 where={"folder": self.path},
                 next="choose another one with --dir, or move it out of the way",
             )
@@ -61,7 +61,7 @@ class DemoFolder:
         except OSError as error:
             raise ConfigError(
                 f"the folder of the demo cannot be made: {error.strerror}",
-                code="CS-276",
+                code="CS-281",
                 where={"folder": self.path},
                 next="choose another one with --dir",
             ) from error

@@ -38,20 +38,20 @@ class FileTopics:
         if os.path.exists(self.topics_dir) and not os.path.isdir(self.topics_dir):
             raise ConfigError(
                 "topics_dir is no folder: a file is there",
-                code="CS-266",
+                code="CS-201",
                 where={"path": self.topics_dir},
                 next="Set it to a folder, or to one that can be made.",
             )
         if self.auto_create_partitions is not None and self.auto_create_partitions < 1:
             raise ConfigError(
                 f"auto_create_partitions is {self.auto_create_partitions}.",
-                code="CS-264",
+                code="CS-201",
                 next="Set it to 1 or more, or to None so that topics are not made by writing to them.",
             )
         if self.segment_bytes < 1:
             raise ConfigError(
                 f"segment_bytes is {self.segment_bytes}.",
-                code="CS-265",
+                code="CS-201",
                 next="Set it to a number of bytes, for instance 64 << 20.",
             )
 

@@ -82,14 +82,14 @@ class TopicFolders:
         if found is None:
             raise SourceError(
                 "There is no such file topic.",
-                code="CS-610",
+                code="CS-602",
                 where={"topic": owner.topic, "folder": str(self.root)},
                 next="Create the topic, or check the topic's name and topics_dir.",
             )
         if not 0 <= owner.partition < found.description.partitions:
             raise SourceError(
                 f"The file topic has no partition {owner.partition}, only {found.description.partitions}.",
-                code="CS-611",
+                code="CS-603",
                 where={"topic": owner.topic, "folder": str(self.root)},
                 next="The topic was probably made anew; a checkpoint that knew more partitions cannot go on.",
             )
@@ -104,7 +104,7 @@ class TopicFolders:
         if partitions < 1:
             raise SinkError(
                 f"A topic needs at least one partition, not {partitions}.",
-                code="CS-661",
+                code="CS-656",
                 where={"topic": topic},
                 next="Give the number of partitions.",
             )
@@ -116,7 +116,7 @@ class TopicFolders:
         except OSError as error:
             raise SinkError(
                 f"The file topic could not be made: {error}.",
-                code="CS-673",
+                code="CS-656",
                 where={"topic": topic, "folder": str(self.root)},
                 next="Check the free space and the permissions of the folder.",
             ) from error
@@ -152,7 +152,7 @@ class TopicFolders:
 
 
 def check_name(topic: str) -> None:
-    """Kafka's rule for the names of topics, and what the folder itself is for; raises `SinkError` (CS-660)."""
+    """Kafka's rule for the names of topics, and what the folder itself is for; raises `SinkError` (CS-656)."""
     if not _is_legal(topic):
         raise illegal_name(topic)
 
@@ -177,14 +177,14 @@ def _read(topic: str, path: Path) -> Description:
     except (msgspec.MsgspecError, OSError) as error:
         raise SourceError(
             f"The description of a file topic cannot be read: {error}.",
-            code="CS-615",
+            code="CS-606",
             where={"topic": topic, "file": str(path)},
             next="Restore the file from a copy.",
         ) from error
     if description.format != FORMAT:
         raise SourceError(
             f"The file topic has format {description.format}; this version of crossstream reads {FORMAT}.",
-            code="CS-616",
+            code="CS-606",
             where={"topic": topic, "file": str(path)},
             next="Use the version of crossstream that wrote it, or a newer one.",
         )

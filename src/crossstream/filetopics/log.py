@@ -71,7 +71,7 @@ class FileTopicLog:
         if not self._folders.create(topic, partitions, config or {}):
             raise SinkError(
                 "The file topic exists already.",
-                code="CS-667",
+                code="CS-656",
                 where={"topic": topic, "folder": str(self._root)},
                 next="Choose another name, or write to the topic as it is.",
             )
@@ -89,7 +89,7 @@ class FileTopicLog:
         except OSError as error:
             raise SinkError(
                 f"The offsets of a group could not be stored: {error}.",
-                code="CS-672",
+                code="CS-665",
                 where={"group": group, "file": str(path)},
                 next="Check the free space and the permissions of the folder.",
             ) from error

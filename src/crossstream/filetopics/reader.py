@@ -110,7 +110,7 @@ def _numbered(parts: list[pa.RecordBatch], first: int) -> pa.RecordBatch:
 def _not_held(span: OffsetRange, begin: int) -> SourceError:
     return SourceError(
         f"Offsets {span.start} to {span.end} are asked for, but the file topic begins at {begin}.",
-        code="CS-612",
+        code="CS-601",
         where={"topic": span.topic, "partition": span.partition, "offset": span.start},
         next="Its first segments were deleted. Restore them; on_lost_records='skip' goes on, and counts the gap.",
     )
@@ -119,7 +119,7 @@ def _not_held(span: OffsetRange, begin: int) -> SourceError:
 def _not_written(span: OffsetRange, end: int) -> SourceError:
     return SourceError(
         f"Offsets {span.start} to {span.end} are asked for, but the file topic ends at {end}.",
-        code="CS-617",
+        code="CS-603",
         where={"topic": span.topic, "partition": span.partition, "offset": end},
         next="The topic was made anew or lost records. Restore its folder, or start with a new state_dir.",
     )

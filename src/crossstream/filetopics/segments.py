@@ -128,7 +128,7 @@ class Segment:
         """The error for a frame that starts at ``offset`` and cannot be trusted."""
         return SourceError(
             f"A segment of a file topic is damaged: {what}.",
-            code="CS-613",
+            code="CS-606",
             where=self._place(offset),
             next="Restore the file from a copy. Records before this offset are intact.",
         )
@@ -137,7 +137,7 @@ class Segment:
         """The error for a file that the system does not let us read, or that is gone."""
         return SourceError(
             f"A segment of a file topic cannot be read: {error.strerror or error}.",
-            code="CS-614",
+            code="CS-606",
             where=self._place(self.base),
             next="Restore the file or the right to read it; stop readers before deleting parts of a topic.",
         )

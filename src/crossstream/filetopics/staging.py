@@ -139,7 +139,7 @@ class FilePublisher:
         except OSError as error:
             raise SinkError(
                 f"The disk refuses what was appended to file topics: {error}.",
-                code="CS-674",
+                code="CS-665",
                 next="Check the disk, then start the application again: it repeats the batch.",
             ) from error
 
@@ -164,7 +164,7 @@ def _write(folder: Path, owner: TopicPartition, frame: Frame, payload: pa.Buffer
     except OSError as error:
         raise SinkError(
             f"Records could not be staged: {error}.",
-            code="CS-669",
+            code="CS-665",
             where={"topic": owner.topic, "partition": owner.partition, "file": str(path)},
             next="Check the free space and the permissions of the folder.",
         ) from error
@@ -220,7 +220,7 @@ def _payload(file: int, frame: Frame, one: Staged) -> Iterator[bytes]:
 def _unusable(one: Staged, why: str) -> SinkError:
     return SinkError(
         f"A staged file cannot be published: {why}.",
-        code="CS-671",
+        code="CS-665",
         where={"topic": one.topic, "partition": one.partition, "file": one.path},
         next="Start the application again: it repeats the batch. If it stops here at the start, the batch was being "
         "published: restore the state folder from a copy.",

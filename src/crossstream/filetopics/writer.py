@@ -76,7 +76,7 @@ class Spreader:
     def _missing(self, topic: str, why: str, also: str = "") -> SinkError:
         return SinkError(
             f"There is no such file topic, and {why}.",
-            code="CS-662",
+            code="CS-652",
             where={"topic": topic, "folder": str(self._folders.root)},
             next=f"Create the topic first{also}.",
         )
@@ -126,7 +126,7 @@ def _stored(topic: str, records: pa.RecordBatch) -> pa.RecordBatch:
     except (KeyError, pa.ArrowException) as error:
         raise SinkError(
             f"Records do not have the columns key, value, timestamp, headers: {error}.",
-            code="CS-664",
+            code="CS-654",
             where={"topic": topic, "columns": ", ".join(map(str, records.schema))},
             next="Pass record batches of crossstream.records.RECORDS.",
         ) from error
@@ -142,7 +142,7 @@ def _checked(topic: str, partitions: Sequence[int], rows: int, count: int) -> Pa
     if len(chosen) != rows:
         raise SinkError(
             f"{len(chosen)} partitions were given for {rows} records.",
-            code="CS-666",
+            code="CS-654",
             where={"topic": topic},
             next="Give one partition for each record.",
         )
@@ -150,7 +150,7 @@ def _checked(topic: str, partitions: Sequence[int], rows: int, count: int) -> Pa
     if len(outside):
         raise SinkError(
             f"A record is for partition {outside[0]}, but the file topic has {count}.",
-            code="CS-663",
+            code="CS-654",
             where={"topic": topic, "partition": int(outside[0])},
             next="Check the partitioner, or create the topic with more partitions.",
         )

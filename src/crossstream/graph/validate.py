@@ -118,28 +118,28 @@ def check_new_name(nodes: Mapping[str, Node], name: str) -> None:
 
 
 def check_new_store(nodes: Mapping[str, Node], stores: Mapping[str, str], node: Node) -> None:
-    """CS-121: no two stores of one name. ``stores``: the user's name for a store → the node that keeps it."""
+    """CS-120: no two stores of one name. ``stores``: the user's name for a store → the node that keeps it."""
     for store in queryable_names(node):
         if store not in stores:
             continue
         owner = stores[store]
         raise TopologyError(
             f"there is already a store named {store!r}, kept by {owner}",
-            code="CS-121",
+            code="CS-120",
             where={**here(node.name), "first used at": str(nodes[owner].location)},
             next='give this one another name: Materialized(store="…")',
         )
 
 
 def check_new_source(nodes: Iterable[Node], source: Source) -> None:
-    """CS-122: a topic of another source; CS-123: overlapping topic sets; CS-124: a pattern that overlaps."""
+    """CS-122: a topic of another source; CS-122: overlapping topic sets; CS-122: a pattern that overlaps."""
     for other in nodes:
         if not isinstance(other, Source):
             continue
         shared = sorted(set(source.topics) & set(other.topics))
         if shared and source.shape == other.shape == "stream":
             raise _clash(
-                "CS-123",
+                "CS-122",
                 source,
                 other,
                 f"the topics of two streams overlap ({', '.join(shared)}) without being the same",
@@ -157,14 +157,14 @@ def check_new_source(nodes: Iterable[Node], source: Source) -> None:
 
 
 def check_matched_once(topic: str, readers: Sequence[Source]) -> None:
-    """CS-124 of a topic that is there: no two patterns match it."""
+    """CS-122 of a topic that is there: no two patterns match it."""
     if len(readers) < 2:
         return
     first, second = readers[:2]
     assert second.pattern is not None
     raise TopologyError(
         f"topic {topic!r} is matched by two sources: {first.name} and {second.name}",
-        code="CS-124",
+        code="CS-122",
         where={"operator": second.name, "line": str(second.location), "first read at": str(first.location)},
         next=f"make one pattern exclude {topic!r}{_such_as(second.pattern, topic)}",
     )
@@ -212,7 +212,7 @@ def _check_patterns(source: Source, other: Source) -> None:
         for topic in topics:
             if pattern is not None and matches(pattern, topic):
                 raise _clash(
-                    "CS-124",
+                    "CS-122",
                     source,
                     other,
                     f"pattern {pattern.pattern!r} matches topic {topic!r}, which another source reads",

@@ -95,7 +95,7 @@ def start(
 
     ``directory`` holds topics, settings and log; default: a folder per port in the cache. Topics that
     lie there from an earlier start are there again. ``properties`` override the broker's settings.
-    Raises `SourceError`: CS-620 to CS-625, CS-627.
+    Raises `SourceError`: CS-620.
     """
     home = Path(directory).expanduser().absolute() if directory is not None else _home() / str(port)
     with locked(_home() / f"{port}.lock"):
@@ -105,7 +105,7 @@ def start(
         if directory is not None and Path(running.directory) != home:
             raise SourceError(
                 f"a broker runs at port {port} already, with the directory {running.directory}",
-                code="CS-624",
+                code="CS-620",
                 where={"port": port},
                 next=f"stop it first (crossstream broker stop --port {port}), or choose another port",
             )
@@ -121,14 +121,14 @@ def start(
 def stop(port: int = 9092) -> bool:
     """Ends the broker that `start` started at ``port`` and waits for its end; whether there was one.
 
-    Its topics stay in its directory. Raises `SourceError` CS-626 if it does not end.
+    Its topics stay in its directory. Raises `SourceError` CS-620 if it does not end.
     """
     with locked(_home() / f"{port}.lock"):
         running = status(port)
         if running is not None and not processes.end(running.pid, str(running.properties_file), STOP_SECONDS):
             raise SourceError(
                 f"the broker at port {port} does not end",
-                code="CS-626",
+                code="CS-620",
                 where={"pid": running.pid},
                 next=f"look into {running.log_file}, or end the process {running.pid} yourself",
             )
@@ -178,7 +178,7 @@ def _start(port: int, home: Path, properties: Mapping[str, str]) -> BrokerInfo:
     except OSError as error:
         raise SourceError(
             f"the folder of the broker cannot be made or written: {error.strerror}",
-            code="CS-625",
+            code="CS-620",
             where={"folder": str(home)},
             next="choose another one with --dir",
         ) from error
@@ -230,14 +230,14 @@ def _await_answer(info: BrokerInfo) -> None:
 
 
 def _check_free(port: int) -> None:
-    """Raises CS-624 if somebody listens at the port. A broker of ours that was just killed still does for a moment."""
+    """Raises CS-620 if somebody listens at the port. A broker of ours that was just killed still does for a moment."""
     deadline = time.monotonic() + (CLOSE_SECONDS if _record_file(port).exists() else 0.0)
     while (taken := _taken(port)) is not None:
         if time.monotonic() >= deadline:
             other = "a Kafka broker that was not started here" if answers(port) else "another program"
             raise SourceError(
                 f"port {port} is taken by {other}",
-                code="CS-624",
+                code="CS-620",
                 where={"port": port},
                 next=f"choose another port, such as {port + 1}, or use what listens there",
             ) from taken
@@ -262,7 +262,7 @@ def _not_started(info: BrokerInfo, reason: str) -> SourceError:
         last = []
     return SourceError(
         "\n    ".join([f"the broker did not start: {reason}", *last]),
-        code="CS-625",
+        code="CS-620",
         where={"port": info.port, "directory": info.directory},
         next=f"look into {info.log_file}",
     )

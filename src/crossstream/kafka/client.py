@@ -14,7 +14,7 @@ try:
 except ModuleNotFoundError as missing:
     raise ConfigError(
         "reading and writing Kafka needs the package confluent-kafka, which is not installed",
-        code="CS-263",
+        code="CS-230",
         next="pip install confluent-kafka",
     ) from missing
 
@@ -205,7 +205,7 @@ def _open(
         reason = refused.args[0].str() if isinstance(refused, KafkaException) else str(refused)
         raise ConfigError(
             f"the Kafka client does not accept its settings: {reason}",
-            code="CS-261",
+            code="CS-201",
             next="use librdkafka's names and values (for TLS: ssl.ca.location, not ssl.truststore.location): "
             "https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md",
         ) from refused

@@ -135,7 +135,7 @@ class KafkaReader:
     def read(self, span: OffsetRange, max_rows: int) -> Iterator[pa.RecordBatch]:
         """The records of the range, in offset order, in batches of at most ``max_rows`` rows of `RECORDS`.
 
-        Raises `SourceError` (CS-601 to CS-607, see `crossstream.kafka.errors`).
+        Raises `SourceError` (CS-601 to CS-604, see `crossstream.kafka.errors`).
         """
         for _, batch in self.read_many([span], max_rows):
             yield batch

@@ -7,15 +7,15 @@ CS-603 the log ends before the range does: it was truncated, or the topic made a
 CS-604 no broker answered, or a partition had no leader, for longer than the patience
 CS-605 the broker refused us: authentication or authorisation
 CS-606 what the broker sent cannot be read
-CS-607 the broker answers, but the range does not advance
+CS-604 the broker answers, but the range does not advance
 CS-608 offsets cannot be committed to the consumer group
-CS-628 the broker does not tell the offsets of a partition
+CS-604 the broker does not tell the offsets of a partition
 CS-651 a record was not delivered within the patience
 CS-652 the topic or partition to write to does not exist
 CS-653 the broker refused our writes: authentication or authorisation
 CS-654 the broker or the client does not accept a record
 CS-656 the topic to create exists already
-CS-657 the topic cannot be created
+CS-656 the topic cannot be created
 ====== ===========================================================================
 """
 
@@ -135,10 +135,10 @@ def unreadable(place: TopicPartition, offset: int, reason: str) -> SourceError:
 
 
 def stuck(span: OffsetRange, position: int, seconds: float) -> SourceError:
-    """CS-607: brokers answer, and yet no record and no end of the range in ``seconds``."""
+    """CS-604: brokers answer, and yet no record and no end of the range in ``seconds``."""
     return SourceError(
         f"the range {span.start}..{span.end} does not advance since {seconds:.0f} s although brokers answer",
-        code="CS-607",
+        code="CS-604",
         where={"topic": span.topic, "partition": span.partition, "offset": position},
         next="look into the broker's log for this partition",
     )
@@ -156,10 +156,10 @@ def uncommitted(group: str, reason: str) -> SourceError:
 
 
 def unanswerable(reason: str) -> SourceError:
-    """CS-628: a refusal that waiting does not cure."""
+    """CS-604: a refusal that waiting does not cure."""
     return SourceError(
         f"the broker does not tell the offsets of the topics: {reason}",
-        code="CS-628",
+        code="CS-604",
         next="look into the broker's log",
     )
 
@@ -228,10 +228,10 @@ def exists(topic: str) -> SinkError:
 
 
 def not_created(topic: str, reason: str) -> SinkError:
-    """CS-657."""
+    """CS-656."""
     return SinkError(
         f"the topic was not created: {reason}",
-        code="CS-657",
+        code="CS-656",
         where={"topic": topic},
         next="check the number of partitions, the topic's settings and the right (ACL) to create topics",
     )

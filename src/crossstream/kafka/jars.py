@@ -4,8 +4,8 @@ The jars lie in ``$CROSSSTREAM_CACHE`` (default: ``crossstream`` in ``$XDG_CACHE
 folder per Kafka version, complete or not there. ``$CROSSSTREAM_IVY_SETTINGS`` may name an Ivy settings file,
 to fetch from a mirror of Maven Central.
 
-Errors are `SourceError`: CS-620 no Java, CS-621 Java too old, CS-622 no PySpark with Ivy, CS-623 jars not
-fetched, CS-627 not on this operating system.
+Errors are `SourceError`: CS-620 no Java, CS-620 Java too old, CS-620 no PySpark with Ivy, CS-620 jars not
+fetched, CS-620 not on this operating system.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MODULE = f"""<ivy-module version="2.0">
 def find_java() -> str:
     """The path of a ``java`` that can run the broker: of ``$JAVA_HOME``, else of ``$PATH``.
 
-    Raises `SourceError`: CS-620 there is none, CS-621 it is too old.
+    Raises `SourceError`: CS-620 there is none, CS-620 it is too old.
     """
     java = java_command()
     if java is None:
@@ -53,7 +53,7 @@ def find_java() -> str:
     if version is not None and version < JAVA_VERSION:
         raise SourceError(
             f"{java} is Java {version}; Kafka's broker needs {JAVA_VERSION} or later",
-            code="CS-621",
+            code="CS-620",
             next=f"install Java {JAVA_VERSION} and let JAVA_HOME point to it",
         )
     return java
@@ -69,7 +69,7 @@ def fetch_kafka_jars() -> Path:
     """The folder of the broker's jars; fetches them (about 45 MB) if they are not there yet.
 
     Safe to be called by several processes at once: one fetches, the others wait for it.
-    Raises `SourceError`: CS-620 to CS-623.
+    Raises `SourceError`: CS-620.
     """
     folder = _jars_folder()
     if folder.is_dir():
@@ -90,7 +90,7 @@ def locked(file: Path) -> Iterator[None]:
     except ModuleNotFoundError as windows:
         raise SourceError(
             "the development broker runs on Linux and macOS only",
-            code="CS-627",
+            code="CS-620",
             next="run it in WSL, or pass the bootstrap_servers of another broker",
         ) from windows
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -146,7 +146,7 @@ def _find_ivy() -> Path:
     if not jars:
         raise SourceError(
             "Kafka's jars are fetched with the Ivy in PySpark's jars folder, and there is none",
-            code="CS-622",
+            code="CS-620",
             next="pip install pyspark (not pyspark-client, which has no jars)",
         )
     return jars[-1]
@@ -169,7 +169,7 @@ def _problems(output: str) -> str:
 def _not_fetched(reason: str) -> SourceError:
     return SourceError(
         f"the jars of Kafka {KAFKA_VERSION} could not be fetched: {reason}",
-        code="CS-623",
+        code="CS-620",
         where={"cache": str(cache_directory())},
         next="check that https://repo1.maven.org can be reached (through a proxy: "
         "JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=…), or name an Ivy settings file with your mirror in "

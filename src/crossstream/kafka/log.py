@@ -74,7 +74,7 @@ class KafkaLog:
     """Topics and offsets of a cluster; a `crossstream.topics.TopicLog`.
 
     Every call waits quietly while brokers are away, up to the connection's patience, and then raises
-    `SourceError`: CS-602 missing topic, CS-604 nobody answers, CS-605 access refused, CS-628 another refusal.
+    `SourceError`: CS-602 missing topic, CS-604 nobody answers, CS-605 access refused, CS-604 another refusal.
     """
 
     def __init__(self, connection: KafkaSettings) -> None:
@@ -127,7 +127,7 @@ class KafkaLog:
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
         """Creates the topic with the cluster's replication factor, and returns when it can be used.
 
-        Raises `SinkError`: CS-656 it exists already, CS-657 it cannot be created.
+        Raises `SinkError`: CS-656 it exists already, CS-656 it cannot be created.
         """
         if topic in self.topics():
             raise faults.exists(topic)

@@ -83,7 +83,7 @@ class KafkaWriter:
 
         ``partitions``: one per record, or None for murmur2 of the key (null keys anywhere). Waits while
         the producer's queue is full. Raises `SinkError` (CS-651 to CS-654) for this and earlier records, and
-        CS-660 for what cannot be the name of a topic.
+        CS-656 for what cannot be the name of a topic.
         """
         if partitions is not None and len(partitions) != records.num_rows:
             raise ValueError(f"{len(partitions)} partitions were given for {records.num_rows} records")
@@ -94,7 +94,7 @@ class KafkaWriter:
         self._pass_on(producer, topic, records, partitions)
 
     def partition_count(self, topic: str) -> int:
-        """How many partitions the topic has; raises `SinkError` (CS-651 to CS-653, CS-660) if that cannot be known."""
+        """How many partitions the topic has; raises `SinkError` (CS-651 to CS-653, CS-656) if that cannot be known."""
         check_name(topic)
         return self._counts.of(topic, self.open(), self._complaints)
 

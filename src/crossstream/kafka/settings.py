@@ -42,7 +42,7 @@ class KafkaSettings:
     client that is opened, under librdkafka's names; those in `RESERVED` are refused. A broker that is
     away is waited for, ``patience_seconds`` at a time, before an error is raised.
 
-    Raises `ConfigError`: CS-260 a reserved setting, CS-262 no servers or no patience.
+    Raises `ConfigError`: CS-201 a reserved setting, CS-201 no servers or no patience.
 
     >>> KafkaSettings("localhost:9092", {"security.protocol": "PLAINTEXT"}).bootstrap_servers
     'localhost:9092'
@@ -56,19 +56,19 @@ class KafkaSettings:
         object.__setattr__(self, "settings", dict(self.settings))
         if not self.bootstrap_servers.strip():
             raise ConfigError(
-                "no bootstrap servers were given", code="CS-262", next="pass host:port of one or more brokers"
+                "no bootstrap servers were given", code="CS-201", next="pass host:port of one or more brokers"
             )
         if not self.patience_seconds > 0:
             raise ConfigError(
                 f"patience_seconds is {self.patience_seconds}",
-                code="CS-262",
+                code="CS-201",
                 next="pass how many seconds to wait for a broker that is away; more than 0",
             )
         for name in self.settings:
             if name in RESERVED:
                 raise ConfigError(
                     f"the Kafka setting {name!r} cannot be set: {RESERVED[name]}",
-                    code="CS-260",
+                    code="CS-201",
                     where={"setting": name},
                     next="remove it from the Kafka settings",
                 )

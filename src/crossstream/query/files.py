@@ -36,7 +36,7 @@ def open_store(
     state after that batch (one of the last ``retain_batches``). ``serdes``: those to read it with, for "key", for
     "value", or by the name of a serde; only a serde of your own is needed. Without its class, JSON is plain values.
     Raises `StateError`: CS-703 a serde is needed, or is not the store's, CS-710 no such store, CS-713 no state here,
-    CS-714 that batch is not kept; of a URI also CS-707 and CS-724 if the store does not answer, CS-723 if there is
+    CS-713 that batch is not kept; of a URI also CS-707 and CS-723 if the store does not answer, CS-723 if there is
     no file system for it. Source: semantics 3.7. Examples of reading: docs/queries.md.
 
     >>> open_store("no/such/folder", "promotions")
@@ -183,7 +183,7 @@ class _Committed:
         if isinstance(batch, bool) or batch not in kept:
             raise StateError(
                 f"batch {batch!r} is not kept",
-                code="CS-714",
+                code="CS-713",
                 where={"folder": str(self._log.root)},
                 next=f"kept are batches {kept[0]} to {kept[-1]}"
                 if kept
@@ -198,7 +198,7 @@ class _Committed:
         if application.stores.get(self._store.name) != self._fingerprint:
             raise StateError(
                 f"the store {name!r} is not what it was when it was opened",
-                code="CS-718",
+                code="CS-710",
                 where={"folder": str(root)},
                 next="open it again",
             )

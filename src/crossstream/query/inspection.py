@@ -81,7 +81,7 @@ class FolderState:
 def inspect_state(state_dir: Place) -> FolderState:
     """What a state folder holds after its newest batch, by the manifests; the run files are not opened.
 
-    Raises `StateError`: CS-713 no state here, CS-701, CS-702 and CS-704 for files that cannot be read.
+    Raises `StateError`: CS-713 no state here, CS-701 and CS-704 for files that cannot be read.
     """
     root = root_of(state_dir)
     log, application = BatchLog(root), application_of(root)

@@ -96,8 +96,8 @@ class StoreReader:
     def get_many(self, keys: Iterable[Any]) -> dict[Any, Any]:
         """The values of several keys; keys without a row are left out.
 
-        Raises `StateError` CS-717 for keys that no dict takes, such as dicts, or takes for one, such as 1 and True;
-        CS-719 for what is no iterable of keys, or is text or bytes: that is one key.
+        Raises `StateError` CS-711 for keys that no dict takes, such as dicts, or takes for one, such as 1 and True;
+        CS-711 for what is no iterable of keys, or is text or bytes: that is one key.
         """
         wanted = list(self._iterated(keys))
         wire = list(map(self._bytes, wanted))
@@ -160,7 +160,7 @@ class StoreReader:
         except TypeError:
             raise StateError(
                 f"get_many takes several keys, and {type(keys).__name__} is no list or other iterable of them",
-                code="CS-719",
+                code="CS-711",
                 where={"store": self.name},
                 next="pass a list: get_many([key]); for one key there is get(key)",
             ) from None
@@ -177,7 +177,7 @@ class StoreReader:
         return data
 
     def _unfit(self, what: str, step: str) -> StateError:
-        return StateError(f"{self.name} {what}", code="CS-716", where={"store": self.name}, next=step)
+        return StateError(f"{self.name} {what}", code="CS-711", where={"store": self.name}, next=step)
 
     def _values(self, keys: list[bytes], as_of_time: int | datetime | None) -> list[Any]:
         if self.windowed:
@@ -185,7 +185,7 @@ class StoreReader:
         if as_of_time is not None and self.history is None:
             raise StateError(
                 f"{self.name} keeps no versions",
-                code="CS-712",
+                code="CS-711",
                 where={"store": self.name},
                 next="materialise the table with history_retention to ask for past values",
             )
@@ -278,7 +278,7 @@ def _arrow(values: Values) -> pa.Array:
 
 
 def check_dict_keys(keys: Sequence[Any], marks: Sequence[object], step: str, **where: object) -> None:
-    """Raises `StateError` CS-717 where a dict of these keys would not have them all.
+    """Raises `StateError` CS-711 where a dict of these keys would not have them all.
 
     ``marks``: what tells apart keys that are equal for Python; ``step``: what to do instead; ``where``: whose they are.
 
@@ -290,10 +290,10 @@ def check_dict_keys(keys: Sequence[Any], marks: Sequence[object], step: str, **w
             first, other = seen.setdefault(key, (key, mark))
         except TypeError:
             what = f"a key is a {type(key).__name__}, which cannot be a key of the dict to be returned"
-            raise StateError(what, code="CS-717", where={**where, "key": key}, next=step) from None
+            raise StateError(what, code="CS-711", where={**where, "key": key}, next=step) from None
         if other != mark:
             what = f"the keys {first!r} and {key!r} would be one key of the dict to be returned"
-            raise StateError(what, code="CS-717", where={**where, "key": key}, next=step)
+            raise StateError(what, code="CS-711", where={**where, "key": key}, next=step)
 
 
 Records = dict[str, Any]

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 PASSING = (UNFINISHED, ".history")
 """Files that only a batch reads that runs just now."""
-UNREACHED = ("CS-713", "CS-723", "CS-724", AWAY)
+UNREACHED = ("CS-713", "CS-723", AWAY)
 """Codes of errors that say nothing of the files."""
 WHOLE = (0, 1 << 64)
 """The hashes of a partition whose rows are not placed by the hash of their key: any."""
@@ -62,7 +62,7 @@ def verify_state(state_dir: Place) -> Verified:
     """Reads and checks everything in a state folder, while its application runs or after.
 
     Of a remote one the files themselves, not the copies on this machine. Raises `StateError`: CS-713 if there is no
-    state, CS-707, CS-723 and CS-724 if it cannot be reached; all else that is wrong is in the result.
+    state, CS-707, CS-723 if it cannot be reached; all else that is wrong is in the result.
     """
     root = root_of(state_dir, cached=False)
     place = "application.json"

@@ -23,7 +23,7 @@ from crossstream.runtime.services import Input, Settings
 from crossstream.timelines import Columns, Places, Ranges, Timelines, passed, place_of
 from crossstream.topics import OffsetRange, TopicPartition
 
-GONE = frozenset({"CS-601", "CS-602", "CS-610", "CS-612"})
+GONE = frozenset({"CS-601", "CS-602"})
 """Records or topics are not there any more: the batch that reads them says so, and knows whether it matters."""
 
 

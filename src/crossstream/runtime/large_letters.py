@@ -88,7 +88,7 @@ class Letter:
     def spilled(self, folder: str) -> Letter:
         """The letter with a header that names a file of ``folder`` which has all of it.
 
-        A letter that is written again has the same file. Raises `SinkError` (CS-659) if that cannot be written.
+        A letter that is written again has the same file. Raises `SinkError` (CS-665) if that cannot be written.
         """
         place = {name.removeprefix("crossstream."): (value or b"").decode() for name, value in self.place}
         reason = (self.reason[1] or b"").decode()
@@ -100,7 +100,7 @@ class Letter:
         except OSError as error:
             raise SinkError(
                 f"a bad record that is too large for its dead-letter topic cannot be kept in a file: {error}",
-                code="CS-659",
+                code="CS-665",
                 where={"file": str(file)},
                 next="check free space and permissions of DeadLetter(spill=…)",
             ) from error

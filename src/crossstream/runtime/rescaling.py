@@ -57,7 +57,7 @@ def rescale(log: BatchLog, partitions: int, placements: Mapping[str, Placement])
     """Cuts the state of the last commit into ``partitions``; the caller holds the lock of the log.
 
     Into as many as there are: the stores that a partitioner places. ``placements``: where their rows go. Raises
-    `StateError`: CS-730 if one of them is missing, CS-731 if a batch was begun and not committed; and as opening a
+    `StateError`: CS-730 if one of them is missing, CS-730 if a batch was begun and not committed; and as opening a
     damaged store does.
     """
     application, before = log.application(), log.newest()
@@ -148,7 +148,7 @@ def _check_finished(log: BatchLog, before: Commit) -> None:
     if begun is not None:
         raise StateError(
             f"batch {begun.id} was begun and not committed, and has to be repeated as it was",
-            code="CS-731",
+            code="CS-730",
             where={"folder": str(log.root)},
             next="start the application with another number of partitions: it finishes the batch first",
         )

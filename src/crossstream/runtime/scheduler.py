@@ -28,7 +28,7 @@ BOOTSTRAP_RECORDS = 1_000_000
 """Records of a batch that fills global tables at the start, where nothing else limits it."""
 
 
-GONE = frozenset({"CS-602", "CS-610"})
+GONE = frozenset({"CS-602"})
 """There is no such topic on Kafka, or no such file topic."""
 
 
@@ -97,7 +97,7 @@ class SourcePlanner:
         """Looks for topics and partitions that are new.
 
         Raises `SourceError`: CS-602 if a topic is missing, CS-603 if it is another one than that which was read,
-        CS-605 if the user may not see it; `TopologyError` CS-124 if two patterns match one.
+        CS-605 if the user may not see it; `TopologyError` CS-122 if two patterns match one.
         """
         topics = self.log.topics()
         readers: dict[str, list[Source]] = {}

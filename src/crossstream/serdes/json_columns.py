@@ -128,8 +128,8 @@ def spread(dense: pl.Series, values: list[Any]) -> pl.Series:
 def conform(values: pl.Series, shape: Shape, serde: str) -> pl.Series:
     """The series in exactly the type of ``shape``: fields in its order, missing ones null, numbers widened.
 
-    Raises `SerdeError`: CS-401 for another type, CS-403 for a number beyond the range, CS-408 for a field the
-    shape does not have, CS-409 for a null where none can be read.
+    Raises `SerdeError`: CS-401 for another type, CS-403 for a number beyond the range, CS-401 for a field the
+    shape does not have, CS-401 for a null where none can be read.
     """
     fitted = values if values.dtype == shape.dtype else _cast(values, shape, serde, "")
     _check_nulls(fitted, shape, serde, "")

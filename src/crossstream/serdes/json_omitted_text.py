@@ -37,7 +37,7 @@ def text_without_defaults(values: pl.Series, kind: Any, serde: str) -> pa.LargeB
     """The JSON of every row of a column of the type; None if it is to be made of objects: of few rows, or if only
     objects tell what equals a default.
 
-    Raises `SerdeError` (CS-403, CS-405).
+    Raises `SerdeError` (CS-403).
     """
     left = _left_out(kind) if len(values) > FEW else None
     if left is None:

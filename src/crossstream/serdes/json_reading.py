@@ -75,7 +75,7 @@ def reading_of(kind: Any) -> Reading:
 
 @lru_cache(maxsize=512)
 def columns_of(kind: Any, names: frozenset[str] | None) -> Columns:
-    """How columns of a Python type are decoded. Raises CS-404, CS-408."""
+    """How columns of a Python type are decoded. Raises CS-404, CS-401."""
     reading = reading_of(kind)
     shape = reading.shape
     if names is not None and isinstance(reading.layout, Layout):

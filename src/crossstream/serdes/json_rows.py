@@ -110,7 +110,7 @@ def _all_null_text(content: arrays.Content, begins: arrays.Offsets, ends: arrays
 
 
 def encode_rows(values: Sequence[Any], serde: str) -> pa.LargeBinaryArray:
-    """The JSON of every object, None → null. Raises `SerdeError` (CS-403, CS-405)."""
+    """The JSON of every object, None → null. Raises `SerdeError` (CS-403)."""
     lines = plainly(_lines_of, values)[0] if len(values) > arrays.FEW else None
     if lines:
         cut = _cut(lines, len(values))
@@ -121,7 +121,7 @@ def encode_rows(values: Sequence[Any], serde: str) -> pa.LargeBinaryArray:
 
 
 def encode_row(value: Any, serde: str) -> bytes | None:
-    """The JSON of one object. Raises `SerdeError` (CS-403, CS-405)."""
+    """The JSON of one object. Raises `SerdeError` (CS-403)."""
     return _texts([value], serde)[0]
 
 
@@ -170,7 +170,7 @@ def _cut(lines: bytes, rows: int) -> pa.LargeBinaryArray | None:
 
 
 def _without_null_text(rows: pa.LargeBinaryArray, values: Sequence[Any], serde: str) -> pa.LargeBinaryArray:
-    """Rows whose object is None as nulls. Raises CS-405 for another object whose JSON is ``null``."""
+    """Rows whose object is None as nulls. Raises CS-403 for another object whose JSON is ``null``."""
     four = np.diff(arrays.offsets(rows)) == len(_NULL_TEXT)
     if not four.any():
         return rows

@@ -25,7 +25,7 @@ from crossstream.serdes.json_shapes import (
 
 
 def struct_dtype(given: Any) -> pl.Struct | None:
-    """The Polars struct that a schema describes; None if ``given`` is not a schema. Raises CS-407."""
+    """The Polars struct that a schema describes; None if ``given`` is not a schema. Raises CS-404."""
     if isinstance(given, pa.StructType):
         given = pa.schema(list(given))
     if isinstance(given, pa.Schema):
@@ -45,7 +45,7 @@ def struct_dtype(given: Any) -> pl.Struct | None:
 
 
 def read_schema(dtype: pl.Struct, strict: bool = False) -> Layout:
-    """The fields of a schema. ``strict``: unknown ones are errors. Raises CS-407 for a type JSON has not."""
+    """The fields of a schema. ``strict``: unknown ones are errors. Raises CS-404 for a type JSON has not."""
     for one in dtype.fields:
         if not nameable(one.name):
             raise refusals.unusable_type(
@@ -130,7 +130,7 @@ _INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt
 
 
 def shape_of(dtype: pl.DataType, strict: bool = False) -> Shape:
-    """The shape of a column. ``strict``: as in `read_schema`. Raises CS-407 for a type JSON has not."""
+    """The shape of a column. ``strict``: as in `read_schema`. Raises CS-404 for a type JSON has not."""
     if isinstance(dtype, pl.Struct):
         struct = read_schema(dtype, strict).struct()
         assert isinstance(struct, StructOf)

@@ -36,7 +36,7 @@ _EXPONENT = 1e16
 def json_text(values: pl.Series, serde: str, shortest: bool = False) -> pa.LargeBinaryArray:
     """The JSON of every row, null → null. ``shortest``: Decimals without declared scale have no zeros at the end.
 
-    Raises `SerdeError` (CS-403, CS-405).
+    Raises `SerdeError` (CS-403).
     """
     values = decimals_as_text(_in_utc(values), shortest)
     if (late := beyond(values)) is not None:

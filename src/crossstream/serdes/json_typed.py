@@ -56,7 +56,7 @@ def json(type: Any = None) -> Serde:
     ``list[str]``, a generic ``Envelope[Order]``), whose instances callables get; an Arrow schema, a Polars schema
     or struct type, or a dict of Polars types, with which callables get dicts of exactly these fields.
 
-    Raises `SerdeError` (CS-407) for what is no such type.
+    Raises `SerdeError` (CS-404) for what is no such type.
 
     >>> json().serialize({"id": 7, "tags": ["new"]})
     b'{"id":7,"tags":["new"]}'

@@ -61,7 +61,7 @@ class UntypedJson:
         return json_text(values, "json", shortest=True)
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
-        """A column of the type that Arrow reads off the values. Raises `SerdeError` (CS-406) if there is none."""
+        """A column of the type that Arrow reads off the values. Raises `SerdeError` (CS-404) if there is none."""
         try:
             return arrays.series_of(pa.array(self.decode_objects(data)))
         except (pa.ArrowException, OverflowError, RecursionError, pl.exceptions.PolarsError) as error:

@@ -1,10 +1,10 @@
 """The errors of this package, one builder for each code.
 
-CS-401 a value of the wrong Python or column type     CS-406 untyped JSON that is no one column
-CS-402 bytes that cannot be decoded                   CS-407 a type that `json(type)` cannot read
-CS-403 a value the serde has no bytes for             CS-408 a field the type does not have
-CS-404 a type without a column form                   CS-409 a null in a field that is never null
-CS-405 a value whose JSON would be the text `null`    CS-410 a value that JSON does not give back
+CS-401 a value of the wrong Python or column type     CS-404 untyped JSON that is no one column
+CS-402 bytes that cannot be decoded                   CS-404 a type that `json(type)` cannot read
+CS-403 a value the serde has no bytes for             CS-401 a field the type does not have
+CS-404 a type without a column form                   CS-401 a null in a field that is never null
+CS-403 a value whose JSON would be the text `null`    CS-410 a value that JSON does not give back
 CS-412 a serde that gives something else than it is to
 """
 
@@ -162,7 +162,7 @@ def null_text(serde: str, value: object) -> SerdeError:
     kind = type(value).__name__
     return SerdeError(
         f"the JSON of this {kind} is the text null, which would read as a tombstone: {show(value)}",
-        code="CS-405",
+        code="CS-403",
         where={"serde": serde, "type": kind},
         next="return None for a tombstone, or wrap the value, for instance {'value': ...}",
     )
@@ -183,7 +183,7 @@ def not_finite(serde: str, value: object, number: float, field: str) -> SerdeErr
 def mixed_types(serde: str, reason: Exception) -> SerdeError:
     return SerdeError(
         f"values without a declared type do not fit one column: {reason}",
-        code="CS-406",
+        code="CS-404",
         where={"serde": serde},
         next="declare the type, for instance serdes.json({'price': pl.Float64})",
     )
@@ -192,7 +192,7 @@ def mixed_types(serde: str, reason: Exception) -> SerdeError:
 def unusable_type(given: object, reason: str) -> SerdeError:
     return SerdeError(
         f"serdes.json({show(given)}): {reason}",
-        code="CS-407",
+        code="CS-404",
         where={"serde": "json"},
         next="pass a dataclass, a msgspec.Struct, a type such as list[str], an Arrow schema, "
         "or a dict of Polars types such as {'price': pl.Float64}",
@@ -203,7 +203,7 @@ def unknown_fields(serde: str, unknown: Iterable[str], known: Iterable[str]) -> 
     names = ", ".join(sorted(unknown))
     return SerdeError(
         f"serde {serde} has no field {names}",
-        code="CS-408",
+        code="CS-401",
         where={"serde": serde, "field": names},
         next=f"it has {', '.join(known) or 'no fields'}; correct the name, or add the field to the type",
     )
@@ -212,7 +212,7 @@ def unknown_fields(serde: str, unknown: Iterable[str], known: Iterable[str]) -> 
 def null_field(serde: str, field: str) -> SerdeError:
     return SerdeError(
         f"field {field} is null, but {serde} could not read a null there again",
-        code="CS-409",
+        code="CS-401",
         where={"serde": serde, "field": field},
         next="make the field Optional in the type, or fill the nulls, for instance with .fill_null(0)",
     )

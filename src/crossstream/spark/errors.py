@@ -106,7 +106,7 @@ def held(error: BaseException) -> Exception:
         return error
     return ProcessingError(
         f"a function that the application calls in a thread of its own raised {told(error)}",
-        code="CS-593",
+        code="CS-591",
         next="call stop() where the application was started; in a function or a listener raise an error instead",
     )
 
@@ -169,7 +169,7 @@ def is_gone(context: SparkContext) -> bool:
 def forget_if_gone() -> None:
     """Lets PySpark start another JVM if the one it knows has ended.
 
-    Raises `ProcessingError` CS-594 if that one had started this process, as spark-submit does: there is no other.
+    Raises `ProcessingError` CS-590 if that one had started this process, as spark-submit does: there is no other.
     """
     gateway = SparkContext._gateway
     if gateway is None or _answers(gateway):
@@ -213,7 +213,7 @@ def hang_up(called_by: socket.socket) -> None:
 def jvm_ended() -> ProcessingError:
     return ProcessingError(
         "Spark's JVM, in which the application ran, has ended",
-        code="CS-594",
+        code="CS-590",
         next="see Spark's log and the system's for why: out of memory (spark.driver.memory), killed? Then start the "
         "process again, or make a new SparkStreams without a session: it starts another JVM. What was committed stays",
     )

@@ -156,8 +156,8 @@ class Checkpoint:
     def order(self, sources: Reads, noted: Sequence[str]) -> tuple[str, ...]:
         """The sources in the order in which Spark knows them; ``noted``: that of the last run, if there was one.
 
-        Raises `StateError`: CS-702 if files of the checkpoint are missing, or of the log that belong to it;
-        `IncompatibleStateError` CS-751 if the sources are others than its own.
+        Raises `StateError`: CS-701 if files of the checkpoint are missing, or of the log that belong to it;
+        `IncompatibleStateError` CS-750 if the sources are others than its own.
         """
         if not sources:
             self._check_none_begun(noted)
@@ -184,7 +184,7 @@ class Checkpoint:
             raise IncompatibleStateError(
                 f"batch {self.begun.id} was begun with rows of DataFrame sources that the topology no longer has: "
                 + ", ".join(noted),
-                code="CS-751",
+                code="CS-750",
                 where={"folder": str(self.folder)},
                 next="start the application once with the sources it had, to finish the batch; then leave them out",
             )
@@ -196,7 +196,7 @@ class Checkpoint:
             raise StateError(
                 f"Spark's checkpoint of the DataFrame sources is done with epoch {done}, and the batch log with "
                 f"{_told(self.commit.epoch)}: commits of the batch log are missing",
-                code="CS-702",
+                code="CS-701",
                 where={"folder": str(self.folder.parent / "commits"), "checkpoint": str(self.folder)},
                 next=_RESTORE,
             )
@@ -235,7 +235,7 @@ class Checkpoint:
     def _lacks(self, name: str) -> StateError:
         return StateError(
             f"the checkpoint of the DataFrame sources, which Spark keeps, lacks {name}",
-            code="CS-702",
+            code="CS-701",
             where={"file": str(self.folder / name)},
             next=_RESTORE,
         )
@@ -251,7 +251,7 @@ class Checkpoint:
         )
         return IncompatibleStateError(
             "the DataFrame sources changed since the last run: " + "; ".join(changes),
-            code="CS-751",
+            code="CS-750",
             where={"folder": str(self.folder)},
             next=f"go back to the DataFrame sources of the last run, under their names{instead}; or start with a new "
             "application_id or an empty state_dir",

@@ -79,7 +79,7 @@ def read_by(frame: DataFrame) -> list[Any]:
 
 
 def check_frames(topology: Graph, state: StateRoot) -> None:
-    """Raises `ConfigError` CS-237 if the checkpoint of DataFrame sources, which Spark keeps, would have no place.
+    """Raises `ConfigError` CS-201 if the checkpoint of DataFrame sources, which Spark keeps, would have no place.
 
     Raises `TopologyError` CS-150 for sources whose rows Spark does not append.
     """
@@ -87,7 +87,7 @@ def check_frames(topology: Graph, state: StateRoot) -> None:
     if state.is_remote and sources:
         raise ConfigError(
             "DataFrame sources need state in a folder: Spark keeps a checkpoint of its own for them there",
-            code="CS-237",
+            code="CS-201",
             where={"folder": str(state)},
             next="give a state_dir that is a path, or read topics instead of DataFrames",
         )
@@ -154,7 +154,7 @@ class Encode:
         if column.null_count:
             raise ProcessingError(
                 "a row of a DataFrame has no timestamp",
-                code="CS-509",
+                code="CS-507",
                 where={"operator": self.name, "column": "timestamp"},
                 next="filter such rows out, or give them one: F.coalesce('timestamp', F.current_timestamp())",
             )
@@ -169,7 +169,7 @@ class Encode:
         if pc.struct_field(column.flatten(), "key").null_count:
             raise ProcessingError(
                 "a row of a DataFrame has a header without key",
-                code="CS-510",
+                code="CS-507",
                 where={"operator": self.name, "column": "headers"},
                 next="leave such headers out: F.filter('headers', lambda header: header['key'].isNotNull())",
             )
@@ -261,7 +261,7 @@ def complete(frame: DataFrame, checkpoint: Path) -> None:
 def deliver(spark: SparkSession, topology: Graph, blobs: Mapping[str, list[bytes]], batch: int) -> None:
     """Calls every `FrameSink` with a DataFrame of its records: key, value, timestamp.
 
-    Raises `ProcessingError` CS-592 if a function does, `SerdeError` CS-406 for records that are not of one type,
+    Raises `ProcessingError` CS-591 if a function does, `SerdeError` CS-404 for records that are not of one type,
     CS-404 for types that Spark has not; the batch is not committed then.
     """
     for node in topology:
@@ -280,7 +280,7 @@ def deliver(spark: SparkSession, topology: Graph, blobs: Mapping[str, list[bytes
 def _raised_by(node: FrameSink, batch: int, error: Exception) -> ProcessingError:
     return ProcessingError(
         f"the function of {node.name} raised {told(error)}",
-        code="CS-592",
+        code="CS-591",
         where=_place(node, batch),
         next="mend the function; the batch is not committed, and comes again at the next start",
     )

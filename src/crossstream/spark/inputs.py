@@ -77,7 +77,7 @@ class Inputs:
     def check(self, found: Found) -> None:
         """Checks what can be known of the topics at once; ``found``: the state.
 
-        Raises `ConfigError` CS-235 if it is not said where topics are; `SourceError` CS-602 and `SinkError` CS-652 if
+        Raises `ConfigError` CS-203 if it is not said where topics are; `SourceError` CS-602 and `SinkError` CS-652 if
         one is missing; `StateError`: CS-740 if another instance runs, CS-741 if the state is lost.
         """
         check_topics(self._topology, self._connection)
@@ -222,11 +222,11 @@ def connection_of(config: StreamsConfig) -> TopicConnection | None:
 
 
 def check_topics(topology: Graph, connection: TopicConnection | None) -> None:
-    """Raises `ConfigError` CS-235 if a topology has topics and it is not said where they are."""
+    """Raises `ConfigError` CS-203 if a topology has topics and it is not said where they are."""
     if connection is None and any(isinstance(node, Source | Sink) for node in topology):
         raise ConfigError(
             "neither bootstrap_servers nor topics_dir is set",
-            code="CS-235",
+            code="CS-203",
             next="StreamsConfig(bootstrap_servers='host:port') for Kafka, topics_dir='folder' for file topics",
         )
 

@@ -110,12 +110,12 @@ class Listeners:
         self._listeners: list[Callable[[Progress], None]] = []
 
     def add(self, listener: Callable[[Progress], None]) -> None:
-        """Raises `ConfigError` CS-238 if it cannot be called with a `Progress`."""
+        """Raises `ConfigError` CS-201 if it cannot be called with a `Progress`."""
         fault = _fault(listener)
         if fault is not None:
             raise ConfigError(
                 f"a listener for progress is {fault}",
-                code="CS-238",
+                code="CS-201",
                 where=here(),
                 next="pass a function, such as lambda progress: …",
             )

@@ -83,7 +83,7 @@ def found_session(settings: Mapping[str, Any]) -> SparkSession:
 def make_session(application_id: str, settings: Mapping[str, Any]) -> SparkSession:
     """A session of our own, its Python workers started; ``settings`` are the user's and win.
 
-    Raises `ConfigError`: CS-245 without a Java that Spark runs on, CS-230 if Spark does not start.
+    Raises `ConfigError`: CS-230 without a Java that Spark runs on, CS-230 if Spark does not start.
     """
     check_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -139,7 +139,7 @@ def check_remote(settings: Mapping[str, Any]) -> None:
 
 
 def check_java() -> None:
-    """Raises `ConfigError` CS-245 if Spark would not find a Java to start on, or one that is too old.
+    """Raises `ConfigError` CS-230 if Spark would not find a Java to start on, or one that is too old.
 
     Not where another program has started the JVM, nor where Spark's own settings may name the Java.
     """
@@ -152,7 +152,7 @@ def check_java() -> None:
             no_java()
             if command is None
             else f"{command} is Java {version}; Spark needs {JAVA_VERSION} or later",
-            code="CS-245",
+            code="CS-230",
             where={"JAVA_HOME": os.environ.get("JAVA_HOME")},
             next=f"{INSTALL}; then let JAVA_HOME point to it, or unset that",
         )
@@ -200,7 +200,7 @@ def check_session(spark: Any) -> None:
     version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     if not (4, 0) <= version < (5, 0):
         raise ConfigError(
-            f"PySpark {pyspark.__version__} is not supported", code="CS-231", next="install pyspark>=4.0,<5"
+            f"PySpark {pyspark.__version__} is not supported", code="CS-230", next="install pyspark>=4.0,<5"
         )
     if not hasattr(spark, "_jsparkSession"):
         raise _no_session(spark)
@@ -218,7 +218,7 @@ def _no_session(spark: object) -> ConfigError:
 
 
 def check_running(context: SparkContext) -> None:
-    """Raises `ConfigError` CS-244 if the session has been stopped, `ProcessingError` CS-594 if its JVM has ended.
+    """Raises `ConfigError` CS-232 if the session has been stopped, `ProcessingError` CS-590 if its JVM has ended.
 
     Batches fail already while another thread is stopping the session: only the JVM knows of that.
     """
@@ -230,7 +230,7 @@ def check_running(context: SparkContext) -> None:
     if stopped:
         raise ConfigError(
             "the Spark session that the application uses has been stopped",
-            code="CS-244",
+            code="CS-232",
             next="stop the application before the session; make a new SparkStreams to go on",
         )
 

@@ -116,7 +116,7 @@ class SparkStreams:
     def on_progress(self, listener: Callable[[Progress], None]) -> None:
         """Calls ``listener`` after every committed batch, in the thread that ran it.
 
-        An exception that it raises stops the application: `ProcessingError` CS-591. Raises `ConfigError` CS-238 if it
+        An exception that it raises stops the application: `ProcessingError` CS-591. Raises `ConfigError` CS-201 if it
         cannot be called so.
         """
         self._listeners.add(listener)
@@ -124,7 +124,7 @@ class SparkStreams:
     def start(self) -> None:
         """Starts the application; returns when it is running (state opened, topics found).
 
-        One that is just being stopped has ended before. Raises `ConfigError` CS-239 if a batch calls it.
+        One that is just being stopped has ended before. Raises `ConfigError` CS-233 if a batch calls it.
         """
         if self._is_inside():
             if self._status == "running":
@@ -153,7 +153,7 @@ class SparkStreams:
         Ctrl-C in it loses nothing: the next call goes on from the last commit, and repeats the batch that ran.
         Several threads may call it: of an application that was not started one call follows the other, and
         `start` waits for them. Raises what the application fails with; `ConfigError` CS-233 if it had failed before,
-        CS-236 if it is stopped meanwhile, CS-239 in a listener, or another function that a batch calls.
+        CS-233 if it is stopped meanwhile, CS-233 in a listener, or another function that a batch calls.
         """
         if self._is_inside():
             raise _called_inside("process_available()")
@@ -173,7 +173,7 @@ class SparkStreams:
         """Waits until the application has stopped (True) or ``timeout`` has passed (False).
 
         A number means seconds, unlike elsewhere; a text such as ``"1 minute"`` and a `timedelta` say what they mean.
-        Raises what the application failed with; `ConfigError`: CS-210 no duration, CS-239 called by a listener, or
+        Raises what the application failed with; `ConfigError`: CS-210 no duration, CS-233 called by a listener, or
         another function that a batch calls.
         """
         seconds = None if timeout is None else to_timeout(timeout)
@@ -351,7 +351,7 @@ class SparkStreams:
     def _stopped_early(self) -> ConfigError:
         return ConfigError(
             "the application was stopped before it had processed every record",
-            code="CS-236",
+            code="CS-233",
             where={"application": self.config.application_id},
             next="call process_available() before stop(); what is left is processed by the next run",
         )
@@ -410,7 +410,7 @@ class SparkStreams:
 def _called_inside(what: str) -> ConfigError:
     return ConfigError(
         f"{what} was called by a function that a batch of the same application calls: it would wait for itself",
-        code="CS-239",
+        code="CS-233",
         where=here(),
         next="call it in another thread, or when process_available() has returned; stop() may be called",
     )

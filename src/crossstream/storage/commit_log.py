@@ -180,13 +180,13 @@ class BatchLog:
     def assure(self, within: float = SAFE_SECONDS) -> None:
         """Returns if this process is still the only writer, as was seen in the last ``within`` seconds.
 
-        Raises `StateError` CS-722 if it is not: a lease can be lost, a locked file cannot.
+        Raises `StateError` CS-720 if it is not: a lease can be lost, a locked file cannot.
         """
         if self._lock is not None:
             self._lock.assure(within)
 
     def application(self) -> Application | None:
-        """Whose state this is; None for a new folder. Raises `StateError` CS-702 if it is missing from another."""
+        """Whose state this is; None for a new folder. Raises `StateError` CS-701 if it is missing from another."""
         found = self._application()
         if found is None and (self.commits() or self.batches()):
             found = self._application()  # it is written before them, perhaps by now
@@ -230,7 +230,7 @@ class BatchLog:
     def write_commit(self, commit: Commit) -> None:
         """Writes the commit, when all that was to be settled is.
 
-        Raises `StateError`: CS-706 if the disk refuses, CS-722 if this process is not the only writer any more.
+        Raises `StateError`: CS-706 if the disk refuses, CS-720 if this process is not the only writer any more.
         """
         self.settled()
         self.assure(0.0)
@@ -264,7 +264,7 @@ class BatchLog:
     def begun(self, after: Commit) -> BatchEntry | None:
         """The batch after the last commit, if it was begun.
 
-        Raises `StateError` CS-702 if a later one was: it had a commit before it, which is missing.
+        Raises `StateError` CS-701 if a later one was: it had a commit before it, which is missing.
         """
         last = self.last_batch()
         if last is None or last.id <= after.id:
@@ -289,7 +289,7 @@ class BatchLog:
         return self._ids("commits")
 
     def last_commit(self) -> Commit | None:
-        """The newest commit; None before the first. Raises `StateError` CS-702 if there were some, and none is left."""
+        """The newest commit; None before the first. Raises `StateError` CS-701 if there were some, and none is left."""
         while ids := self.commits():
             try:
                 return self.commit(ids[-1])
@@ -345,7 +345,7 @@ class BatchLog:
     def _missing(self, name: str) -> StateError:
         return StateError(
             f"{name} is missing in the batch log",
-            code="CS-702",
+            code="CS-701",
             where={"file": f"{self.root}/{name}"},
             next="restore the state folder from a copy, or start the application on an empty one",
         )
@@ -406,7 +406,7 @@ def check_application(found: Application, wanted: Application, folder: StateRoot
     if found.application_id != wanted.application_id:
         raise StateError(
             f"the state folder belongs to the application {found.application_id!r}",
-            code="CS-721",
+            code="CS-720",
             where={"folder": str(folder), "application": wanted.application_id},
             next="give this application a state_dir of its own",
         )

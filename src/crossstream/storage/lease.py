@@ -102,7 +102,7 @@ class Lease:
     def assure(self, within: float = 0.0) -> None:
         """Returns if the lease is ours, as was seen in the last ``within`` seconds or is asked now.
 
-        Raises `StateError` CS-722 if it is another's, or cannot be renewed in time.
+        Raises `StateError` CS-720 if it is another's, or cannot be renewed in time.
         """
         with self._turn:
             if self._lost is None and (self._confirmed.age > within or self._renewed.age > SAFE_SECONDS):
@@ -112,7 +112,7 @@ class Lease:
             if self._lost is not None:
                 raise StateError(
                     "this application no longer holds the lease on its state",
-                    code="CS-722",
+                    code="CS-720",
                     where={"folder": str(self._files), "owner": self._lost},
                     next="nothing of the batch was committed; if no other application has taken over, start this "
                     "one again",

@@ -100,7 +100,7 @@ def read_manifest(storage: Storage, name: str, kind: str | None = None) -> Manif
     if kind is not None and manifest.kind != kind:
         raise StateError(
             f"the manifest {name} is of a {manifest.kind} store, not of a {kind} store",
-            code="CS-705",
+            code="CS-701",
             next="restore the state folder from a copy, or start the application on an empty one",
         )
     return manifest
@@ -163,7 +163,7 @@ def _sound(storage: Storage, name: str, kind: str, check: Callable[[pa.Buffer], 
     except FileNotFoundError:
         raise StateError(
             f"the {kind} {name} is missing",
-            code="CS-702",
+            code="CS-701",
             next="restore the state folder from a copy, or start the application on an empty one",
         ) from None
     except OSError as error:

@@ -73,7 +73,7 @@ class RemoteRoot:
     def lock(self, owner: str, rights: int | None = None) -> Lease:
         """``rights`` are for the store to give.
 
-        Raises `StateError`: CS-720 if there is another writer, CS-723 and CS-724 if the place cannot be opened."""
+        Raises `StateError`: CS-720 if there is another writer, CS-723 if the place cannot be opened."""
         try:
             self.make()
             return Lease.acquired(self, owner)

@@ -32,7 +32,7 @@ class Lock(Protocol):
     """The right to write."""
 
     def assure(self, within: float = 0.0) -> None:
-        """Returns if the right is still ours, as was seen in the last ``within`` seconds; else `StateError` CS-722."""
+        """Returns if the right is still ours, as was seen in the last ``within`` seconds; else `StateError` CS-720."""
 
     def release(self) -> None:
         """Gives it back."""
@@ -57,7 +57,7 @@ class StateRoot(Protocol):
 
         ``rights``: of the files that it writes into a folder; None: those that the state has.
 
-        Raises `StateError`: CS-720 if there is another, CS-723 and CS-724 if the place cannot be opened.
+        Raises `StateError`: CS-720 if there is another, CS-723 if the place cannot be opened.
         """
 
     def storage(self, folder: str) -> Storage:
@@ -110,7 +110,7 @@ Place: TypeAlias = str | os.PathLike[str] | StateRoot
 def root_of(place: Place, *, cached: bool = True) -> StateRoot:
     """The root of the state in a folder, or at a URI; ``cached``: with copies on this machine, if it is remote.
 
-    Nothing is opened yet. Raises `StateError` CS-723 for a URI that no file system is known for, CS-724 for what
+    Nothing is opened yet. Raises `StateError` CS-723 for a URI that no file system is known for, CS-723 for what
     names no place at all.
     """
     if isinstance(place, RemoteRoot) and not cached:
@@ -133,7 +133,7 @@ def root_of(place: Place, *, cached: bool = True) -> StateRoot:
 def _unopened(place: str, reason: str | None, step: str) -> StateError:
     return StateError(
         f"the place of the state cannot be opened: {reason}",
-        code="CS-724",
+        code="CS-723",
         where={"folder": place},
         next=step,
     )
@@ -161,7 +161,7 @@ class LocalRoot:
         return False
 
     def lock(self, owner: str, rights: int | None = None) -> Lock:
-        """Raises `StateError` CS-720 if there is another writer, CS-724 if the folder cannot be made or written."""
+        """Raises `StateError` CS-720 if there is another writer, CS-723 if the folder cannot be made or written."""
         try:
             if not self.path.parent.exists():  # made as the umask says: others may live there, too
                 self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -218,7 +218,7 @@ def load_version(
         if tuple(whole.columns) != layout.names:
             raise StateError(
                 f"the run file {ref.file} has other columns than a {layout.kind} store",
-                code="CS-705",
+                code="CS-701",
                 next="restore the state folder from a copy, or start the application on an empty one",
             )
         return Piece(whole.slice(ref.start, ref.stop), ref)

@@ -105,7 +105,7 @@ class Uri:
     def connect(self) -> tuple[Any, str]:
         """The file system of pyarrow, and the path of the folder in it.
 
-        Raises `StateError`: CS-723 if pyarrow has none for the URI or it names no bucket, CS-724 if it is not reached.
+        Raises `StateError`: CS-723 if pyarrow has none for the URI or it names no bucket, CS-723 if it is not reached.
         """
         from pyarrow import fs  # loads the SDKs of the stores; not needed for local folders
 
@@ -149,7 +149,7 @@ def refused(uri: Uri, error: object) -> StateError:
     """The place of the state cannot be opened."""
     return StateError(
         f"the place of the state cannot be opened: {uri.hidden(error)}",
-        code="CS-724",
+        code="CS-723",
         where={"folder": str(uri)},
         next="check that the bucket or container is there, the credentials and their rights, region and endpoint",
     )

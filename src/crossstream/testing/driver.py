@@ -52,7 +52,7 @@ def _check_count(setting: str, number: object, most: int | None = None) -> None:
     end, step = ("", "1, or a larger int") if most is None else (f" to {most}", f"{most}, or a smaller int")
     raise ConfigError(
         f"TopologyTestDriver({setting}={number!r}) is no number from 1{end}",
-        code="CS-240",
+        code="CS-201",
         where=here(),
         next=f"write {setting}={step}",
     )
@@ -64,8 +64,8 @@ class TopologyTestDriver:
     ``partitions``: state partitions, and partitions of the topics. ``commit_every``: records per batch; 1 is
     record-at-a-time; with more, `commit` ends a batch early. ``deserialization_errors``,
     ``processing_errors``, ``idle_after``: as in `StreamsConfig`. ``hash_bits``: of the hashes of keys; with few of
-    them different keys have the same hash. Raises `ConfigError`: CS-205 not one of the choices, CS-208 no topology,
-    CS-240 no number from 1, or no number of bits.
+    them different keys have the same hash. Raises `ConfigError`: CS-201 not one of the choices, CS-201 no topology,
+    CS-201 no number from 1, or no number of bits.
 
     >>> import crossstream as cs
     >>> from crossstream import serdes
@@ -140,7 +140,7 @@ class TopologyTestDriver:
         auto_advance: Duration = 0,
     ) -> TestInputTopic:
         """A topic to pipe records into; `ConfigError` CS-241 if no source of the topology reads it, and
-        `TopologyError` CS-124 if two patterns match it.
+        `TopologyError` CS-122 if two patterns match it.
 
         Records without a timestamp get the topic's own clock: ``start_timestamp`` (ms since the epoch or a
         `datetime`), and ``auto_advance`` later after each of them.

@@ -35,7 +35,7 @@ _LENGTHS = {2, 3, 4}
 class TestRecord:
     """A record of a test topic; two are equal if key, value, timestamp and headers are.
 
-    A timestamp is kept in ms since the epoch, headers as tuples. Raises `ConfigError` CS-211 for what is no timestamp.
+    A timestamp is kept in ms since the epoch, headers as tuples. Raises `ConfigError` CS-201 for what is no timestamp.
 
     >>> from datetime import datetime
     >>> TestRecord("k", "v", datetime(1970, 1, 1, 0, 0, 1), [("a", b"b")])
@@ -100,7 +100,7 @@ class TestInputTopic:
     ) -> None:
         """Pipes one record. ``partition``: of the topic; None: by the key, as Kafka's producer does.
 
-        Raises `ConfigError`: CS-211 no timestamp, CS-242 headers that are no pairs of text and bytes, CS-243 a
+        Raises `ConfigError`: CS-201 no timestamp, CS-241 headers that are no pairs of text and bytes, CS-241 a
         partition that the topic does not have.
         """
         self._check_partition(partition)
@@ -145,7 +145,7 @@ class TestInputTopic:
             return
         raise ConfigError(
             f"the topic has no partition {partition!r}: it has {self._partitions}, numbered from 0",
-            code="CS-243",
+            code="CS-241",
             where=here(),
             next="leave it out, for Kafka's default; TopologyTestDriver(partitions=…) says how many there are",
         )
@@ -206,7 +206,7 @@ def _is_header(pair: Any) -> TypeGuard[Header]:
 
 
 def _no_record(what: str, step: str) -> ConfigError:
-    return ConfigError(what, code="CS-242", where=here(), next=step)
+    return ConfigError(what, code="CS-241", where=here(), next=step)
 
 
 def _encoded(serde: Serde, values: Sequence[Any]) -> pa.LargeBinaryArray:
@@ -284,7 +284,7 @@ class TestOutputTopic:
     def read_key_values_to_map(self) -> dict[Any, Any]:
         """The last value of each key among the records not read yet; deleted keys map to None.
 
-        Raises `StateError` CS-717 for keys that no dict takes, such as dicts, or takes for one, such as 1 and True:
+        Raises `StateError` CS-711 for keys that no dict takes, such as dicts, or takes for one, such as 1 and True:
         no record counts as read then.
         """
         found = self._rest()

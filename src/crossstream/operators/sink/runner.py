@@ -147,7 +147,7 @@ def _topic(node: graph.Sink, name: Any) -> str:
     if not is_legal_name(name):
         raise SinkError(
             f"the function of {node.name} gave {show(name)}, which cannot be the name of a topic",
-            code="CS-660",
+            code="CS-656",
             next="return 1 to 249 ASCII letters, digits, '.', '_' and '-'; or let the record go:"
             " processing_errors='skip' or cs.DeadLetter(topic)",
         )
@@ -163,7 +163,7 @@ def _partitions(node: graph.Sink, topic: str, answer: Any, count: int) -> tuple[
     if wrong:
         raise SinkError(
             f"the partitioner of {node.name} gave partition {wrong[0]}; {topic} has {count}",
-            code="CS-655",
+            code="CS-654",
             next="return a partition that exists, a list of them, or None for Kafka's default",
         )
     return chosen

@@ -169,7 +169,7 @@ def _exploded(lists: pl.Series) -> tuple[np.ndarray, pl.Series]:
     if not isinstance(lists.dtype, pl.List):
         raise ProcessingError(
             f"a flat_map_values expression gave {lists.dtype}, not lists",
-            code="CS-506",
+            code="CS-501",
             next="let it give a list for each record, for instance pl.col('items') or pl.concat_list('a', 'b')",
         )
     counts = lists.list.len().fill_null(0).to_numpy()
