@@ -1,4 +1,4 @@
-"""The foreign-key join: taking references, subscribing, resolving."""
+"""Runs a foreign-key join in a task: takes foreign keys, subscribes, resolves."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ReferenceRunner(Runner):
     """Takes the foreign key out of each row and serialises it with the right table's key serde.
 
     A row that has none because the extractor failed stays in the table, for other readers; it is marked, and the
-    join passes it over.
+    join skips it.
     """
 
     step: ReferenceStep
@@ -79,7 +79,7 @@ def references_of(function: Function, serde: Serde | None, changes: Changes) -> 
 
 
 def failed_column(column: str) -> str:
-    """Beside the extra column of foreign keys: 1 where there is none because a function failed."""
+    """Beside the extra column of foreign keys: 1 where a function failed."""
     return f"{column} failed"
 
 

@@ -1,4 +1,4 @@
-"""Global tables kept, and looked up by streams and by tables."""
+"""Keeps global tables, and looks them up for streams and tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The three rounds of a join of many: by primary key, by the foreign keys, and by primary key again."""
+"""The three rounds of a star join: by primary key, by the foreign keys, and by primary key again."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def plan_star_join(builder: PlanBuilder, node: ManyJoin) -> None:
             round=third,
             inputs=(
                 builder.arrive(rows, third, node, columns=_joined(node, flow.value)),
-                builder.arrive(answers, third, node, place=PARTITION),
+                builder.arrive(answers, third, node, partition_column=PARTITION),
             ),
             output=out.name,
             rows=keep("rows", many_rows(node.names), third, flow.key, flow.value),

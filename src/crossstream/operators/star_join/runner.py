@@ -1,4 +1,4 @@
-"""The join of many: referring, answering, resolving."""
+"""Runs a star join in a task: subscribes to right rows, answers, resolves."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def depart(stream: Changes, buffer: Buffer) -> Departure:
     return Departure(leaving, np.flatnonzero(leaves == stream.rows), clock, buffer.horizon_at(clock))
 
 
-def depart_in_silence(buffer: Buffer, clock: int, major: int) -> Departure:
+def depart_while_idle(buffer: Buffer, clock: int, major: int) -> Departure:
     """Those that are due when the clock shows ``clock`` without a new record; ``major``: their place in time."""
     due = buffer.due(clock)
     order = _by_key_where_tied(due, np.argsort(due.ts, kind="stable"), np.zeros(due.rows, np.int64))
