@@ -33,7 +33,7 @@ from crossstream.columns.values import Values
 from crossstream.operators.star_join.right_changes import RightChanges, RightRows, Seen
 from crossstream.operators.star_join.spans import Spans
 from crossstream.operators.star_join.state import Coded, PartitionState
-from crossstream.operators.star_join.subscriptions import CURRENT, DROPPED, KIND, WAS, Emit, with_tables
+from crossstream.operators.star_join.subscriptions import CHANGED, CURRENT, DROPPED, WAS, Emit, answers_of
 from crossstream.operators.table.kernel import as_stored
 from crossstream.operators.table_join.kernel import Joined
 from crossstream.serdes import Serde
@@ -72,13 +72,14 @@ def resolve(
     """
     if state.rebuilt:
         state.rebuild_index()
-    if answers is not None:
-        current = with_tables(answers.where(answers.extra[KIND] == CURRENT))
+    current, changes, dropped = (answers_of(answers, kind) for kind in (CURRENT, CHANGED, DROPPED))
+    if current is not None:
         state.put_right_rows(current, current.value.missing())
-    before, changed = state.snapshot(), RightChanges.of(answers, state.bits)
-    if answers is not None:
-        last, dropped = changed.last(), with_tables(answers.where(answers.extra[KIND] == DROPPED))
+    before, changed = state.snapshot(), RightChanges.of(changes, state.bits)
+    if changes is not None:
+        last = changed.last()
         state.put_right_rows(last, last.value.missing())
+    if dropped is not None:
         state.put_right_rows(dropped, np.ones(dropped.rows, bool))
     join = _Join(kind, joiner, emit, state, before, changed, serdes, chunk)
     if rows is not None and rows.rows:
@@ -111,7 +112,7 @@ class _Join:
         exists = there & self._complete([one.present for one in seen])
         emitted = exists | self._had_result(rows, np.flatnonzero(~exists))
         if emitted.any():
-            latest = self.changed.latest([one.changes()[1] for one in rights])
+            latest = self.changed.latest([one.last_change() for one in rights])
             yield self._made(rows, self._if_later(latest, rows), exists, seen, emitted)
 
     def _if_later(self, change: np.ndarray, rows: Changes) -> np.ndarray:
@@ -146,7 +147,7 @@ class _Join:
             references = [take(left.extra[reference(name)], lacks) for name in self.state.names]
             emitted[lacks] = self._were_complete(references)
         if emitted.any():
-            latest = self.changed.latest([one.changes()[1] for one in rights])
+            latest = self.changed.latest([one.last_change() for one in rights])
             yield self._made(left, latest, exists, seen, emitted)
 
     def every_of_left(self, rows: Changes, asked: Sequence[Asked]) -> Iterator[Joined]:
@@ -214,7 +215,7 @@ class _Join:
         rights = self._looked_up(left)
         first = np.full(left.rows, -1)
         for one in reversed(rights):
-            change, _ = one.changes()
+            change = one.first_change()
             first = np.where(change >= 0, change, first)
         found_by = queries[order] if left.rows == len(order) else queries[order[found]]
         return left, rights, first == self.changed.puts.starts[found_by]

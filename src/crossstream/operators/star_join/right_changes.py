@@ -12,7 +12,7 @@ from crossstream.columns.changes import Changes, concat_headers
 from crossstream.columns.order import arrival_of, came_before, same_trigger
 from crossstream.columns.values import Values
 from crossstream.operators.star_join.state import Coded
-from crossstream.operators.star_join.subscriptions import CHANGED, KIND, RAW, with_tables
+from crossstream.operators.star_join.subscriptions import RAW
 from crossstream.serdes import Serde
 from crossstream.storage.columns import EMPTY_BYTES, Column, concat, take, take_or_null
 from crossstream.storage.snapshot import View
@@ -41,20 +41,20 @@ class RightChanges:
     arrived: np.ndarray
 
     @classmethod
-    def of(cls, answers: Changes | None, bits: int) -> RightChanges:
-        changes = None if answers is None else answers.where(answers.extra[KIND] == CHANGED)
-        if changes is None or not changes.rows:
+    def of(cls, changes: Changes | None, bits: int) -> RightChanges:
+        """Of changes in any order, keyed by table and foreign key; None: nothing changed."""
+        if changes is None:
             nothing = Values(RAW, wire=EMPTY_BYTES)
             puts = Puts.of(Changes(nothing, nothing, _NONE, _NONE, _NONE), bits)
             return cls(puts, _NONE, _NONE.astype(bool), _NONE, _NONE, _NONE)
-        keyed, arrival = with_tables(changes), arrival_of(changes)
-        puts = Puts.of(keyed, bits, arrival)
-        major, minor, event = keyed.major, keyed.minor, np.empty(keyed.rows, np.int64)
+        arrival = arrival_of(changes)
+        puts = Puts.of(changes, bits, arrival)
+        major, minor, event = changes.major, changes.minor, np.empty(changes.rows, np.int64)
         if arrival is None:
-            arrival = np.arange(keyed.rows)
+            arrival = np.arange(changes.rows)
         else:
             major, minor = major[arrival], minor[arrival]
-        rows = np.arange(keyed.rows)
+        rows = np.arange(changes.rows)
         arrived = np.cumsum(np.append(False, ~same_trigger(major, minor, rows[:-1], rows[1:])))
         event[arrival] = arrived
         return cls(puts, event[puts.rank], ~puts.changes.value.missing(), major, minor, arrived)
@@ -127,17 +127,22 @@ class RightRows:
     @classmethod
     def of(cls, foreign: Coded, view: View, changed: RightChanges, serde: Serde | None) -> RightRows:
         match = view.lookup(foreign.hashes, foreign.keys)
-        first, last = (np.append(bound, 0) for bound in changed.puts.places(foreign.hashes, foreign.keys))
+        first = last = np.zeros(len(foreign.keys) + 1, np.int64)
+        if len(changed.event):
+            first, last = (np.append(at, 0) for at in changed.puts.places(foreign.hashes, foreign.keys))
         there, ts = np.append(match.found, False), np.append(np.asarray(match.gather("ts")), 0)
         return cls(foreign.codes, there, match.gather("value"), ts, first, last, changed, serde)
 
     def take(self, rows: np.ndarray) -> RightRows:
         return replace(self, slot=self.slot[rows])
 
-    def changes(self) -> tuple[np.ndarray, np.ndarray]:
-        """For each left row the first and the last change of its right row; −1: none."""
-        first, last = self.first[self.slot], self.last[self.slot]
-        return np.where(first < last, first, -1), np.where(first < last, last - 1, -1)
+    def first_change(self) -> np.ndarray:
+        """For each left row the first change of its right row; −1: none."""
+        return np.asarray(np.where(self.first < self.last, self.first, -1)[self.slot])
+
+    def last_change(self) -> np.ndarray:
+        """For each left row the last change of its right row; −1: none."""
+        return np.asarray(np.where(self.first < self.last, self.last - 1, -1)[self.slot])
 
     def between(self, since: np.ndarray, until: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """For each left row the bounds of the changes after one event and up to another."""

@@ -356,6 +356,12 @@ def some_reference(subscribers: View, table: int, serde: Serde | None) -> Values
     return None
 
 
+def answers_of(answers: Changes | None, kind: int) -> Changes | None:
+    """The answers of a kind, keyed by table and foreign key; None if there are none."""
+    mask = None if answers is None else np.asarray(answers.extra[KIND]) == kind
+    return None if answers is None or mask is None or not mask.any() else with_tables(answers.where(mask))
+
+
 def with_tables(foreign: Changes) -> Changes:
     """Rows keyed by foreign keys, with the number of their table in front of these."""
     keys, table = foreign.key.wire(), np.asarray(foreign.extra[TABLE])

@@ -67,7 +67,7 @@ class StreamTableJoinRunner(Runner):
         )
 
     def _due_while_idle(self, table: Changes | None) -> Changes | None:
-        """Waiting records that look now because no input came for the configured time; they see all that the batch puts."""
+        """Waiting records that look now, for no input came for the configured time; they see all puts of the batch."""
         if self.step.buffer is None:
             return None
         store = self.task.stores(self.step.buffer)
