@@ -11,9 +11,9 @@ from urllib.parse import quote
 import msgspec
 
 from crossstream.errors import SinkError
-from crossstream.filetopics.appending import locked
 from crossstream.filetopics.folders import GROUPS, TopicFolders
 from crossstream.filetopics.reader import first_at
+from crossstream.filetopics.segments import locked
 from crossstream.topics import Moment, OffsetRange, TopicPartition
 
 _Offsets = dict[str, dict[str, int]]
@@ -73,7 +73,7 @@ class FileTopicLog:
                 "The file topic exists already.",
                 code="CS-656",
                 where={"topic": topic, "folder": str(self._root)},
-                next="Choose another name, or write to the topic as it is.",
+                next="Choose another name, or write to the existing topic.",
             )
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
