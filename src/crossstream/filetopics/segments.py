@@ -169,19 +169,22 @@ class Segment:
         with self._opened() as file:
             for number in frames:
                 if self._newest[number] >= since:
-                    position = self._positions[number]
-                    end = self._positions[number + 1] if number + 1 < len(self._positions) else self.size
-                    content = os.pread(file, end - position, position)
-                    frame = self._header(content, number)
-                    payload = memoryview(content)[HEADER.size : HEADER.size + frame.length]
-                    if not frame.describes(payload):
-                        raise self.damaged(frame.base, f"records at byte {position} fail their checksum")
-                    yield frame, pa.ipc.read_record_batch(pa.py_buffer(payload), STORED)
+                    yield self._frame(file, number)
 
     def tags(self, frames: range) -> Iterator[bytes]:
         with self._opened() as file:
             for number in frames:
                 yield self._header(os.pread(file, HEADER.size, self._positions[number]), number).tag
+
+    def _frame(self, file: int, number: int) -> tuple[Frame, pa.RecordBatch]:
+        position = self._positions[number]
+        end = self._positions[number + 1] if number + 1 < len(self._positions) else self.size
+        content = os.pread(file, end - position, position)
+        frame = self._header(content, number)
+        payload = memoryview(content)[HEADER.size : HEADER.size + frame.length]
+        if not frame.describes(payload):
+            raise self.damaged(frame.base, f"records at byte {position} fail their checksum")
+        return frame, pa.ipc.read_record_batch(pa.py_buffer(payload), STORED)
 
     def _header(self, content: bytes, number: int) -> Frame:
         frame = parse_header(content)
