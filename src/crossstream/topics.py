@@ -37,7 +37,7 @@ class OffsetRange:
     end: int
 
 
-class Moment(NamedTuple):
+class OffsetAndTimestamp(NamedTuple):
     """A record by its place in time: its offset, and its timestamp in ms."""
 
     offset: int
@@ -64,9 +64,9 @@ class TopicLog(Protocol):
     def end_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The offset one past the last readable record (last stable offset for transactions)."""
 
-    def moments_at(
+    def offsets_for_times(
         self, spans: Sequence[OffsetRange], timestamp: int, most: int
-    ) -> Mapping[TopicPartition, Moment | None]:
+    ) -> Mapping[TopicPartition, OffsetAndTimestamp | None]:
         """The first record of each range with that timestamp (ms) or a later one; None if there is none in it.
 
         Where more than ``most`` offsets of all ranges together lie before these records, it need not look on until

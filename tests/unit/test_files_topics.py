@@ -18,7 +18,7 @@ from crossstream.errors import ConfigError, SinkError, SourceError
 from crossstream.filetopics import FileTopics
 from crossstream.filetopics import writer as chunking
 from crossstream.records import decode_headers, encode_headers
-from crossstream.topics import Moment, OffsetRange, TopicPartition, murmur2_partitions
+from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition, murmur2_partitions
 from tests.unit.file_topics import Row, batch, numbered, read, segments, write
 
 ROWS = st.lists(
@@ -166,8 +166,8 @@ def test_offsets_by_time(
     later = [offset for offset in range(start, end) if times[offset] >= timestamp]
     log, place = topics.log(), TopicPartition("t", 0)
     log.end_offsets([place])
-    assert log.moments_at([OffsetRange("t", 0, start, end)], timestamp, 1) == {
-        place: Moment(later[0], times[later[0]]) if later else None
+    assert log.offsets_for_times([OffsetRange("t", 0, start, end)], timestamp, 1) == {
+        place: OffsetAndTimestamp(later[0], times[later[0]]) if later else None
     }
 
 
@@ -371,8 +371,8 @@ def test_small_frames_take_little_memory(tmp_path: Path, segment_bytes: int) -> 
         assert [n for one in taken for n in one.column("timestamp").to_pylist()] == list(range(start, end))
     for time in (0, 7, 800, count - 1, count):
         span = OffsetRange("t", 0, 5, count)
-        first = None if time == count else Moment(max(time, 5), max(time, 5))
-        assert log.moments_at([span], time, count) == {owner: first}
+        first = None if time == count else OffsetAndTimestamp(max(time, 5), max(time, 5))
+        assert log.offsets_for_times([span], time, count) == {owner: first}
     for known in (reader, writer, log):
         found = known._folders.partition(owner).segments
         held = [getattr(segment, name) for segment in found for name in ("_bases", "_positions", "_newest")]

@@ -61,7 +61,7 @@ def _tell(folder: DemoFolder, view: DemoView, arguments: Namespace) -> None:
 def _play(folder: DemoFolder, place: Place, view: DemoView, *, debug: bool) -> None:
     """Starts the application and takes it through the story."""
     from crossstream.spark import SparkStreams
-    from crossstream.spark.inputs import connection_of
+    from crossstream.spark.topics import connection_of
 
     loaded = load(str(folder.application))
     assert loaded.config is not None

@@ -37,7 +37,7 @@ def _join_on_spark(*, debug: bool) -> Check:
     from crossstream.demo.folder import DemoFolder
     from crossstream.demo.market import STEPS, Market
     from crossstream.spark import SparkStreams
-    from crossstream.spark.inputs import connection_of
+    from crossstream.spark.topics import connection_of
 
     with tempfile.TemporaryDirectory(prefix="crossstream-doctor-") as place:
         folder = DemoFolder(Path(place))

@@ -12,7 +12,7 @@ from crossstream.errors import SourceError
 from crossstream.filetopics.folders import TopicFolders
 from crossstream.filetopics.segments import Frame, PartitionLog
 from crossstream.records import RECORDS, concat
-from crossstream.topics import Moment, OffsetRange, TopicPartition
+from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
 
 _BATCH_BYTES = 16 << 20
 """Bytes of records after which a batch ends, though it could hold more rows."""
@@ -59,7 +59,7 @@ class FileRangeReader:
         """Nothing is held open between reads."""
 
 
-def first_at(log: PartitionLog, start: int, timestamp: int) -> Moment | None:
+def first_at(log: PartitionLog, start: int, timestamp: int) -> OffsetAndTimestamp | None:
     """The first record from ``start`` on with that timestamp or a later one, as far as ``log`` knows."""
     for frame, records in log.read(max(start, log.begin), log.end, timestamp):
         times = records.column("timestamp").to_numpy(zero_copy_only=False)
@@ -67,7 +67,7 @@ def first_at(log: PartitionLog, start: int, timestamp: int) -> Moment | None:
         late = np.flatnonzero(times[first:] >= timestamp)
         if len(late):
             row = first + int(late[0])
-            return Moment(frame.base + row, int(times[row]))
+            return OffsetAndTimestamp(frame.base + row, int(times[row]))
     return None
 
 

@@ -25,10 +25,9 @@ from crossstream.spark.claim import claim, find
 from crossstream.spark.errors import unpacked
 from crossstream.spark.feed import FrameFeed
 from crossstream.spark.frames import check_frames, complete, deliver, frame_names, united
-from crossstream.spark.inputs import Inputs, connection_of, publisher_of, staging_of
 from crossstream.spark.job import SparkRounds, packed
 from crossstream.spark.progress import Account, Progress
-from crossstream.spark.publishing import Publishing
+from crossstream.spark.topics import Inputs, Publishing, connection_of, publisher_of, staging_of
 from crossstream.spark.worker import Job
 from crossstream.storage.commit_log import BatchEntry, BatchLog, Commit
 from crossstream.storage.rights import make_folder

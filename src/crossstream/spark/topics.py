@@ -1,10 +1,11 @@
-"""The topics that an application reads and writes: where they are, how far they reach, what of them is gone."""
+"""The topics of an application: where they are, how far they reach, what is lost, and what is published."""
 
 from __future__ import annotations
 
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, cast
@@ -14,14 +15,16 @@ from msgspec import structs
 
 from crossstream.config import DeadLetter, StreamsConfig
 from crossstream.errors import ConfigError, SinkError, SourceError
+from crossstream.filetopics import FileTopics, Staged
 from crossstream.graph.nodes import Graph, Sink, Source
 from crossstream.planning.plan import Plan
-from crossstream.runtime.batch import SourceRange
+from crossstream.runtime.batch import Report, SourceRange, StagedFrame
 from crossstream.runtime.extracted_times import ExtractedTimes
 from crossstream.runtime.scheduler import NoTopics, SourcePlanner
+from crossstream.runtime.stores import file_names
 from crossstream.spark.claim import Found
 from crossstream.spark.worker import TopicInput
-from crossstream.storage.commit_log import Application, BatchLog, Commit
+from crossstream.storage.commit_log import Application, BatchEntry, BatchLog, Commit, Publication
 from crossstream.storage.root import StateRoot
 from crossstream.topics import RangeReader, TopicConnection, TopicLog, TopicPartition
 
@@ -215,8 +218,6 @@ def connection_of(config: StreamsConfig) -> TopicConnection | None:
 
         return KafkaConnection(config.servers, config.kafka, config.broker_patience_ms / 1000)
     if config.topics_path is not None:
-        from crossstream.filetopics import FileTopics
-
         return FileTopics(config.topics_path, durable=config.durable)
     return None
 
@@ -316,3 +317,52 @@ def _written(topology: Graph, config: StreamsConfig, known: Mapping[str, int]) -
     policies = (config.deserialization_errors, config.processing_errors)
     letters = {policy.topic for policy in policies if isinstance(policy, DeadLetter)}
     return sorted(known.keys() & (letters | {node.topic for node in sinks if node.topic is not None}))
+
+
+@dataclass(frozen=True, slots=True)
+class Publishing:
+    """Appends staged records to their file topics when their batch has run, each once.
+
+    ``publisher``: of file topics; None where sinks write by themselves. ``staging``: the folder of the files.
+    """
+
+    publisher: Any
+    staging: Path
+    log: BatchLog
+
+    def publish(self, entry: BatchEntry, report: Report, commit: Commit) -> None:
+        """Publishes what a batch has staged, in its order.
+
+        A frame must not outlive the entry of its batch, whose ranges it was made of.
+        """
+        self.log.settled()
+        self.log.assure()
+        self.log.settle(file_names(report.written))
+        if self.publisher is None or not report.staged:
+            return
+        staged = tuple((Path(frame[0]).name, *frame[1:]) for frame in report.staged)
+        if entry.epoch >= 0:  # Spark may split its rows otherwise next time, and so the frames
+            self.log.write_publication(entry, Publication(commit, staged))
+        self._append(entry, staged)
+
+    def finish_last(self, application_id: str) -> None:
+        """Commits the batch whose results the last run of this application was publishing, if they are DataFrames'."""
+        found = self.log.application()
+        if found is None or found.application_id != application_id or self.publisher is None:
+            return
+        entry = self.log.begun(self.log.newest())
+        if entry is not None and entry.publication is not None:
+            self.log.repeat_batch(entry)
+            self.log.settled()
+            self._append(entry, entry.publication.staged)
+            self.log.write_commit(entry.publication.commit)
+
+    def close(self) -> None:
+        if self.publisher is not None:
+            self.publisher.close()
+
+    def _append(self, entry: BatchEntry, staged: Iterable[StagedFrame]) -> None:
+        """Appends the frames that are not in their topics yet; an earlier attempt's are after ``entry.sinks``."""
+        since = {TopicPartition(t, p): end for t, ends in entry.sinks.items() for p, end in enumerate(ends)}
+        frames = [Staged(str(self.staging / frame[0]), *frame[1:]) for frame in staged]
+        self.publisher.publish(frames, since)
