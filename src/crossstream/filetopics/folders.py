@@ -53,7 +53,7 @@ class _Topic:
 
 
 class TopicFolders:
-    """The topics below one folder, remembered between calls as long as they are the same topics."""
+    """The topics below one folder, remembered between calls as long as their ids stay."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -77,7 +77,7 @@ class TopicFolders:
         return None if found is None else found.description.id
 
     def partition(self, owner: TopicPartition) -> PartitionLog:
-        """What is known of a partition; raises `SourceError` if there is none."""
+        """What is known of a partition; raises `SourceError` if it does not exist."""
         found = self._find(owner.topic)
         if found is None:
             raise SourceError(

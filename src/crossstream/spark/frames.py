@@ -79,7 +79,7 @@ def read_by(frame: DataFrame) -> list[Any]:
 
 
 def check_frames(topology: Graph, state: StateRoot) -> None:
-    """Raises `ConfigError` CS-201 if the checkpoint of DataFrame sources, which Spark keeps, would have no place.
+    """Raises `ConfigError` CS-201 if the checkpoint of DataFrame sources, which Spark keeps, has no folder.
 
     Raises `TopologyError` CS-150 for sources whose rows Spark does not append.
     """
@@ -262,7 +262,7 @@ def deliver(spark: SparkSession, topology: Graph, blobs: Mapping[str, list[bytes
     """Calls every `FrameSink` with a DataFrame of its records: key, value, timestamp.
 
     Raises `ProcessingError` CS-591 if a function does, `SerdeError` CS-404 for records that are not of one type,
-    CS-404 for types that Spark has not; the batch is not committed then.
+    or of a type that Spark does not have; the batch is not committed then.
     """
     for node in topology:
         if isinstance(node, FrameSink) and node.function is not None:
@@ -281,12 +281,12 @@ def _raised_by(node: FrameSink, batch: int, error: Exception) -> ProcessingError
     return ProcessingError(
         f"the function of {node.name} raised {told(error)}",
         code="CS-591",
-        where=_place(node, batch),
-        next="mend the function; the batch is not committed, and comes again at the next start",
+        where=_where(node, batch),
+        next="fix the function; the batch is not committed, and comes again at the next start",
     )
 
 
-def _place(node: FrameSink, batch: int) -> dict[str, Any]:
+def _where(node: FrameSink, batch: int) -> dict[str, Any]:
     line = None if node.location is None else str(node.location)
     return {"operator": node.name, "line": line, "batch": batch}
 
@@ -297,7 +297,7 @@ def _frame(spark: SparkSession, node: FrameSink, blobs: list[bytes], batch: int)
         columns = {"key": column_of(changes.key), "value": column_of(changes.value)}
         frame = frame_of(spark, {**columns, "ms": pa.array(changes.ts)})
     except SerdeError as error:  # each of the records fits into a column, and all of them do not into one
-        raise error.at(**_place(node, batch)) from error.__cause__
+        raise error.at(**_where(node, batch)) from error.__cause__
     return frame.withColumn("timestamp", F.timestamp_millis("ms")).drop("ms")
 
 

@@ -239,7 +239,7 @@ def collected(parcels: list[Parcel]) -> tuple[Report, dict[str, list[bytes]]]:
 
 
 _NAMES = {"key": "key serde", "value": "value serde", "topic_of": "topic extractor", "action": "function"}
-"""Of parts of a node, where the name of the field does not say what the user passed."""
+"""Parts of a node whose field names differ from what the user passed."""
 
 
 def packed(job: Job) -> bytes:

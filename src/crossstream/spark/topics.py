@@ -80,7 +80,7 @@ class Inputs:
     def check(self, found: Found) -> None:
         """Checks what can be known of the topics at once; ``found``: the state.
 
-        Raises `ConfigError` CS-203 if it is not said where topics are; `SourceError` CS-602 and `SinkError` CS-652 if
+        Raises `ConfigError` CS-203 if it is not set where topics are; `SourceError` CS-602 and `SinkError` CS-652 if
         one is missing; `StateError`: CS-740 if another instance runs, CS-741 if the state is lost.
         """
         check_topics(self._topology, self._connection)
@@ -95,7 +95,7 @@ class Inputs:
             self._instance.check(places, state, has_commits=found.commit is not None)
 
     def find(self, commit: Commit, application: Application) -> SourcePlanner:
-        """Finds the topics, and goes on in them where the last batch ended.
+        """Finds the topics, and continues in them where the last batch ended.
 
         Where it begins in those that are new is noted with the application. Raises `StateError` CS-740 if another
         instance runs.
@@ -145,11 +145,11 @@ class Inputs:
 
     def reached(self, ends: dict[TopicPartition, int], known: Mapping[str, str]) -> bool:
         """Whether all is read up to ``ends``, of the topics that are still there; ``known``: their ids then."""
-        gone = self.planner.gone() | self._made_anew_since(known)
+        gone = self.planner.gone() | self._recreated_since(known)
         consumed = self.planner.consumed()
         return all(tp.topic in gone or consumed.get(tp, 0) >= end for tp, end in ends.items())
 
-    def _made_anew_since(self, known: Mapping[str, str]) -> set[str]:
+    def _recreated_since(self, known: Mapping[str, str]) -> set[str]:
         """The topics that have another id than was ``known``."""
         ids = self.planner.topic_ids
         return {topic for topic, was in known.items() if ids.get(topic, was) != was}
@@ -159,22 +159,22 @@ class Inputs:
     ) -> bool:
         """Whether what a batch of these ranges failed on is that records are gone which may be: they are left out.
 
-        From ``ends`` too, up to which the application reads, where their topics were made anew.
+        From ``ends`` too, up to which the application reads, where their topics were made again.
         """
         return isinstance(error, SourceError) and (
             self.planner.leave_out(error) or self._replaced(ranges, ends) or self._lost(ranges)
         )
 
     def _replaced(self, ranges: Iterable[SourceRange], ends: dict[TopicPartition, int]) -> bool:
-        """Whether topics were made anew under a running batch, where that is allowed."""
+        """Whether topics were made again under a running batch, where that is allowed."""
         if self._config.on_lost_records != "skip":
             return False
         known = dict(self.planner.topic_ids)
         self.refresh(force=True)
-        anew = self._made_anew_since(known)
-        for tp in [tp for tp in ends if tp.topic in anew]:
+        recreated = self._recreated_since(known)
+        for tp in [tp for tp in ends if tp.topic in recreated]:
             del ends[tp]
-        return not anew.isdisjoint(span.topic for span in ranges)
+        return not recreated.isdisjoint(span.topic for span in ranges)
 
     def _lost(self, ranges: Iterable[SourceRange]) -> bool:
         """Whether records were deleted under a running batch, where that is allowed."""
@@ -192,7 +192,7 @@ class Inputs:
         return {} if self.topics is None else written_ends(self._topology, self._config, self.topics)
 
     def note_consumed(self) -> None:
-        """Tells others how far the application is. Raises `StateError` CS-740 if an earlier instance runs."""
+        """Commits how far the application is. Raises `StateError` CS-740 if an earlier instance runs."""
         if self._instance is not None:
             self._instance.commit(self.planner.consumed())
         elif self.topics is not None:
@@ -223,7 +223,7 @@ def connection_of(config: StreamsConfig) -> TopicConnection | None:
 
 
 def check_topics(topology: Graph, connection: TopicConnection | None) -> None:
-    """Raises `ConfigError` CS-203 if a topology has topics and it is not said where they are."""
+    """Raises `ConfigError` CS-203 if a topology has topics and it is not set where they are."""
     if connection is None and any(isinstance(node, Source | Sink) for node in topology):
         raise ConfigError(
             "neither bootstrap_servers nor topics_dir is set",
@@ -251,7 +251,7 @@ def check_written(topology: Graph, config: StreamsConfig, log: TopicLog, known: 
 
 
 def _named(topology: Graph, config: StreamsConfig) -> Iterator[tuple[str, dict[str, str | None]]]:
-    """The topics that are written to, as far as it is known before any record; and who names each."""
+    """The topics that are written to, as far as it is known before any record; and what names each."""
     for node in topology:
         if isinstance(node, Sink) and node.topic is not None:
             line = None if node.location is None else str(node.location)
