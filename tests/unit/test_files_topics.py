@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from crossstream.errors import ConfigError, SinkError, SourceError
 from crossstream.filetopics import FileTopics
 from crossstream.filetopics import writer as chunking
+from crossstream.partitioning import murmur2_partitions
 from crossstream.records import decode_headers, encode_headers
-from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition, murmur2_partitions
+from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
 from tests.unit.file_topics import Row, batch, numbered, read, segments, write
 
 ROWS = st.lists(
