@@ -181,7 +181,7 @@ class SparkRounds:
 
     def _run_batch(self, batch: Batch, frame: DataFrame | None) -> tuple[Report, dict[str, list[bytes]]]:
         if not batch.shares:
-            return self._collected(self._alone, batch)  # all rounds in one task
+            return self._run_alone(batch)
         before = self.job.plan.global_stage
         if before is None or not batch.read_by(before.sources):
             return self._run(False, batch, frame)
@@ -205,6 +205,10 @@ class SparkRounds:
         for function in functions[1:]:
             parcels = parcels.partitionBy(batch.partitions, same).mapPartitionsWithIndex(function)
         return self._collected(parcels, batch, ", global tables" if before else "")
+
+    def _run_alone(self, batch: Batch) -> tuple[Report, dict[str, list[bytes]]]:
+        """All rounds in one task."""
+        return self._collected(self._alone, batch)
 
     def _collected(
         self, parcels: RDD[Sent], batch: Batch, what: str = ""
