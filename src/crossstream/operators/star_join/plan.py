@@ -69,7 +69,7 @@ def plan_star_join(builder: PlanBuilder, node: ManyJoin) -> None:
             round=third,
             inputs=(
                 builder.arrive(rows, third, node, columns=_joined(node, flow.value)),
-                builder.arrive(answers, third, node, place=PLACE),
+                builder.arrive(answers, third, node, partition_column=PLACE),
             ),
             output=out.name,
             rows=keep("rows", many_rows(node.names), third, flow.key, flow.value),
