@@ -18,7 +18,7 @@ from crossstream.graph.names import name_fault
 from crossstream.graph.nodes import Node
 from crossstream.location import here
 from crossstream.serdes.serde import check_key_serde
-from crossstream.signatures import fits_call, put_off
+from crossstream.signatures import deferred_kind, fits_call
 
 T = TypeVar("T")
 
@@ -259,7 +259,7 @@ def _check_arity(
 
 
 def _check_runs(what: str, function: Any, operator: str | None = None, *, several: bool = False) -> None:
-    way = put_off(function)
+    way = deferred_kind(function)
     if way is None or (way == "yield" and several):
         return
     gives, step = (

@@ -1,7 +1,7 @@
-"""What every operator at work in a task has: its step, what the task shares, the stores it may open.
+"""What every operator has in a task: its step, what the task shares, the stores it may open.
 
-A step takes the changes of its input flows and yields changes of its output flow. Row-wise steps answer each
-piece at once; steps with state collect theirs until all inputs of the round are there (`finish`).
+A runner takes the changes of its input flows and emits changes of its output flow. Row-wise operators emit results for
+each piece at once; operators with state wait until all inputs of the round have arrived (`finish`).
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ Emitted = Iterator[tuple[str, Changes]]
 
 @dataclass(slots=True)
 class OpenStore:
-    """A store partition in a task: what the batch sees and puts, and the stream time it moves.
+    """A store partition in a task: its snapshot with the batch's writes, and its stream time.
 
-    ``horizon``: the oldest timestamp it has rows of; ``clock``: from when on stream time goes on without input.
-    ``began``: the stream time before the batch.
+    ``horizon``: the oldest timestamp of its rows; ``clock``: the wall-clock time from which stream time advances
+    without input; ``began``: the stream time before the batch.
     """
 
     definition: StoreDef
@@ -60,16 +60,16 @@ class OpenStore:
         self.began = self.stream_time
 
     def before(self) -> View:
-        """The store as it was before this batch."""
+        """The store before this batch."""
         return View(self.view.layout, self.view.slots)
 
     def heard(self, silence: Silence | None) -> None:
-        """Notes that there was input, where stream time goes on without any."""
+        """Notes input, if stream time advances without input."""
         if silence is not None:
             self.clock = silence.clock
 
     def moment(self, silence: Silence | None) -> int | None:
-        """To where stream time goes on without input, if there was none for so long and rows wait here; in ms."""
+        """The stream time (ms) to advance to without input, if rows wait and input was missing for long enough."""
         if silence is None or not self.view.rows:
             return None
         heard = self.clock if self.clock <= silence.clock else silence.since  # the clock was set back
@@ -80,7 +80,7 @@ class OpenStore:
         return self.stream_time + silent
 
     def taken(self, puts: Changes, bits: int) -> Versions:
-        """Of a batch for a versioned table, in arrival order, what counts, and from when on."""
+        """The versions that a versioned table takes from a batch in arrival order."""
         store = self.definition
         assert store.history is not None
         if not store.results:
@@ -96,7 +96,7 @@ class OpenStore:
         )
 
     def lookup_in(self, view: View) -> Lookup:
-        """Looks rows up: of a versioned table the latest ones, deletes left out."""
+        """Looks up rows: in a versioned table the latest versions that are not deletes."""
 
         def rows(hashes: np.ndarray, keys: Column) -> Rows:
             serde = self.definition.value
@@ -110,7 +110,7 @@ class OpenStore:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What all steps of a task share. ``number``: its state partition, or its share of the source partitions."""
+    """What all runners of a task share. ``number``: its state partition, or its share of the source partitions."""
 
     plan: Plan
     batch: Batch
@@ -133,7 +133,7 @@ class Task:
 
 
 class Runner:
-    """A step at work. Row-wise steps override `accept`, steps with state `finish`."""
+    """Runs a step. Row-wise operators override `accept`, operators with state `finish`."""
 
     def __init__(self, task: Task, step: Step) -> None:
         self.task = task
@@ -141,32 +141,32 @@ class Runner:
         self.held: dict[str, list[Changes]] = {}
 
     def by_key(self) -> bool:
-        """Whether ranges of keys may be taken one after the other, in order of their hashes.
+        """Whether the step may process ranges of key hashes one after the other.
 
-        That is so if no row depends on rows of other keys, nor the order among them on anything but the hash.
+        It may if no result depends on rows of other keys, and only the hash decides the order among keys.
         """
         return False
 
     def takes_tags(self) -> bool:
-        """Whether it hands on, or goes by, the numbers of rows that have parted (`columns/branch_order.py`)."""
+        """Whether it keeps or reads the tags of rows that branched (`columns/branch_order.py`)."""
         return False
 
     def accept(self, flow: str, changes: Changes) -> Emitted:
-        """Takes a piece of an input flow; what it gives at once."""
+        """Takes a piece of an input flow; returns the results that it emits at once."""
         self.held.setdefault(flow, []).append(changes)
         return iter(())
 
     def finish(self) -> Emitted:
-        """What there is to give when all inputs have been taken."""
+        """The results after all inputs."""
         return iter(())
 
     def arrived(self, flow: str) -> Changes | None:
-        """All pieces of a flow in arrival order; None if there are none."""
+        """All pieces of a flow in arrival order; None if it has no rows."""
         changes = self.gathered(flow)
         return None if changes is None else by_arrival(changes)
 
     def gathered(self, flow: str) -> Changes | None:
-        """All pieces of a flow as they came: of a table just kept, in order of the key hash."""
+        """All pieces of a flow in the order they came: for a table just kept, that of the key hash."""
         parts = self.held.pop(flow, [])
         return concat_changes(parts) if parts else None
 
@@ -175,17 +175,17 @@ class Runner:
         return self.step.output
 
     def writable(self, changes: Changes, part: Part, serde: Serde) -> Changes:
-        """As `Failures.writable`, of this operator."""
+        """See `Failures.writable`."""
         return self.task.failures.writable(self.task.node(self.step.node), changes, part, serde)
 
     def as_stored(self, changes: Changes, serde: Serde) -> Changes:
-        """With values in the form of a store that keeps them in this serde; without those that it refuses."""
+        """The changes with values as a store of this serde holds them, without those that it cannot write."""
         changes = self.writable(changes, "value", serde)
         return replace(changes, value=as_stored(changes.value, serde))
 
 
 def latest_only(runner: Runner, changes: Changes | None) -> Changes | None:
-    """A join ignores, and counts, versions behind the latest one (semantics 2.2.6)."""
+    """Drops and counts versions behind the latest one, which a join ignores (semantics 2.2.6)."""
     if changes is None or BEHIND not in changes.extra:
         return changes
     mark = changes.extra[BEHIND]
@@ -195,13 +195,13 @@ def latest_only(runner: Runner, changes: Changes | None) -> Changes | None:
 
 
 def without_marks(changes: Changes) -> Changes:
-    """The changes of a versioned table as those of one that goes by arrival."""
+    """The changes of a versioned table without the marks of late versions."""
     extra = {name: column for name, column in changes.extra.items() if name != BEHIND}
     return changes if BEHIND not in changes.extra else replace(changes, extra=extra)
 
 
 def emit_joined(runner: Runner, joined: Joined) -> Emitted:
-    """Hands on the results of a join, less the rows its joiner failed on."""
+    """Emits the results of a join, without the rows that its joiner failed on."""
     node = runner.task.node(runner.step.node)
     changes = joined.changes
     if joined.failures:
@@ -213,6 +213,6 @@ def emit_joined(runner: Runner, joined: Joined) -> Emitted:
 
 
 def no_changes(key: Any, value: Any) -> Changes:
-    """A side of a join that nothing happened to."""
+    """A side of a join without changes."""
     none = np.empty(0, np.int64)
     return Changes(Values(key, wire=EMPTY_BYTES), Values(value, wire=EMPTY_BYTES), none, none, none)

@@ -24,7 +24,7 @@ from crossstream.serdes.json_reading import (
 )
 from crossstream.serdes.json_rows import decode_row, decode_rows, encode_row, encode_rows, nulls
 from crossstream.serdes.json_schemas import NATIVE, SchemaJson, misfit, read_schema, struct_dtype
-from crossstream.serdes.json_shapes import KEPT, NoColumn, Shape, StructOf, is_text, optional, rows_of
+from crossstream.serdes.json_shapes import KEPT, NoColumn, Shape, StructOf, optional, rows_of
 from crossstream.serdes.json_text import json_text, plain_columns
 from crossstream.serdes.json_untyped import UntypedJson
 from crossstream.serdes.serde import NO_READER, Bisecting, Readers, Serde
@@ -152,14 +152,6 @@ class TypedJson(Bisecting):
     def nulls(self, data: pa.LargeBinaryArray) -> Sequence[bool]:
         """As `Passing.nulls`."""
         return nulls(data, reading_of(self.type).decoder, self.name)
-
-    def is_certain(self, name: str) -> bool:
-        """As `Certain.is_certain`: a field of text that is not optional and has no default."""
-        layout = reading_of(self.type).layout
-        return not isinstance(layout, NoColumn) and any(
-            field.name == name and is_text(field.shape) and not field.nullable and field.default is None
-            for field in layout.fields
-        )
 
     def _decoded(self, data: pa.LargeBinaryArray, how: Columns) -> pl.Series:
         def decode(rows: pa.LargeBinaryArray) -> pl.Series:

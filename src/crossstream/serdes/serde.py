@@ -58,14 +58,6 @@ class Passing(Protocol):
 
 
 @runtime_checkable
-class Certain(Protocol):
-    """A serde of structs that knows which fields are always there."""
-
-    def is_certain(self, name: str) -> bool:
-        """Whether every value that can be decoded, and is not null, has a text in this field."""
-
-
-@runtime_checkable
 class Varied(Protocol):
     """A serde in which one value may have several texts, as in JSON with and without spaces.
 
