@@ -11,7 +11,7 @@ import polars as pl
 
 from crossstream.api.types import Inputs, checked_predicate, named_field, typed
 from crossstream.columns.functions import Function, keyed
-from crossstream.columns.projection import ALL, other_rows, uses_of
+from crossstream.columns.projection import ALL, other_rows, projection_of
 from crossstream.durations import is_duration, to_milliseconds
 from crossstream.errors import TopologyError
 from crossstream.graph.names import name_fault
@@ -225,7 +225,7 @@ def _check_rows(what: str, expression: pl.Expr, operator: str) -> None:
 
 
 def _check_columns(what: str, function: Function, sides: Collection[str], operator: str) -> None:
-    unknown = sorted(uses_of(function).keys() - {*sides, "key", ALL})
+    unknown = sorted(projection_of(function).keys() - {*sides, "key", ALL})
     if not unknown:
         return
     named = ", ".join(map(repr, unknown))

@@ -43,24 +43,24 @@ class Same:
         return isinstance(other, Same) and other.expression is self.expression
 
 
-def uses_of(function: Function) -> Mapping[str, Fields]:
+def projection_of(function: Function) -> Mapping[str, Fields]:
     """The columns that an expression reads, or `ALL`, and which fields of each. A callable reads no columns."""
-    return {} if function.expression is None else _uses(Same(function.expression))
+    return {} if function.expression is None else _projection(Same(function.expression))
 
 
 def columns_of(function: Function) -> frozenset[str]:
     """The columns that an expression reads; ``value``, the value as a whole, also where it reads `ALL`."""
-    return frozenset(WHOLE if name == ALL else name for name in uses_of(function))
+    return frozenset(WHOLE if name == ALL else name for name in projection_of(function))
 
 
 def fields_of(function: Function, column: str) -> Fields:
     """The fields of a column that an expression reads; empty if it does not read the column."""
-    uses = uses_of(function)
-    return None if ALL in uses else uses.get(column, frozenset())
+    projection = projection_of(function)
+    return None if ALL in projection else projection.get(column, frozenset())
 
 
 @lru_cache(maxsize=512)
-def _uses(same: Same) -> dict[str, Fields]:
+def _projection(same: Same) -> dict[str, Fields]:
     parts = serialized(same.expression)
     if parts is None:
         return dict.fromkeys(filter(None, same.expression.meta.root_names()))

@@ -190,11 +190,6 @@ def is_checked(shape: Shape | NoColumn) -> bool:
     return isinstance(shape, Leaf) and shape.dtype in _CHECKED
 
 
-def is_text(shape: Shape | NoColumn) -> bool:
-    """Whether its column is text."""
-    return isinstance(shape, Leaf) and shape.dtype == pl.String
-
-
 def integer(dtype: pl.DataType, **limits: Any) -> Leaf:
     """An integer of the column's width; ``limits``: further ones, of msgspec's `Meta`."""
     low, high = _range(dtype)
