@@ -11,7 +11,7 @@ current foreign key: no answer can be stale. Source: KIP-213, semantics 2.5, 8.1
 
 What they make of a batch (`Emit`, decision 0033):
 
-    changelog   what taking the records one by one makes. A left change sees the right row as it is then, a right change
+    changelog   what taking the records one by one makes. A left change sees the right row at that time, a right change
                 answers the rows that refer to it then; what one record does to both sides, the left row answers
     net         the last result of each row: as if right changes came first, but the later record is the trigger
 """

@@ -39,6 +39,10 @@ LEFT_ROWS: Mapping[graph.ForeignKeyKind, Kind] = MappingProxyType(
 """Which join the rows of left keys are, in each kind of join."""
 
 
+def emit_of(changelog: bool) -> Emit:
+    return "changelog" if changelog else "net"
+
+
 class ReferenceRunner(Runner):
     """Takes the foreign key out of each row and serialises it with the right table's key serde.
 
@@ -108,7 +112,7 @@ class SubscribeRunner(Runner):
             replace(left, old=None, extra={}),
             column,
             store.definition.value,
-            emit="changelog" if self.step.changelog else "net",
+            emit=emit_of(self.step.changelog),
             bits=self.task.batch.bits,
             counted=node.kind in ("right", "outer"),
         )
@@ -146,7 +150,7 @@ class ResolveRunner(Runner):
             right = no_changes(table.definition.key, table.definition.value)
         either = None if self.step.referrers is None else node.key
         asked, right_rows = Asked(), table.lookup_in(table.before())
-        emit: Emit = "changelog" if self.step.changelog else "net"
+        emit = emit_of(self.step.changelog)
         chunks = resolve(
             LEFT_ROWS[node.kind],
             node.joiner,

@@ -30,10 +30,11 @@ from crossstream.columns.hashing import hash_keys
 from crossstream.columns.match_counts import Asked
 from crossstream.columns.order import arrival_of, by_key
 from crossstream.columns.values import Values
+from crossstream.operators.foreign_key_join.subscriptions import Emit
 from crossstream.operators.star_join.right_changes import RightChanges, RightRows, Seen
 from crossstream.operators.star_join.spans import Spans
 from crossstream.operators.star_join.state import Coded, PartitionState
-from crossstream.operators.star_join.subscriptions import CHANGED, CURRENT, DROPPED, WAS, Emit, answers_of
+from crossstream.operators.star_join.subscriptions import CHANGED, CURRENT, DROPPED, WAS, answers_of
 from crossstream.operators.table.kernel import as_stored
 from crossstream.operators.table_join.kernel import Joined
 from crossstream.serdes import Serde
