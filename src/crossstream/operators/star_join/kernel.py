@@ -7,7 +7,8 @@
 A partition of left rows keeps them, an index of them by foreign key, and the right rows they refer to (`state.py`),
 which `subscriptions.py` gets there. So results are made where their left rows are. What they make of a batch (`Emit`):
 
-    net         the last result of each row, made once from the rows as they are after the batch
+    net         the last result of each row, made once from the rows after the batch; its trigger is the record that
+                came last
     changelog   what taking the records one by one makes: a left change sees the right rows as they are when it comes,
                 a right change answers the rows that refer to it when it comes
 
