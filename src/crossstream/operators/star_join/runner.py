@@ -27,7 +27,7 @@ from crossstream.operators.star_join.subscriptions import (
     some_reference,
 )
 from crossstream.planning.steps import AnswerManyStep, ReferManyStep, ResolveManyStep
-from crossstream.serdes.serde import NOBODY
+from crossstream.serdes.serde import NO_READER
 from crossstream.storage.columns import EMPTY_BYTES, Column
 
 _MADE = 0
@@ -115,7 +115,7 @@ class ReferManyRunner(Runner):
             return Decoder(self.task, replace(source, fields=fields)).decoded(left, ("value",))
         by_columns = any(function.expression is not None for function in node.foreign_keys)
         if by_columns and left.value.declared() and not left.value.made():
-            left.value.series(fields, checked=NOBODY)
+            left.value.series(fields, checked=NO_READER)
         return left
 
 
