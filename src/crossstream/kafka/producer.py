@@ -32,7 +32,7 @@ from crossstream.kafka.client import (
     open_admin,
     open_producer,
 )
-from crossstream.kafka.stall import Silence, is_cut_off
+from crossstream.kafka.stall import FlushStall, is_cut_off
 from crossstream.records import decode_headers
 from crossstream.topics import check_name
 
@@ -126,10 +126,10 @@ class KafkaWriter:
         producer = self._producer
         if producer is None:
             return
-        silence = Silence()
+        stall = FlushStall()
         while left := self._answer(producer, partial(producer.flush, WAIT_SECONDS)):
             self._check(producer)
-            if self._held is not None and silence.lasts(left) and is_cut_off(producer, self._connection):
+            if self._held is not None and stall.lasts(left) and is_cut_off(producer, self._connection):
                 producer = self._replace(producer, self._held)
         self._check(producer)
         self._forget()

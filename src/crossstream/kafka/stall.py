@@ -126,7 +126,7 @@ class Stall:
         self._unanswered += seconds
 
 
-class Silence:
+class FlushStall:
     """Whether as many records as before are left to be stored, every few seconds."""
 
     def __init__(self) -> None:
