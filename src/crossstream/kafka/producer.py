@@ -26,9 +26,9 @@ from crossstream.kafka.client import (
     SETTLE_SECONDS,
     SIZES,
     Complaints,
+    find_brokers,
     is_denial,
     logger,
-    meet,
     open_admin,
     open_producer,
 )
@@ -174,7 +174,7 @@ class KafkaWriter:
         if self._held_bytes or monotonic() - self._flushed_at < IDLE_SECONDS:
             return producer
         # If it cannot be asked, the records will fail.
-        if not meet(producer, topic, self._connection) and is_cut_off(producer, self._connection):
+        if not find_brokers(producer, topic, self._connection) and is_cut_off(producer, self._connection):
             producer = self._replace(producer, [])
         return producer
 
