@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import crossstream as cs
 from crossstream.errors import CrossStreamError, type_and_text
-from crossstream.spark.errors import WorkerError, carried, unpacked
+from crossstream.spark.errors import WorkerError, unpacked, with_packed_errors
 
 TOKEN = "0123456789abcdef" * 2
 HALF = "\ud83d"
@@ -34,7 +34,7 @@ def raised_by(error: Exception, cause: Exception | None = None) -> Exception:
         raise error from cause
 
     try:
-        list(carried(task, TOKEN))
+        list(with_packed_errors(task, TOKEN))
     except Exception as found:
         return found
     raise AssertionError("the task has not failed")

@@ -50,7 +50,7 @@ class WorkerError(RuntimeError):
     """Carries an error of ours through Spark, which forwards nothing but text."""
 
 
-def carried(make: Callable[[], Iterable[Any]], token: str) -> Iterator[Any]:
+def with_packed_errors(make: Callable[[], Iterable[Any]], token: str) -> Iterator[Any]:
     """The items of a task; an error of ours is packed so that `unpacked` finds it in Spark's message.
 
     ``token``: of the run. A worker that cannot write its traceback as UTF-8 sends none, and the JVM waits
@@ -100,7 +100,7 @@ def _is_writable(error: BaseException) -> bool:
     return all(line == writable(line) for line in lines)
 
 
-def held(error: BaseException) -> Exception:
+def raisable(error: BaseException) -> Exception:
     """The error of a thread for others to raise: sys.exit() would end it in silence."""
     if isinstance(error, Exception):
         return error
