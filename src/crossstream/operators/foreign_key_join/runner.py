@@ -27,8 +27,7 @@ from crossstream.operators.foreign_key_join.kernel import (
     subscribe,
 )
 from crossstream.operators.foreign_key_join.unreferenced import unreferenced
-from crossstream.operators.match_report import report_asked
-from crossstream.operators.runner import Emitted, Runner, emit_joined, latest_only, no_changes
+from crossstream.operators.runner import Emitted, Runner, emit_joined, latest_only, no_changes, report_asked
 from crossstream.planning.plan import Flow
 from crossstream.planning.steps import ReferenceStep, ResolveStep, SubscribeStep
 from crossstream.serdes import Serde
