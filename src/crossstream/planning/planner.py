@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from crossstream.graph.nodes import (
-    Branch,
-    Filter,
-    FlatMap,
-    FlatMapValues,
     ForeignKeyJoin,
     FrameSink,
     FrameSource,
     Graph,
     ManyJoin,
-    Map,
-    MapValues,
     Merge,
     Node,
-    Peek,
     Repartition,
-    SelectKey,
     Sink,
     Source,
-    Split,
     StreamGlobalJoin,
     StreamStreamJoin,
     StreamTableJoin,
     TableJoin,
-    ToStream,
     ToTable,
 )
 from crossstream.operators.foreign_key_join.plan import plan_foreign_key_join
@@ -51,7 +42,7 @@ def plan_topology(topology: Graph) -> Plan:
     builder = PlanBuilder(topology)
     builder.find_needs()
     for node in topology:
-        PLANNERS[type(node)](builder, node)
+        PLANNERS.get(type(node), plan_stateless)(builder, node)
     return _plan_of(builder)
 
 
@@ -72,29 +63,21 @@ def _plan_to_table(builder: PlanBuilder, node: ToTable) -> None:
     plan_table(builder, node, builder.flow(node.parents[0]))
 
 
-PLANNERS: dict[type[Node], Callable[[PlanBuilder, Any], None]] = {
-    Source: plan_source,
-    FrameSource: plan_source,
-    ToTable: _plan_to_table,
-    TableJoin: plan_table_join,
-    ForeignKeyJoin: _plan_foreign_key_join,
-    ManyJoin: plan_star_join,
-    StreamGlobalJoin: plan_stream_global_join,
-    StreamStreamJoin: plan_stream_stream_join,
-    StreamTableJoin: plan_stream_table_join,
-    Repartition: plan_repartition,
-    Merge: plan_merge,
-    Sink: plan_sink,
-    FrameSink: plan_frame_sink,
-    Filter: plan_stateless,
-    MapValues: plan_stateless,
-    Map: plan_stateless,
-    SelectKey: plan_stateless,
-    FlatMap: plan_stateless,
-    FlatMapValues: plan_stateless,
-    Peek: plan_stateless,
-    Split: plan_stateless,
-    Branch: plan_stateless,
-    ToStream: plan_stateless,
-}
-"""The function that plans each kind of operator."""
+PLANNERS: Mapping[type[Node], Callable[[PlanBuilder, Any], None]] = MappingProxyType(
+    {
+        Source: plan_source,
+        FrameSource: plan_source,
+        ToTable: _plan_to_table,
+        TableJoin: plan_table_join,
+        ForeignKeyJoin: _plan_foreign_key_join,
+        ManyJoin: plan_star_join,
+        StreamGlobalJoin: plan_stream_global_join,
+        StreamStreamJoin: plan_stream_stream_join,
+        StreamTableJoin: plan_stream_table_join,
+        Repartition: plan_repartition,
+        Merge: plan_merge,
+        Sink: plan_sink,
+        FrameSink: plan_frame_sink,
+    }
+)
+"""The function that plans each kind of operator; `plan_stateless` plans all others."""
