@@ -16,7 +16,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.cli.demo import DemoView, Place, _stop_broker_of, compared, farewell
+from crossstream.cli.demo import DemoTopics, DemoView, _stop_broker_of, compared, farewell
 from crossstream.cli.loading import load
 from crossstream.demo.folder import MADE, MARK, DemoFolder
 from crossstream.demo.market import STEPS, Change, Outcome, Step
@@ -159,12 +159,12 @@ def test_without_a_terminal_it_is_plain_text():
 
 def test_paths_to_type_are_as_short_as_they_can_be(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    here = farewell(DemoFolder(tmp_path / "my demo"), Place("--topics-dir x"), "crossstream")
+    here = farewell(DemoFolder(tmp_path / "my demo"), DemoTopics("--topics-dir x"), "crossstream")
     assert "  crossstream query 'my demo/state' promotions" in here
-    far = farewell(DemoFolder(Path("/elsewhere")), Place("--topics-dir x"), "crossstream")
+    far = farewell(DemoFolder(Path("/elsewhere")), DemoTopics("--topics-dir x"), "crossstream")
     assert "  crossstream query /elsewhere/state promotions" in far
     kafka = farewell(
-        DemoFolder(tmp_path), Place("--bootstrap-servers h:1", "-9", "broker start"), "crossstream"
+        DemoFolder(tmp_path), DemoTopics("--bootstrap-servers h:1", "-9", "broker start"), "crossstream"
     )
     assert any(line.startswith("  crossstream broker start") for line in kafka)
     assert any("topics write merchants-9 --bootstrap-servers h:1" in line for line in kafka)

@@ -17,8 +17,9 @@ from crossstream.errors import ConfigError, SinkError, SourceError
 from crossstream.filetopics import FileTopics
 from crossstream.filetopics import chunks as chunking
 from crossstream.filetopics import segments as segmenting
+from crossstream.partitioning import murmur2_partitions
 from crossstream.records import decode_headers, encode_headers
-from crossstream.topics import Moment, OffsetRange, TopicPartition, murmur2_partitions
+from crossstream.topics import Moment, OffsetRange, TopicPartition
 from tests.unit.file_topics import Row, batch, numbered, read, segments, write
 
 ROWS = st.lists(

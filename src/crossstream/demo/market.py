@@ -10,13 +10,12 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from crossstream import serdes
-from crossstream.records import RECORDS
+from crossstream.records import PRODUCER_RECORDS
 from crossstream.spark import SparkStreams
 from crossstream.topics import OffsetRange, TopicConnection, TopicPartition
 
 PARTITIONS = {"products": 2, "merchants": 3, "promotions": 2}
 """Of each topic. Those of a foreign-key join need not be equal."""
-_WRITTEN = pa.schema([RECORDS.field(name) for name in ("key", "value", "timestamp", "headers")])
 
 Table = dict[str, dict[str, Any]]
 
@@ -87,7 +86,9 @@ class Market:
                 "timestamp": now,
                 "headers": None,
             }
-            writer.write(change.topic + self.suffix, pa.RecordBatch.from_pylist([row], schema=_WRITTEN))
+            writer.write(
+                change.topic + self.suffix, pa.RecordBatch.from_pylist([row], schema=PRODUCER_RECORDS)
+            )
         writer.flush()
         writer.close()
 
@@ -157,11 +158,7 @@ STEPS = (
         "One record, and every product of this merchant changes: the right side drives the join too.",
         (_merchant("m1", "Cosy Corner"),),
     ),
-    Step(
-        "A product moves to another merchant",
-        "Its foreign key changes.",
-        (_product("scarf", 9.5, "m2"),),
-    ),
+    Step("A product moves to another merchant", "Its foreign key changes.", (_product("scarf", 9.5, "m2"),)),
     Step(
         "Both merchants rename themselves",
         "The scarf follows its new merchant, no longer the old one.",

@@ -10,7 +10,7 @@ from crossstream.graph.nodes import FrameSource, Graph, Source
 from crossstream.location import here
 from crossstream.runtime.batch import Report
 from crossstream.runtime.partnerless import Partnerless
-from crossstream.signatures import fits_call, put_off
+from crossstream.signatures import deferred_kind, fits_call
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def _fault(listener: object) -> str | None:
         return f"{listener!r}, not a function"
     if not fits_call(listener, ("progress",)):
         return "called with (progress), and does not take that"
-    way = put_off(listener)
+    way = deferred_kind(listener)
     return None if way is None else f"called, and not awaited or iterated: it has {way}"
 
 
