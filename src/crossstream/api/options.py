@@ -123,7 +123,12 @@ class Materialized:
     def __post_init__(self) -> None:
         check_serdes("Materialized", key=self.key, value=self.value)
         if self.retention is not None:
-            raise _not_yet("retention", self.retention)
+            raise TopologyError(
+                f"Materialized(retention={self.retention!r}): nothing uses this setting yet",
+                code="CS-101",
+                where=here(),
+                next=_NOT_YET["retention"],
+            )
         settle_durations(self, "history_retention")
         check_choice("Materialized", "caching", self.caching, (True, False))
         check_name("Materialized", "store", self.store, optional=True)
@@ -133,15 +138,6 @@ class Materialized:
         history = self.history_retention
         kept = None if history is None else to_milliseconds(history, "history_retention", error=TopologyError)
         return StoreSpec(name=self.store, key=key, value=value, caching=self.caching, history_retention=kept)
-
-
-def _not_yet(setting: str, given: object) -> TopologyError:
-    return TopologyError(
-        f"Materialized({setting}={given!r}): nothing uses this setting yet",
-        code="CS-101",
-        where=here(),
-        next=_NOT_YET[setting],
-    )
 
 
 @keyword_settings(TopologyError, "CS-101")

@@ -142,10 +142,11 @@ def check_new_source(nodes: Iterable[Node], source: Source) -> None:
                 "read each set of topics by a stream of its own, and merge() the streams",
             )
         if shared:
+            noun = "global table" if other.shape == "global" else other.shape
             raise _clash(
                 source,
                 other,
-                f"topic {shared[0]!r} is already read as a {_noun(other)}; a second source cannot read it",
+                f"topic {shared[0]!r} is already read as a {noun}; a second source cannot read it",
                 _share(source, other),
             )
         _check_patterns(source, other)
@@ -222,21 +223,16 @@ def _such_as(pattern: re.Pattern[str], topic: str) -> str:
 
 
 def _share(source: Source, other: Source) -> str:
-    if source.shape == other.shape == "table":
+    shapes = {source.shape, other.shape}
+    if shapes == {"table"}:
         return "call table() once and use the KTable twice; a table may be joined with itself"
-    if source.shape == other.shape == "global":
+    if shapes == {"global"}:
         return "call global_table() once and use it in every join"
-    if "global" in (source.shape, other.shape):
+    if "global" in shapes:
         return "read it as one of the two; tables need no global table: they join by foreign_key"
-    if "stream" in (source.shape, other.shape):
-        return "read the topic once as a table and use to_stream(), or as a stream and use to_table()"
-    return "read it once, and use that"
+    return "read the topic once as a table and use to_stream(), or as a stream and use to_table()"
 
 
 def _clash(source: Source, other: Source, what: str, next: str) -> TopologyError:
     where = {**here(source.name), "first read at": str(other.location)}
     return TopologyError(what, code="CS-122", where=where, next=next)
-
-
-def _noun(node: Node) -> str:
-    return {"stream": "stream", "table": "table", "global": "global table"}.get(node.shape, node.shape)
