@@ -78,13 +78,13 @@ MOST_PARTITIONS = 1 << 16
 
 _OWN_KAFKA: Mapping[str, str] = MappingProxyType(
     {
-        "bootstrap.servers": "bootstrap_servers",
-        "group.id": "application_id",
-        "auto.offset.reset": "Consumed(offset_reset=)",
-        "enable.auto.commit": "nothing: offsets are committed with the batch",
-        "enable.auto.offset.store": "nothing: offsets are committed with the batch",
-        "isolation.level": "nothing: only committed records are read",
-        "transactional.id": "nothing: transactions belong to the guarantee",
+        "bootstrap.servers": "use bootstrap_servers",
+        "group.id": "use application_id",
+        "auto.offset.reset": "use Consumed(offset_reset=)",
+        "enable.auto.commit": "leave it out: each batch commits its offsets",
+        "enable.auto.offset.store": "leave it out: each batch commits its offsets",
+        "isolation.level": "leave it out: only committed records are read",
+        "transactional.id": "leave it out: processing_guarantee decides about transactions",
     }
 )
 
@@ -237,27 +237,14 @@ class StreamsConfig:
 
     def _check_topics(self) -> None:
         if self.bootstrap_servers is not None and self.topics_dir is not None:
-            raise ConfigError(
-                "bootstrap_servers and topics_dir are both set",
-                code="CS-203",
-                where=here(),
-                next="keep one: topics are in Kafka, or in files",
-            )
+            both = "bootstrap_servers and topics_dir are both set"
+            raise _refusal(both, "keep one: topics are in Kafka, or in files", code="CS-203")
         if self.kafka and self.topics_dir is not None:
-            raise ConfigError(
-                "kafka settings are given, but the topics are files",
-                code="CS-203",
-                where=here(),
-                next="drop kafka={…}, or use bootstrap_servers instead of topics_dir",
-            )
+            next = "drop kafka={…}, or use bootstrap_servers instead of topics_dir"
+            raise _refusal("kafka settings are given, but the topics are files", next, code="CS-203")
         for name, own in _OWN_KAFKA.items():
             if name in self.kafka:
-                raise ConfigError(
-                    f"kafka={{{name!r}: …}} is set by crossstream itself",
-                    code="CS-201",
-                    where=here(),
-                    next=f"use {own}" if not own.startswith("nothing") else f"leave it out{own[7:]}",
-                )
+                raise _refusal(f"crossstream itself sets kafka={{{name!r}: …}}", own)
 
     def _check_numbers(self) -> None:
         least = {"partitions": 1, "max_records_per_batch": 1, "retain_batches": 1, "single_task_rows": 0}
@@ -272,11 +259,9 @@ class StreamsConfig:
 
     def _check_choices(self) -> None:
         if self.processing_guarantee in ("exactly_once", "exactly_once_v2"):
-            raise ConfigError(
+            raise _refusal(
                 "exactly_once is not available yet",
-                code="CS-201",
-                where=here(),
-                next='use processing_guarantee="at_least_once": state is exact, a sink may repeat a batch',
+                'use processing_guarantee="at_least_once": state is exact, a sink may repeat a batch',
             )
         _check_choice("processing_guarantee", self.processing_guarantee, get_args(Guarantee))
         _check_choice("on_lost_records", self.on_lost_records, get_args(OnLostRecords))
@@ -317,20 +302,14 @@ def _servers(servers: object) -> str | None:
 def _check_name(owner: str, setting: str, name: object) -> None:
     fault = name_fault(name)
     if fault is not None:
-        raise ConfigError(
-            f"{owner}({setting}={name!r}): {fault}",
-            code="CS-201",
-            where=here(),
-            next='choose a name of ASCII letters, digits, ".", "_" and "-", at most 249 of them',
-        )
+        next = 'choose a name of ASCII letters, digits, ".", "_" and "-", at most 249 of them'
+        raise _refusal(f"{owner}({setting}={name!r}): {fault}", next)
 
 
 def _check_choice(setting: str, value: object, choices: tuple[str, ...], more: str = "") -> None:
     if value not in choices:
         named = [repr(choice) for choice in choices] + ([more] if more else [])
-        raise ConfigError(
-            f"{setting} cannot be {value!r}", code="CS-201", where=here(), next=f"choose {' or '.join(named)}"
-        )
+        raise _refusal(f"{setting} cannot be {value!r}", f"choose {' or '.join(named)}")
 
 
 def check_most_partitions(number: int, where: dict[str, Any] | None = None) -> None:
@@ -343,5 +322,10 @@ def check_most_partitions(number: int, where: dict[str, Any] | None = None) -> N
 def _out_of_range(
     setting: str, value: object, wanted: str, where: dict[str, Any] | None = None
 ) -> ConfigError:
-    where = here() if where is None else where
-    return ConfigError(f"{setting} cannot be {value!r}", code="CS-201", where=where, next=f"give {wanted}")
+    return _refusal(f"{setting} cannot be {value!r}", f"give {wanted}", where)
+
+
+def _refusal(
+    what: str, next: str, where: dict[str, Any] | None = None, *, code: str = "CS-201"
+) -> ConfigError:
+    return ConfigError(what, code=code, where=here() if where is None else where, next=next)

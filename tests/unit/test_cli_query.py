@@ -15,7 +15,7 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.cli.arguments import make_parser
 from crossstream.cli.query import _get, as_text, in_columns
-from crossstream.cli.texts import parse_keys, parse_time, to_plain
+from crossstream.cli.texts import parse_key, parse_time, to_plain
 from tests.unit.cli_cases import call, saved_state
 
 EITHER = serdes.left_or_right(serdes.string(), serdes.int64())
@@ -181,7 +181,7 @@ def test_versions(capsys, tmp_path):
     ],
 )
 def test_keys_are_typed_as_their_serde_wants_them(serde, text, key):
-    assert parse_keys(serde, text)[0] == key
+    assert parse_key(serde, text) == key
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_keys_are_typed_as_their_serde_wants_them(serde, text, key):
 )
 def test_what_is_no_key_is_refused(serde, text):
     with pytest.raises(cs.ConfigError) as caught:
-        parse_keys(serde, text)[0]
+        parse_key(serde, text)
     assert caught.value.code == "CS-281"
 
 
@@ -208,13 +208,11 @@ def test_what_is_no_key_is_refused(serde, text):
     ("serde", "key"),
     [
         (serdes.bytes(), b"\xff\x01"),
-        (serdes.bytes(), b'{"base64":"/wE="}'),
         (EITHER, cs.LeftOrRight(left="scarf")),
         (EITHER, cs.LeftOrRight(right=7)),
         (serdes.json(str), "123"),
-        (serdes.json(), "true"),
         (serdes.json(), True),
-        (serdes.json(), '"x"'),
+        (serdes.json(), "x"),
     ],
 )
 def test_a_key_is_found_as_it_is_shown(capsys, tmp_path, serde, key):

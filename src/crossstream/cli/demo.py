@@ -39,7 +39,6 @@ def main(arguments: Namespace) -> int:
     """Runs the demo from beginning to end."""
     folder = DemoFolder(Path(arguments.dir).expanduser().absolute())
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds: the demo's own broker stops
-    _stop_broker_of(folder)
     folder.empty()
     with own_stdout() as out:
         view = DemoView(out)
@@ -49,13 +48,6 @@ def main(arguments: Namespace) -> int:
         for line in farewell(folder, topics, command()):
             view.say(line, "bold" if line and not line.startswith(" ") else "")
     return 0
-
-
-def _stop_broker_of(folder: DemoFolder) -> None:
-    """Stops a broker of an earlier demo, whose data are in the folder that will be emptied."""
-    running = None if folder.port is None else broker.status(folder.port)
-    if running is not None and Path(running.directory) == folder.kafka:
-        broker.stop(running.port)
 
 
 def _play(folder: DemoFolder, topics: DemoTopics, view: DemoView, *, debug: bool) -> None:
@@ -82,7 +74,7 @@ def running_market(
 ) -> Iterator[Market]:
     """The demo's application, started on empty topics; ``show`` gets what its functions print."""
     from crossstream.spark import SparkStreams
-    from crossstream.spark.inputs import connection_of
+    from crossstream.spark.topics import connection_of
 
     loaded = load(str(folder.application))
     assert loaded.config is not None
@@ -111,21 +103,18 @@ def _topics(arguments: Namespace, folder: DemoFolder, view: DemoView) -> Iterato
         yield DemoTopics(f"--topics-dir {_shown(folder.topics)}")
         return
     running = broker.status(arguments.port)
-    if running is not None:
-        suffix = time.strftime("-%H%M%S")
-        view.say(f"Using the broker at {running.bootstrap_servers}; its topics end in {suffix}.")
-        folder.write_application(running.bootstrap_servers, suffix)
-        yield DemoTopics(f"--bootstrap-servers {running.bootstrap_servers}", suffix)
-        return
-    with view.waiting("Starting a Kafka broker (the first start fetches its jars, about 45 MB)"):
-        info = broker.start(arguments.port, folder.kafka)
-        folder.note_port(info.port)
+    suffix = time.strftime("-%H%M%S")
+    starting = "Starting a Kafka broker (the first start fetches its jars, about 45 MB)"
+    with nullcontext() if running else view.waiting(starting):
+        info = running or broker.start(arguments.port)
+    view.say(f"Using the broker at {info.bootstrap_servers}; its topics end in {suffix}.")
+    restart = None if running else f"broker start --port {info.port}"
     try:
-        folder.write_application(info.bootstrap_servers)
-        restart = f"broker start --port {info.port} --dir {_shown(folder.kafka)}"
-        yield DemoTopics(f"--bootstrap-servers {info.bootstrap_servers}", restart=restart)
+        folder.write_application(info.bootstrap_servers, suffix)
+        yield DemoTopics(f"--bootstrap-servers {info.bootstrap_servers}", suffix, restart)
     finally:
-        broker.stop(info.port)
+        if not running:
+            broker.stop(info.port)
 
 
 def farewell(folder: DemoFolder, topics: DemoTopics, run: str) -> list[str]:

@@ -65,12 +65,8 @@ def _split_target(target: str) -> tuple[Path, str | None]:
         path, name = target, ""
     file = Path(path).expanduser().absolute()
     if not file.is_file():
-        raise ConfigError(
-            "there is no such file",
-            code="CS-270",
-            where={"file": path},
-            next="give the path of a Python file that builds a topology, such as app.py or app.py:name",
-        )
+        next = "give the path of a Python file that builds a topology, such as app.py or app.py:name"
+        raise _refusal("there is no such file", next, file=path)
     return file, name or None
 
 
@@ -84,9 +80,7 @@ def execute(file: Path) -> ModuleType:
     name = "crossstream_app_" + re.sub(r"\W", "_", file.stem)
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise ConfigError(
-            "this is not a Python file", code="CS-270", where={"file": file}, next="give a .py file"
-        )
+        raise _refusal("this is not a Python file", "give a .py file", file=file)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -94,12 +88,9 @@ def execute(file: Path) -> ModuleType:
     except CrossStreamError:
         raise
     except (Exception, SystemExit) as error:
-        raise ConfigError(
-            f"{file.name} cannot be loaded: {told(error)}",
-            code="CS-270",
-            where={"line": _line_of(error, file)},
-            next='fix the file; put what only a script should do under if __name__ == "__main__"',
-        ) from error
+        what = f"{file.name} cannot be loaded: {told(error)}"
+        next = 'fix the file; put what only a script should do under if __name__ == "__main__"'
+        raise _refusal(what, next, line=_line_of(error, file)) from error
     finally:
         sys.modules[name] = _Names(module)
     return module
@@ -130,35 +121,23 @@ def _on_path(folder: Path) -> None:
 
 
 def _topology(module: ModuleType, name: str | None, file: Path) -> Topology:
-    names = (name,) if name is not None else NAMES
-    for candidate in names:
-        value = getattr(module, candidate, None)
-        if value is not None:
-            return _built(value, candidate, file)
-    made = [key for key, value in vars(module).items() if isinstance(value, Topology | StreamsBuilder)]
-    raise ConfigError(
-        f"{file.name} has no {' or '.join(names)}",
-        code="CS-270",
-        where={"file": file},
-        next=f"give the name: {file.name}:{made[0]}"
-        if made
-        else "name a Topology or a StreamsBuilder `topology`, or a function that returns one `build`",
-    )
-
-
-def _built(value: Any, name: str, file: Path) -> Topology:
+    names = NAMES if name is None else (name,)
+    found = [(one, value) for one in names if (value := getattr(module, one, None)) is not None]
+    if not found:
+        made = [key for key, value in vars(module).items() if isinstance(value, Topology | StreamsBuilder)]
+        default = "name a Topology or a StreamsBuilder `topology`, or a function that returns one `build`"
+        next = f"give the name: {file.name}:{made[0]}" if made else default
+        raise _refusal(f"{file.name} has no {' or '.join(names)}", next, file=file)
+    chosen, value = found[0]
     if callable(value):
-        value = _called(value, name, file)
+        value = _called(value, chosen, file)
     if isinstance(value, StreamsBuilder):
-        return _finished(value, file)
+        value = _finished(value, file)
     if isinstance(value, Topology):
         return value
-    raise ConfigError(
-        f"{name} in {file.name} is {type(value).__name__}, not a topology",
-        code="CS-270",
-        where={"file": file},
-        next="give the name of a Topology, a StreamsBuilder, or a function without parameters that returns one",
-    )
+    what = f"{chosen} in {file.name} is {type(value).__name__}, not a topology"
+    next = "give the name of a Topology, a StreamsBuilder, or a function without parameters that returns one"
+    raise _refusal(what, next, file=file)
 
 
 def _finished(builder: StreamsBuilder, file: Path) -> Topology:
@@ -177,12 +156,13 @@ def _called(function: Callable[[], Any], name: str, file: Path) -> Any:
     except CrossStreamError:
         raise
     except Exception as error:
-        raise ConfigError(
-            f"{name}() in {file.name} raised {told(error)}",
-            code="CS-270",
-            where={"line": _line_of(error, file)},
-            next="let it return a Topology or a StreamsBuilder when called without arguments",
-        ) from error
+        what = f"{name}() in {file.name} raised {told(error)}"
+        next = "let it return a Topology or a StreamsBuilder when called without arguments"
+        raise _refusal(what, next, line=_line_of(error, file)) from error
+
+
+def _refusal(what: str, next: str, **where: object) -> ConfigError:
+    return ConfigError(what, code="CS-270", where=where, next=next)
 
 
 def _line_of(error: BaseException, file: Path) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from crossstream import serdes
 from crossstream.cli.console import say, show_table
 from crossstream.cli.options import refuse_without, wrong_usage
-from crossstream.cli.texts import parse_keys, parse_time, to_json, to_plain
+from crossstream.cli.texts import parse_key, parse_time, to_json, to_plain
 from crossstream.query.files import application_of, open_store, store_names
 from crossstream.query.store import StoreReader
 from crossstream.storage.commit_log import BatchLog, Readable
@@ -60,12 +60,12 @@ def _operation(words: list[str]) -> tuple[str, list[str]]:
 
 def _get(store: StoreReader, text: str, arguments: Namespace) -> int:
     """Prints the row of a key; 1 if there is none."""
-    keys = parse_keys(store.key, text)
+    key = parse_key(store.key, text)
     time = None if arguments.as_of_time is None else parse_time(arguments.as_of_time)
     if store.windowed:
         drop = "drop it: this store keeps records by time"
         refuse_without("versioned stores", drop, arguments, "as_of_time")
-    rows = next(filter(None, (_found(store, key, time) for key in keys)), [])
+    rows = _found(store, key, time)
     if not rows:
         say(f"no row {text!r} in {store.name}")
         return 1
@@ -82,7 +82,7 @@ def _found(store: StoreReader, key: Any, time: int | datetime | None) -> list[tu
 
 
 def _rows(store: StoreReader, operation: str, operands: list[str]) -> Iterable[tuple[Any, Any]]:
-    keys = [parse_keys(store.key, text)[0] if text else None for text in operands]
+    keys = [parse_key(store.key, text) if text else None for text in operands]
     if operation == "prefix":
         return store.prefix(keys[0]) if keys[0] is not None else store.all()
     return store.range(*keys) if operation == "range" else store.all()

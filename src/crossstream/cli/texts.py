@@ -9,7 +9,7 @@ import base64
 import binascii
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -85,15 +85,15 @@ def _from_plain(serde: Serde, value: Any) -> Any:
     return UUID(value)
 
 
-def parse_keys(serde: Serde | None, text: str) -> list[Any]:
-    """The keys that a text may mean, the likeliest first: for a JSON key it may be JSON, or a text that looks like it.
+def parse_key(serde: Serde | None, text: str) -> Any:
+    """The key that a text means; `ConfigError` CS-281 if it cannot be a key of the store.
 
-    Raises `ConfigError` CS-281 if it cannot be a key of the store.
+    For a JSON key it is JSON if the serde accepts it, else a text: quotes make it a text in any case.
     """
     try:
         if serde is None:
             raise ValueError("its keys have no serde")
-        return _keys(serde, text)
+        return _key(serde, text)
     except (ValueError, KeyError, SerdeError) as error:
         raise ConfigError(
             f"{text!r} is not a key of this store: {getattr(error, 'what', error)}",
@@ -103,43 +103,27 @@ def parse_keys(serde: Serde | None, text: str) -> list[Any]:
         ) from error
 
 
-def _keys(serde: Serde, text: str) -> list[Any]:
+def _key(serde: Serde, text: str) -> Any:
     name = serde.name
     if isinstance(serde, LeftOrRightSerde):
-        return [_left_or_right(serde, text.encode())]
+        return _left_or_right(serde, text.encode())
     if name.startswith("json"):
-        return _accepted(serde.deserialize, [text.encode(), json.dumps(text).encode()])
+        with suppress(SerdeError):
+            key = serde.deserialize(text.encode())
+            if key is not None:
+                return key
+        return serde.deserialize(json.dumps(text).encode())
     if name == "bytes":
-        return _accepted(_to_bytes, [*_objects(text), text])
+        with suppress(ValueError):
+            return _to_bytes(json.loads(text)) if text.startswith("{") else text.encode()
+        return text.encode()
     if name.startswith("int"):
-        return [int(text)]
+        return int(text)
     if name.startswith("float"):
-        return [float(text)]
+        return float(text)
     if name == "boolean":
-        return [{"true": True, "false": False}[text.lower()]]
-    return [_from_plain(serde, text)]
-
-
-def _accepted(parse: Callable[[Any], Any], forms: Sequence[Any]) -> list[Any]:
-    """The keys that ``parse`` makes of these forms. Raises its first error if it accepts no form."""
-    found, refusals = [], []
-    for form in forms:
-        try:
-            key = parse(form)
-        except (ValueError, SerdeError) as error:
-            refusals.append(error)
-        else:
-            found += [] if key is None else [key]
-    if not found:
-        raise refusals[0]
-    return found
-
-
-def _objects(text: str) -> list[dict[str, Any]]:
-    with suppress(ValueError):
-        value = json.loads(text)
-        return [value] if isinstance(value, dict) else []
-    return []
+        return {"true": True, "false": False}[text.lower()]
+    return _from_plain(serde, text)
 
 
 def _left_or_right(serde: LeftOrRightSerde, text: bytes) -> LeftOrRight:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -31,10 +31,10 @@ class Figures:
     last: Progress | None = None
     batches: int = 0
     rows: int = 0
-    rows_in: dict[str, int] = field(default_factory=dict)
-    rows_out: dict[str, int] = field(default_factory=dict)
-    matched: dict[str, int] = field(default_factory=dict)
-    unmatched: dict[str, int] = field(default_factory=dict)
+    rows_in: Counter[str] = field(default_factory=Counter)
+    rows_out: Counter[str] = field(default_factory=Counter)
+    matched: Counter[str] = field(default_factory=Counter)
+    unmatched: Counter[str] = field(default_factory=Counter)
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
 
     def add(self, progress: Progress, now: float) -> None:
@@ -42,10 +42,8 @@ class Figures:
         self.last = progress
         self.batches += 1
         self.rows += progress.rows
-        _sum(self.rows_in, progress.rows_in)
-        _sum(self.rows_out, progress.rows_out)
-        _sum(self.matched, progress.matched)
-        _sum(self.unmatched, progress.unmatched)
+        for name in ("rows_in", "rows_out", "matched", "unmatched"):
+            getattr(self, name).update(getattr(progress, name))
         self._recent.append((now, progress.rows))
 
     def rows_per_second(self, now: float) -> float:
@@ -76,11 +74,6 @@ def as_line(progress: Progress, time: float) -> dict[str, Any]:
         "total_dropped": progress.total_dropped,
         "warnings": progress.warnings,
     }
-
-
-def _sum(totals: dict[str, int], more: dict[str, int]) -> None:
-    for name, number in more.items():
-        totals[name] = totals.get(name, 0) + number
 
 
 NAMED = ("plan", "run", "publish", "commit")
@@ -169,9 +162,9 @@ def render(figures: Figures, title: str, state: str, now: float) -> RenderableTy
     from rich.console import Group
     from rich.text import Text
 
-    name, _, place = title.partition("\n")
+    name, _, details = title.partition("\n")
     heading = Text.assemble((name, "bold"), f"  {state}  ", (_clock(now - figures.started), "cyan"))
-    parts: list[RenderableType] = [Text(), heading, Text(place, "dim"), Text()]
+    parts: list[RenderableType] = [Text(), heading, Text(details, "dim"), Text()]
     if figures.last is None:
         return Group(*parts, Text("waiting for records", "dim"))
     return Group(*parts, _facts(figures, figures.last, now), Text(), _rows(figures, figures.last))

@@ -1,4 +1,4 @@
-"""The foreign-key join: taking references, subscribing, resolving."""
+"""Runs a foreign-key join in a task: takes foreign keys, subscribes, resolves."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from crossstream.columns.functions import Function
 from crossstream.columns.match_counts import Asked, some_key
 from crossstream.graph import nodes as graph
 from crossstream.graph.names import inner
-from crossstream.operators.foreign_key_join.kernel import (
+from crossstream.operators.foreign_key_join.kernel import Serdes, resolve
+from crossstream.operators.foreign_key_join.subscriptions import (
     INSTRUCTION,
     PRIMARY,
     REFERS,
     Emit,
     Kind,
-    Serdes,
-    resolve,
     subscribe,
 )
 from crossstream.operators.foreign_key_join.unreferenced import unreferenced
 from crossstream.operators.runner import Emitted, Runner, emit_joined, latest_only, no_changes, report_asked
+from crossstream.operators.table_join.kernel import Lookup
 from crossstream.planning.plan import Flow
 from crossstream.planning.steps import ReferenceStep, ResolveStep, SubscribeStep
 from crossstream.serdes import Serde
@@ -39,11 +39,15 @@ LEFT_ROWS: Mapping[graph.ForeignKeyKind, Kind] = MappingProxyType(
 """Which join the rows of left keys are, in each kind of join."""
 
 
+def emit_of(changelog: bool) -> Emit:
+    return "changelog" if changelog else "net"
+
+
 class ReferenceRunner(Runner):
     """Takes the foreign key out of each row and serialises it with the right table's key serde.
 
     A row that has none because the extractor failed stays in the table, for other readers; it is marked, and the
-    join passes it over.
+    join skips it.
     """
 
     step: ReferenceStep
@@ -79,7 +83,7 @@ def references_of(function: Function, serde: Serde | None, changes: Changes) -> 
 
 
 def failed_column(column: str) -> str:
-    """Beside the extra column of foreign keys: 1 where there is none because a function failed."""
+    """Beside the extra column of foreign keys: 1 where a function failed."""
     return f"{column} failed"
 
 
@@ -102,21 +106,21 @@ class SubscribeRunner(Runner):
         self.task.report.count_in(node.name, left.rows)
         store = self.task.stores(self.step.store)
         column = left.extra[self.step.column]
-        told = subscribe(
+        subscribed = subscribe(
             LEFT_ROWS[node.kind],
             store.view,
             replace(left, old=None, extra={}),
             column,
             store.definition.value,
-            emit="changelog" if self.step.changelog else "net",
+            emit=emit_of(self.step.changelog),
             bits=self.task.batch.bits,
             counted=node.kind in ("right", "outer"),
         )
-        self.task.report.count_dropped(node.name, told.dropped)
-        if told.subscriptions.rows:
-            yield self.out(), told.subscriptions
-        if told.answers.rows:
-            yield self.step.answers, told.answers
+        self.task.report.count_dropped(node.name, subscribed.dropped)
+        if subscribed.subscriptions.rows:
+            yield self.out(), subscribed.subscriptions
+        if subscribed.answers.rows:
+            yield self.step.answers, subscribed.answers
 
 
 class ResolveRunner(Runner):
@@ -129,8 +133,8 @@ class ResolveRunner(Runner):
 
     def finish(self) -> Emitted:
         node: graph.ForeignKeyJoin = self.task.node(self.step.node)
-        told_by, alone, table_changes = self.step.inputs
-        subscriptions, answers = self.arrived(told_by), self.arrived(alone)
+        asking, alone, table_changes = self.step.inputs
+        subscriptions, answers = self.arrived(asking), self.arrived(alone)
         take_right = self.arrived if self.step.changelog else self.gathered
         right = latest_only(self, take_right(table_changes))
         if subscriptions is None and answers is None and right is None:
@@ -138,26 +142,25 @@ class ResolveRunner(Runner):
         store = self.task.stores(self.step.subscriptions)
         table = self.task.stores(self.step.right_store)
         flows = self.task.plan.flows
-        told = flows[inner(node.name, "subscriptions")]
+        flow = flows[inner(node.name, "subscriptions")]
         left_key = flows[inner(node.name, "answers")].key
         if subscriptions is None:
-            subscriptions = no_subscriptions(told, counted=self.step.referrers is not None)
+            subscriptions = no_subscriptions(flow, counted=self.step.referrers is not None)
         if right is None:
             right = no_changes(table.definition.key, table.definition.value)
         either = None if self.step.referrers is None else node.key
         asked, right_rows = Asked(), table.lookup_in(table.before())
-        emit: Emit = "changelog" if self.step.changelog else "net"
         chunks = resolve(
             LEFT_ROWS[node.kind],
             node.joiner,
             store.view,
             subscriptions,
-            answers if answers is not None else no_changes(left_key, told.value),
+            answers if answers is not None else no_changes(left_key, flow.value),
             right,
             right_rows,
-            Serdes(left_key, told.value, table.definition.value, either),
+            Serdes(left_key, flow.value, table.definition.value, either),
             (asked, asked),
-            emit=emit,
+            emit=emit_of(self.step.changelog),
             bits=self.task.batch.bits,
             chunk=self.task.settings.chunk_rows,
         )
@@ -168,20 +171,27 @@ class ResolveRunner(Runner):
             self, asked, partial(some_key, store.view, foreign), partial(some_key, table.view, foreign)
         )
         if self.step.referrers is not None:
-            assert node.key is not None
-            alone_there = unreferenced(
-                node.joiner,
-                self.task.stores(self.step.referrers).view,
-                subscriptions,
-                right,
-                right_rows,
-                node.key,
-                subscriptions.value.serde,
-                emit=emit,
-                bits=self.task.batch.bits,
-            )
-            if alone_there is not None:
-                yield from emit_joined(self, alone_there)
+            yield from self._unreferenced(self.step.referrers, subscriptions, right, right_rows)
+
+    def _unreferenced(
+        self, store: str, subscriptions: Changes, right: Changes, right_rows: Lookup
+    ) -> Emitted:
+        """The rows of right keys in a right or an outer join. ``store``: counts the left rows of each."""
+        node: graph.ForeignKeyJoin = self.task.node(self.step.node)
+        assert node.key is not None
+        joined = unreferenced(
+            node.joiner,
+            self.task.stores(store).view,
+            subscriptions,
+            right,
+            right_rows,
+            node.key,
+            subscriptions.value.serde,
+            emit=emit_of(self.step.changelog),
+            bits=self.task.batch.bits,
+        )
+        if joined is not None:
+            yield from emit_joined(self, joined)
 
 
 def no_subscriptions(flow: Flow, counted: bool) -> Changes:

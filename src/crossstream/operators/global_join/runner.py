@@ -1,4 +1,4 @@
-"""Global tables kept, and looked up by streams and by tables."""
+"""Keeps global tables, and looks them up for streams and tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from crossstream.columns.changes import Changes
 from crossstream.columns.match_counts import Asked, some_given, some_key
 from crossstream.graph import nodes as graph
 from crossstream.operators.foreign_key_join.kernel import Serdes, resolve
-from crossstream.operators.foreign_key_join.runner import LEFT_ROWS, no_subscriptions
+from crossstream.operators.foreign_key_join.runner import LEFT_ROWS, emit_of, no_subscriptions
 from crossstream.operators.global_join.global_table import History
 from crossstream.operators.global_join.kernel import look_up
 from crossstream.operators.runner import Emitted, Runner, emit_joined, no_changes, report_asked
@@ -74,8 +74,8 @@ class GlobalResolveRunner(Runner):
     def finish(self) -> Emitted:
         node: graph.ForeignKeyJoin = self.task.node(self.step.node)
         asked, alone = self.step.inputs
-        told, left_key = self.task.flow(asked), self.task.flow(alone).key
-        subscriptions, answers = (self._as_kept(flow, told.value) for flow in (asked, alone))
+        asking, left_key = self.task.flow(asked), self.task.flow(alone).key
+        subscriptions, answers = (self._as_kept(flow, asking.value) for flow in (asked, alone))
         table = self.task.wholes.open(self.step.table)
         right = table.every_change() if self.step.changelog else self.task.wholes.changes(self.step.table)
         if subscriptions is None and answers is None and right is None:
@@ -86,13 +86,13 @@ class GlobalResolveRunner(Runner):
             LEFT_ROWS[node.kind],
             node.joiner,
             store.view,
-            no_subscriptions(told, counted=False) if subscriptions is None else subscriptions,
-            no_changes(left_key, told.value) if answers is None else answers,
+            no_subscriptions(asking, counted=False) if subscriptions is None else subscriptions,
+            no_changes(left_key, asking.value) if answers is None else answers,
             no_changes(table.key, table.value) if right is None else right,
             table.before,
-            Serdes(left_key, told.value, table.value),
+            Serdes(left_key, asking.value, table.value),
             looking,
-            emit="changelog" if self.step.changelog else "net",
+            emit=emit_of(self.step.changelog),
             bits=self.task.batch.bits,
             chunk=self.task.settings.chunk_rows,
         )
