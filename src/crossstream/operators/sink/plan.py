@@ -49,7 +49,7 @@ def _travel_key(flow: Flow, sink: Sink) -> Serde:
 
 def _topic_order(builder: PlanBuilder, point: MergePoint, number: int) -> TopicOrder:
     order = builder.visits.order(point)
-    sinks = tuple(point.ends.values()) if order is None else order.usual
+    sinks = tuple(point.inputs.values()) if order is None else order.usual
     return TopicOrder(sinks, forks_of(builder, point, number))
 
 
