@@ -19,7 +19,8 @@ from crossstream.columns.functions import Function
 from crossstream.errors import TopologyError
 from crossstream.graph.names import Paths
 from crossstream.graph.nodes import FrameSource, JoinKind, Node, Source, StoreSpec
-from crossstream.graph.validate import check_new_name, check_new_source, check_new_store, queryable_names
+from crossstream.graph.stores import queryable_names
+from crossstream.graph.validate import check_new_name, check_new_source, check_new_store
 from crossstream.location import Location, here, user_location
 from crossstream.serdes import Serde
 

@@ -23,7 +23,8 @@ from crossstream.graph.nodes import (
     StreamStreamJoin,
     StreamTableJoin,
 )
-from crossstream.graph.validate import check_partitions, history_of
+from crossstream.graph.stores import history_of
+from crossstream.graph.validate import check_partitions
 from crossstream.location import here
 from crossstream.serdes import Serde
 from crossstream.typing import KeySelector, ValueJoiner

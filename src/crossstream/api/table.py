@@ -30,7 +30,7 @@ from crossstream.api.table_joins import (
     table_join_refusal,
 )
 from crossstream.graph.nodes import Filter, JoinKind, MapValues, Node, ToStream
-from crossstream.graph.validate import queryable_name
+from crossstream.graph.stores import queryable_name
 from crossstream.serdes.keys import LeftOrRight
 from crossstream.signatures import refuse_calls
 from crossstream.typing import (

@@ -33,7 +33,7 @@ from crossstream.graph.nodes import (
     StreamStreamJoin,
     StreamTableJoin,
 )
-from crossstream.graph.validate import keepers
+from crossstream.graph.stores import keepers
 
 Visit = tuple[int, tuple[int, ...]]
 """When a record visits a node: after how many shuffles, and by which child of each node on the path."""

@@ -25,8 +25,8 @@ from crossstream.graph.nodes import (
     readings,
     sorts_out,
 )
+from crossstream.graph.stores import history_of, inner_store, keeps_versions
 from crossstream.graph.traversal import Forks, Visits, forwarders, sharing
-from crossstream.graph.validate import history_of, inner_store, keeps_versions
 from crossstream.planning.plan import KEY_VALUE, VERSIONED, Exchange, Flow, Partitioner, StoreDef
 from crossstream.planning.steps import MaterializeStep, OrderStep, Step
 from crossstream.serdes.kept import kept
