@@ -62,13 +62,13 @@ class MaterializeStep(Step):
     """Keeps a table in a store and yields its net changes; ``old``: with the values before.
 
     ``changelog``: a second flow, with each change that an input record makes. ``counts``: of several stores of a
-    table, this one counts refused rows. ``admit``: the reason under which refused null keys are counted.
+    table, this one counts refused rows. ``null_key_reason``: the reason under which refused null keys are counted.
     """
 
     store: str
     old: bool = False
     changelog: str | None = None
-    admit: str | None = None
+    null_key_reason: str | None = None
     counts: bool = True
 
 

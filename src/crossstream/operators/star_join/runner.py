@@ -12,8 +12,15 @@ from crossstream.columns.projection import WHOLE, columns_of, fields_of
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
 from crossstream.operators.foreign_key_join.runner import emit_of, references_of
-from crossstream.operators.match_report import report_asked
-from crossstream.operators.runner import Emitted, OpenStore, Runner, emit_joined, latest_only, no_changes
+from crossstream.operators.runner import (
+    Emitted,
+    OpenStore,
+    Runner,
+    emit_joined,
+    latest_only,
+    no_changes,
+    report_asked,
+)
 from crossstream.operators.source.runner import Decoder
 from crossstream.operators.star_join.kernel import LeftSerdes, resolve
 from crossstream.operators.star_join.state import PartitionState
