@@ -287,8 +287,11 @@ def test_a_store_of_another_kind_is_told_with_the_method_for_it(store: str, meth
         with pytest.raises(cs.StateError) as caught:
             getattr(driver, method)(store)
     assert caught.value.code == "CS-710"
-    assert caught.value.next == f"ask {ASKED[store]}({store!r})"
-    assert method in caught.value.what
+    assert caught.value.next == f"call {ASKED[store]}({store!r})"
+    assert (
+        f"not a {method.removeprefix('get_').replace('_', ' ').replace('key value', 'key-value')}"
+        in caught.value.what
+    )
 
 
 def test_a_store_that_is_asked_for_no_key_says_what_to_do() -> None:

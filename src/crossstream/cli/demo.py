@@ -129,7 +129,7 @@ def farewell(folder: DemoFolder, topics: DemoTopics, run: str) -> list[str]:
         f"  {run} query {state}",
         f"  {run} query {state} promotions",
         f"  {run} query {state} promotions get sweater",
-        f"  {run} query {state} promotions --as-of 2   # after batch 2, before the scarf moved",
+        f"  {run} query {state} promotions --as-of 2   # after step 3",
         "",
         "Change something yourself:",
         *again,
@@ -140,7 +140,7 @@ def farewell(folder: DemoFolder, topics: DemoTopics, run: str) -> list[str]:
         "",
         "Read next:",
         f"  {application}: the application, thirty lines",
-        f"  {run} describe {application} --plan   # how it runs on Spark",
+        f"  {run} describe {application} --plan",
         "  docs/quickstart.md: from here to an application of your own",
         "  docs/command-line.md: every command",
     ]
