@@ -36,7 +36,7 @@ class OffsetRange:
     end: int
 
 
-class Moment(NamedTuple):
+class OffsetAndTimestamp(NamedTuple):
     """The offset of a record and its timestamp in ms."""
 
     offset: int
@@ -63,9 +63,9 @@ class TopicLog(Protocol):
     def end_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The offset one past the last readable record (last stable offset for transactions)."""
 
-    def moments_at(
+    def offsets_for_times(
         self, spans: Sequence[OffsetRange], timestamp: int, most: int
-    ) -> Mapping[TopicPartition, Moment | None]:
+    ) -> Mapping[TopicPartition, OffsetAndTimestamp | None]:
         """The first record of each range with that timestamp (ms) or a later one; None without one.
 
         The search may stop when more than ``most`` offsets of all ranges together are earlier. Then the result for

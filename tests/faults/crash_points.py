@@ -14,7 +14,7 @@ import pytest
 
 import crossstream as cs
 from crossstream.filetopics import FilePublisher
-from crossstream.filetopics.appending import Appender
+from crossstream.filetopics.segments import Appender
 from crossstream.runtime.stores import partition_folder
 from crossstream.spark.job import SparkRounds
 from crossstream.storage.commit_log import BatchLog

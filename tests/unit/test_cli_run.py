@@ -298,7 +298,7 @@ def test_an_interrupt_that_spark_took_is_a_stop_too(tmp_path):
     ("option", "code", "what"),
     [
         ("--state-dir", "CS-723", "a file is there, and no folder"),
-        ("--topics-dir", "CS-201", "topics_dir is no folder: a file is there"),
+        ("--topics-dir", "CS-201", "topics_dir is a file, not a folder"),
     ],
 )
 def test_a_place_that_is_no_folder_is_told_before_spark_starts(

@@ -59,7 +59,7 @@ def test_a_place_that_is_no_folder_is_told(capsys, tmp_path, monkeypatch, argv):
     (tmp_path / "file").write_text("")
     outcome = call(capsys, "topics", *argv, "--topics-dir", tmp_path / "file")
     assert (outcome.code, outcome.out) == (1, "")
-    assert f"[CS-201] topics_dir is no folder: a file is there\n  where: path {tmp_path}/file" in outcome.err
+    assert f"[CS-201] topics_dir is a file, not a folder\n  where: path {tmp_path}/file" in outcome.err
     empty = call(capsys, "topics", *argv, "--topics-dir", "")
     assert (empty.code, empty.out) == (2, "")
     assert "argument --topics-dir: the text is empty" in empty.err

@@ -16,7 +16,7 @@ from crossstream.planning.planner import plan_topology
 from crossstream.runtime.batch import Batch
 from crossstream.runtime.services import Settings
 from crossstream.runtime.stores import FolderStores, grow, partition_folder
-from crossstream.spark import memory
+from crossstream.spark import worker as memory
 from crossstream.spark.worker import Job, opened
 from crossstream.storage.sorted_run import Run, sort_rows
 from crossstream.storage.store import MAPPED_BYTES, Version

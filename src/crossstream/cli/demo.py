@@ -74,7 +74,7 @@ def running_market(
 ) -> Iterator[Market]:
     """The demo's application, started on empty topics; ``show`` gets what its functions print."""
     from crossstream.spark import SparkStreams
-    from crossstream.spark.inputs import connection_of
+    from crossstream.spark.topics import connection_of
 
     loaded = load(str(folder.application))
     assert loaded.config is not None

@@ -23,7 +23,7 @@ from crossstream.config import DeadLetter, StreamsConfig
 from crossstream.errors import ConfigError, CrossStreamError
 from crossstream.graph.nodes import Sink, Source
 from crossstream.spark import SparkStreams
-from crossstream.spark.inputs import connection_of
+from crossstream.spark.topics import connection_of
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.root import root_of
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from crossstream.columns.branch_order import CameFrom, in_branch_order
 from crossstream.columns.changes import Changes
 from crossstream.columns.values import Values
-from crossstream.operators.star_join.right_rows import RAW
+from crossstream.operators.star_join.subscriptions import RAW
 from crossstream.planning.steps import SinkStep
 
 _PARTITION = "partition"
