@@ -1,4 +1,4 @@
-"""Looks through partitions for the first records of a time, and remembers what it saw until that is read."""
+"""Searches partitions for the first records of a time, and keeps what it read until the search has passed it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
 
 Ranges = Mapping[TopicPartition, OffsetRange]
-Places = dict[TopicPartition, OffsetAndTimestamp | None]
-"""The first entry or record of a time or later, if there is one, in each partition."""
+FirstRecords = dict[TopicPartition, OffsetAndTimestamp | None]
+"""The first record of a time or later in each partition; None without one."""
 Columns = tuple[list[np.ndarray], list[np.ndarray]]
 """Offsets and timestamps, in parts."""
 
 CHUNK, GROWTH = 500, 4
-"""Offsets of a partition that are looked at first, and how many times more at each further look."""
+"""How many offsets of a partition the first look reads, and the factor of each further look."""
 
 
 def _nothing() -> np.ndarray:
@@ -42,7 +42,7 @@ class Timeline:
         return OffsetAndTimestamp(int(self.offsets[row]), int(self.times[row]))
 
     def last(self, timestamp: int) -> OffsetAndTimestamp:
-        """Where it ends, and its latest time; where that is not known, the one before ``timestamp``."""
+        """The end and the latest time; without records, the time before ``timestamp``."""
         return OffsetAndTimestamp(self.end, int(self.times.max()) if len(self.times) else timestamp - 1)
 
     def since(self, offset: int) -> Timeline:
@@ -51,59 +51,54 @@ class Timeline:
         return Timeline(max(self.begin, offset), self.end, self.offsets[row:], self.times[row:])
 
     def until(self, end: int, more: Columns) -> Timeline:
-        """With ``more``, which is all that follows up to ``end``."""
-        offsets, times = more
-        return Timeline(
-            self.begin, end, np.concatenate([self.offsets, *offsets]), np.concatenate([self.times, *times])
+        """With ``more``, all records that follow up to ``end``."""
+        offsets, times = (
+            np.concatenate([old, *new]) for old, new in zip((self.offsets, self.times), more, strict=True)
         )
+        return Timeline(self.begin, end, offsets, times)
 
 
 @dataclass(frozen=True, slots=True)
 class Timelines:
-    """``read``: gives where and when the records of ranges are."""
+    """Searches several partitions together; ``read`` returns the offsets and timestamps of ranges."""
 
     read: Callable[[Ranges], Mapping[TopicPartition, Columns]]
     _known: dict[TopicPartition, Timeline] = field(default_factory=dict)
 
-    def turn_to(self, place: TopicPartition, position: int, first: int) -> None:
-        """Continues from ``first`` on what is known of a partition; forgets what lies before ``position``."""
-        known = self._known.get(place)
+    def begin(self, partition: TopicPartition, position: int, first: int) -> None:
+        """Prepares a search from ``first``, with what is known of the partition since ``position``."""
+        known = self._known.get(partition)
         if known is None or not known.begin <= first <= known.end:
             known = Timeline(first, first)
-        self._known[place] = known.since(position)
+        self._known[partition] = known.since(position)
 
-    def seek(self, sought: Ranges, timestamp: int, most: int) -> Places:
-        """Looks through the ranges together, until all is found or more than ``most`` offsets lie before it."""
+    def seek(self, sought: Ranges, timestamp: int, most: int) -> FirstRecords:
+        """Searches the ranges together until all is found, or more than ``most`` offsets are earlier."""
         chunk = CHUNK
         while True:
-            found = {place: self._known[place].first(span.start, timestamp) for place, span in sought.items()}
-            ends = {place: self._known[place].end for place in sought}
+            found = {one: self._known[one].first(span.start, timestamp) for one, span in sought.items()}
             left = {
-                place: span
-                for place, span in sought.items()
-                if found[place] is None and ends[place] < span.end
+                one: span
+                for one, span in sought.items()
+                if found[one] is None and self._known[one].end < span.end
             }
-            found |= {place: self._known[place].last(timestamp) for place in left}
-            before = sum(passed(span, found[place]) for place, span in sought.items())
+            found |= {one: self._known[one].last(timestamp) for one in left}
+            before = sum(offsets_before(span, found[one]) for one, span in sought.items())
             if not left or before > most:
                 return found
             self._look_further(left, min(chunk, (most - before) // len(left) + 1))
             chunk *= GROWTH
 
     def _look_further(self, spans: Ranges, chunk: int) -> None:
-        """Continues the timelines by as many offsets, or to the ends of the ranges."""
+        """Reads ``chunk`` more offsets of each range, or to its end."""
         wanted = {}
-        for place, span in spans.items():
-            known = self._known[place].end
-            wanted[place] = OffsetRange(place.topic, place.partition, known, min(known + chunk, span.end))
-        for place, more in self.read(wanted).items():
-            self._known[place] = self._known[place].until(wanted[place].end, more)
+        for one, span in spans.items():
+            known = self._known[one].end
+            wanted[one] = OffsetRange(one.topic, one.partition, known, min(known + chunk, span.end))
+        for one, more in self.read(wanted).items():
+            self._known[one] = self._known[one].until(wanted[one].end, more)
 
 
-def passed(span: OffsetRange, moment: OffsetAndTimestamp | None) -> int:
-    """How many offsets of the range lie before a record; all, if there is none."""
-    return (span.end if moment is None else moment.offset) - span.start
-
-
-def place_of(span: OffsetRange) -> TopicPartition:
-    return TopicPartition(span.topic, span.partition)
+def offsets_before(span: OffsetRange, record: OffsetAndTimestamp | None) -> int:
+    """How many offsets of the range are before a record; all without a record."""
+    return (span.end if record is None else record.offset) - span.start

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from crossstream.errors import SourceError
 from crossstream.kafka.consumer import KafkaReader
-from crossstream.timelines import Columns, Places, Ranges, Timelines, passed, place_of
+from crossstream.timelines import Columns, FirstRecords, Ranges, Timelines, offsets_before
 from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
 
 if TYPE_CHECKING:
@@ -42,13 +42,15 @@ class OffsetsForTimes:
         self._proven: dict[TopicPartition, int] = {}  # an entry of each that is a committed record
         self._mixed: set[TopicPartition] = set()  # those in which other entries were found
 
-    def find(self, spans: Sequence[OffsetRange], answers: Places, timestamp: int, most: int) -> Places:
+    def find(
+        self, spans: Sequence[OffsetRange], answers: FirstRecords, timestamp: int, most: int
+    ) -> FirstRecords:
         """The first record of each range with that timestamp (ms) or a later one; see `TopicLog.offsets_for_times`.
 
         ``answers``: of the brokers. Raises `SourceError` as `KafkaReader.read` does, but not where records were
         deleted meanwhile: the read of them reports it, if it matters.
         """
-        ranges = {place_of(span): span for span in spans}
+        ranges = {span.topic_partition: span for span in spans}
         try:
             return self._find(ranges, answers, timestamp, most)
         except SourceError as error:
@@ -62,7 +64,7 @@ class OffsetsForTimes:
             self._reader.close()
             self._reader = None
 
-    def _find(self, ranges: Ranges, answers: Places, timestamp: int, most: int) -> Places:
+    def _find(self, ranges: Ranges, answers: FirstRecords, timestamp: int, most: int) -> FirstRecords:
         self._prove(ranges, answers)
         doubtful = {
             place: span for place, span in ranges.items() if self._is_doubtful(place, span, answers[place])
@@ -70,12 +72,12 @@ class OffsetsForTimes:
         certain = {
             place: _within(span, answers[place]) for place, span in ranges.items() if place not in doubtful
         }
-        sought = {place: self._turn_to(place, span, answers[place]) for place, span in doubtful.items()}
-        before = sum(passed(ranges[place], moment) for place, moment in certain.items())
+        sought = {place: self._begin_search(place, span, answers[place]) for place, span in doubtful.items()}
+        before = sum(offsets_before(ranges[place], moment) for place, moment in certain.items())
         skipped = sum(sought[place].start - span.start for place, span in doubtful.items())
         return certain | self._timelines.seek(sought, timestamp, most - before - skipped)
 
-    def _prove(self, ranges: Ranges, answers: Places) -> None:
+    def _prove(self, ranges: Ranges, answers: FirstRecords) -> None:
         """Checks that the entries in the answers are committed records; a partition where one is not is mixed."""
         unknown = {
             place: OffsetRange(span.topic, span.partition, moment.offset, moment.offset + 1)
@@ -99,13 +101,13 @@ class OffsetsForTimes:
             return False
         return answer.offset < span.start or place in self._mixed
 
-    def _turn_to(
+    def _begin_search(
         self, place: TopicPartition, span: OffsetRange, answer: OffsetAndTimestamp | None
     ) -> OffsetRange:
         """The part of the range that may hold the record; its timeline can be continued from there."""
         assert answer is not None
         first = max(span.start, answer.offset)
-        self._timelines.turn_to(place, span.start, first)
+        self._timelines.begin(place, span.start, first)
         return OffsetRange(span.topic, span.partition, first, span.end)
 
     def _read(self, spans: Ranges) -> dict[TopicPartition, Columns]:
@@ -116,7 +118,7 @@ class OffsetsForTimes:
             self._reader = KafkaReader(replace(self._connection, settings=settings))
         if self._reader is not None:
             for span, batch in self._reader.read_many(spans.values(), LARGE):
-                offsets, times = columns[place_of(span)]
+                offsets, times = columns[span.topic_partition]
                 offsets.append(batch.column("offset").to_numpy())
                 times.append(batch.column("timestamp").to_numpy())
         return columns

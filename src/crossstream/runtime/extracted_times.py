@@ -20,7 +20,7 @@ from crossstream.runtime.backlog_split import Times
 from crossstream.runtime.bad_records import Failures, Policy
 from crossstream.runtime.batch import Batch, Report, SourceRange
 from crossstream.runtime.services import Input, Settings
-from crossstream.timelines import Columns, Places, Ranges, Timelines, passed, place_of
+from crossstream.timelines import Columns, FirstRecords, Ranges, Timelines, offsets_before
 from crossstream.topics import OffsetRange, TopicPartition
 
 GONE = frozenset({"CS-601", "CS-602"})
@@ -72,14 +72,14 @@ class ExtractedTimes:
         task = _Task(plan.topology, report, failures)
         return cls(log, input_, sources, {step.node: step for step in steps}, task)
 
-    def offsets_for_times(self, spans: Sequence[OffsetRange], timestamp: int, most: int) -> Places:
+    def offsets_for_times(self, spans: Sequence[OffsetRange], timestamp: int, most: int) -> FirstRecords:
         """See `TopicLog.offsets_for_times`."""
-        ahead = {place_of(span): span for span in spans if self._source(span.topic) is not None}
-        others = [span for span in spans if place_of(span) not in ahead]
-        found: Places = dict(self.log.offsets_for_times(others, timestamp, most)) if others else {}
+        ahead = {span.topic_partition: span for span in spans if self._source(span.topic) is not None}
+        others = [span for span in spans if span.topic_partition not in ahead]
+        found: FirstRecords = dict(self.log.offsets_for_times(others, timestamp, most)) if others else {}
         for place, span in ahead.items():
-            self._timelines.turn_to(place, span.start, span.start)
-        before = sum(passed(span, found[place_of(span)]) for span in others)
+            self._timelines.begin(place, span.start, span.start)
+        before = sum(offsets_before(span, found[span.topic_partition]) for span in others)
         try:
             return found | self._timelines.seek(ahead, timestamp, most - before)
         except SourceError as error:
