@@ -52,10 +52,10 @@ class Timeline:
 
     def until(self, end: int, more: Columns) -> Timeline:
         """With ``more``, all records that follow up to ``end``."""
-        offsets, times = (
-            np.concatenate([old, *new]) for old, new in zip((self.offsets, self.times), more, strict=True)
+        offsets, times = more
+        return Timeline(
+            self.begin, end, np.concatenate([self.offsets, *offsets]), np.concatenate([self.times, *times])
         )
-        return Timeline(self.begin, end, offsets, times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,25 +65,22 @@ class Timelines:
     read: Callable[[Ranges], Mapping[TopicPartition, Columns]]
     _known: dict[TopicPartition, Timeline] = field(default_factory=dict)
 
-    def begin(self, partition: TopicPartition, position: int, first: int) -> None:
+    def turn_to(self, tp: TopicPartition, position: int, first: int) -> None:
         """Prepares a search from ``first``, with what is known of the partition since ``position``."""
-        known = self._known.get(partition)
+        known = self._known.get(tp)
         if known is None or not known.begin <= first <= known.end:
             known = Timeline(first, first)
-        self._known[partition] = known.since(position)
+        self._known[tp] = known.since(position)
 
     def seek(self, sought: Ranges, timestamp: int, most: int) -> FirstRecords:
         """Searches the ranges together until all is found, or more than ``most`` offsets are earlier."""
         chunk = CHUNK
         while True:
-            found = {one: self._known[one].first(span.start, timestamp) for one, span in sought.items()}
-            left = {
-                one: span
-                for one, span in sought.items()
-                if found[one] is None and self._known[one].end < span.end
-            }
-            found |= {one: self._known[one].last(timestamp) for one in left}
-            before = sum(offsets_before(span, found[one]) for one, span in sought.items())
+            found = {tp: self._known[tp].first(span.start, timestamp) for tp, span in sought.items()}
+            ends = {tp: self._known[tp].end for tp in sought}
+            left = {tp: span for tp, span in sought.items() if found[tp] is None and ends[tp] < span.end}
+            found |= {tp: self._known[tp].last(timestamp) for tp in left}
+            before = sum(passed(span, found[tp]) for tp, span in sought.items())
             if not left or before > most:
                 return found
             self._look_further(left, min(chunk, (most - before) // len(left) + 1))
@@ -92,13 +89,17 @@ class Timelines:
     def _look_further(self, spans: Ranges, chunk: int) -> None:
         """Reads ``chunk`` more offsets of each range, or to its end."""
         wanted = {}
-        for one, span in spans.items():
-            known = self._known[one].end
-            wanted[one] = OffsetRange(one.topic, one.partition, known, min(known + chunk, span.end))
-        for one, more in self.read(wanted).items():
-            self._known[one] = self._known[one].until(wanted[one].end, more)
+        for tp, span in spans.items():
+            known = self._known[tp].end
+            wanted[tp] = OffsetRange(tp.topic, tp.partition, known, min(known + chunk, span.end))
+        for tp, more in self.read(wanted).items():
+            self._known[tp] = self._known[tp].until(wanted[tp].end, more)
 
 
-def offsets_before(span: OffsetRange, record: OffsetAndTimestamp | None) -> int:
+def passed(span: OffsetRange, moment: OffsetAndTimestamp | None) -> int:
     """How many offsets of the range are before a record; all without a record."""
-    return (span.end if record is None else record.offset) - span.start
+    return (span.end if moment is None else moment.offset) - span.start
+
+
+def partition_of(span: OffsetRange) -> TopicPartition:
+    return TopicPartition(span.topic, span.partition)

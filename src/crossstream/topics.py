@@ -35,10 +35,6 @@ class OffsetRange:
     start: int
     end: int
 
-    @property
-    def topic_partition(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition)
-
 
 class OffsetAndTimestamp(NamedTuple):
     """The offset of a record and its timestamp in ms."""

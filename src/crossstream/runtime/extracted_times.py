@@ -20,7 +20,7 @@ from crossstream.runtime.backlog_split import Times
 from crossstream.runtime.bad_records import Failures, Policy
 from crossstream.runtime.batch import Batch, Report, SourceRange
 from crossstream.runtime.services import Input, Settings
-from crossstream.timelines import Columns, FirstRecords, Ranges, Timelines, offsets_before
+from crossstream.timelines import Columns, FirstRecords, Ranges, Timelines, partition_of, passed
 from crossstream.topics import OffsetRange, TopicPartition
 
 GONE = frozenset({"CS-601", "CS-602"})
@@ -74,12 +74,12 @@ class ExtractedTimes:
 
     def offsets_for_times(self, spans: Sequence[OffsetRange], timestamp: int, most: int) -> FirstRecords:
         """See `TopicLog.offsets_for_times`."""
-        ahead = {span.topic_partition: span for span in spans if self._source(span.topic) is not None}
-        others = [span for span in spans if span.topic_partition not in ahead]
+        ahead = {partition_of(span): span for span in spans if self._source(span.topic) is not None}
+        others = [span for span in spans if partition_of(span) not in ahead]
         found: FirstRecords = dict(self.log.offsets_for_times(others, timestamp, most)) if others else {}
-        for place, span in ahead.items():
-            self._timelines.begin(place, span.start, span.start)
-        before = sum(offsets_before(span, found[span.topic_partition]) for span in others)
+        for tp, span in ahead.items():
+            self._timelines.turn_to(tp, span.start, span.start)
+        before = sum(passed(span, found[partition_of(span)]) for span in others)
         try:
             return found | self._timelines.seek(ahead, timestamp, most - before)
         except SourceError as error:
@@ -99,14 +99,14 @@ class ExtractedTimes:
         )
 
     def _read(self, spans: Ranges) -> Mapping[TopicPartition, Columns]:
-        columns: dict[TopicPartition, Columns] = {place: ([], []) for place in spans}
+        columns: dict[TopicPartition, Columns] = {tp: ([], []) for tp in spans}
         wanted = [
             SourceRange(self._source(span.topic) or "", span.topic, span.partition, span.start, span.end, 0)
             for span in spans.values()
         ]
         for span, records in self.input.read(wanted, self.rows):
             offsets, times = Reader(self.task, self.steps[span.node], span).times(records)
-            place = TopicPartition(span.topic, span.partition)
-            columns[place][0].append(offsets)
-            columns[place][1].append(times)
+            tp = TopicPartition(span.topic, span.partition)
+            columns[tp][0].append(offsets)
+            columns[tp][1].append(times)
         return columns

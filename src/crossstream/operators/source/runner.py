@@ -25,7 +25,15 @@ from crossstream.runtime.batch import SourceRange
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.serdes.refusals import show
-from crossstream.serdes.serde import NOBODY, Checking, Passing, bisected, columns_in, invalid_rows, is_varied
+from crossstream.serdes.serde import (
+    NO_READER,
+    Checking,
+    Passing,
+    bisected,
+    columns_in,
+    invalid_rows,
+    is_varied,
+)
 
 if TYPE_CHECKING:
     from crossstream.runtime.bad_records import Failures
@@ -270,7 +278,7 @@ class Decoder:
     def _unread(self, values: Values, part: Part) -> Passing | None:
         """The serde of values without a reader, if it can check them without decoding."""
         serde: object = values.serde
-        passes = part == "value" and self.step.readers == NOBODY
+        passes = part == "value" and self.step.readers == NO_READER
         return serde if passes and isinstance(serde, Passing) else None
 
     def _reasons(self, node: Node, changes: Changes, part: Part, series: bool) -> list[tuple[int, str]]:
