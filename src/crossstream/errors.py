@@ -73,10 +73,10 @@ def told(error: BaseException) -> str:
         text = f"[{error.code}] {error.what}" if isinstance(error, CrossStreamError) else str(error)
     except Exception as failed:
         text = f"(its own text raised {type(failed).__name__})"
-    return writable(f"{type(error).__name__}: {text}")
+    return utf8_safe(f"{type(error).__name__}: {text}")
 
 
-def writable(text: str) -> str:
+def utf8_safe(text: str) -> str:
     """The text with escapes for halves of surrogate pairs, which UTF-8 cannot encode."""
     return text.encode(errors="backslashreplace").decode()
 

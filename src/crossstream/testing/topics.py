@@ -17,7 +17,7 @@ from crossstream.durations import (
     to_record_timestamp,
     to_timestamp,
 )
-from crossstream.errors import ConfigError, SerdeError, writable
+from crossstream.errors import ConfigError, SerdeError, utf8_safe
 from crossstream.location import here
 from crossstream.query.store import check_dict_keys
 from crossstream.records import PRODUCER_RECORDS, Header, decode_headers, encode_headers
@@ -198,7 +198,7 @@ def _is_header(pair: Any) -> TypeGuard[Header]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         return False
     name, value = pair
-    is_text = isinstance(name, str) and writable(name) == name
+    is_text = isinstance(name, str) and utf8_safe(name) == name
     return is_text and isinstance(value, bytes | bytearray | memoryview | None)
 
 
