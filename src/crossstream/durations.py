@@ -97,7 +97,7 @@ def to_timestamp(timestamp: Timestamp, name: str = "timestamp") -> int:
     if isinstance(timestamp, datetime):
         aware = timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=timezone.utc)
         return (aware - _EPOCH) // _MILLISECOND
-    if not is_whole(timestamp) or not is_64_bits(int(timestamp)):
+    if not is_whole(timestamp) or int(timestamp).bit_length() > 63:
         raise ConfigError(
             f"{name} is not a timestamp: {timestamp!r}",
             code="CS-201",
@@ -118,15 +118,6 @@ def to_record_timestamp(timestamp: Timestamp, name: str = "timestamp") -> int:
             next="pass milliseconds since the epoch, not a finer unit",
         )
     return milliseconds
-
-
-def is_64_bits(*numbers: int) -> bool:
-    """Whether all numbers fit 64 bits with a sign.
-
-    >>> is_64_bits(2**63 - 1, -1), is_64_bits(2**63)
-    (True, False)
-    """
-    return all(number.bit_length() < 64 for number in numbers)
 
 
 def is_duration(given: object) -> bool:

@@ -26,7 +26,6 @@ from crossstream.serdes import serde as calls
 from crossstream.signatures import is_whole
 from crossstream.testing.memory import MemoryOutput, Position
 
-_TYPES = PRODUCER_RECORDS.types[:3]
 _LENGTHS = {2, 3, 4}
 """Lengths of a tuple that is a record."""
 
@@ -152,12 +151,9 @@ class TestInputTopic:
     def _records(
         self, keys: Any, values: Any, timestamps: list[int], headers: list[bytes | None]
     ) -> pa.RecordBatch:
-        columns = [
-            pa.array(column, kind) for column, kind in zip((keys, values, timestamps), _TYPES, strict=True)
-        ]
-        none = headers.count(None) == len(headers)
-        given = pa.nulls(len(headers), pa.large_binary()) if none else pa.array(headers, pa.large_binary())
-        return pa.RecordBatch.from_arrays([*columns, given], schema=PRODUCER_RECORDS)
+        given = zip((keys, values, timestamps, headers), PRODUCER_RECORDS.types, strict=True)
+        columns = [pa.array(column, kind) for column, kind in given]
+        return pa.RecordBatch.from_arrays(columns, schema=PRODUCER_RECORDS)
 
 
 def _columns(records: Iterable[TestRecord | tuple[Any, ...]]) -> tuple[list[Any], ...]:
