@@ -7,8 +7,7 @@ import re
 from datetime import datetime, timedelta, timezone
 from threading import TIMEOUT_MAX
 
-from crossstream.errors import ConfigError, CrossStreamError, TopologyError
-from crossstream.location import here
+from crossstream.errors import ConfigError, CrossStreamError, TopologyError, caller_location
 from crossstream.signatures import is_whole
 
 Duration = timedelta | int | str
@@ -101,7 +100,7 @@ def to_timestamp(timestamp: Timestamp, name: str = "timestamp") -> int:
         raise ConfigError(
             f"{name} is not a timestamp: {timestamp!r}",
             code="CS-201",
-            where=here(),
+            where=caller_location(),
             next="pass an int of milliseconds since the epoch, or a datetime",
         )
     return int(timestamp)
@@ -114,7 +113,7 @@ def to_record_timestamp(timestamp: Timestamp, name: str = "timestamp") -> int:
         raise ConfigError(
             f"{name} is later than {LATEST} ms, some 146 million years from now: {milliseconds}",
             code="CS-201",
-            where=here(),
+            where=caller_location(),
             next="pass milliseconds since the epoch, not a finer unit",
         )
     return milliseconds
@@ -164,4 +163,4 @@ def _parse(text: str) -> int | None:
 
 def _refusal(error: type[CrossStreamError], what: str, how: str = _HOW) -> CrossStreamError:
     code = "CS-110" if issubclass(error, TopologyError) else "CS-210"
-    return error(what, code=code, where=here(), next=how)
+    return error(what, code=code, where=caller_location(), next=how)

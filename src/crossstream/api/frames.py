@@ -7,8 +7,7 @@ from typing import Any
 
 from crossstream import serdes
 from crossstream.api.options import Consumed
-from crossstream.errors import TopologyError
-from crossstream.location import here
+from crossstream.errors import TopologyError, caller_location
 from crossstream.serdes import Serde
 
 _BY_TYPE = {
@@ -61,7 +60,7 @@ def _serde_of(operator: str, column: str, type_name: str) -> Serde:
     raise TopologyError(
         f"column {column} is of type {type_name}, which has no serde",
         code="CS-150",
-        where=here(operator),
+        where=caller_location(operator),
         next=f"pass Consumed({column}=…), or cast the column",
     )
 
@@ -71,7 +70,7 @@ def _check_frame(operator: str, frame: Any) -> None:
         raise TopologyError(
             f"{operator} takes a streaming DataFrame, not {type(frame).__name__}",
             code="CS-150",
-            where=here(operator),
+            where=caller_location(operator),
             next="make it with spark.readStream; a batch DataFrame has no changes to follow",
         )
     for name in COLUMNS:
@@ -81,7 +80,7 @@ def _check_frame(operator: str, frame: Any) -> None:
         raise TopologyError(
             f"the DataFrame has no column {' and '.join(missing)}",
             code="CS-150",
-            where=here(operator),
+            where=caller_location(operator),
             next="select key, value and optionally timestamp and headers; struct(…) makes a value of columns",
         )
 
@@ -99,14 +98,14 @@ def _check_found(operator: str, name: str, found: list[str]) -> None:
         raise TopologyError(
             f"the DataFrame has several columns that Spark takes for {name}: {', '.join(found)}",
             code="CS-150",
-            where=here(operator),
+            where=caller_location(operator),
             next="drop or rename all but one of them",
         )
     if found not in ([], [name]):
         raise TopologyError(
             f"the DataFrame has a column {found[0]}, which Spark takes for {name}",
             code="CS-150",
-            where=here(operator),
+            where=caller_location(operator),
             next=f'rename it: .withColumnRenamed("{found[0]}", "{name}"); or drop it',
         )
 
@@ -117,7 +116,7 @@ def _check_readable(operator: str, frame: Any) -> None:
         raise TopologyError(
             f"column {fault}, which no serde reads",
             code="CS-150",
-            where=here(operator),
+            where=caller_location(operator),
             next="change it in the DataFrame: rename such fields, and cast(… as string) types that JSON lacks",
         )
 
@@ -142,7 +141,7 @@ def _check_types(operator: str, types: dict[str, str]) -> None:
             raise TopologyError(
                 f"column {column} is of type {types[column]}",
                 code="CS-150",
-                where=here(operator),
+                where=caller_location(operator),
                 next=f"cast it to {' or '.join(taken)}",
             )
 
@@ -160,6 +159,6 @@ def _check_settings(operator: str, consumed: Consumed) -> None:
         raise TopologyError(
             f"Consumed({setting}=…) is for topics, and {operator} reads a DataFrame",
             code="CS-101",
-            where=here(operator),
+            where=caller_location(operator),
             next=steps[setting],
         )

@@ -13,9 +13,8 @@ from typing import Literal
 
 from crossstream.api.checks import check_choice, check_name, check_serdes, check_signature, settle_durations
 from crossstream.durations import Duration, to_milliseconds
-from crossstream.errors import TopologyError
+from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import StoreSpec
-from crossstream.location import here
 from crossstream.serdes import Serde
 from crossstream.signatures import check_partitions, keyword_settings, refuse_calls, settings_refusal
 from crossstream.typing import KeyPartitioner, Partitioner, TimestampExtractor
@@ -139,7 +138,7 @@ def _not_yet(setting: str, given: object) -> TopologyError:
     return TopologyError(
         f"Materialized({setting}={given!r}): nothing uses this setting yet",
         code="CS-101",
-        where=here(),
+        where=caller_location(),
         next=_NOT_YET[setting],
     )
 
@@ -199,7 +198,7 @@ class StreamJoined:
             raise TopologyError(
                 f"StreamJoined gives both stores the name {self.store!r}",
                 code="CS-120",
-                where=here(),
+                where=caller_location(),
                 next="name them differently, or leave one out",
             )
 
@@ -288,7 +287,7 @@ class JoinWindows:
             raise TopologyError(
                 f"the window is empty: it ends {-before - after} ms before it begins",
                 code="CS-110",
-                where=here(),
+                where=caller_location(),
                 next="let before and after add up to 0 or more; one of them may be negative",
             )
 

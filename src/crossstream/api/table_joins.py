@@ -14,10 +14,9 @@ from crossstream.api.options import Materialized, Named, TableJoined
 from crossstream.api.serde_rules import check_same_keys
 from crossstream.api.stream_joins import written_parameters, wrong_call
 from crossstream.columns.functions import keyed
-from crossstream.errors import TopologyError
+from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import ForeignKeyJoin, ForeignKeyKind, JoinKind, ManyJoin, Node, TableJoin
 from crossstream.graph.validate import check_partitions
-from crossstream.location import here
 from crossstream.serdes.keys import LeftOrRight, LeftOrRightSerde
 from crossstream.typing import ForeignKeyExtractor, KeySelector, ManyJoiner, ValueJoiner
 
@@ -122,7 +121,7 @@ def table_global_join(
     fault = _misused(foreign_key, key_selector, table_joined)
     if fault is not None:
         what, step = fault
-        raise TopologyError(what, code="CS-136", where=here(operator), next=step)
+        raise TopologyError(what, code="CS-136", where=caller_location(operator), next=step)
     function = function_of(operator, "joiner", joiner, {"left": left._node, "right": other._node})
     role, extractor = ("key_selector", key_selector) if foreign_key is None else ("foreign_key", foreign_key)
     return child(
@@ -201,7 +200,7 @@ def _pairs(operator: str, others: object) -> dict[str, tuple[Any, Any]]:
         raise TopologyError(
             fault or "",
             code="CS-136",
-            where=here(operator),
+            where=caller_location(operator),
             next='write {"customer": (customers, lambda left: …), …}; names are identifiers other than '
             + ", ".join(_TAKEN),
         )
@@ -226,7 +225,7 @@ def check_keyed_by(operator: str, foreign_key: object, keyed_by: object) -> None
             f"{operator} by foreign key also has rows without a left key: rows of the other table that no left row"
             " refers to",
             code="CS-136",
-            where=here(operator),
+            where=caller_location(operator),
             next="pass keyed_by=cs.LeftOrRight; or use left_join(…, foreign_key=…)",
         )
 
@@ -243,7 +242,7 @@ def check_right_join(foreign_key: object) -> None:
         raise TopologyError(
             "a right join by key is the left join of the other table with this one",
             code="CS-136",
-            where=here("right_join"),
+            where=caller_location("right_join"),
             next="write other.left_join(this, lambda right, left: …), or pass foreign_key=lambda left: …",
         )
 
@@ -254,7 +253,7 @@ def check_not_global(operator: str, other: object) -> None:
         raise TopologyError(
             f"there is no {operator} with a global table",
             code="CS-136",
-            where=here(operator),
+            where=caller_location(operator),
             next="use join(…) or left_join(…); or read its topic as a table",
         )
 
@@ -279,12 +278,15 @@ def _not_a_table(operator: str, other: object) -> TopologyError:
     return TopologyError(
         f"a KTable joins a KTable, not a {type(other).__name__}",
         code="CS-135",
-        where=here(operator),
+        where=caller_location(operator),
         next=steps.get(type(other).__name__, "pass the table that builder.table(…) gave"),
     )
 
 
 def _misplaced(operator: str, setting: str, needs: str, step: str) -> TopologyError:
     return TopologyError(
-        f"{operator} takes {setting} only with {needs}", code="CS-136", where=here(operator), next=step
+        f"{operator} takes {setting} only with {needs}",
+        code="CS-136",
+        where=caller_location(operator),
+        next=step,
     )

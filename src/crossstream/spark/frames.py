@@ -22,7 +22,14 @@ from pyspark.sql import functions as F
 
 from crossstream.api.frames import COLUMNS
 from crossstream.columns.values import Values
-from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, SerdeError, TopologyError, told
+from crossstream.errors import (
+    ConfigError,
+    CrossStreamError,
+    ProcessingError,
+    SerdeError,
+    TopologyError,
+    describe_error,
+)
 from crossstream.graph.nodes import FrameSink, FrameSource, Graph
 from crossstream.records import RECORDS, encode_headers
 from crossstream.runtime.batch import FRAME_RANK, SourceRange, rank_of
@@ -279,7 +286,7 @@ def deliver(spark: SparkSession, topology: Graph, blobs: Mapping[str, list[bytes
 
 def _raised_by(node: FrameSink, batch: int, error: Exception) -> ProcessingError:
     return ProcessingError(
-        f"the function of {node.name} raised {told(error)}",
+        f"the function of {node.name} raised {describe_error(error)}",
         code="CS-591",
         where=_where(node, batch),
         next="fix the function; the batch is not committed, and comes again at the next start",

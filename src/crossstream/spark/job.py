@@ -15,7 +15,7 @@ from pyspark import RDD, SparkContext
 from pyspark.core.broadcast import Broadcast
 from pyspark.sql import DataFrame
 
-from crossstream.errors import TopologyError, told
+from crossstream.errors import TopologyError, describe_error
 from crossstream.graph.nodes import Node
 from crossstream.planning.plan import Plan
 from crossstream.runtime.batch import Batch, Report, unpack_report
@@ -272,7 +272,7 @@ def _unsendable(node: Node) -> Iterator[tuple[str, Exception]]:
 def _refusal(node: Node, part: str, error: Exception) -> TopologyError:
     name = _NAMES.get(part, part.replace("_", " "))
     return TopologyError(
-        f"the {name} of {node.name} cannot be sent to Spark's workers ({told(error)})",
+        f"the {name} of {node.name} cannot be sent to Spark's workers ({describe_error(error)})",
         code="CS-112",
         where={"operator": node.name, "line": None if node.location is None else str(node.location)},
         next="let each worker make what it holds when it is first needed, in a function with functools.cache "

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from crossstream.errors import ConfigError, ProcessingError, told
+from crossstream.errors import ConfigError, ProcessingError, caller_location, describe_error
 from crossstream.graph.nodes import FrameSource, Graph, Source
-from crossstream.location import here
 from crossstream.runtime.batch import Report
 from crossstream.runtime.partnerless import Partnerless
 from crossstream.signatures import deferred_kind, fits_call
@@ -116,7 +115,7 @@ class Listeners:
             raise ConfigError(
                 f"a listener for progress is {fault}",
                 code="CS-201",
-                where=here(),
+                where=caller_location(),
                 next="pass a function, such as lambda progress: …",
             )
         self._listeners.append(listener)
@@ -142,7 +141,7 @@ def _call(listener: Callable[[Progress], None], progress: Progress) -> None:
         listener(progress)
     except Exception as error:
         raise ProcessingError(
-            f"a listener for progress raised {told(error)}",
+            f"a listener for progress raised {describe_error(error)}",
             code="CS-591",
             where={"batch": progress.batch},
             next="fix the listener; the batch itself is committed",

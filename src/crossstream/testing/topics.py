@@ -17,8 +17,7 @@ from crossstream.durations import (
     to_record_timestamp,
     to_timestamp,
 )
-from crossstream.errors import ConfigError, SerdeError, utf8_safe
-from crossstream.location import here
+from crossstream.errors import ConfigError, SerdeError, caller_location, utf8_safe
 from crossstream.query.store import check_dict_keys
 from crossstream.records import PRODUCER_RECORDS, Header, decode_headers, encode_headers
 from crossstream.serdes import Serde
@@ -144,7 +143,7 @@ class TestInputTopic:
         raise ConfigError(
             f"the topic has no partition {partition!r}: it has {self._partitions}, numbered from 0",
             code="CS-241",
-            where=here(),
+            where=caller_location(),
             next="leave it out for Kafka's default, or make more: TopologyTestDriver(partitions=…)",
         )
 
@@ -199,7 +198,7 @@ def _is_header(pair: Any) -> TypeGuard[Header]:
 
 
 def _refusal(what: str, step: str) -> ConfigError:
-    return ConfigError(what, code="CS-241", where=here(), next=step)
+    return ConfigError(what, code="CS-241", where=caller_location(), next=step)
 
 
 def _encoded(serde: Serde, values: Sequence[Any]) -> pa.LargeBinaryArray:
