@@ -60,7 +60,7 @@ def drop_batch(folder: str | None, batch: int) -> None:
         shutil.rmtree(Path(folder) / str(batch), ignore_errors=True)
 
 
-def put_aside(sent: Iterable[Sent], folder: str | None, batch: int) -> Iterator[Sent]:
+def spilled(sent: Iterable[Sent], folder: str | None, batch: int) -> Iterator[Sent]:
     """Parcels as a task sends them, large blobs moved to a file of the task."""
     if folder is None:
         yield from sent
@@ -106,7 +106,7 @@ class _File:
         return location
 
 
-def brought(parcels: Iterable[Any]) -> Iterator[Parcel]:
+def loaded(parcels: Iterable[Any]) -> Iterator[Parcel]:
     """Parcels with their blobs, those in files mapped into memory."""
     mapped: dict[str, pa.Buffer] = {}
     for parcel in parcels:

@@ -31,7 +31,7 @@ from crossstream.runtime.shuffle_codec import Parcel
 from crossstream.runtime.stores import FolderStores, Wholes
 from crossstream.runtime.task import RoundTask, Sent
 from crossstream.spark.frames import FrameInput, frame_spans
-from crossstream.spark.shuffle_spill import PARCELS, brought, put_aside
+from crossstream.spark.shuffle_spill import PARCELS, loaded, spilled
 from crossstream.topics import OffsetRange, TopicConnection
 
 BATCH_PROPERTY = "crossstream.batch"
@@ -271,7 +271,7 @@ def _all_plans(held: Held, batch: Batch, folder: str | None) -> Iterator[Sent]:
     if plan.global_stage is not None and batch.read_by(plan.global_stage.sources):
         changed, has_more = Report(), follows(plan, batch)
         recording = msgspec.structs.replace(batch, recorded=has_more)
-        for parcel in brought(_all_of(held, plan.global_stage, recording, folder)):
+        for parcel in loaded(_all_of(held, plan.global_stage, recording, folder)):
             changed.add(unpack_report(parcel[4]))
             yield 0, [parcel]
         if not has_more:
@@ -285,13 +285,13 @@ def _all_of(held: Held, plan: Plan, batch: Batch, folder: str | None) -> Iterato
     """All rounds of one plan."""
 
     def later(number: int, pid: int, parcels: list[Parcel]) -> Iterator[Sent]:
-        sent = later_round(held, plan, batch, number, pid, brought(parcels))
-        return put_aside(sent, folder, batch.id)
+        sent = later_round(held, plan, batch, number, pid, loaded(parcels))
+        return spilled(sent, folder, batch.id)
 
     def has(store: str, pid: int) -> bool:
         return pid in batch.versions.get(store, {})
 
-    first = put_aside(read_round(held, plan, batch, 0, 1), folder, batch.id)
+    first = spilled(read_round(held, plan, batch, 0, 1), folder, batch.id)
     return in_turn(plan, batch, first, later, has)
 
 
