@@ -14,14 +14,15 @@ from crossstream.graph.nodes import Source
 from crossstream.planning.planner import plan_topology
 from crossstream.query.files import describe_readers
 from crossstream.records import RECORDS
-from crossstream.runtime.batch import Batch, Report, SourceRange, unpack_report
+from crossstream.runtime.batch import Batch, Report, unpack_report
 from crossstream.runtime.placement import partitioners, placements
 from crossstream.runtime.rescaling import rescale
 from crossstream.runtime.services import Settings
 from crossstream.runtime.shuffle_codec import REPORT, Parcel
 from crossstream.runtime.stores import FolderStores
 from crossstream.runtime.task import RoundTask, Sent
-from crossstream.storage.commit_log import Application, BatchEntry, BatchLog, Commit
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.log_entries import Application, BatchEntry, Commit, SourceRange
 from crossstream.storage.vacuum import Retirement
 
 Record = tuple[bytes, bytes | None, int]

@@ -15,10 +15,9 @@ import pytest
 import crossstream as cs
 from crossstream.filetopics import FilePublisher
 from crossstream.filetopics.appending import Appender
-from crossstream.runtime.stores import partition_folder
 from crossstream.spark.job import SparkRounds
 from crossstream.storage.commit_log import BatchLog
-from crossstream.storage.files import Folder
+from crossstream.storage.files import Folder, partition_folder
 from crossstream.storage.manifest import read_manifest
 from crossstream.storage.vacuum import Retirement
 from tests.spark.world import World

@@ -24,8 +24,9 @@ from crossstream.planning.plan import KEY_VALUE, VERSIONED
 from crossstream.query.verification import verify_state
 from crossstream.storage import rescale as state_rescaling
 from crossstream.storage import store as state_store
-from crossstream.storage.commit_log import BatchEntry, BatchLog
+from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.compaction import Part
+from crossstream.storage.log_entries import BatchEntry
 from crossstream.storage.sorted_run import sort_rows
 from crossstream.storage.store import Piece, Version
 from crossstream.storage.vacuum import Retirement

@@ -19,7 +19,8 @@ from crossstream.cli import main
 from crossstream.planning.plan import StoreDef
 from crossstream.query.files import describe_readers
 from crossstream.runtime.stores import FolderStores
-from crossstream.storage.commit_log import Application, BatchLog, Commit
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.log_entries import Application, Commit
 from crossstream.storage.store import Version
 from tests.left_sockets import FILTERS
 

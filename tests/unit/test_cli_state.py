@@ -17,8 +17,9 @@ import pytest
 import crossstream as cs
 from crossstream.cli.state import _moment
 from crossstream.storage.columns import from_record_batch, to_record_batch
-from crossstream.storage.commit_log import Application, BatchEntry, BatchLog
+from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.files import Folder
+from crossstream.storage.log_entries import Application, BatchEntry
 from crossstream.storage.manifest import Manifest, read_manifest, write_manifest, write_run
 from crossstream.storage.sorted_run import Run
 from tests.docs.state_folder import Writer

@@ -12,8 +12,9 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.api.topology import Topology
 from crossstream.errors import SourceError
-from crossstream.runtime.batch import STREAM_RANK, SourceRange
+from crossstream.runtime.batch import STREAM_RANK
 from crossstream.runtime.scheduler import BOOTSTRAP_RECORDS, Positions, SourcePlanner
+from crossstream.storage.log_entries import SourceRange
 from crossstream.topics import Moment, OffsetRange, TopicPartition
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)

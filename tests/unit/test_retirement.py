@@ -14,7 +14,8 @@ from crossstream.planning.plan import KEY_VALUE, StoreDef
 from crossstream.query.verification import verify_state
 from crossstream.runtime import slices
 from crossstream.runtime.stores import FolderStores, grow
-from crossstream.storage.commit_log import BatchEntry, BatchLog, Commit
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.log_entries import BatchEntry, Commit
 from crossstream.storage.sorted_run import Run
 from crossstream.storage.vacuum import Retirement
 from tests.docs.state_folder import Writer

@@ -15,9 +15,10 @@ from crossstream.planning.plan import KEY_VALUE, StoreDef
 from crossstream.planning.planner import plan_topology
 from crossstream.runtime.batch import Batch
 from crossstream.runtime.services import Settings
-from crossstream.runtime.stores import FolderStores, grow, partition_folder
+from crossstream.runtime.stores import FolderStores, grow
 from crossstream.spark import memory
 from crossstream.spark.worker import Job, opened
+from crossstream.storage.files import partition_folder
 from crossstream.storage.sorted_run import Run, sort_rows
 from crossstream.storage.store import MAPPED_BYTES, Version
 from tests.unit.state_rows import key_value_rows

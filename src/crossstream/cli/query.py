@@ -17,7 +17,8 @@ from crossstream.cli.texts import parse_key, parse_keys, parse_time, to_json, to
 from crossstream.cli.values import refuse_without, wrong_usage
 from crossstream.query.files import application_of, open_store, store_names
 from crossstream.query.store import StoreReader
-from crossstream.storage.commit_log import BatchLog, Readable
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.log_entries import Readable
 from crossstream.storage.root import StateRoot
 
 OPERANDS = {"get": (1, 1), "range": (0, 2), "prefix": (1, 1), "all": (0, 0)}

@@ -31,11 +31,12 @@ from crossstream.operators.table_join.kernel import Joined, Lookup
 from crossstream.planning.plan import Flow, Plan, StoreDef
 from crossstream.planning.steps import Step
 from crossstream.runtime.bad_records import Failures, Part
-from crossstream.runtime.batch import Batch, Report, Silence
+from crossstream.runtime.batch import Batch, Report
 from crossstream.runtime.services import Output, Settings
 from crossstream.runtime.stores import Wholes
 from crossstream.serdes import Serde
 from crossstream.storage.columns import EMPTY_BYTES, Column
+from crossstream.storage.log_entries import Silence
 from crossstream.storage.snapshot import View
 
 Emitted = Iterator[tuple[str, Changes]]

@@ -10,8 +10,9 @@ from crossstream.query.store import StoreReader
 from crossstream.runtime.stores import FolderStores
 from crossstream.serdes import Serde
 from crossstream.serdes.described import describe, made, names_in
-from crossstream.storage.commit_log import Application, BatchLog, Commit, Readable
-from crossstream.storage.remote import AWAY
+from crossstream.storage.bucket import AWAY
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.log_entries import Application, Commit, Readable
 from crossstream.storage.root import Place, StateRoot, root_of
 from crossstream.storage.store import Version
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from crossstream.errors import StateError
 from crossstream.query.files import application_of
-from crossstream.runtime.stores import partition_folder
-from crossstream.storage.commit_log import Application, BatchLog, Commit
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.files import partition_folder
+from crossstream.storage.log_entries import Application, Commit
 from crossstream.storage.manifest import read_manifest
 from crossstream.storage.root import Place, StateRoot, root_of
 

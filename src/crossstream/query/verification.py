@@ -17,11 +17,11 @@ from crossstream.columns.hashing import hash_keys, partition_bounds, partition_o
 from crossstream.errors import StateError
 from crossstream.planning.plan import layout_of
 from crossstream.query.files import application_of
-from crossstream.runtime.stores import partition_folder
-from crossstream.storage.commit_log import Application, BatchLog, Commit
-from crossstream.storage.files import UNFINISHED
+from crossstream.storage.bucket import AWAY
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.files import UNFINISHED, partition_folder
+from crossstream.storage.log_entries import Application, Commit
 from crossstream.storage.manifest import Manifest, PieceRef, read_manifest, read_run
-from crossstream.storage.remote import AWAY
 from crossstream.storage.root import Place, StateRoot, root_of
 from crossstream.storage.sorted_run import Layout, Run, newest
 

@@ -13,7 +13,7 @@ from typing import Protocol
 from crossstream.graph.nodes import lineage
 from crossstream.planning.plan import Plan
 from crossstream.planning.steps import GlobalResolveStep, ResolveManyStep, ResolveStep
-from crossstream.runtime.batch import SourceRange
+from crossstream.storage.log_entries import SourceRange
 from crossstream.topics import Moment, OffsetRange, TopicPartition
 
 Span = tuple[str, str, int, int, int]

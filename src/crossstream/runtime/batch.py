@@ -10,6 +10,7 @@ import numpy as np
 
 from crossstream.columns.order import OFFSET_BITS
 from crossstream.graph.nodes import Shape
+from crossstream.storage.log_entries import Silence, SourceRange, StagedFrame
 from crossstream.storage.manifest import PieceRef
 
 FRAME_RANK = 1 << 20
@@ -19,35 +20,6 @@ STREAM_RANK = 1 << 21
 
 Keys = tuple[tuple[str, str] | None, tuple[str, str] | None]
 """A key of the left and of the right side of a join, None where none is known: the key, and its kind."""
-
-StagedFrame = tuple[str, str, int, int, bytes]
-"""Records that wait to be published: file, topic, partition, rows, tag."""
-
-
-class SourceRange(msgspec.Struct, frozen=True, array_like=True):
-    """Records ``start <= offset < end`` of one topic partition, for one source node.
-
-    ``rank`` orders the source partitions of a batch: ties in arrival order go by it.
-    """
-
-    node: str
-    topic: str
-    partition: int
-    start: int
-    end: int
-    rank: int
-
-
-class Silence(msgspec.Struct, frozen=True, array_like=True):
-    """What a batch knows of the clock, where stream time goes on without input; all in ms.
-
-    ``clock``: what it showed when the batch was planned; ``since``: from when on the application had read all there
-    was; ``after``: how long a state partition gets no records until its stream time goes on with the clock.
-    """
-
-    clock: int
-    since: int
-    after: int
 
 
 class Batch(msgspec.Struct, frozen=True):

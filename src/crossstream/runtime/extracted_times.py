@@ -18,8 +18,9 @@ from crossstream.planning.plan import Plan
 from crossstream.planning.steps import ReadStep
 from crossstream.runtime.backlog_split import Times
 from crossstream.runtime.bad_records import Failures, Policy
-from crossstream.runtime.batch import Batch, Report, SourceRange
+from crossstream.runtime.batch import Batch, Report
 from crossstream.runtime.services import Input, Settings
+from crossstream.storage.log_entries import SourceRange
 from crossstream.timelines import Columns, Places, Ranges, Timelines, passed, place_of
 from crossstream.topics import OffsetRange, TopicPartition
 

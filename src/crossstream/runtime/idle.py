@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from crossstream.graph.nodes import Graph, Source, StreamStreamJoin, StreamTableJoin, lineage
 from crossstream.planning.plan import BUFFER, WAITING, Plan
-from crossstream.runtime.batch import Silence
 from crossstream.runtime.scheduler import SourcePlanner
+from crossstream.storage.log_entries import Silence
 from crossstream.topics import TopicPartition
 
 LARGE_RECORDS = 1_000

@@ -21,10 +21,10 @@ from msgspec import structs
 from crossstream.columns.hashing import partition_bounds
 from crossstream.errors import IncompatibleStateError, StateError
 from crossstream.runtime.placement import BySecondKey
-from crossstream.runtime.stores import file_names, partition_folder
 from crossstream.storage.columns import take_all
-from crossstream.storage.commit_log import Application, BatchLog, Commit
-from crossstream.storage.files import Storage
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.files import Storage, file_names, partition_folder
+from crossstream.storage.log_entries import Application, Commit
 from crossstream.storage.manifest import read_manifest, read_run
 from crossstream.storage.rescale import Placement, Save, placed, places_of, sliced
 from crossstream.storage.root import StateRoot

@@ -14,8 +14,8 @@ from crossstream.graph.names import matches
 from crossstream.graph.nodes import Graph, Source
 from crossstream.graph.validate import check_matched_once
 from crossstream.runtime.backlog_split import Cutter, Span, Times, in_proportion
-from crossstream.runtime.batch import SourceRange, rank_of
-from crossstream.storage.commit_log import Starts
+from crossstream.runtime.batch import rank_of
+from crossstream.storage.log_entries import SourceRange, Starts
 from crossstream.topics import OffsetRange, TopicPartition
 
 logger = logging.getLogger("crossstream.sources")

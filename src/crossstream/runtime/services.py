@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from crossstream.config import DeadLetter, OnError, StreamsConfig
 from crossstream.runtime.bad_records import Policy
-from crossstream.runtime.batch import SourceRange
+from crossstream.storage.log_entries import SourceRange
 
 
 class Output(Protocol):

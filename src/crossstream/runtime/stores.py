@@ -7,9 +7,8 @@ machine share the files of a global table (decision 0020).
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import quote
 
 from crossstream.columns.changes import Changes
 from crossstream.errors import StateError
@@ -17,25 +16,12 @@ from crossstream.operators.global_join.global_table import History, WholeTable
 from crossstream.planning.plan import Plan, StoreDef
 from crossstream.runtime.batch import Batch
 from crossstream.storage.compaction import NO_HORIZON
-from crossstream.storage.files import Storage
+from crossstream.storage.files import Storage, partition_folder
 from crossstream.storage.manifest import PieceRef, read_manifest, read_run, write_run
 from crossstream.storage.root import Place, root_of
 from crossstream.storage.snapshot import View
 from crossstream.storage.sorted_run import Run
 from crossstream.storage.store import Piece, Version, advance, load_version, saver, store_version
-
-
-def partition_folder(store: str, partition: int | str) -> str:
-    """The folder of a store partition below the root of the state; any name of a store is possible."""
-    return f"stores/{quote(store, safe='')}/{partition}"
-
-
-def file_names(files: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    """Names below the root of the state; ``files``: by ``store/partition``."""
-    for place, names in files.items():
-        store, _, partition = place.rpartition("/")
-        folder = partition_folder(store, partition)
-        yield from (f"{folder}/{name}" for name in names)
 
 
 def measure(root: Place, versions: Mapping[str, Mapping[int, str]]) -> dict[str, tuple[int, int]]:

@@ -18,7 +18,7 @@ from crossstream.operators.source.runner import Decoder, Reader
 from crossstream.planning.plan import Exchange, Plan
 from crossstream.planning.steps import ReadStep
 from crossstream.runtime.bad_records import Failures, unreadable_row
-from crossstream.runtime.batch import Batch, Report, SourceRange, pack_report
+from crossstream.runtime.batch import Batch, Report, pack_report
 from crossstream.runtime.services import Input, Output, Settings
 from crossstream.runtime.shuffle_codec import FRAME, REPORT, Parcel, in_order, route
 from crossstream.runtime.slices import Arrived, in_slices, whole
@@ -26,6 +26,7 @@ from crossstream.runtime.stores import FolderStores, MemoryStores, Wholes, grow
 from crossstream.serdes import refusals
 from crossstream.serdes.refusals import UNDECODABLE
 from crossstream.storage.files import Gathered
+from crossstream.storage.log_entries import SourceRange
 from crossstream.storage.store import Piece, Version
 
 Sent = tuple[int, list[Parcel]]

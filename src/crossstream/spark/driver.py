@@ -30,7 +30,8 @@ from crossstream.spark.job import SparkRounds, packed
 from crossstream.spark.progress import Account, Progress
 from crossstream.spark.publishing import Publishing
 from crossstream.spark.worker import Job
-from crossstream.storage.commit_log import BatchEntry, BatchLog, Commit
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.log_entries import BatchEntry, Commit
 from crossstream.storage.rights import make_folder
 from crossstream.storage.root import Place, root_of
 from crossstream.storage.vacuum import Retirement

@@ -24,12 +24,13 @@ from crossstream.api.frames import COLUMNS
 from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, SerdeError, TopologyError, told
 from crossstream.graph.nodes import FrameSink, FrameSource, Graph
 from crossstream.records import RECORDS, encode_headers
-from crossstream.runtime.batch import FRAME_RANK, SourceRange, rank_of
+from crossstream.runtime.batch import FRAME_RANK, rank_of
 from crossstream.runtime.shuffle_codec import Parcel, unpack
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.spark.columns import column_of, frame_of
 from crossstream.spark.errors import carried
+from crossstream.storage.log_entries import SourceRange
 from crossstream.storage.root import StateRoot
 
 ROWS = "source string, key binary, value binary, timestamp bigint, headers binary"

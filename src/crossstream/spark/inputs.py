@@ -16,12 +16,12 @@ from crossstream.config import DeadLetter, StreamsConfig
 from crossstream.errors import ConfigError, SinkError, SourceError
 from crossstream.graph.nodes import Graph, Sink, Source
 from crossstream.planning.plan import Plan
-from crossstream.runtime.batch import SourceRange
 from crossstream.runtime.extracted_times import ExtractedTimes
 from crossstream.runtime.scheduler import NoTopics, SourcePlanner
 from crossstream.spark.claim import Found
 from crossstream.spark.worker import TopicInput
-from crossstream.storage.commit_log import Application, BatchLog, Commit
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.log_entries import Application, Commit, SourceRange
 from crossstream.storage.root import StateRoot
 from crossstream.topics import RangeReader, TopicConnection, TopicLog, TopicPartition
 

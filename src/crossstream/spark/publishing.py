@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from crossstream.filetopics import Staged
-from crossstream.runtime.batch import Report, StagedFrame
-from crossstream.runtime.stores import file_names
-from crossstream.storage.commit_log import BatchEntry, BatchLog, Commit, Publication
+from crossstream.runtime.batch import Report
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.files import file_names
+from crossstream.storage.log_entries import BatchEntry, Commit, Publication, StagedFrame
 from crossstream.topics import TopicPartition
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from crossstream.planning.plan import Plan
 from crossstream.planning.steps import SinkStep
-from crossstream.runtime.batch import Batch, Report, SourceRange, unpack_report
+from crossstream.runtime.batch import Batch, Report, unpack_report
 from crossstream.runtime.one_process import follows, in_turn
 from crossstream.runtime.services import Input, Settings
 from crossstream.runtime.shuffle_codec import Parcel
@@ -27,6 +27,7 @@ from crossstream.runtime.stores import FolderStores, Wholes
 from crossstream.runtime.task import RoundTask, Sent
 from crossstream.spark.memory import give_back
 from crossstream.spark.shuffle_spill import PARCELS, brought, put_aside
+from crossstream.storage.log_entries import SourceRange
 from crossstream.topics import OffsetRange, TopicConnection
 
 BATCH_PROPERTY = "crossstream.batch"

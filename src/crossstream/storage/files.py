@@ -6,10 +6,11 @@ Bytes that lie in many buffers are written one after the other, not copied toget
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
+from urllib.parse import quote
 
 import pyarrow as pa
 
@@ -18,6 +19,19 @@ from crossstream.storage.rights import PRIVATE, make_folder, opener, rights_in
 
 UNFINISHED = ".tmp"
 """How the names of files end while they are written, and of those that a crash has left so."""
+
+
+def partition_folder(store: str, partition: int | str) -> str:
+    """The folder of a store partition below the root of the state; any name of a store is possible."""
+    return f"stores/{quote(store, safe='')}/{partition}"
+
+
+def file_names(files: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    """Names below the root of the state; ``files``: by ``store/partition``."""
+    for place, names in files.items():
+        store, _, partition = place.rpartition("/")
+        folder = partition_folder(store, partition)
+        yield from (f"{folder}/{name}" for name in names)
 
 
 class Storage(Protocol):

@@ -32,7 +32,7 @@ class Lock(Protocol):
     """The right to write."""
 
     def assure(self, within: float = 0.0) -> None:
-        """Returns if the right is still ours, as was seen in the last ``within`` seconds; else `StateError` CS-720."""
+        """Returns if this process has the right, or had it ``within`` seconds ago; else `StateError` CS-720."""
 
     def release(self) -> None:
         """Gives it back."""
@@ -72,8 +72,11 @@ class StateRoot(Protocol):
     def write(self, name: str, data: bytes, *, forced: bool = False) -> None:
         """Puts a small file in place, or another one in its place; ``forced``: it survives a crash of the machine."""
 
-    def delete(self, name: str) -> None:
-        """Removes a file, if it is there."""
+    def create(self, name: str, data: bytes, *, forced: bool = False) -> None:
+        """As `write`; `FileExistsError` if there is another such file, as far as several may write."""
+
+    def delete(self, *names: str) -> None:
+        """Removes files, of which some may not be there."""
 
     def discard(self, first: Sequence[str], then: Sequence[str]) -> None:
         """Removes files that nobody needs: all of ``first`` before any of ``then``; perhaps in the background.
@@ -210,12 +213,16 @@ class LocalRoot:
     def write(self, name: str, data: bytes, *, forced: bool = False) -> None:
         Folder(self.path, self.path).write(name, data, forced=forced)
 
-    def delete(self, name: str) -> None:
-        (self.path / name).unlink(missing_ok=True)
+    def create(self, name: str, data: bytes, *, forced: bool = False) -> None:
+        """The lock keeps others from writing."""
+        self.write(name, data, forced=forced)
+
+    def delete(self, *names: str) -> None:
+        for name in names:
+            (self.path / name).unlink(missing_ok=True)
 
     def discard(self, first: Sequence[str], then: Sequence[str]) -> None:
-        for name in (*first, *then):
-            self.delete(name)
+        self.delete(*first, *then)
 
     def names(self, folder: str) -> list[str]:
         path = self.path / folder

@@ -24,7 +24,7 @@ from crossstream.location import here
 from crossstream.planning.plan import Plan
 from crossstream.planning.planner import plan_topology
 from crossstream.query.store import StoreReader
-from crossstream.runtime.batch import Batch, Report, Silence, SourceRange, rank_of
+from crossstream.runtime.batch import Batch, Report, rank_of
 from crossstream.runtime.one_process import in_turn
 from crossstream.runtime.partnerless import Partnerless
 from crossstream.runtime.services import Settings, policy_of
@@ -32,6 +32,7 @@ from crossstream.runtime.stores import MemoryStores, Wholes
 from crossstream.runtime.task import RoundTask
 from crossstream.serdes import Serde
 from crossstream.signatures import is_whole
+from crossstream.storage.log_entries import Silence, SourceRange
 from crossstream.storage.store import Version
 from crossstream.testing.memory import Kind, MemoryInput, MemoryOutput, MemoryTopic, store_named
 from crossstream.testing.topics import TestInputTopic, TestOutputTopic, TestRecord
