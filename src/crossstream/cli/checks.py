@@ -35,7 +35,7 @@ REQUIRED: Mapping[str, tuple[str, str | None]] = {
     "polars": ("1.31", "3"),
     "pandas": ("2.2", "3"),
     "numpy": ("1.26", None),
-    "obstore": ("0.8", None),
+    "obstore": ("0.10", None),
     "msgspec": ("0.19", None),
     "xxhash": ("3.4", None),
     "cloudpickle": ("3", None),
