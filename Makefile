@@ -15,7 +15,7 @@ PYTHONS := python3 python3.13 python3.12 python3.11 python3.10
 NEEDED := 3.10 or newer
 UV ?= uv
 
-.PHONY: help setup java demo test test-oldest check bench docs lock clean
+.PHONY: help setup java demo test test-oldest check site bench docs lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -67,10 +67,18 @@ test-oldest: java ## unit tests and the main tests on Spark, with the oldest ver
 	    $(OLDEST)/.installed
 	$(OLDEST)/bin/python -m pytest -m "not nightly" $(OLDEST_TESTS) $(PYTEST_ARGS)
 
-check: $(INSTALLED) ## ruff and mypy
+check: $(INSTALLED) site ## style, types, who imports whom, spelling, links; builds the site
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo --no-cache
+	$(BIN)/codespell
+	$(BIN)/python -m pytest -q tests/docs/test_links.py
+
+site: $(INSTALLED) ## builds the documentation with its reference into build/site; a broken link fails
+	@$(BIN)/python -m website.stage
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "The documentation is in build/site/index.html"
 
 bench: setup ## the benchmarks of the README, each beside its peers
 	$(BIN)/crossstream bench
@@ -81,7 +89,7 @@ docs: setup ## runs every example of the README and the documentation
 COMPILE = $(UV) pip compile --quiet --upgrade --universal --python-version 3.10 --extra dev --generate-hashes \
     --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
-lock: ## resolves both locks, of the newest and of the oldest versions, anew from pyproject.toml (needs uv)
+lock: ## resolves both locks, of the newest and of the oldest versions, from pyproject.toml (needs uv)
 	$(COMPILE) --output-file requirements.lock pyproject.toml
 	$(COMPILE) --resolution lowest-direct --output-file requirements-oldest.lock pyproject.toml
 

@@ -23,7 +23,11 @@ def parse(
     """
     parser = argparse.ArgumentParser(prog=f"crossstream bench {name}", description=about)
     parser.add_argument(what, nargs="*", default=list(choices), help=f"of {', '.join(choices)}")
-    parser.add_argument("--sides", default=",".join(sides))
+    parser.add_argument(
+        "--sides",
+        default=",".join(sides),
+        help="crossstream-expressions@CHECKOUT runs the version of another checkout (default: %(default)s)",
+    )
     parser.add_argument("--rounds", type=int, default=2, help="runs of each side, alternating")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the full sizes")
     parser.add_argument("--port", type=int, default=port)

@@ -32,6 +32,7 @@ class Ours:
     """One run of the application, from an empty or a given state folder.
 
     ``module``: the program it is. ``max_records``: of a batch; None: all there are, as the product does by default.
+    ``functions``: with ``@CHECKOUT`` behind it, the application of another checkout runs, such as the version before.
     """
 
     module = "benchmarks.ours"
@@ -53,6 +54,8 @@ class Ours:
         single_task_rows: int | None = None,
         patience: float = 180,
     ) -> None:
+        functions, _, checkout = functions.partition("@")
+        self.root = Path(checkout) if checkout else ROOT
         self.arguments = {
             "bootstrap": bootstrap,
             "application-id": application_id,
@@ -86,12 +89,12 @@ class Ours:
         }.items():
             command += [f"--{name}", value]
         command += [f"--spark={name}={value}" for name, value in self.settings.items()]
-        paths = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+        paths = [str(self.root / "src"), str(self.root), os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
         self._log = self._folder / "application.log"
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment, cwd=ROOT
+                command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment, cwd=self.root
             )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

@@ -8,9 +8,11 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import crossstream
 from crossstream import errors
-from tests.docs.pages import ROOT
+from tests.docs.pages import PAGES, ROOT, name_of
 
 PAGE = ROOT / "docs" / "errors.md"
 SOURCE = sorted((ROOT / "src").rglob("*.py"))
@@ -98,3 +100,14 @@ def test_every_public_error_is_on_the_page() -> None:
     text = PAGE.read_text()
     public = [name for name in crossstream.__all__ if name.endswith("Error")]
     assert [name for name in public if f"`{name}`" not in text and f"crossstream.{name}`" not in text] == []
+
+
+OTHERS = [page for page in PAGES if page.name not in ("CHANGELOG.md", "errors.md")]
+
+
+@pytest.mark.parametrize("page", OTHERS, ids=name_of)
+def test_codes_that_pages_name_exist(page: Path) -> None:
+    """Those of a decision that was replaced may be gone."""
+    text = page.read_text(encoding="utf-8")
+    if "\nReplaced by [" not in text:
+        assert set(CODE.findall(text)) - {code for code, _, _ in rows()} == set()

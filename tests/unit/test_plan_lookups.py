@@ -57,16 +57,16 @@ def test_nobody_hands_on_every_change_where_no_stream_wants_it():
     one, other = builder.table("one", JSON), builder.table("other", JSON)
     joined = one.join(other, joiner).join(other, joiner, foreign_key=lambda row: row["to"])
     joined.filter(lambda row: True).to_stream().foreach(print)
-    assert not any(step.every for step in steps_of(builder, MaterializeStep).values())
-    assert not any(step.every for step in steps_of(builder, TableJoinStep).values())
-    assert not any(step.every for step in steps_of(builder, ResolveStep).values())
+    assert not any(step.changelog for step in steps_of(builder, MaterializeStep).values())
+    assert not any(step.changelog for step in steps_of(builder, TableJoinStep).values())
+    assert not any(step.changelog for step in steps_of(builder, ResolveStep).values())
 
 
 def test_a_table_of_a_topic_keeps_to_the_last_changes():
     """The join reads the topic's records beside the step that keeps the table."""
     builder = cs.StreamsBuilder()
     builder.stream("orders", JSON).join(builder.table("customers", JSON), joiner).foreach(print)
-    assert steps_of(builder, MaterializeStep)["customers"].every is None
+    assert steps_of(builder, MaterializeStep)["customers"].changelog is None
 
 
 def test_all_that_a_table_is_made_of_hands_on_every_change():
@@ -80,11 +80,11 @@ def test_all_that_a_table_is_made_of_hands_on_every_change():
     orders.join(referring, joiner).foreach(print)
     third.filter(lambda row: True).to_stream().foreach(print)
     kept = steps_of(builder, MaterializeStep)
-    assert kept["one"].every is not None
-    assert kept["other"].every is not None
-    assert kept["third"].every is None
-    assert steps_of(builder, TableJoinStep)["both"].every
-    assert steps_of(builder, ResolveStep)["named"].every
+    assert kept["one"].changelog is not None
+    assert kept["other"].changelog is not None
+    assert kept["third"].changelog is None
+    assert steps_of(builder, TableJoinStep)["both"].changelog
+    assert steps_of(builder, ResolveStep)["named"].changelog
 
 
 def orders_of(builder):
@@ -127,9 +127,11 @@ def test_so_do_all_rounds_of_a_join_of_many():
         visits.join(many if wanted else customers, joiner).foreach(print)
         many.to_stream().foreach(print)
         rounds = (ReferManyStep, AnswerManyStep, ResolveManyStep)
-        assert [step.every for kind in rounds for step in steps_of(builder, kind).values()] == [wanted] * 3
+        assert [step.changelog for kind in rounds for step in steps_of(builder, kind).values()] == [
+            wanted
+        ] * 3
         kept = steps_of(builder, MaterializeStep)
-        assert (kept["products"].every is not None) == wanted
+        assert (kept["products"].changelog is not None) == wanted
 
 
 def test_a_stream_made_of_a_table_has_every_change_if_it_is_joined():
@@ -137,7 +139,7 @@ def test_a_stream_made_of_a_table_has_every_change_if_it_is_joined():
     named = cs.Materialized(store="rows")
     table, other = builder.table("table", JSON, named), builder.table("other", JSON)
     table.to_stream().map_values(lambda row: row, named=cs.Named("mapped")).join(other, joiner).foreach(print)
-    assert steps_of(builder, MaterializeStep)["table"].every is not None
+    assert steps_of(builder, MaterializeStep)["table"].changelog is not None
 
 
 def test_so_does_all_that_a_table_with_versions_is_made_of():
@@ -152,10 +154,10 @@ def test_so_does_all_that_a_table_with_versions_is_made_of():
         third.filter(lambda row: True).to_stream().foreach(print)
         every = history is not None
         tables = steps_of(builder, MaterializeStep)
-        assert (tables["one"].every is not None) == (tables["other"].every is not None) == every
-        assert tables["third"].every is None
-        assert steps_of(builder, TableJoinStep)["both"].every == every
-        assert steps_of(builder, ResolveStep)["named"].every == every
+        assert (tables["one"].changelog is not None) == (tables["other"].changelog is not None) == every
+        assert tables["third"].changelog is None
+        assert steps_of(builder, TableJoinStep)["both"].changelog == every
+        assert steps_of(builder, ResolveStep)["named"].changelog == every
 
 
 def test_what_is_derived_from_versions_keeps_versions():

@@ -1,6 +1,6 @@
-"""The order in which one record reaches the operators of a topology: Kafka's, depth first.
+"""The order in which one record visits the operators of a topology: Kafka's, depth first.
 
-Where a stream branches and its branches meet again, in a merge or in one topic, rows are put in this order.
+Where a stream branches and the branches end in one merge or one topic, rows are sorted by this order.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
-from crossstream.columns.branch_order import Parting
+from crossstream.columns.branch_order import Fork
 from crossstream.graph.describe import is_rekeying
 from crossstream.graph.nodes import (
     Branch,
@@ -36,32 +36,32 @@ from crossstream.graph.nodes import (
 from crossstream.graph.validate import keepers
 
 Visit = tuple[int, tuple[int, ...]]
-"""When a record reaches a node: after how many moves to other partitions, and by which child of each node."""
+"""When a record visits a node: after how many shuffles, and by which child of each node on the path."""
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
-    """Where ways of a record meet again: a merge of streams, or sinks that may write to the same topic.
+class MergePoint:
+    """Where branches end: a merge of streams, or sinks that may write to one topic.
 
-    ``ends``: by parent and child the last step of each way, and what it is called: the stream, or the sink.
+    ``ends``: the name of each input, by the last edge to it (parent, child): the stream, or the sink.
     """
 
     ends: Mapping[tuple[str, str], str]
 
     @classmethod
-    def of(cls, merge: Merge) -> Meeting:
+    def of(cls, merge: Merge) -> MergePoint:
         return cls({(parent, merge.name): parent for parent in merge.parents})
 
     @classmethod
-    def of_sinks(cls, sinks: Iterable[Sink]) -> Meeting:
+    def of_sinks(cls, sinks: Iterable[Sink]) -> MergePoint:
         return cls({(sink.parents[0], sink.name): sink.name for sink in sinks})
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """In which order a record that comes on several ways gets to the ends of a meeting.
+    """The order in which a record visits the inputs of a merge point.
 
-    ``usual``: all ends, as most sources want them; ``contrary``: of sources that want them otherwise, by name.
+    ``usual``: all inputs, in the order of most sources; ``contrary``: the order of each source that has another one.
     """
 
     usual: tuple[str, ...]
@@ -69,7 +69,7 @@ class Order:
 
 
 class Visits:
-    """When the records of each source reach each node of a topology."""
+    """When records of each source visit each node of a topology."""
 
     def __init__(self, topology: Graph) -> None:
         self.topology = topology
@@ -78,20 +78,19 @@ class Visits:
             for parent in dict.fromkeys(node.parents):
                 self.children[parent].append(node)
         self._steps = {
-            (parent, node.name): (_moves(topology, parent, node), self.place_among(parent, node))
+            (parent, node.name): (_moves(topology, parent, node), self.child_number(parent, node))
             for node in topology
-            for parent in handing(node)
+            for parent in forwarders(node)
         }
         sources = [node.name for node in topology if isinstance(node, Source | FrameSource)]
         self._first = {name: self._from(name, min) for name in sources}
         self._last = {name: self._from(name, max) for name in sources}
 
-    def place_among(self, parent: str, node: Node) -> int:
-        """The place of a node among the children of its parent."""
+    def child_number(self, parent: str, node: Node) -> int:
         return [child.name for child in self.children[parent]].index(node.name)
 
     def looking_first(self, join: StreamTableJoin) -> frozenset[str]:
-        """The sources whose records look into the table of a join before it takes over what they change there."""
+        """The sources whose records look up the table of a join before they change it."""
         kept = keepers(self.topology.nodes, join.parents[1])
         found = set()
         for source, first in self._first.items():
@@ -101,7 +100,7 @@ class Visits:
         return frozenset(found)
 
     def right_first(self, join: StreamStreamJoin) -> frozenset[str]:
-        """The sources whose records reach the right side of a join before the left one."""
+        """The sources whose records visit the right side of a join before the left side."""
         left, right = join.parents
         return frozenset(
             source
@@ -109,19 +108,19 @@ class Visits:
             if left != right
             and left in first
             and right in first
-            and self._way(first, right, join.name) < self._way(first, left, join.name)
+            and self._visit(first, right, join.name) < self._visit(first, left, join.name)
         )
 
-    def order(self, meeting: Meeting) -> Order | None:
-        """Of the ends; None if no record comes on several ways."""
+    def order(self, point: MergePoint) -> Order | None:
+        """The order of a merge point's inputs; None if no record comes to several of them."""
         orders = {
             source: order
             for source, first in self._first.items()
-            if len(order := self._order(first, meeting)) > 1
+            if len(order := self._order(first, point)) > 1
         }
         if not orders:
             return None
-        usual = _together(orders.values(), tuple(dict.fromkeys(meeting.ends.values())))
+        usual = _together(orders.values(), tuple(dict.fromkeys(point.ends.values())))
         contrary = {
             source: order
             for source, order in orders.items()
@@ -129,39 +128,41 @@ class Visits:
         }
         return Order(usual, contrary)
 
-    def order_below(self, node: str, meeting: Meeting) -> Sequence[str]:
-        """The ends in the order in which a row of a node gets there."""
-        return self._order(self._from(node, min), meeting)
+    def order_below(self, node: str, point: MergePoint) -> Sequence[str]:
+        """The inputs in the order in which a row of ``node`` visits them."""
+        return self._order(self._from(node, min), point)
 
     def sources_of(self, node: str) -> frozenset[str]:
-        """Those whose records reach a node."""
+        """The sources whose records reach a node."""
         return frozenset(source for source, first in self._first.items() if node in first)
 
-    def _order(self, first: Mapping[str, Visit], meeting: Meeting) -> list[str]:
-        """The ends that rows get to, which reach nodes at these times first."""
+    def _order(self, first: Mapping[str, Visit], point: MergePoint) -> list[str]:
+        """The inputs that rows reach, by their first visit."""
         visits = {
-            name: self._way(first, parent, child)
-            for (parent, child), name in meeting.ends.items()
+            name: self._visit(first, parent, child)
+            for (parent, child), name in point.ends.items()
             if parent in first
         }
         return sorted(visits, key=visits.__getitem__)
 
     def _from(self, start: str, pick: Callable[[Iterable[Visit]], Visit]) -> dict[str, Visit]:
-        """When a row of ``start`` reaches each node, first (``pick`` = min) or last (max) of all ways to it."""
+        """The first (``pick`` = min) or last (max) visit of a row of ``start`` to each node."""
         found: dict[str, Visit] = {start: (0, ())}
         for node in self.topology:
-            ways = [self._way(found, parent, node.name) for parent in handing(node) if parent in found]
-            if ways:
-                found[node.name] = pick(ways)
+            branches = [
+                self._visit(found, parent, node.name) for parent in forwarders(node) if parent in found
+            ]
+            if branches:
+                found[node.name] = pick(branches)
         return found
 
-    def _way(self, found: Mapping[str, Visit], parent: str, child: str) -> Visit:
-        (moves, places), (more, place) = found[parent], self._steps[parent, child]
-        return moves + more, (*places, place)
+    def _visit(self, found: Mapping[str, Visit], parent: str, child: str) -> Visit:
+        (moves, path), (more, child_number) = found[parent], self._steps[parent, child]
+        return moves + more, (*path, child_number)
 
 
 def _together(orders: Iterable[Sequence[str]], names: Sequence[str]) -> tuple[str, ...]:
-    """All ``names`` in one order that agrees with these, as far as they agree with each other."""
+    """All ``names`` in an order that agrees with as many of ``orders`` as possible, the first ones first."""
     before: dict[str, set[str]] = {name: set() for name in names}
     found = tuple(names)
     for order in orders:
@@ -176,8 +177,8 @@ def _together(orders: Iterable[Sequence[str]], names: Sequence[str]) -> tuple[st
     return found
 
 
-def handing(node: Node) -> Iterable[str]:
-    """The parents that hand records to a node; a table that is only looked up hands none."""
+def forwarders(node: Node) -> Iterable[str]:
+    """The parents that forward records to a node: not a table that a stream looks up."""
     return node.parents[:1] if isinstance(node, StreamTableJoin | StreamGlobalJoin) else node.parents
 
 
@@ -187,32 +188,29 @@ def _moves(topology: Graph, parent: str, node: Node) -> int:
     return int(is_rekeying(topology, parent, node))
 
 
-def meetings(visits: Visits) -> Iterator[Meeting]:
-    """All those at which a record may arrive on several ways."""
-    yield from (Meeting.of(node) for node in visits.topology if isinstance(node, Merge))
+def merge_points(visits: Visits) -> Iterator[MergePoint]:
+    """All merge points of a topology."""
+    yield from (MergePoint.of(node) for node in visits.topology if isinstance(node, Merge))
     for sinks in sharing(visits):
         yield from by_topic(sinks).values()
 
 
 def sharing(visits: Visits) -> list[Sequence[Sink]]:
-    """The sinks that wait for each other, in groups, those of a group as they were built.
-
-    Two do if they may write to one topic, and a record may come to both.
-    """
+    """Groups of sinks that write together: they may write to one topic, and one record may reach several of them."""
     groups: list[list[Sink]] = []
     for sink in visits.topology:
         if isinstance(sink, Sink):
             met = [group for group in groups if any(_share(visits, one, sink) for one in group)]
             groups = [group for group in groups if group not in met]
             groups.append([*(one for group in met for one in group), sink])
-    places = {node.name: place for place, node in enumerate(visits.topology)}
-    return [sorted(group, key=lambda sink: places[sink.name]) for group in groups if len(group) > 1]
+    position = {node.name: number for number, node in enumerate(visits.topology)}
+    return [sorted(group, key=lambda sink: position[sink.name]) for group in groups if len(group) > 1]
 
 
-def by_topic(sinks: Sequence[Sink]) -> Mapping[str | None, Meeting]:
-    """The sinks of a group that may write to each topic. None: to one that none of them names."""
+def by_topic(sinks: Sequence[Sink]) -> Mapping[str | None, MergePoint]:
+    """The sinks of a group that may write to each topic; None: to a topic that no sink names."""
     return {
-        topic: Meeting.of_sinks(sink for sink in sinks if sink.topic in (topic, None))
+        topic: MergePoint.of_sinks(sink for sink in sinks if sink.topic in (topic, None))
         for topic in dict.fromkeys(sink.topic for sink in sinks)
     }
 
@@ -227,10 +225,10 @@ _ROW_WISE = Branch | Filter | FlatMap | FlatMapValues | Map | MapValues | Merge 
 
 
 @dataclass(frozen=True, slots=True)
-class _Ways:
-    """From a node to a meeting. ``ends``: those that each way leads to, in the order of visits.
+class _Branches:
+    """The branches from a node to a merge point. ``ends``: the inputs that each branch leads to, in visit order.
 
-    ``shared``: the nodes on all of them. ``by_row``: there are none but row-wise operators on them.
+    ``shared``: the nodes that all branches pass. ``by_row``: the branches pass row-wise operators only.
     """
 
     ends: Sequence[frozenset[str]]
@@ -242,89 +240,91 @@ class _Ways:
         return frozenset[str]().union(*self.ends)
 
     @property
-    def part(self) -> bool:
-        """Whether there are several, that do not meet before."""
+    def is_fork(self) -> bool:
+        """Whether several branches begin here, and do not all pass one node before the merge point."""
         return len(self.ends) > 1 and not self.shared
 
     @property
     def are_apart(self) -> bool:
-        """Whether no end is reached on two of them."""
+        """Whether each input is at the end of one branch only."""
         return len(self.all) == sum(map(len, self.ends))
 
 
-class Partings:
-    """Of a topology: which of its nodes lead to a meeting on several ways."""
+class Forks:
+    """The nodes of a topology from which several branches lead to one merge point."""
 
     def __init__(self, visits: Visits) -> None:
         self._visits = visits
         self._several = _several(visits)
-        found = [parting for meeting in meetings(visits) for parting in self.of(meeting)]
-        self.with_turns = frozenset(parting.flow for parting in found if parting.ranks is None)
-        """The nodes whose rows get turns, for where they meet again they go by them."""
+        found = [fork for point in merge_points(visits) for fork in self.of(point)]
+        self.tagged = frozenset(fork.flow for fork in found if fork.ranks is None)
+        """The nodes whose rows are tagged, because a merge sorts by the tags."""
 
-    def of(self, meeting: Meeting) -> tuple[Parting, ...]:
-        """The nodes, by name, from which several ways lead to a meeting, parents before children.
+    def of(self, point: MergePoint) -> tuple[Fork, ...]:
+        """The forks above a merge point, parents before children.
 
-        None where it is enough to take one end after the other: no record has several rows where its ways part, nor do
-        they meet in between. And none where such ways pass anything but row-wise operators.
+        Empty where it is enough to take one input after the other: no record has several rows at a fork, and branches
+        do not cross. Empty too where a branch of such a fork passes more than row-wise operators.
         """
-        order = self._visits.order(meeting)
-        return () if order is None else (*self._forks(meeting), *_contrary(order))
+        order = self._visits.order(point)
+        return () if order is None else (*self._forks(point), *_contrary(order))
 
-    def _forks(self, meeting: Meeting) -> tuple[Parting, ...]:
-        ways = _ways_to(self._visits, meeting)
-        forks = [name for name, mine in ways.items() if mine.part]
-        needed = [name for name in forks if name in self._several or not ways[name].are_apart]
-        if not needed or not all(ways[name].by_row for name in needed):
+    def _forks(self, point: MergePoint) -> tuple[Fork, ...]:
+        branches = _branches_to(self._visits, point)
+        forks = [name for name, mine in branches.items() if mine.is_fork]
+        needed = [name for name in forks if name in self._several or not branches[name].are_apart]
+        if not needed or not all(branches[name].by_row for name in needed):
             return ()
         ranks = {
-            name: None if ways[name].by_row else _ranks(ways[name], self._visits.order_below(name, meeting))
+            name: None
+            if branches[name].by_row
+            else _ranks(branches[name], self._visits.order_below(name, point))
             for name in forks
         }
-        if any(rank is None and not ways[name].by_row for name, rank in ranks.items()):
+        if any(rank is None and not branches[name].by_row for name, rank in ranks.items()):
             return ()
-        return tuple(Parting(name, ranks[name], self._visits.sources_of(name)) for name in forks)
+        return tuple(Fork(name, ranks[name], self._visits.sources_of(name)) for name in forks)
 
 
-def _contrary(order: Order) -> Iterator[Parting]:
-    """For rows of the sources that do not want the usual order: theirs."""
+def _contrary(order: Order) -> Iterator[Fork]:
+    """The order of the sources that have another one than the usual."""
     for source, ends in order.contrary.items():
-        yield Parting(source, {name: rank for rank, name in enumerate(ends)}, frozenset({source}))
+        yield Fork(source, {name: rank for rank, name in enumerate(ends)}, frozenset({source}))
 
 
-def _ways_to(visits: Visits, meeting: Meeting) -> Mapping[str, _Ways]:
-    """From each node, parents before children."""
-    found: dict[str, _Ways] = {}
+def _branches_to(visits: Visits, point: MergePoint) -> Mapping[str, _Branches]:
+    """The branches from each node, parents before children."""
+    found: dict[str, _Branches] = {}
     for node in reversed(list(visits.topology)):
         ends, shared, by_row = [], [], True
         for child in visits.children[node.name]:
-            if (node.name, child.name) in meeting.ends:
-                ends.append(frozenset({meeting.ends[node.name, child.name]}))
+            if (node.name, child.name) in point.ends:
+                ends.append(frozenset({point.ends[node.name, child.name]}))
                 shared.append(frozenset[str]())
-            elif node.name in handing(child) and found[child.name].ends:
+            elif node.name in forwarders(child) and found[child.name].ends:
                 below = found[child.name]
                 ends.append(below.all)
                 shared.append(below.shared | {child.name})
                 by_row &= isinstance(child, _ROW_WISE) and below.by_row
-        found[node.name] = _Ways(ends, shared[0].intersection(*shared) if shared else frozenset(), by_row)
+        found[node.name] = _Branches(ends, shared[0].intersection(*shared) if shared else frozenset(), by_row)
     return dict(reversed(found.items()))
 
 
-def _ranks(ways: _Ways, order: Sequence[str]) -> Mapping[str, int] | None:
-    """For each end the place of its way among the others; None if they take turns."""
-    ends = sorted(ways.ends, key=lambda names: min(map(order.index, names)))
+def _ranks(branches: _Branches, order: Sequence[str]) -> Mapping[str, int] | None:
+    """For each input the rank of its branch; None if the branches alternate."""
+    ends = sorted(branches.ends, key=lambda names: min(map(order.index, names)))
     if list(order) != [name for names in ends for name in order if name in names]:
         return None
     return {name: rank for rank, names in enumerate(ends) for name in names}
 
 
 def _several(visits: Visits) -> frozenset[str]:
-    """The streams that one record can have several rows in."""
+    """The streams in which one record can have several rows."""
     found: set[str] = set()
     for node in visits.topology:
         makes = isinstance(node, FlatMap | FlatMapValues | StreamStreamJoin) or (
-            isinstance(node, Merge) and visits.order(Meeting.of(node)) is not None
+            isinstance(node, Merge) and visits.order(MergePoint.of(node)) is not None
         )
-        if node.shape == "stream" and (makes or not found.isdisjoint(handing(node))):
+        if node.shape == "stream" and (makes or not found.isdisjoint(forwarders(node))):
             found.add(node.name)
     return frozenset(found)

@@ -8,7 +8,8 @@ from crossstream.operators.star_join.runner import AnswerManyRunner, ReferManyRu
 from crossstream.operators.stateless.runner import StatelessRunner
 from crossstream.operators.stream_join.runner import StreamStreamJoinRunner
 from crossstream.operators.stream_table_join.runner import StreamTableJoinRunner
-from crossstream.operators.table.runner import MaterializeRunner, OrderRunner, TableJoinRunner
+from crossstream.operators.table.runner import MaterializeRunner, OrderRunner
+from crossstream.operators.table_join.runner import TableJoinRunner
 from crossstream.planning.steps import (
     AnswerManyStep,
     FrameSinkStep,

@@ -148,7 +148,7 @@ class Runner:
         """
         return False
 
-    def takes_turns(self) -> bool:
+    def takes_tags(self) -> bool:
         """Whether it hands on, or goes by, the numbers of rows that have parted (`columns/branch_order.py`)."""
         return False
 

@@ -25,16 +25,15 @@ from crossstream.graph.nodes import (
     readings,
     sorts_out,
 )
-from crossstream.graph.traversal import Partings, Visits, handing, sharing
+from crossstream.graph.traversal import Forks, Visits, forwarders, sharing
 from crossstream.graph.validate import history_of, inner_store, keeps_versions
 from crossstream.planning.plan import KEY_VALUE, VERSIONED, Exchange, Flow, Partitioner, StoreDef
 from crossstream.planning.steps import MaterializeStep, OrderStep, Step
-from crossstream.serdes import Serde
 from crossstream.serdes.kept import kept
 from crossstream.serdes.serde import Identity, alike, identity
 
-_Wanted = tuple[str, int, Partitioner | None, Identity, Identity, Identity | None]
-"""A flow, the round and partitioner, the serdes of its keys and values, and another that keys are placed by."""
+_Wanted = tuple[str, int, Partitioner | None, Identity, Identity]
+"""A flow, the round and partitioner, and the serdes of its keys and values."""
 
 
 @dataclass(slots=True)
@@ -50,9 +49,9 @@ class PlanBuilder:
     stores: dict[str, StoreDef] = field(default_factory=dict)
     tables: dict[tuple[str, int, Partitioner | None], MaterializeStep] = field(default_factory=dict)
     wants_old: set[str] = field(default_factory=set)
-    wants_every: set[str] = field(default_factory=set)
+    wants_changelog: set[str] = field(default_factory=set)
     """The tables whose readers want every change, not the last of the batch."""
-    makes_every: set[str] = field(default_factory=set)
+    makes_changelog: set[str] = field(default_factory=set)
     """The tables that a stream looks up, or that keep versions: what they are kept from must be every change.
 
     And the operators on streams that sort out what becomes the rows of a table.
@@ -62,7 +61,7 @@ class PlanBuilder:
     wholes: dict[str, str] = field(default_factory=dict)
     """The store of each global table."""
     visits: Visits = field(init=False)
-    partings: Partings = field(init=False)
+    forks: Forks = field(init=False)
     sharing: Mapping[str, Sequence[Sink]] = field(init=False)
     """The sinks that wait for each other, by the name of each."""
     globals: PlanBuilder | None = None
@@ -70,11 +69,11 @@ class PlanBuilder:
 
     def __post_init__(self) -> None:
         self.visits = Visits(self.topology)
-        self.partings = Partings(self.visits)
+        self.forks = Forks(self.visits)
         self.sharing = {sink.name: sinks for sinks in sharing(self.visits) for sink in sinks}
 
     @property
-    def before(self) -> PlanBuilder:
+    def global_stage(self) -> PlanBuilder:
         """Where global tables are placed: a plan of their own."""
         if self.globals is None:
             self.globals = PlanBuilder(self.topology)
@@ -84,7 +83,7 @@ class PlanBuilder:
         """Finds out what each operator wants of those above it: old rows, every change."""
         for node in reversed(list(self.topology)):
             self._ask_old(node)
-            self._ask_every(node)
+            self._ask_changelog(node)
 
     def _ask_old(self, node: Node) -> None:
         """A filter wants to know what its parent's row was; row-wise operators pass the wish on.
@@ -104,7 +103,7 @@ class PlanBuilder:
             and not self.versioned(self.topology[node.parents[0]])
         )
 
-    def _ask_every(self, node: Node) -> None:
+    def _ask_changelog(self, node: Node) -> None:
         """Joins of streams give the same whatever the batches are, and versions are; so no change may be left out.
 
         Nor may it where the last change of a row may not reach the table that a stream of changes becomes, or reach
@@ -113,16 +112,16 @@ class PlanBuilder:
         if isinstance(node, ToTable) or node.name in self.become_rows:
             self.become_rows.update(name for name in node.parents if self.topology[name].shape == "stream")
         if keeps_versions(node) or (node.name in self.become_rows and sorts_out(node)):
-            self.makes_every.add(node.name)
+            self.makes_changelog.add(node.name)
         if isinstance(node, StreamTableJoin):
-            self.wants_every.add(node.parents[0])
-            self.makes_every.add(node.parents[1])
-        elif is_stream_join(node) or self.every(node):
-            self.wants_every.update(node.parents)
+            self.wants_changelog.add(node.parents[0])
+            self.makes_changelog.add(node.parents[1])
+        elif is_stream_join(node) or self.emits_changelog(node):
+            self.wants_changelog.update(node.parents)
 
-    def every(self, node: Node) -> bool:
+    def emits_changelog(self, node: Node) -> bool:
         """Whether an operator on tables gives every change."""
-        return node.name in self.wants_every or node.name in self.makes_every
+        return node.name in self.wants_changelog or node.name in self.makes_changelog
 
     def versioned(self, node: Node) -> bool:
         """Whether a table keeps versions, itself or the table it is derived from row by row."""
@@ -162,9 +161,9 @@ class PlanBuilder:
             )
         )
         out = self.add(Flow(inner(name, "changes"), number, store.key, store.value, partitioner is None))
-        every = None
-        if table.name in self.wants_every:
-            every = self.add(replace(out, name=inner(name, "every change"))).name
+        changelog = None
+        if table.name in self.wants_changelog:
+            changelog = self.add(replace(out, name=inner(name, "every change"))).name
         step = MaterializeStep(
             node=table.name,
             round=number,
@@ -172,7 +171,7 @@ class PlanBuilder:
             output=out.name,
             store=store.name,
             old=table.name in self.wants_old,
-            every=every,
+            changelog=changelog,
             admit=self.refusal(table) if isinstance(table, ToTable) else None,
             counts=first,
         )
@@ -189,7 +188,7 @@ class PlanBuilder:
         """Whether a left or outer join of streams is below, so that re-keying lets null keys pass (KIP-962)."""
 
         def hands_on(parent: str, child: Node) -> bool:
-            return parent in handing(child)
+            return parent in forwarders(child)
 
         return any(
             hands_on(parent, child) and is_stream_join(child) and getattr(child, "kind", "inner") != "inner"
@@ -204,22 +203,19 @@ class PlanBuilder:
         partitioner: Partitioner | None = None,
         place: str | None = None,
         columns: frozenset[str] = frozenset(),
-        by: Serde | None = None,
     ) -> str:
         """Makes a flow available to ``node`` in a round, in the state partition of its key.
 
         ``flow`` has the serdes that its rows are to arrive with. ``place``: the extra column that says where to.
-        ``columns``: fields of the values that go with them, if they have been decoded. ``by``: the serde whose bytes of
-        the key say where to, as of an `Exchange`.
+        ``columns``: fields of the values that go with them, if they have been decoded.
         """
         if flow.round == number and flow.routed and partitioner is None:
             return flow.name
-        placed = None if by is None else identity(by)
-        wanted = (flow.name, number, partitioner, identity(flow.key), identity(flow.value), placed)
+        wanted = (flow.name, number, partitioner, identity(flow.key), identity(flow.value))
         if wanted not in self.exchanges:
             arrives = f"{flow.name}>{number}" + ("" if partitioner is None else f" by {name_of(partitioner)}")
             arrives = unique(arrives, {exchange.arrives: exchange for exchange in self.exchanges.values()})
-            stays = flow.routed and partitioner is None and alike(self.flows[flow.name].key, by or flow.key)
+            stays = flow.routed and partitioner is None and alike(self.flows[flow.name].key, flow.key)
             self.exchanges[wanted] = Exchange(
                 flow.name,
                 number,
@@ -231,7 +227,6 @@ class PlanBuilder:
                 place,
                 stays=stays,
                 columns=columns,
-                by=by,
             )
         return self.exchanges[wanted].arrives
 
@@ -259,7 +254,7 @@ class PlanBuilder:
         It was made by foreign key, and a row may have had several within the batch. A result that is kept is put in
         order where it is kept, and of one change a row there is no order.
         """
-        if not self.every(node) or node.name in self.changes:
+        if not self.emits_changelog(node) or node.name in self.changes:
             return
         made = self.flows[node.name]
         number = self.earliest(made)
@@ -270,7 +265,7 @@ class PlanBuilder:
 
     def changes_of(self, step: MaterializeStep) -> Flow:
         """What readers of a kept table read: the last changes of a batch, or every change where some want that."""
-        return self.flows[step.every or step.output or ""]
+        return self.flows[step.changelog or step.output or ""]
 
     def flow(self, name: str) -> Flow:
         return self.changes.get(name) or self.flows[name]

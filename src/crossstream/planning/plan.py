@@ -8,7 +8,7 @@ are, opened only where they are needed.
 Each table is materialised in the round where a join looks it up; a table looked up in two rounds has two
 stores. The left side of a foreign-key join is not kept at all: its round remembers the foreign keys.
 
-Global tables have a plan of their own, which runs `before` the rounds of a batch: every task of every round may then
+Global tables have a plan of their own, which runs before the rounds of a batch: every task of every round may then
 look them up.
 """
 
@@ -121,8 +121,7 @@ class Exchange:
     decide the partition. ``partitioner``: KIP-775, else the hash of the key decides. ``place``: the extra column
     that says where each row goes; ``stays``: rows are in the state partition of their key already. ``columns``: these
     fields of their values go with them, if they have been decoded. ``undecoded``: the step that read the rows, if it
-    left decoding their values to the task that gets them. ``by``: the bytes of the key in this serde decide the
-    partition, not those it travels in.
+    left decoding their values to the task that gets them.
     """
 
     flow: str
@@ -136,7 +135,6 @@ class Exchange:
     stays: bool = False
     columns: frozenset[str] = frozenset()
     undecoded: ReadStep | None = None
-    by: Serde | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +142,13 @@ class Round:
     """What belongs to one round.
 
     ``leaving``: the exchanges of a flow, and their numbers; ``derived``: its stores that are made from others;
-    ``reacts``: whether it has something to do when nothing but a global table changed.
+    ``probes_global``: whether it has something to do when nothing but a global table changed.
     """
 
     steps: tuple[Step, ...]
     leaving: Mapping[str, tuple[tuple[int, Exchange], ...]]
     derived: tuple[str, ...]
-    reacts: bool
+    probes_global: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +163,7 @@ class Plan:
     flows: dict[str, Flow]
     exchanges: tuple[Exchange, ...]
     stores: dict[str, StoreDef]
-    before: Plan | None = None
+    global_stage: Plan | None = None
     parts: tuple[Round, ...] = field(init=False, compare=False)
     sources: frozenset[str] = field(init=False, compare=False)
 
@@ -184,8 +182,8 @@ class Plan:
         derived = tuple(
             store.name for store in self.stores.values() if store.derived and store.round == number
         )
-        reacts = any(isinstance(step, GlobalResolveStep) for step in steps)
-        return Round(steps, leaving, derived, reacts)
+        probes_global = any(isinstance(step, GlobalResolveStep) for step in steps)
+        return Round(steps, leaving, derived, probes_global)
 
     @property
     def rounds(self) -> int:
@@ -204,8 +202,8 @@ class Plan:
             for node in self.topology
         }
         topology = Graph(nodes)
-        before = None if self.before is None else replace(self.before, topology=topology)
-        return replace(self, topology=topology, before=before)
+        stage = None if self.global_stage is None else replace(self.global_stage, topology=topology)
+        return replace(self, topology=topology, global_stage=stage)
 
     @property
     def derived(self) -> tuple[str, ...]:
@@ -238,8 +236,8 @@ class Plan:
     def text(self, partitions: int | None = None) -> str:
         """The rounds, stores and re-keyings, for people."""
         lines = []
-        if self.before is not None:
-            lines.append(f"Before, where a global table changed:\n{self.before.text(partitions)}")
+        if self.global_stage is not None:
+            lines.append(f"Before, where a global table changed:\n{self.global_stage.text(partitions)}")
         for number, part in enumerate(self.parts):
             tasks = "one task for each share of the source partitions" if number == 0 else _tasks(partitions)
             lines.append(f"Round {number}: {tasks}")

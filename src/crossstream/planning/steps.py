@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from crossstream.columns.branch_order import Parting
+from crossstream.columns.branch_order import Fork
 from crossstream.serdes.serde import ANYBODY, Readers
 
 
@@ -20,11 +20,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadStep(Step):
-    """Records of a source; ``form``: what the first reader wants values decoded to.
+    """Records of a source. ``form``: what values are decoded to for their first reader.
 
-    ``fields``: of a struct those that expressions name; None: all. The others of a declared type are checked only, for
-    the ``readers``, which may come later.
-    ``later``: only later rounds look at the values, so that they may be decoded where they arrive.
+    ``fields``: the fields of a struct that expressions name; None: all. The other fields of a declared type are
+    checked only. ``readers``: who reads the values, here or later. ``later``: only later rounds read the values, so
+    they may be decoded where they arrive.
     """
 
     form: str | None = None
@@ -36,18 +36,18 @@ class ReadStep(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatelessStep(Step):
-    """filter, map, … on a stream; filter and map_values on a table. ``null_keys``: a re-keying lets them pass.
+    """filter, map, … on a stream; filter and map_values on a table. ``null_keys``: a re-keying keeps null keys.
 
-    ``old``: a filter leaves out what was no row before either, if it is told the values before. ``ordered``: a merge
-    gives its rows in order of arrival, those of one record in turn from ``partings``, and in the order of its inputs.
-    ``ways``: inputs that lead to such a merge on other ways too, and which way this is.
+    ``old``: a filter reads the old values, and leaves out what was no row before either. ``ordered``: a merge sorts
+    its rows by arrival, those of one record by ``forks``, then by the order of its inputs. ``branches``: the inputs
+    that fork, and the number of the branch that begins here.
     """
 
     null_keys: bool = False
     old: bool = True
     ordered: bool = False
-    partings: tuple[Parting, ...] = ()
-    ways: tuple[tuple[str, int], ...] = ()
+    forks: tuple[Fork, ...] = ()
+    branches: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +61,13 @@ class ReferenceStep(Step):
 class MaterializeStep(Step):
     """Keeps a table in a store and yields its net changes; ``old``: with the values before.
 
-    ``every``: a second flow, with each change that an input record makes. ``counts``: this is the store that counts
-    refused rows, where a table has several. ``admit``: null keys are refused here, and counted under this reason.
+    ``changelog``: a second flow, with each change that an input record makes. ``counts``: of several stores of a
+    table, this one counts refused rows. ``admit``: the reason under which refused null keys are counted.
     """
 
     store: str
     old: bool = False
-    every: str | None = None
+    changelog: str | None = None
     admit: str | None = None
     counts: bool = True
 
@@ -76,26 +76,26 @@ class MaterializeStep(Step):
 class TableJoinStep(Step):
     """Primary-key join; ``stores``: of the left and the right table.
 
-    ``every``: yields each change that an input record makes, not the last of the batch.
+    ``changelog``: yields each change that an input record makes, not the last of the batch.
     """
 
     stores: tuple[str, str]
     old: bool = False
-    every: bool = False
+    changelog: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderStep(Step):
-    """Hands changes on that were made by foreign key, those of each primary key in order of arrival."""
+    """Puts changes made by foreign key in order of arrival for each primary key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamStreamJoinStep(Step):
     """Stream–stream join; inputs are both streams, one name twice for a stream joined with itself.
 
-    ``stores``: of the left and the right records; ``waiting``: of those that wait for their windows to close, if any
-    do. ``refused``: of either side, the reason under which null keys are counted. ``right_first``: the sources whose
-    records reach both sides, and the right one first.
+    ``stores``: of the left and the right records. ``waiting``: store of records that wait for their windows to close.
+    ``refused``: for each side, the reason under which null keys are counted. ``right_first``: the sources whose
+    records visit the right side before the left side.
     """
 
     stores: tuple[str, str]
@@ -109,7 +109,7 @@ class StreamTableJoinStep(Step):
     """Stream–table join; inputs are the stream's records and the records that the table in ``store`` is kept from.
 
     ``looking_first``: the sources whose records look the table up before they change it.
-    ``buffer``: the store of the records that wait, if any do. ``refusal``: under which reason an inner join counts
+    ``buffer``: store of records that wait for the table. ``refusal``: the reason under which an inner join counts
     null keys.
     """
 
@@ -123,56 +123,56 @@ class StreamTableJoinStep(Step):
 class SubscribeStep(Step):
     """First half of a foreign-key join, keyed by the primary key. ``answers``: flow of rows without foreign key.
 
-    ``every``: each change asks, not the last one of a batch.
+    ``changelog``: each change subscribes, not only the last one of a batch.
     """
 
     store: str
     column: str
     answers: str
-    every: bool = False
+    changelog: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolveStep(Step):
     """Second half, keyed by the foreign key: inputs are subscriptions, answers and right changes.
 
-    ``referrers``: where the result has right rows nobody refers to, the store that counts referrers. ``every``: the
-    inputs are every change, and so are the results.
+    ``referrers``: store that counts referrers, where the result has right rows without referrers. ``changelog``:
+    inputs and results are every change.
     """
 
     subscriptions: str
     right_store: str
     referrers: str | None = None
-    every: bool = False
+    changelog: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GlobalStep(Step):
-    """Keeps a global table, before the other rounds of a batch, and its changes for them to look back at."""
+    """Keeps a global table before the other rounds of a batch, and its changes for them to look up."""
 
     store: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamGlobalJoinStep(Step):
-    """Looks rows of a global table up, in whatever partition the records are."""
+    """Looks up rows of a global table, in the partition where the records are."""
 
     store: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferManyStep(Step):
-    """First round of a join of many, keyed by the primary key: which foreign keys this partition has use for.
+    """First round of a join of many, keyed by the primary key: which foreign keys this partition needs.
 
-    ``references``: store of the foreign keys of each left row; ``interest``: of how many rows have each of them.
-    ``asks``: flow of foreign keys whose rows are wanted. ``every``: each change is handed on and asks, not the last one
-    of a batch. ``undecoded``: the step that read the left rows, if nobody has decoded their values before.
+    ``references``: store of the foreign keys of each left row; ``interest``: number of left rows for each of
+    them. ``asks``: flow of foreign keys whose rows are needed. ``changelog``: each change is forwarded and asks, not
+    only the last one of a batch. ``undecoded``: the step that read the left rows without decoding their values.
     """
 
     references: str
     interest: str
     asks: str
-    every: bool = False
+    changelog: bool = False
     undecoded: ReadStep | None = None
 
 
@@ -180,13 +180,13 @@ class ReferManyStep(Step):
 class AnswerManyStep(Step):
     """Second round, keyed by foreign keys: inputs are the asks and the changes of each right table.
 
-    ``interested``: store of the partitions that want the row of a foreign key. ``every``: the changes are every
-    change, and so are the answers.
+    ``interested``: store of the partitions that need the row of a foreign key. ``changelog``: inputs and answers are
+    every change.
     """
 
     interested: str
     right_stores: tuple[str, ...]
-    every: bool = False
+    changelog: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,55 +194,51 @@ class ResolveManyStep(Step):
     """Third round, where the left rows are again: inputs are these and the answers.
 
     ``rows``: store of the left rows and their foreign keys; ``referrers``: of the left rows by foreign key;
-    ``partners``: of the right rows that some left row here refers to, in the form of ``right_stores``. ``every``: the
-    inputs are every change, and so are the results.
+    ``partners``: of the right rows that some left row here refers to, in the form of ``right_stores``.
+    ``changelog``: inputs and results are every change.
     """
 
     rows: str
     referrers: str
     partners: str
     right_stores: tuple[str, ...]
-    every: bool = False
+    changelog: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GlobalResolveStep(Step):
-    """Second half of a table's join with a global table, in the round of the first: nothing has to be moved.
+    """Second half of a table's join with a global table, in the round of the first: no row moves.
 
-    Inputs are subscriptions and answers; the changes of the global table come from where it is kept. ``every``: see
+    Inputs are subscriptions and answers; the changes of the global table come from where it is kept. ``changelog``: see
     `ResolveStep`.
     """
 
     subscriptions: str
     table: str
-    every: bool = False
+    changelog: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TopicOrder:
-    """The order in which several sinks write to a topic: that of arrival.
-
-    The rows of one record go in turn from ``partings``, and then in the order of ``sinks`` (names).
-    """
+    """The order in which sinks write to a topic: by arrival, rows of one record by ``forks``, then by ``sinks``."""
 
     sinks: tuple[str, ...]
-    partings: tuple[Parting, ...]
+    forks: tuple[Fork, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkStep(Step):
     """Writes a flow to its topic.
 
-    ``shares``: where a record may come to several sinks of a topic, what they are called together. ``orders``: when all
-    of them have finished, of the last one, by topic; None: of topics that no sink names. ``ways``: as of a
-    `StatelessStep`.
+    ``shares``: the name of a group of sinks that write together. ``orders``: on the last sink of the group, the order
+    for each topic; None: for topics that no sink names. ``branches``: see `StatelessStep`.
     """
 
     shares: str | None = None
     orders: tuple[tuple[str | None, TopicOrder], ...] = ()
-    ways: tuple[tuple[str, int], ...] = ()
+    branches: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameSinkStep(Step):
-    """Sends a flow to the driver, which makes a DataFrame of it."""
+    """Sends a flow to the driver, which makes it a DataFrame."""

@@ -65,7 +65,7 @@ class ExtractedTimes:
         }
         if not sources:
             return None
-        plans = [plan] if plan.before is None else [plan, plan.before]
+        plans = [plan] if plan.global_stage is None else [plan, plan.global_stage]
         steps = [step for one in plans for step in one.parts[0].steps if isinstance(step, ReadStep)]
         skip, report = Policy("skip"), Report()
         batch, nothing = Batch(0, (), 1), lambda *_: None

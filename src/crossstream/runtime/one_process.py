@@ -40,7 +40,7 @@ def in_turn(
 
     yield from sorted_out(first)
     for number, part in enumerate(plan.parts[1:], 1):
-        reacts = batch.silence is not None or bool(batch.histories and part.reacts)
+        reacts = batch.silence is not None or bool(batch.histories and part.probes_global)
         for pid in range(batch.partitions):
             parcels = waiting.pop((number, pid), [])
             if parcels or reacts or any(not has(store, pid) for store in part.derived):

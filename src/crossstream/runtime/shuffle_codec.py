@@ -18,10 +18,9 @@ import pyarrow as pa
 
 from crossstream.columns.changes import Changes, concat_changes
 from crossstream.columns.evaluate import call_rows
-from crossstream.columns.hashing import hash_keys, partition_of
+from crossstream.columns.hashing import partition_of
 from crossstream.columns.values import Values
 from crossstream.errors import ProcessingError, told
-from crossstream.operators.sink.shared_topics import placing_bytes
 from crossstream.planning.plan import Exchange, Partitioner
 from crossstream.serdes import Serde
 from crossstream.storage.columns import from_record_batch, to_record_batch
@@ -134,15 +133,13 @@ def route(
     if not changes.rows:
         return
     key, value, partitioner = exchange.key, exchange.value, exchange.partitioner
-    keys, changes = changes.key, _in_wire_form(changes, key, value, exchange.columns)
+    changes = _in_wire_form(changes, key, value, exchange.columns)
     send = _as_they_are if near and changes.rows <= HANDED else pack
     if exchange.stays or (partitions == 1 and partitioner is None):
         yield 0 if partitions == 1 else sender, send(changes, value, key)
         return
     if exchange.place is not None:
         pids = np.asarray(changes.extra[exchange.place])
-    elif exchange.by is not None:
-        pids = partition_of(hash_keys(placing_bytes(keys, exchange.by), bits), partitions)
     elif partitioner is None:
         pids = partition_of(changes.hashes(bits), partitions)
     else:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 
-from crossstream.columns.branch_order import without_turns
+from crossstream.columns.branch_order import without_tags
 from crossstream.columns.changes import Changes
 from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.operators.global_join.global_table import History
@@ -183,9 +183,9 @@ class RoundTask:
 
     def _push(self, flow: str, changes: Changes) -> None:
         """Hands a piece of a flow to everything that reads it in this round, and to the shuffle."""
-        others = without_turns(changes)
+        others = without_tags(changes)
         for runner in self._readers.get(flow, ()):
-            taken = changes if runner.takes_turns() else others
+            taken = changes if runner.takes_tags() else others
             for out, result in self._located(runner, partial(runner.accept, flow, taken)):
                 self._push(out, result)
         for number, exchange in self._leaving.get(flow, ()):

@@ -171,7 +171,7 @@ class SparkRounds:
     def _plans(self) -> dict[bool, Plan]:
         """The plan of everything, and that of the global tables (True), which runs before it."""
         plan = self.job.plan
-        return {False: plan} if plan.before is None else {False: plan, True: plan.before}
+        return {False: plan} if plan.global_stage is None else {False: plan, True: plan.global_stage}
 
     def _shipped(self, plan: Plan, before: bool) -> list[Callable[..., Any]]:
         """What the workers get for each round of a plan."""
@@ -195,7 +195,7 @@ class SparkRounds:
     def _run_batch(self, batch: Batch, frame: DataFrame | None) -> tuple[Report, dict[str, list[bytes]]]:
         if not batch.shares:
             return self._run_alone(batch)
-        before = self.job.plan.before
+        before = self.job.plan.global_stage
         if before is None or not batch.read_by(before.sources):
             return self._run(False, batch, frame)
         has_more = frame is not None or follows(self.job.plan, batch)

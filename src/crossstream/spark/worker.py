@@ -64,7 +64,7 @@ class Held:
     def plan(self, before: bool) -> Plan:
         """The plan of everything, or (``before``) that of the global tables."""
         plan = self.job.plan
-        return plan.before if before and plan.before is not None else plan
+        return plan.global_stage if before and plan.global_stage is not None else plan
 
     def wholes(self, batch: Batch) -> Wholes:
         """The global tables that the tasks of a batch share, their files opened from batch to batch once."""
@@ -293,10 +293,10 @@ def all_rounds(held: Held, batch: Batch, folder: str | None) -> Iterator[Sent]:
 
 def _all_plans(held: Held, batch: Batch, folder: str | None) -> Iterator[Sent]:
     plan = held.job.plan
-    if plan.before is not None and batch.read_by(plan.before.sources):
+    if plan.global_stage is not None and batch.read_by(plan.global_stage.sources):
         changed, has_more = Report(), follows(plan, batch)
         recording = msgspec.structs.replace(batch, recorded=has_more)
-        for parcel in brought(_all_of(held, plan.before, recording, folder)):
+        for parcel in brought(_all_of(held, plan.global_stage, recording, folder)):
             changed.add(unpack_report(parcel[4]))
             yield 0, [parcel]
         if not has_more:

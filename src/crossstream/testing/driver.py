@@ -340,7 +340,7 @@ class TopologyTestDriver:
         """The rounds of global tables, if one changes; then those of everything else."""
         report = Report()
         wholes = Wholes(self.plan, batch, MemoryStores(dict(self._stores.versions), self._stores.recorded))
-        before = self.plan.before
+        before = self.plan.global_stage
         if before is not None and batch.read_by(before.sources):
             report.add(self._rounds(before, replace(batch, recorded=True), wholes))
             wholes.batch = batch = replace(batch, histories=report.histories)

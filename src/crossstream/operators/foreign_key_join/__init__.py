@@ -12,4 +12,5 @@
 
 Two rounds: `subscribe` by primary key, `resolve` by foreign key, both in `kernel.py`. `unreferenced.py` has the rows of
 right and outer joins that no left row refers to. With a global table: `global_join`. Page: docs/foreign-key-join.md.
+Rules: semantics 2.5 (docs/semantics.md).
 """

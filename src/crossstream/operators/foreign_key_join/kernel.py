@@ -8,7 +8,7 @@ Two halves in two rounds. `subscribe`, keyed by the primary key, knows the old f
 turns a left change into a subscription to the new foreign key and, if the row moved, an unsubscription from
 the old. `resolve`, keyed by the foreign key, holds the right table and the subscriptions with their left values,
 and makes the results. Both belong to one atomic batch, so a row's result is decided in one place, the
-partition of its current foreign key: no answer can be stale. Source: KIP-213, semantics 2.5 column E3, 8.12–8.17.
+partition of its current foreign key: no answer can be stale. Source: KIP-213, semantics 2.5, 8.12–8.17.
 
 What they make of a batch (`Emit`, decision 0033):
 

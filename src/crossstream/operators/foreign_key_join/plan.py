@@ -17,7 +17,7 @@ _WITH = " with "
 """Between the name of a flow and those of the joins whose foreign keys it has; operators have no blanks in theirs."""
 
 
-def place_foreign_key_join(builder: PlanBuilder, node: ForeignKeyJoin) -> None:
+def plan_foreign_key_join(builder: PlanBuilder, node: ForeignKeyJoin) -> None:
     left, right = (builder.topology[name] for name in node.parents)
     flow = left_of(builder, node, left)
     first = builder.earliest(flow) if node.partitioner is None else max(1, flow.round + 1)
@@ -36,13 +36,13 @@ def place_foreign_key_join(builder: PlanBuilder, node: ForeignKeyJoin) -> None:
             inputs=(
                 builder.arrive(asking.subscriptions, second, node, node.other_partitioner),
                 builder.arrive(asking.answers, second, node),
-                (table.every if builder.every(node) else table.output) or "",
+                (table.changelog if builder.emits_changelog(node) else table.output) or "",
             ),
             output=out.name,
             subscriptions=asking.store.name,
             right_store=table.store,
             referrers=referrers,
-            every=builder.every(node),
+            changelog=builder.emits_changelog(node),
         )
     )
     builder.keep(node)
@@ -98,7 +98,7 @@ def subscribe(
             store=references.name,
             column=reference_column(node),
             answers=answers.name,
-            every=builder.every(node),
+            changelog=builder.emits_changelog(node),
         )
     )
     return Asking(subscriptions, answers, store)

@@ -109,7 +109,7 @@ class SubscribeRunner(Runner):
             replace(left, old=None, extra={}),
             column,
             store.definition.value,
-            emit="changelog" if self.step.every else "net",
+            emit="changelog" if self.step.changelog else "net",
             bits=self.task.batch.bits,
             counted=node.kind in ("right", "outer"),
         )
@@ -132,7 +132,7 @@ class ResolveRunner(Runner):
         node: graph.ForeignKeyJoin = self.task.node(self.step.node)
         told_by, alone, table_changes = self.step.inputs
         subscriptions, answers = self.arrived(told_by), self.arrived(alone)
-        take_right = self.arrived if self.step.every else self.gathered
+        take_right = self.arrived if self.step.changelog else self.gathered
         right = latest_only(self, take_right(table_changes))
         if subscriptions is None and answers is None and right is None:
             return
@@ -147,7 +147,7 @@ class ResolveRunner(Runner):
             right = no_changes(table.definition.key, table.definition.value)
         either = None if self.step.referrers is None else node.key
         asked, right_rows = Asked(), table.lookup_in(table.before())
-        emit: Emit = "changelog" if self.step.every else "net"
+        emit: Emit = "changelog" if self.step.changelog else "net"
         chunks = resolve(
             LEFT_ROWS[node.kind],
             node.joiner,

@@ -12,4 +12,5 @@
 
 `global_table.py`: the table as a batch sees it; `kernel.py`: the look-up; no round of its own. Pages:
 docs/joins/stream-global.md, docs/joins/table-global.md.
+Rules: semantics 2.4 and 2.7 (docs/semantics.md).
 """

@@ -10,9 +10,9 @@ from crossstream.planning.plan import KEY_VALUE, StoreDef
 from crossstream.planning.steps import GlobalResolveStep, GlobalStep, ReadStep, StreamGlobalJoinStep
 
 
-def place_global_table(builder: PlanBuilder, node: Source) -> None:
+def plan_global_table(builder: PlanBuilder, node: Source) -> None:
     """Read and kept in the plan that runs before: all its state partitions are there for every task after it."""
-    before = builder.before
+    before = builder.global_stage
     records = before.flow_of(node, inner(node.name, "records"), 0)
     before.steps.append(
         ReadStep(node=node.name, round=0, inputs=(), output=records.name, table=True, form=None)
@@ -35,7 +35,7 @@ def place_global_table(builder: PlanBuilder, node: Source) -> None:
     )
 
 
-def place_stream_global_join(builder: PlanBuilder, node: StreamGlobalJoin) -> None:
+def plan_stream_global_join(builder: PlanBuilder, node: StreamGlobalJoin) -> None:
     """In the round of the stream, wherever its records are: nothing is moved, keys stay as they are."""
     stream, table = node.parents
     parent = builder.flow(stream)
@@ -51,7 +51,7 @@ def place_stream_global_join(builder: PlanBuilder, node: StreamGlobalJoin) -> No
     )
 
 
-def place_table_global_join(builder: PlanBuilder, node: ForeignKeyJoin) -> None:
+def plan_table_global_join(builder: PlanBuilder, node: ForeignKeyJoin) -> None:
     """Both halves where the left rows are: each partition finds the whole other table, and keeps its own subscribers.
 
     So left rows are not moved to the partition of their foreign key, nor results back (decision 0021).
@@ -71,7 +71,7 @@ def place_table_global_join(builder: PlanBuilder, node: ForeignKeyJoin) -> None:
             output=out.name,
             subscriptions=asking.store.name,
             table=whole.name,
-            every=builder.every(node),
+            changelog=builder.emits_changelog(node),
         )
     )
     builder.keep(node)

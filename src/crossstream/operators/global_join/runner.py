@@ -78,7 +78,7 @@ class GlobalResolveRunner(Runner):
         told, left_key = self.task.flow(asked), self.task.flow(alone).key
         subscriptions, answers = (self._as_kept(flow, told.value) for flow in (asked, alone))
         table = self.task.wholes.open(self.step.table)
-        right = table.every_change() if self.step.every else self.task.wholes.changes(self.step.table)
+        right = table.every_change() if self.step.changelog else self.task.wholes.changes(self.step.table)
         if subscriptions is None and answers is None and right is None:
             return
         store = self.task.stores(self.step.subscriptions)
@@ -93,7 +93,7 @@ class GlobalResolveRunner(Runner):
             table.before,
             Serdes(left_key, told.value, table.value),
             looking,
-            emit="changelog" if self.step.every else "net",
+            emit="changelog" if self.step.changelog else "net",
             bits=self.task.batch.bits,
             chunk=self.task.settings.chunk_rows,
         )

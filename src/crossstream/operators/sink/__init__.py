@@ -4,4 +4,5 @@
 
 `runner.py`: results in wire form, to a topic or to the driver. `shared_topics.py`: several sinks that write to one
 topic keep the order of the records. Page: docs/operations.md.
+Rules: semantics 3.12 (docs/semantics.md).
 """

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.branch_order import Turns
+from crossstream.columns.branch_order import BranchTags
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import call_of_user
 from crossstream.columns.values import Values
@@ -35,19 +35,17 @@ class SinkRunner(Runner):
 
     def __init__(self, task: Task, step: SinkStep) -> None:
         super().__init__(task, step)
-        self._turns = Turns(step.ways)
+        self._tags = BranchTags(step.branches)
 
     def by_key(self) -> bool:
-        """Not where keys travel in other bytes than they are placed by: those of one key would be in two ranges."""
-        exchanges = self.task.plan.exchanges
-        return not any(one.by is not None and one.arrives in self.step.inputs for one in exchanges)
+        return True
 
-    def takes_turns(self) -> bool:
+    def takes_tags(self) -> bool:
         return self.step.shares is not None
 
     def accept(self, flow: str, changes: Changes) -> Emitted:
         if changes.rows:
-            changes = self._turns.given(flow, changes)
+            changes = self._tags.added(flow, changes)
             for piece in changes.chunks(_CHUNK if changes.value.made() else changes.rows):
                 self._write_all(piece)
         return iter(())

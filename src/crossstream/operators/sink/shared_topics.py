@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.branch_order import CameFrom, in_turn
+from crossstream.columns.branch_order import CameFrom, in_branch_order
 from crossstream.columns.changes import Changes
-from crossstream.columns.values import Bytes, Values
-from crossstream.errors import SerdeError
+from crossstream.columns.values import Values
 from crossstream.operators.star_join.right_rows import RAW
 from crossstream.planning.steps import SinkStep
-from crossstream.serdes import Serde, arrays
-from crossstream.serdes import serde as calls
-from crossstream.serdes.kept import is_kept
 
 _PARTITION = "partition"
 """Extra column: the partition that a row goes to, or this if nobody says."""
@@ -63,7 +58,7 @@ class SharedTopics:
         for name, topic in [place for place in self._parts if place[0] == step.shares]:
             order = orders.get(topic) or orders[None]
             parts = sorted(self._parts.pop((name, topic)), key=lambda part: order.sinks.index(part[0]))
-            yield from _sent(topic, in_turn(parts, order.partings, came_from))
+            yield from _sent(topic, in_branch_order(parts, order.forks, came_from))
 
 
 def _sent(topic: str, written: Changes) -> Iterator[Sent]:
@@ -77,36 +72,3 @@ def _sent(topic: str, written: Changes) -> Iterator[Sent]:
         columns = [part.key.wire(), part.value.wire(), pa.array(part.ts), part.headers]
         records = pa.RecordBatch.from_arrays(columns, names=["key", "value", "timestamp", "headers"])
         yield topic, records, partitions[start:stop].tolist() if given[start] else None
-
-
-def placing_bytes(keys: Values, by: Serde) -> Bytes:
-    """The keys in a serde; where it refuses one, or none is known, in bytes that equal keys share."""
-    if is_kept(by):
-        return arrays.binary_rows(list(map(_of_object, keys.objects())))
-    try:
-        return keys.wire(by)
-    except SerdeError:
-        return arrays.binary_rows([_written(by, key) for key in keys.objects()])
-
-
-def _written(by: Serde, key: Any) -> bytes | None:
-    try:
-        return calls.serialize(by, key)
-    except SerdeError:
-        return _of_object(key)
-
-
-def _of_object(key: Any) -> bytes | None:
-    """The same for equal keys of plain JSON, in every process; others may have them too."""
-    if key is None:
-        return None
-    if isinstance(key, str):
-        return str.encode(key, errors="surrogatepass")
-    if isinstance(key, int | float):
-        return b"nan" if key != key else b"%d" % hash(key)
-    if isinstance(key, tuple | list):
-        return b",".join(_of_object(part) or b"" for part in key)
-    if isinstance(key, dict):
-        pairs = [(_of_object(name) or b"", _of_object(entry) or b"") for name, entry in key.items()]
-        return b",".join(sorted(name + b":" + entry for name, entry in pairs))
-    return b""

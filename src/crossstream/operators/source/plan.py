@@ -30,17 +30,17 @@ from crossstream.graph.nodes import (
     readings,
 )
 from crossstream.operators.foreign_key_join.plan import refer
-from crossstream.operators.global_join.plan import place_global_table
-from crossstream.operators.table.plan import place_table
+from crossstream.operators.global_join.plan import plan_global_table
+from crossstream.operators.table.plan import plan_table
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import Exchange, Flow
 from crossstream.planning.steps import ReadStep, ReferManyStep, Step
 from crossstream.serdes.serde import ANYBODY, Readers, columns_in
 
 
-def place_source(builder: PlanBuilder, node: Source | FrameSource) -> None:
+def plan_source(builder: PlanBuilder, node: Source | FrameSource) -> None:
     if isinstance(node, Source) and node.shape == "global":
-        place_global_table(builder, node)
+        plan_global_table(builder, node)
         return
     is_table = node.shape == "table"
     raw = inner(node.name, "records") if is_table else node.name
@@ -58,7 +58,7 @@ def place_source(builder: PlanBuilder, node: Source | FrameSource) -> None:
         )
     )
     if is_table:
-        place_table(builder, node, refer(builder, node, flow))
+        plan_table(builder, node, refer(builder, node, flow))
 
 
 def decoded_late(

@@ -12,4 +12,5 @@
 
 Three rounds. `state.py`: what a partition of left rows keeps; `right_rows.py`: how it gets the right rows it refers to;
 `kernel.py`: the results. Page: docs/joins/join-many.md, decision 0019.
+Rules: semantics 2.6 (docs/semantics.md).
 """

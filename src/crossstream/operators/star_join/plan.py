@@ -24,7 +24,7 @@ from crossstream.serdes.serde import columns_in
 from crossstream.storage.sorted_run import Layout
 
 
-def place_join_many(builder: PlanBuilder, node: ManyJoin) -> None:
+def plan_star_join(builder: PlanBuilder, node: ManyJoin) -> None:
     left, *rights = (builder.topology[name] for name in node.parents)
     flow = changes_of(builder, left)
     first = builder.earliest(flow)
@@ -32,7 +32,7 @@ def place_join_many(builder: PlanBuilder, node: ManyJoin) -> None:
     third = second + 1
     arrived = builder.arrive(flow, first, node)
     tables = [builder.materialize(right, second, None) for right in rights]
-    every, keep = builder.every(node), _Stores(builder, node)
+    changelog, keep = builder.emits_changelog(node), _Stores(builder, node)
     rows = builder.add(Flow(inner(node.name, "rows"), first, flow.key, flow.value, routed=True))
     asks = builder.add(Flow(inner(node.name, "asks"), first, RAW, RAW))
     answers = builder.add(Flow(inner(node.name, "answers"), second, RAW, RAW))
@@ -45,7 +45,7 @@ def place_join_many(builder: PlanBuilder, node: ManyJoin) -> None:
             references=keep("references", many_references(node.names), first, flow.key),
             interest=keep("interest", REFERRERS, first, RAW, derived=True),
             asks=asks.name,
-            every=every,
+            changelog=changelog,
         )
     )
     builder.steps.append(
@@ -54,12 +54,12 @@ def place_join_many(builder: PlanBuilder, node: ManyJoin) -> None:
             round=second,
             inputs=(
                 builder.arrive(asks, second, node),
-                *((table.every if every else table.output) or "" for table in tables),
+                *((table.changelog if changelog else table.output) or "" for table in tables),
             ),
             output=answers.name,
             interested=keep("interested", INTERESTED, second, RAW, derived=True),
             right_stores=tuple(table.store for table in tables),
-            every=every,
+            changelog=changelog,
         )
     )
     out = builder.flow_of(node, node.name, third, routed=True)
@@ -76,7 +76,7 @@ def place_join_many(builder: PlanBuilder, node: ManyJoin) -> None:
             referrers=keep("referrers", INDEX, third, RAW, derived=True),
             partners=keep("partners", KEY_VALUE, third, RAW, derived=True),
             right_stores=tuple(table.store for table in tables),
-            every=every,
+            changelog=changelog,
         )
     )
     builder.keep(node)

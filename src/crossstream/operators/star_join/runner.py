@@ -68,7 +68,7 @@ class ReferManyRunner(Runner):
             left = no_changes(flow.key, flow.value)
         rows = self._rows(node, replace(left, old=None, lost=None, extra={}))
         interest = Interest(self.task.number, references.view, counts.view, anew)
-        told = refer(node.names, interest, rows, bits=self.task.batch.bits, every=self.step.every)
+        told = refer(node.names, interest, rows, bits=self.task.batch.bits, every=self.step.changelog)
         if told.rows.rows:
             yield self.out(), told.rows
         if told.asks.rows:
@@ -80,7 +80,7 @@ class ReferManyRunner(Runner):
         Where a failure stops all, no row can turn out to be passed over, so it is known before anything is decoded
         which changes others have superseded. Of those nothing but the foreign keys is looked at, if that.
         """
-        bits, every, fields = self.task.batch.bits, self.step.every, _Fields.of(node, left.value)
+        bits, every, fields = self.task.batch.bits, self.step.changelog, _Fields.of(node, left.value)
         if self.task.settings.processing.action == "fail":
             self.task.report.count_in(node.name, left.rows)
             rows = LeftRows.of(left, bits, every=every)
@@ -180,9 +180,9 @@ class AnswerManyRunner(Runner):
         rights, asked = [], [Asked() for _ in tables]
         for name, table in zip(tables, self.step.right_stores, strict=True):
             store = self.task.stores(table)
-            rows = store.before() if self.step.every else store.view
+            rows = store.before() if self.step.changelog else store.view
             rights.append(Right(changes[name], store.lookup_in(rows), store.definition.value))
-        bits, chunk, every = self.task.batch.bits, self.task.settings.chunk_rows, self.step.every
+        bits, chunk, every = self.task.batch.bits, self.task.settings.chunk_rows, self.step.changelog
         for told in answer(interested.view, asks, rights, asked=asked, bits=bits, chunk=chunk, every=every):
             if told.rows:
                 yield self.out(), told
@@ -214,7 +214,7 @@ class ResolveManyRunner(Runner):
         home = Home(node.names, values, kept.view, referrers, partners, self.task.batch.bits, anew)
         serdes = LeftSerdes(kept.definition.key, kept.definition.value)
         chunk = self.task.settings.chunk_rows
-        resolve = resolve_many_every if self.step.every else resolve_many
+        resolve = resolve_many_every if self.step.changelog else resolve_many
         asked = [Asked() for _ in node.names]
         for joined in resolve(node.kind, node.joiner, home, rows, answers, serdes, asked, chunk=chunk):
             yield from emit_joined(self, joined)

@@ -9,4 +9,5 @@
     <KStream words.filter.map_values>
 
 `kernel.py` has a pure function for each operator, `runner.py` picks it, `plan.py` says in which round it runs.
+Rules: semantics 3.2 to 3.4 (docs/semantics.md).
 """

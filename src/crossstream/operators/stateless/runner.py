@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from crossstream.columns.branch_order import Turns, in_turn
+from crossstream.columns.branch_order import BranchTags, in_branch_order
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure
 from crossstream.graph import nodes as graph
@@ -21,9 +21,9 @@ class StatelessRunner(Runner):
 
     def __init__(self, task: Task, step: StatelessStep) -> None:
         super().__init__(task, step)
-        self._turns = Turns(step.ways)
+        self._tags = BranchTags(step.branches)
 
-    def takes_turns(self) -> bool:
+    def takes_tags(self) -> bool:
         return True
 
     def by_key(self) -> bool:
@@ -35,7 +35,7 @@ class StatelessRunner(Runner):
         if isinstance(node, graph.Repartition):
             return super().accept(flow, self._with_key(changes))
         self.task.report.count_in(node.name, changes.rows)
-        changes = self._turns.given(flow, changes)
+        changes = self._tags.added(flow, changes)
         if self.step.ordered:
             return super().accept(flow, changes)
         if not self.step.old:
@@ -59,7 +59,7 @@ class StatelessRunner(Runner):
         flows = dict.fromkeys(self.step.inputs)
         parts = [(flow, part) for flow in flows for part in self.held.pop(flow, []) if part.rows]
         if parts:
-            yield self.out(), in_turn(parts, self.step.partings, self.task.batch.came_from)
+            yield self.out(), in_branch_order(parts, self.step.forks, self.task.batch.came_from)
 
 
 def apply(node: graph.Node, changes: Changes) -> tuple[Changes, list[Failure]]:

@@ -12,4 +12,5 @@
 
 `partners.py`: windows, and the search for partners; `records.py`: what is kept and waits; `results.py`: events in their
 order; `kernel.py`: the join of a batch. Page: docs/joins/stream-stream.md.
+Rules: semantics 2.1 (docs/semantics.md).
 """

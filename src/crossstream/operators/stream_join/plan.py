@@ -12,7 +12,7 @@ from crossstream.planning.steps import StreamStreamJoinStep
 from crossstream.serdes.kept import kept
 
 
-def place_stream_stream_join(builder: PlanBuilder, node: StreamStreamJoin) -> None:
+def plan_stream_stream_join(builder: PlanBuilder, node: StreamStreamJoin) -> None:
     """The join in the first round in which both streams can be there; a stream joined with itself comes once."""
     flows = [builder.flow(name) for name in node.parents]
     number = max(map(builder.earliest, flows))

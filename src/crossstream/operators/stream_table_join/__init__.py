@@ -10,4 +10,5 @@
 
 `kernel.py`: the join; `as_of.py`: the row of a moment, and records that wait for the table (grace). One round. Page:
 docs/joins/stream-table.md.
+Rules: semantics 2.3 (docs/semantics.md).
 """

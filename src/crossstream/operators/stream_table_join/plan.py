@@ -11,7 +11,7 @@ from crossstream.planning.steps import StreamTableJoinStep
 from crossstream.serdes import Serde
 
 
-def place_stream_table_join(builder: PlanBuilder, node: StreamTableJoin) -> None:
+def plan_stream_table_join(builder: PlanBuilder, node: StreamTableJoin) -> None:
     """The join in the first round that has both the records and the table; the table is kept there.
 
     The join reads what the table is kept from: every change, where the step that keeps it hands on the last.

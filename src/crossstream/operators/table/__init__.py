@@ -5,4 +5,5 @@
 
 `kernel.py`: what a batch changes in a table, with and without versions. `runner.py`: keeps it in a store. `plan.py`:
 where it is kept. Page: docs/queries.md.
+Rules: semantics 2.2 (docs/semantics.md).
 """

@@ -66,7 +66,7 @@ def upsert(
     """Puts the last record of each key into an unversioned table. ``changes`` in arrival order, keys not null."""
     hashes = changes.hashes(bits)
     if every:
-        return _upsert_every(view, changes, hashes, serde, want_old)
+        return _upsert_changelog(view, changes, hashes, serde, want_old)
     rows = last_per_key(changes, hashes)
     net, h = changes.take(rows), hashes[rows]
     old = None
@@ -76,7 +76,7 @@ def upsert(
     return Upserts(replace(net, value=as_stored(net.value, serde), old=old), h)
 
 
-def _upsert_every(
+def _upsert_changelog(
     view: View, changes: Changes, hashes: np.ndarray, serde: Serde | None, want_old: bool
 ) -> Upserts:
     rows, begins = last_per_trigger(changes, *by_key(changes, hashes))

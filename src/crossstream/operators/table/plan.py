@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from crossstream.graph.nodes import Filter, FrameSource, MapValues, Source, TableJoin, ToTable
+from crossstream.graph.nodes import Filter, FrameSource, MapValues, Source, ToTable
 from crossstream.planning.builder import PlanBuilder, is_kept_below
 from crossstream.planning.plan import Flow
-from crossstream.planning.steps import TableJoinStep
 
 
-def place_table(builder: PlanBuilder, node: Source | FrameSource | ToTable, raw: Flow) -> None:
+def plan_table(builder: PlanBuilder, node: Source | FrameSource | ToTable, raw: Flow) -> None:
     """A table from records: materialised now if its name or its own changes are wanted, else where it is joined."""
     builder.raw[node.name] = raw
     spec = node.store
@@ -20,23 +19,3 @@ def place_table(builder: PlanBuilder, node: Source | FrameSource | ToTable, raw:
         builder.changes[node.name] = builder.changes_of(step)
     else:
         builder.changes[node.name] = raw
-
-
-def place_table_join(builder: PlanBuilder, node: TableJoin) -> None:
-    left, right = (builder.topology[name] for name in node.parents)
-    number = max(builder.earliest(builder.source_of(left)), builder.earliest(builder.source_of(right)))
-    sides = [builder.materialize(side, number, None) for side in (left, right)]
-    out = builder.flow_of(node, node.name, number, True)
-    old, every = node.name in builder.wants_old, builder.every(node)
-    builder.steps.append(
-        TableJoinStep(
-            node=node.name,
-            round=number,
-            inputs=tuple((side.every if every else side.output) or "" for side in sides),
-            output=out.name,
-            stores=(sides[0].store, sides[1].store),
-            old=old,
-            every=every,
-        )
-    )
-    builder.keep(node)

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 from crossstream.columns.changes import Changes
-from crossstream.columns.match_counts import Asked, some_key
 from crossstream.columns.order import arrival_of, by_key
-from crossstream.graph import nodes as graph
-from crossstream.operators.match_report import report_asked
-from crossstream.operators.runner import Emitted, Runner, emit_joined, latest_only, no_changes, without_marks
+from crossstream.operators.runner import Emitted, Runner, without_marks
 from crossstream.operators.table.kernel import upsert, upsert_versions
-from crossstream.operators.table_join.kernel import join_tables
-from crossstream.planning.steps import MaterializeStep, OrderStep, TableJoinStep
+from crossstream.planning.steps import MaterializeStep, OrderStep
 
 
 class MaterializeRunner(Runner):
@@ -50,7 +45,7 @@ class MaterializeRunner(Runner):
                 bits=self.task.batch.bits,
                 serde=definition.value,
                 want_old=self.step.old,
-                every=self.step.every is not None,
+                every=self.step.changelog is not None,
             )
         else:
             taken = store.taken(plain, self.task.batch.bits)
@@ -62,47 +57,12 @@ class MaterializeRunner(Runner):
                 taken.changes,
                 bits=self.task.batch.bits,
                 serde=definition.value,
-                every=self.step.every is not None,
+                every=self.step.changelog is not None,
             )
         if net.changes.rows:
             yield self.out(), net.changes
-        if self.step.every is not None and net.every is not None and net.every.rows:
-            yield self.step.every, net.every
-
-
-class TableJoinRunner(Runner):
-    """Primary-key join of two materialised tables."""
-
-    step: TableJoinStep
-
-    def by_key(self) -> bool:
-        return True
-
-    def finish(self) -> Emitted:
-        node: graph.TableJoin = self.task.node(self.step.node)
-        names = self.step.inputs
-        left = latest_only(self, self.gathered(names[0]))
-        right = left if names[0] == names[1] else latest_only(self, self.gathered(names[1]))
-        if left is None and right is None:
-            return
-        stores = [self.task.stores(name) for name in self.step.stores]
-        left_key, right_key = (self.task.flow(name).key for name in names)
-        asked = Asked()
-        joined = join_tables(
-            node.kind,
-            node.joiner,
-            left if left is not None else no_changes(left_key, stores[0].definition.value),
-            right if right is not None else no_changes(right_key, stores[1].definition.value),
-            stores[0].lookup_in(stores[0].before()),
-            stores[1].lookup_in(stores[1].before()),
-            asked,
-            bits=self.task.batch.bits,
-            want_old=self.step.old,
-            every=self.step.every,
-        )
-        left_one, right_one = (partial(some_key, store.view, store.definition.key) for store in stores)
-        report_asked(self, asked, left_one, right_one)
-        yield from emit_joined(self, joined)
+        if self.step.changelog is not None and net.every is not None and net.every.rows:
+            yield self.step.changelog, net.every
 
 
 class OrderRunner(Runner):

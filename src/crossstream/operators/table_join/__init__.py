@@ -10,4 +10,5 @@
     <KTable names.join(towns)>
 
 `kernel.py`: events of both sides in arrival order. One round. Page: docs/table-table-join.md.
+Rules: semantics 2.2 (docs/semantics.md).
 """
