@@ -77,7 +77,10 @@ def test_settings_that_disagree():
     refused("CS-140", lambda: builder.table("in", OF_ORDERS, stored), "orders.<locals>.Key")
     stream = builder.stream("views", OF_ORDERS)
     refused(
-        "CS-140", lambda: stream.to_table(materialized=stored), "told that keys are", "billing.<locals>.Key"
+        "CS-140",
+        lambda: stream.to_table(materialized=stored),
+        "the key serde given is",
+        "billing.<locals>.Key",
     )
     values = builder.stream("clicks", cs.Consumed(key=TEXT, value=serdes.json(ORDERS)))
     table = builder.table("table", cs.Consumed(key=TEXT, value=JSON))

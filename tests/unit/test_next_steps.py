@@ -119,7 +119,7 @@ def test_options_that_java_takes_in_other_places(
 def test_retention_is_not_history_retention() -> None:
     for given in ("1 hour", 0, False):
         made = partial(cs.Materialized, retention=given)
-        error = error_of("CS-101", made, f"retention={given!r}", "leave it out", "none yet")
+        error = error_of("CS-101", made, f"retention={given!r}", "leave it out", "do not exist yet")
         assert "did you mean" not in error.next
     assert cs.Materialized(store="x", retention=None) == cs.Materialized(store="x")
     error_of("CS-101", lambda: cs.Materialized(history_retentoin="1 hour"), "did you mean history_retention?")
@@ -155,11 +155,7 @@ def test_serdes_that_for_each_batch_does_not_know(lost: Callable[..., Any]) -> N
     ("pattern", "matches"),
     [
         (re.compile("orders-.*|bills-.*"), ["orders-1", "bills-xy", "bills-X"]),
-        (re.compile("(?i)BILLS-.*"), ["bills-xy", "BILLS-1", "Bills-x"]),
-        (re.compile("BILLS-.*", re.IGNORECASE), ["bills-xy", "BILLS-1"]),
-        (re.compile("(?i)(?s)(bills|BILLS)-.*"), ["Bills-1"]),
         (re.compile(r"(b)ills-(?:\1|x|xb)"), ["bills-b", "bills-xb"]),
-        (re.compile(" bills - .* ", re.VERBOSE), ["bills-1"]),
     ],
 )
 def test_a_pattern_that_excludes_a_topic(pattern: re.Pattern[str], matches: list[str]) -> None:
@@ -172,7 +168,7 @@ def test_a_pattern_that_excludes_a_topic(pattern: re.Pattern[str], matches: list
     assert [topic for topic in [*matches, "bills-x", "offers"] if written.fullmatch(topic)] == matches
 
 
-def test_a_pattern_that_cannot_be_put_into_a_group() -> None:
+def test_a_pattern_with_flags() -> None:
     builder = cs.StreamsBuilder()
     builder.table("bills-x", BOTH)
     pattern = re.compile("bills-.* # all", re.VERBOSE)

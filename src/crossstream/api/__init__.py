@@ -6,7 +6,6 @@ to it. Start with `builder.py`; `stream.py` and `table.py` have the operators; `
 
 from crossstream.api.branched import BranchedKStream
 from crossstream.api.builder import StreamsBuilder
-from crossstream.api.global_table import GlobalKTable
 from crossstream.api.options import (
     Consumed,
     Joined,
@@ -19,7 +18,7 @@ from crossstream.api.options import (
     TableJoined,
 )
 from crossstream.api.stream import KStream
-from crossstream.api.table import KTable
+from crossstream.api.table import GlobalKTable, KTable
 
 __all__ = [
     "BranchedKStream",

@@ -1,4 +1,4 @@
-"""Splits, merges and prints: what `KStream` makes of several streams, or of none."""
+"""Splits, merges and prints of a `KStream`."""
 
 from __future__ import annotations
 
@@ -45,10 +45,9 @@ class BranchedKStream(Generic[S]):
         draft.open_splits[self._begun] = user_location()
 
     def branch(self, predicate: Predicate, name: str | None = None) -> BranchedKStream[S]:
-        """One more branch; ``name`` is its place in the result, else its number, from 1.
+        """Adds a branch; its key in the result is ``name``, else its number, from 1.
 
-        Raises CS-102 for a bad name, CS-120 for one that another branch has, CS-120 for one that an operator has,
-        CS-127 after the end of the split.
+        Raises CS-102 for a bad name, CS-120 for a name that is taken, CS-127 after the end of the split.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
@@ -58,7 +57,7 @@ class BranchedKStream(Generic[S]):
         return self._add(name, str(len(self._branches) + 1), predicate_of("branch", predicate, self._parent))
 
     def default_branch(self, name: str | None = None) -> dict[str, S]:
-        """Ends the split: records for which no predicate held go to a last branch, named 0 if not otherwise.
+        """Ends the split: other records go to a last branch, ``name``, else ``0``.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
@@ -68,7 +67,7 @@ class BranchedKStream(Generic[S]):
         return self._add(name, "0", None)._finish()
 
     def no_default_branch(self) -> dict[str, S]:
-        """Ends the split: records for which no predicate held are dropped.
+        """Ends the split: other records are dropped.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
@@ -87,7 +86,7 @@ class BranchedKStream(Generic[S]):
                 f"the split has two branches named {label!r}",
                 code="CS-120",
                 where=here(self._parent.name),
-                next="give each branch a name of its own",
+                next="give each branch another name",
             )
         if self._prefix is not None:
             self._draft.check_name(label)
@@ -109,7 +108,7 @@ class BranchedKStream(Generic[S]):
     def _check_open(self) -> None:
         if self._finished:
             raise TopologyError(
-                "the split is finished, or its end was refused",
+                "the split is finished",
                 code="CS-127",
                 where=here(self._parent.name),
                 next="begin another: stream.split()",
@@ -117,7 +116,7 @@ class BranchedKStream(Generic[S]):
 
 
 def merged(stream: Handle, others: tuple[Handle, ...], named: Named | None) -> Node:
-    """A new `Merge` below all of the streams. Raises `TopologyError`: CS-135 for anything but streams, CS-135."""
+    """Adds a `Merge` below the streams. Raises CS-135 for anything but streams of one builder."""
     if not others:
         raise _not_a_stream(None)
     for other in others:

@@ -11,11 +11,10 @@ import polars as pl
 from crossstream.api.checks import check_option, check_topic, topic_step
 from crossstream.api.draft import Draft
 from crossstream.api.frames import frame_serdes
-from crossstream.api.global_table import GlobalKTable
 from crossstream.api.options import Consumed, Materialized
 from crossstream.api.serde_rules import source_serdes, table_serdes
 from crossstream.api.stream import KStream
-from crossstream.api.table import KTable
+from crossstream.api.table import GlobalKTable, KTable
 from crossstream.api.topology import Topology
 from crossstream.api.types import typed
 from crossstream.columns.functions import Function
@@ -27,7 +26,7 @@ from crossstream.serdes import Serde
 
 
 class StreamsBuilder:
-    """Collects the operators of one topology; `build` gives it as frozen data. Source: semantics 3.1.
+    """Collects the operators of one topology; `build` returns it as frozen data. Source: semantics 3.1.
 
     >>> from crossstream import Consumed, Produced, StreamsBuilder, serdes
     >>> builder = StreamsBuilder()
@@ -45,10 +44,10 @@ class StreamsBuilder:
     def stream(
         self, topics: str | Sequence[str] | re.Pattern[str], consumed: Consumed | None = None
     ) -> KStream:
-        """The records of a topic, of several, or of all whose whole name matches a compiled pattern.
+        """The records of a topic, of several topics, or of all topics whose name matches a compiled pattern.
 
         Two calls with the same topics and options share one source. Raises `TopologyError`: CS-140 without
-        both serdes, CS-102 bad topic name, CS-122 topics that another source reads otherwise.
+        both serdes, CS-102 bad topic name, CS-122 topics that another source reads with other options.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> consumed = Consumed(key=serdes.string(), value=serdes.json())
@@ -64,8 +63,8 @@ class StreamsBuilder:
         """A topic as a table: the last record of each key is its row, a null value deletes it.
 
         Rows follow the order of arrival, not of timestamps; records with a null key are dropped and counted.
-        ``materialized`` makes the table queryable. Raises `TopologyError` as `stream`, and CS-120 if the
-        store's name is taken, CS-140 if ``materialized`` has other serdes than ``consumed``.
+        ``materialized`` makes the table queryable. Raises `TopologyError` as `stream`, CS-120 if the
+        store's name is taken, CS-140 if the serdes of ``materialized`` differ from those of ``consumed``.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> StreamsBuilder().table("products", Consumed(key=serdes.string(), value=serdes.json()))
@@ -76,13 +75,13 @@ class StreamsBuilder:
     def global_table(
         self, topic: str, consumed: Consumed | None = None, materialized: Materialized | None = None
     ) -> GlobalKTable:
-        """A whole topic as a table beside every stream, which any record may look up by any key.
+        """A whole topic as a table that any record may look up by any key.
 
-        A start reads the topic to its end before any other record is taken, the first from its beginning, later
-        ones from where the state ends. Afterwards its records belong to the batches like all others. A null
-        value deletes a row; records with a null key are dropped and counted. ``materialized`` makes the table
-        queryable. Raises `TopologyError` as `table`, and CS-101 for a versioned global table or one that is
-        to begin at the end of its topic. Sources: KIP-99, semantics 2.4.
+        A start reads the topic to its end before any other record: the first start from the beginning, later ones
+        from where the state ends. Afterwards its records belong to the batches like all others. A null value deletes
+        a row; records with a null key are dropped and counted. ``materialized`` makes the table queryable. Raises
+        `TopologyError` as `table`, and CS-101 for a versioned global table or ``offset_reset="latest"``. Sources:
+        KIP-99, semantics 2.4.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> StreamsBuilder().global_table("merchants", Consumed(key=serdes.string(), value=serdes.json()))
@@ -95,10 +94,9 @@ class StreamsBuilder:
         """The rows of a streaming DataFrame as records: columns key, value, optionally timestamp and headers.
 
         Serdes left out follow from the columns' types (string, binary, numbers, boolean; a struct is JSON). A
-        binary column with a serde holds its wire bytes. ``Consumed(name=…)`` names the source, which keeps
-        its place in the state when the code changes. Raises `TopologyError`: CS-150 not a streaming
-        DataFrame, CS-150 missing columns, CS-150 a type without a serde, CS-101 settings
-        that only topics have.
+        binary column with a serde holds its wire bytes. With ``Consumed(name=…)`` the source keeps its state when
+        the code around it changes. Raises `TopologyError`: CS-150 not a streaming DataFrame, missing columns or a
+        type without a serde; CS-101 settings that only topics have.
         """
         return KStream(self._draft, self._frame("stream", frame, consumed, None))
 
@@ -113,7 +111,7 @@ class StreamsBuilder:
         return KTable(self._draft, self._frame("table", frame, consumed, stored))
 
     def build(self) -> Topology:
-        """The topology as it is now. Raises `TopologyError`: CS-126 if it reads nothing, CS-127 open split.
+        """The topology so far, as frozen data. Raises `TopologyError`: CS-126 if it reads nothing, CS-127 open split.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> builder = StreamsBuilder()
@@ -185,7 +183,7 @@ class StreamsBuilder:
 
 
 def _check_extractor(consumed: Consumed, name: str, key: Serde, value: Serde) -> None:
-    """Checks what an expression for timestamps reads, as `typed`."""
+    """Checks the fields that an expression for timestamps reads, see `typed`."""
     if isinstance(consumed.timestamp_extractor, pl.Expr):
         source = {"value": Node(name=name, key=key, value=value)}
         function = Function.of(consumed.timestamp_extractor)
@@ -193,9 +191,9 @@ def _check_extractor(consumed: Consumed, name: str, key: Serde, value: Serde) ->
 
 
 def _check_global(topic: str, consumed: Consumed, stored: Materialized | None) -> None:
-    """Refuses what a global table cannot be: versioned, or without the beginning of its topic."""
+    """Refuses (CS-101) a versioned global table, and one that begins at the end of its topic."""
     if stored is not None and stored.history_retention is not None:
-        what = "keeps no versions: records see its rows as they are when they are processed"
+        what = "keeps no versions: a record sees the row of the moment when it is processed"
         step = "leave history_retention out; builder.table(…) makes versioned tables"
     elif consumed.offset_reset == "latest":
         what = "holds its whole topic and cannot begin at the end of it"

@@ -1,4 +1,4 @@
-"""Checks of single arguments; each raises `TopologyError` in the user's line and says what to write."""
+"""Checks of single arguments; each raises `TopologyError` at the caller's line and says what to write."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAME_RULE = 'choose a name of ASCII letters, digits, ".", "_" and "-", at most 2
 
 
 def check_name(owner: str, setting: str, name: object, *, optional: bool = False) -> None:
-    """Refuses (CS-102) what Kafka would not take as the name of an operator, store or topic."""
+    """Refuses (CS-102) a name that Kafka does not allow for an operator, store or topic."""
     fault = None if optional and name is None else name_fault(name)
     if fault is not None:
         raise TopologyError(
@@ -34,7 +34,7 @@ def check_name(owner: str, setting: str, name: object, *, optional: bool = False
 
 
 def check_topic(operator: str, topic: object) -> None:
-    """Refuses (CS-102) what Kafka would not take as the name of a topic."""
+    """Refuses (CS-102) a name that Kafka does not allow for a topic."""
     fault = name_fault(topic)
     if fault is not None:
         step = (
@@ -46,14 +46,14 @@ def check_topic(operator: str, topic: object) -> None:
 
 
 def topic_step(operator: str, given: object, names: str) -> str:
-    """What to do where something else was ``given`` than ``names``: pass those, or read a DataFrame as one."""
+    """What to write instead of ``given``: ``names``, or the method for a DataFrame."""
     if operator in ("stream", "table") and hasattr(given, "isStreaming"):
         return f"a DataFrame is read by {operator}_from(…)"
     return f"pass {names}"
 
 
 def check_target(operator: str, topic: object) -> None:
-    """Refuses what is neither the name of a topic (CS-102) nor a function of key and value that gives one (CS-104)."""
+    """Refuses anything but the name of a topic (CS-102) or a function of key and value (CS-104)."""
     if callable(topic) or isinstance(topic, keyed | pl.Expr):
         check_signature(operator, "topic", topic, ("key", "value"))
     else:
@@ -61,9 +61,9 @@ def check_target(operator: str, topic: object) -> None:
 
 
 def settle_durations(option: object, *settings: str, minimum: int | None = 0) -> None:
-    """Puts milliseconds in the place of durations, which makes options equal that say the same.
+    """Replaces durations by milliseconds, so that equal options compare equal. None stays.
 
-    Refuses (CS-110) what is no duration, or less than ``minimum`` ms; None stays.
+    Refuses (CS-110) other values, and durations below ``minimum`` ms.
     """
     for setting in settings:
         given = getattr(option, setting)
@@ -78,7 +78,7 @@ _BOTH_WAYS = ("serialize", "deserialize")
 def check_serdes(
     owner: str, /, *, optional: bool = True, ways: Collection[str] = _BOTH_WAYS, **serdes: object
 ) -> None:
-    """Refuses (CS-101) anything but a serde, at least for these ``ways``, or, if they are ``optional``, None."""
+    """Refuses (CS-101) anything but a serde with these methods (``ways``); ``optional``: None is allowed."""
     for setting, serde in serdes.items():
         if (serde is None and optional) or _is_serde(serde, ways):
             continue
@@ -95,7 +95,7 @@ def check_serdes(
 
 
 def check_choice(owner: str, setting: str, value: object, choices: tuple[object, ...]) -> None:
-    """Refuses (CS-101) what is not one of ``choices``."""
+    """Refuses (CS-101) a value that is not one of ``choices``."""
     if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
         raise TopologyError(
             f"{owner}({setting}={value!r}) is not one of the choices",
@@ -108,9 +108,9 @@ def check_choice(owner: str, setting: str, value: object, choices: tuple[object,
 def check_signature(
     owner: str, setting: str, function: object, parameters: tuple[str, ...], *, optional: bool = True
 ) -> None:
-    """Refuses what cannot be called with ``parameters`` (CS-104), or does not run then (CS-104).
+    """Refuses (CS-104) a function that cannot be called with ``parameters``, or does not run when it is called.
 
-    Expressions are refused too, but for timestamps; None only if the function is not ``optional``.
+    Refuses expressions too, except for timestamps; ``optional``: None is allowed.
     """
     if function is None and optional:
         return
@@ -131,9 +131,9 @@ def check_signature(
 def check_option(
     operator: str, setting: str, option: object, kind: type[T], **others: type[object]
 ) -> T | None:
-    """``option`` if it is None or a ``kind``; else CS-101, which tells the object to pass.
+    """``option`` if it is None or a ``kind``; else CS-101, which says what to write.
 
-    ``others``: the kinds of the operator's other options, by setting, which may have been put in the place of this one.
+    ``others``: the kinds of the operator's other options, by setting, which may have been passed instead.
     """
     if option is None or isinstance(option, kind):
         return option
@@ -150,7 +150,7 @@ def check_option(
 
 
 def _written(given: object, kind: str) -> str:
-    """How an option of a ``kind`` is made, of what was given in its place if that can be."""
+    """How to write an option of a ``kind``, with the value that was given if it fits."""
     if kind in ("Consumed", "Produced"):
         return f"{kind}(key=serdes.string(), value=serdes.json())"
     if kind == "JoinWindows":
@@ -172,16 +172,15 @@ def function_of(
     several: bool = False,
     by_name: bool = False,
 ) -> Function:
-    """The user's function in normal form, after checking that it can be called with ``values``, and the type it gives.
+    """The function that the user passed, checked, with the type of its result.
 
-    ``inputs``: the nodes that it reads, by argument; ``values``: the arguments of a callable, if they are others.
-    ``by_name``: a text names a field.
+    ``inputs``: the nodes that it reads, by argument; ``values``: the arguments of a callable, if they differ.
+    ``by_name``: text names a field. ``expression``: an expression is allowed. ``several``: it returns an iterable, so
+    it may be a generator function. A callable with one more parameter gets the key first; ``with_key`` decides where
+    the signature is unknown (``print``).
 
-    A callable of one parameter more gets the key first; ``with_key`` decides for a callable whose signature does not
-    tell (``print``). ``several``: it gives an iterable, so it may be a generator function. The expression of a joiner
-    may read the ``inputs`` and the key. Raises CS-104 for what is no function (or an
-    expression where there can be none), or does not run when it is called; CS-104 for a function of other parameters,
-    or an expression that reads other columns; CS-111 for one that looks at other records; CS-113 and CS-114 as `typed`.
+    Raises CS-104 for anything but a function of these parameters or an expression over these inputs and the key,
+    CS-111 for an expression that reads other records, CS-113 and CS-114 as `typed`.
     """
     if by_name and isinstance(given, str):
         return named_field(given, operator, role, inputs)
@@ -204,7 +203,7 @@ def function_of(
 
 
 def predicate_of(operator: str, given: Any, node: Node) -> Function:
-    """As `function_of`. Raises CS-115 for an expression that gives something else than true or false."""
+    """As `function_of`. Raises CS-115 for an expression that is not Boolean."""
     return checked_predicate(function_of(operator, "predicate", given, {"value": node}), operator)
 
 
@@ -212,11 +211,11 @@ def _check_rows(what: str, expression: pl.Expr, operator: str) -> None:
     found = other_rows(expression)
     if found is not None:
         raise TopologyError(
-            f"{what} looks at other records than its own ({found}), which depend on how batches are cut",
+            f"{what} reads other records than its own ({found}): the result would depend on the batches",
             code="CS-111",
             where=here(operator),
-            next="an expression is for one record at a time: for the elements of a list there is .list, for several"
-            " columns pl.sum_horizontal and the like",
+            next="write an expression over one record: .list for the elements of a list, pl.sum_horizontal and the like"
+            " for several columns",
         )
 
 
@@ -259,12 +258,18 @@ def _check_runs(what: str, function: Any, operator: str | None = None, *, severa
     if way is None or (way == "yield" and several):
         return
     gives, step = (
-        ("a generator that nobody iterates", "return one value; flat_map and flat_map_values take several")
+        (
+            "a generator, and nothing iterates it",
+            "return one value; flat_map and flat_map_values take several",
+        )
         if way == "yield"
-        else ("a coroutine that nobody awaits", "write it with def; in it, asyncio.run(…) runs a coroutine")
+        else (
+            "a coroutine, and nothing awaits it",
+            "write it with def; in it, asyncio.run(…) runs a coroutine",
+        )
     )
     raise TopologyError(
-        f"{what} has {way}: a call of {_called(function)} gives {gives}",
+        f"{what} has {way}: a call of {_called(function)} returns {gives}",
         code="CS-104",
         where=here(operator),
         next=step,
@@ -303,7 +308,7 @@ def _is_serde(value: object, ways: Collection[str]) -> bool:
 
 
 class _Required:
-    """Stands for an argument that was left out, so that the error can be a helpful one."""
+    """Stands for a missing argument, so that the error can say what to pass."""
 
     def __repr__(self) -> str:
         return "required"

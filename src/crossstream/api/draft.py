@@ -1,4 +1,4 @@
-"""A topology while the user writes it, and how a new node is made below another one."""
+"""A topology while it is built, and how a new node is added below another one."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ N = TypeVar("N", bound=Node)
 class Draft:
     """What a `StreamsBuilder` and its handles share.
 
-    ``stores`` maps the user's store names to the nodes that keep them; ``open_splits`` holds
-    the lines of splits that were begun and not finished.
+    ``stores``: store names, and the nodes that keep them. ``open_splits``: the lines of splits that are not finished.
     """
 
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -41,10 +40,9 @@ class Draft:
     paths: Paths = field(default_factory=Paths)
 
     def add(self, kind: type[N], path: str, given: str | None, /, **attributes: Any) -> N:
-        """A new node of the graph, named ``given`` or by its place (``path`` under its first parent).
+        """Adds a node, named ``given`` or by its path (``path`` under its first parent).
 
-        Raises `TopologyError`: CS-120 name taken, CS-120 store name taken, CS-122 topics that
-        another source reads.
+        Raises CS-120 if the name or its store's name is taken, CS-122 for topics that another source reads.
         """
         parents: tuple[str, ...] = attributes.get("parents", ())
         parent = parents[0] if parents else None
@@ -58,12 +56,12 @@ class Draft:
         return node
 
     def check_name(self, name: str) -> None:
-        """CS-120 if an operator has the name."""
+        """Refuses (CS-120) a name that an operator has."""
         check_new_name(self.nodes, name)
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """Several nodes at once: if one is refused, none is added."""
+        """Adds several nodes, or none if one of them is refused."""
         nodes, stores, paths = dict(self.nodes), dict(self.stores), self.paths.copy()
         try:
             yield
@@ -72,10 +70,7 @@ class Draft:
             raise
 
     def same_source(self, wanted: Source) -> Source | None:
-        """The stream source of exactly these topics, if there is one: two streams share it.
-
-        Raises `TopologyError` CS-122 if it is read with other options.
-        """
+        """The stream source of exactly these topics, which two streams share. Raises CS-122 for other options."""
         for node in self.nodes.values():
             if isinstance(node, Source) and node.shape == "stream" and _same_topics(node, wanted):
                 _check_same_options(node, wanted)
@@ -83,7 +78,7 @@ class Draft:
         return None
 
     def finish(self) -> Topology:
-        """The topology so far, as frozen data. Raises `TopologyError` CS-126 no source, CS-127 open split."""
+        """The topology so far, as frozen data. Raises CS-126 without a source, CS-127 for an open split."""
         if not any(isinstance(node, Source | FrameSource) for node in self.nodes.values()):
             raise TopologyError(
                 "the topology reads nothing",
@@ -140,32 +135,29 @@ class Handle(Protocol):
 OPERATORS: Mapping[JoinKind, str] = MappingProxyType(
     {"inner": "join", "left": "left_join", "outer": "outer_join"}
 )
-"""The methods that make the kinds of joins."""
+"""The method of each kind of join."""
 
 _NOT_YET = MappingProxyType({"KStream": ("group_by", "group_by_key"), "KTable": ("group_by", "suppress")})
-"""Methods of Kafka Streams that come with aggregations."""
+"""Methods of Kafka Streams that will come with aggregations."""
 
 
 def no_attribute(handle: object, name: str) -> NoReturn:
-    """The ``__getattr__`` of handles: what there will be says so, what there is none of is as Python tells it.
-
-    A user's subclass says the same as the class of ours that it is made from.
-    """
+    """The ``__getattr__`` of handles: a method that is planned has an error of its own, in subclasses too."""
     awaited = any(name in _NOT_YET.get(kind.__name__, ()) for kind in type(handle).__mro__)
     what = f"no {name} yet: see Status in README.md" if awaited else f"no attribute {name!r}"
     raise AttributeError(f"{type(handle).__name__!r} object has {what}", name=name, obj=handle)
 
 
 def given_name(operator: str, named: Named | None, **others: type[object]) -> str | None:
-    """The name in ``named``; CS-101 if it is something else. ``others``: as for `check_option`."""
+    """The name in ``named``. Raises CS-101 for other objects. ``others``: see `check_option`."""
     option = check_option(operator, "named", named, Named, **others)
     return None if option is None else option.name
 
 
-def misplaced_name(operator: str, place: str) -> TopologyError:
-    """CS-101: a `Named` in the place of something else, as in Java's overloads."""
+def misplaced_name(operator: str, argument: str) -> TopologyError:
+    """CS-101: a `Named` where another argument belongs, as in Java's overloads."""
     return TopologyError(
-        f"{place} of {operator} is a Named",
+        f"{argument} of {operator} is a Named",
         code="CS-101",
         where=here(operator),
         next='name the argument: named=Named("…")',
@@ -175,7 +167,7 @@ def misplaced_name(operator: str, place: str) -> TopologyError:
 def child(
     draft: Draft, kind: type[N], path: str, parent: Node, name: str | None = None, /, **attributes: Any
 ) -> N:
-    """A new node below ``parent``, with the parent's serdes and shape unless ``attributes`` say otherwise."""
+    """Adds a node below ``parent``, with the parent's serdes and shape unless ``attributes`` have others."""
     kept: dict[str, Any] = {"parents": (parent.name,), "shape": parent.shape}
     for part in ("key", "value"):
         kept[part], kept[f"{part}_type"] = getattr(parent, part), getattr(parent, f"{part}_type")
@@ -191,7 +183,7 @@ def table_result(
     materialized: Materialized | None,
     either: Serde | None = None,
 ) -> dict[str, Any]:
-    """Joiner, serdes and store of a join of tables: keyed like the left side, or by ``either``."""
+    """Joiner, serdes and store of a join of tables, keyed like the left side or by ``either``."""
     option = check_option(operator, "materialized", materialized, Materialized)
     asked = option or Materialized()
     key = needed_key(operator, either or left.key, asked.key, "materialized=Materialized(key=…)")
@@ -201,18 +193,18 @@ def table_result(
 
 
 def made_value(function: Function, asked: Materialized, like: Node) -> dict[str, Any]:
-    """The serde of the values that a function makes for a table, and of their type. ``like``: the (left) input."""
+    """The serde of values that a function makes for a table, and of their type. ``like``: the (left) input."""
     value = stored_value(asked.value, function.returns, queryable=asked.store is not None, like=like.value)
     return {"value": value, "value_type": function.returns}
 
 
 def returning(function: Function, value: Serde | None) -> Function:
-    """The function, whose results have the type of the serde, if that declares one."""
+    """The function with the type of the serde for its results, if the serde declares one."""
     return function if value is None or value.dtype is None else replace(function, returns=value)
 
 
 def check_same_builder(operator: str, mine: Draft, other: Draft) -> None:
-    """CS-135: operators connect only what one builder made."""
+    """Refuses (CS-135) inputs of different builders."""
     if mine is not other:
         raise TopologyError(
             f"the two inputs of {operator} come from different builders",

@@ -1,4 +1,4 @@
-"""A streaming DataFrame as a source, looked at without importing pyspark."""
+"""Checks of a streaming DataFrame as a source, without importing pyspark."""
 
 from __future__ import annotations
 
@@ -26,21 +26,20 @@ _TAKEN = {
     "timestamp": ("timestamp", "timestamp_ntz", "bigint", "int"),
     "headers": ("array<struct<key:string,value:binary>>",),
 }
-"""Types of the columns that may be there besides key and value. Numbers are milliseconds since the epoch."""
+"""Types of the optional columns. Numbers are milliseconds since the epoch."""
 
 COLUMNS = ("key", "value", *_TAKEN)
-"""Those that are read; others may be of any type."""
+"""The columns that are read; others may be of any type."""
 
 _UNREADABLE = ("variant", "interval", "interval year", "interval month", "interval year to month")
-_PLACES = ("geometry", "geography")
+_GEO = ("geometry", "geography")
 
 
 def frame_serdes(operator: str, frame: Any, consumed: Consumed) -> tuple[Serde, Serde]:
     """The serdes of key and value: those of ``consumed``, else by the columns' types.
 
-    Raises `TopologyError`: CS-150 not a streaming DataFrame, CS-150 no column key or value, several
-    of a name, or one that has it in other letters, CS-150 a type without a serde, CS-101 settings of ``consumed`` that
-    only topics have, CS-150 timestamps or headers of other types.
+    Raises CS-150 for anything but a streaming DataFrame with columns key and value, and for names and types that it
+    cannot read; CS-101 for settings of ``consumed`` that only topics have.
     """
     _check_frame(operator, frame)
     _check_settings(operator, consumed)
@@ -60,7 +59,7 @@ def _serde_of(operator: str, column: str, type_name: str) -> Serde:
     if type_name.startswith(("struct<", "map<string,", "array<")):
         return serdes.json()
     raise TopologyError(
-        f"column {column} is of type {type_name}, which has no serde of its own",
+        f"column {column} is of type {type_name}, which has no serde",
         code="CS-150",
         where=here(operator),
         next=f"pass Consumed({column}=…), or cast the column",
@@ -95,7 +94,7 @@ def _found_as(frame: Any, name: str) -> list[str]:
 
 
 def _check_found(operator: str, name: str, found: list[str]) -> None:
-    """Refuses several columns for one name, and one that is spelled in another way: it would not be read."""
+    """Refuses several columns for one name, and a column in other letters, which would not be read."""
     if len(found) > 1:
         raise TopologyError(
             f"the DataFrame has several columns that Spark takes for {name}: {', '.join(found)}",
@@ -108,7 +107,7 @@ def _check_found(operator: str, name: str, found: list[str]) -> None:
             f"the DataFrame has a column {found[0]}, which Spark takes for {name}",
             code="CS-150",
             where=here(operator),
-            next=f'write it as it is read: .withColumnRenamed("{found[0]}", "{name}"); or drop it',
+            next=f'rename it: .withColumnRenamed("{found[0]}", "{name}"); or drop it',
         )
 
 
@@ -119,24 +118,22 @@ def _check_readable(operator: str, frame: Any) -> None:
             f"column {fault}, which no serde reads",
             code="CS-150",
             where=here(operator),
-            next="change it in the DataFrame: name fields apart, and cast(… as string) what JSON has no form for",
+            next="change it in the DataFrame: rename such fields, and cast(… as string) types that JSON lacks",
         )
 
 
-def _unreadable(kind: Any, place: str) -> Iterator[str]:
-    """What is wrong in a type, as Spark tells types in JSON: text, or a dict where there are others in it."""
+def _unreadable(kind: Any, path: str) -> Iterator[str]:
+    """The faults in a type in Spark's JSON form: text, or a dict of inner types. ``path``: of the column or field."""
     if isinstance(kind, str):
-        if kind in _UNREADABLE or kind.startswith(_PLACES):
-            yield f"{place} is of type {kind}"
+        if kind in _UNREADABLE or kind.startswith(_GEO):
+            yield f"{path} is of type {kind}"
         return
     names = [field["name"] for field in kind.get("fields", ())]
-    yield from (
-        f"{place} has several fields {name}" for name in dict.fromkeys(names) if names.count(name) > 1
-    )
+    yield from (f"{path} has several fields {name}" for name in dict.fromkeys(names) if names.count(name) > 1)
     for field in kind.get("fields", ()):
-        yield from _unreadable(field["type"], f"{place}.{field['name']}")
+        yield from _unreadable(field["type"], f"{path}.{field['name']}")
     for part in ("elementType", "keyType", "valueType"):
-        yield from _unreadable(kind.get(part, ""), place)
+        yield from _unreadable(kind.get(part, ""), path)
 
 
 def _check_types(operator: str, types: dict[str, str]) -> None:

@@ -1,8 +1,8 @@
-"""Option objects: frozen, keyword arguments only, checked when made.
+"""Option objects: frozen, with keyword arguments only, checked when they are made.
 
-All raise `TopologyError` in the line that makes them: CS-101 unknown, missing or positional setting,
-or one that nothing uses yet, CS-102 name against Kafka's rule, CS-101 value of a wrong kind, CS-104 function that
-cannot be called as crossstream calls it, CS-104 one that does not run then. Sources: semantics 3.5 and 5.1.
+All raise `TopologyError` at the line that makes them: CS-101 for a setting that is unknown, missing, positional or of
+a wrong type, CS-102 for a name that Kafka does not allow, CS-104 for a function that cannot be called as crossstream
+calls it. Sources: semantics 3.5 and 5.1.
 """
 
 from __future__ import annotations
@@ -43,11 +43,10 @@ class Named:
 class Consumed:
     """How a topic is read: the serdes of its keys and values, and where to begin.
 
-    ``timestamp_extractor(key, value, timestamp)`` gives a record another timestamp than its own (ms since
-    the epoch, or a `datetime`, in UTC if it has no zone). It may be an expression over the value's fields and the
-    columns ``key`` and ``timestamp``; of a value with a field ``timestamp`` that is the field, of any other
-    the record's own timestamp. ``offset_reset`` is where an application that starts for the first time begins.
-    ``name`` names the source, which else is called after its topic.
+    ``timestamp_extractor(key, value, timestamp)`` returns the timestamp of a record (ms since the epoch, or a
+    `datetime`, in UTC if it has no zone). It may be an expression over the value's fields, ``key`` and ``timestamp``:
+    the field of that name, or without one, the record's own timestamp. ``offset_reset`` is where an application begins
+    when it starts for the first time. ``name`` names the source; the default is its topic.
 
     >>> from crossstream import serdes
     >>> Consumed(key=serdes.string(), value=serdes.json(), offset_reset="latest").offset_reset
@@ -94,22 +93,21 @@ class Produced:
 
 
 _NOT_YET = {
-    "retention": "leave it out: it is how long a store of windows keeps them, and there are none yet;"
-    " history_retention=…, which makes a table versioned, is something else"
+    "retention": "leave it out: it is for stores of windows, which do not exist yet;"
+    " history_retention=… makes a table versioned"
 }
 
 
 @keyword_settings(TopologyError, "CS-101", hints=_NOT_YET)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Materialized:
-    """Keep a table in a store; with ``store`` set it can be queried under that name.
+    """Keeps a table in a store; with ``store`` it can be queried under that name.
 
-    Serdes left out are those of the table; the value of a named join or `map_values` without a serde is
-    stored as JSON if its left input is JSON, else in a form of the engine's own. ``caching`` is there for those
-    who come from Kafka: nothing is cached between batches, and a batch gives the last change of each key.
-    ``history_retention`` (a duration) makes the table versioned: versions that old can still be asked for, and
-    joins ignore records behind the newest version of their key. Source: semantics 2.2.6, KIP-889, KIP-914.
-    ``retention`` is for stores of windows, and None until there are any.
+    Serdes left out are those of the table. The value of a named join or `map_values` without a serde is stored as JSON
+    if its left input is JSON, else in the engine's own form. ``history_retention`` (a duration) makes the table
+    versioned: it keeps versions for that long, and joins ignore records behind the newest version of their key.
+    ``caching`` has no effect, as nothing is cached between batches; ``retention`` is for stores of windows, which do
+    not exist yet. Sources: semantics 2.2.6, KIP-889, KIP-914.
 
     >>> Materialized(store="promotions").store
     'promotions'
@@ -131,7 +129,7 @@ class Materialized:
         check_name("Materialized", "store", self.store, optional=True)
 
     def spec(self, key: Serde | None, value: Serde | None) -> StoreSpec:
-        """The store this asks for, with the serdes that were found for it."""
+        """The store, with the serdes that were found for it."""
         history = self.history_retention
         kept = None if history is None else to_milliseconds(history, "history_retention", error=TopologyError)
         return StoreSpec(name=self.store, key=key, value=value, caching=self.caching, history_retention=kept)
@@ -149,10 +147,10 @@ def _not_yet(setting: str, given: object) -> TopologyError:
 @keyword_settings(TopologyError, "CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repartitioned:
-    """Move the records of a stream to the partitions of their keys, now.
+    """Moves the records of a stream to the partitions of their keys, now.
 
     ``key`` is needed where the stream's key serde is unknown (after `map`, `flat_map`, `select_key`).
-    ``partitions``: a wish that both inputs of a join must share if both have one; at least 1.
+    ``partitions``: at least 1; if both inputs of a join have one, they must be equal.
     ``partitioner(key, num_partitions)`` returns the partition of a key, instead of its hash.
 
     >>> from crossstream import serdes
@@ -176,11 +174,11 @@ class Repartitioned:
 @keyword_settings(TopologyError, "CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamJoined:
-    """Options of the join of two streams: serdes, a name, and names for what it keeps.
+    """Options of the join of two streams: serdes, a name, and names of its stores.
 
-    ``key``: of both streams; ``value``, ``other_value``: of the left and of the right one; where they are unknown.
-    With ``store`` and ``other_store`` the records that are kept of the left and of the right stream can be queried.
-    Source: semantics 3.5.
+    ``key``: of both streams, ``value`` and ``other_value``: of the left and the right stream, where they are unknown.
+    ``store`` and ``other_store`` make the kept records of the left and the right stream queryable. Source: semantics
+    3.5.
 
     >>> StreamJoined(name="seen", store="recent-views", other_store="recent-clicks").store
     'recent-views'
@@ -211,10 +209,10 @@ class StreamJoined:
 class Joined:
     """Options of the join of a stream with a table: serdes, the grace period, a name.
 
-    ``key``, ``value``: of the stream, where they are unknown; without ``key`` they are the table's. ``other_value``:
-    of the table, for readers. With ``grace`` (a duration) each record waits until the stream's time is so much
-    further, and then sees the version of the row that was valid at its own timestamp; the table must be versioned,
-    and keep versions for at least that long. Sources: KIP-923, semantics 2.3.2.
+    ``key``, ``value``: of the stream, where they are unknown; ``key`` defaults to the table's. ``other_value``: of
+    the table. With ``grace`` (a duration) each record waits until stream time has advanced by that much, and then
+    sees the version of the row that was valid at its timestamp; the table must keep versions for at least that long.
+    Sources: KIP-923, semantics 2.3.2.
 
     >>> Joined(grace="10 seconds", name="enriched").grace
     10000
@@ -237,8 +235,8 @@ class Joined:
 class TableJoined:
     """Options of a foreign-key join: its name, and partitioners for inputs that are not partitioned by hash.
 
-    ``partitioner(key, num_partitions)`` tells where rows of the left table are, ``other_partitioner`` where
-    those of the other table are; each must look at the key only and return one partition.
+    ``partitioner(key, num_partitions)`` returns the partition of rows of the left table, ``other_partitioner`` of rows
+    of the other table; each must depend on the key only and return one partition.
     Sources: KIP-775, semantics 2.5.7.
 
     >>> TableJoined(name="promotions", partitioner=lambda key, count: int(key) % count).name
@@ -256,21 +254,21 @@ class TableJoined:
 
 
 _BOUNDS = MappingProxyType(
-    dict.fromkeys(("before", "after"), "a window with bounds of its own is JoinWindows(before=…, after=…)")
+    dict.fromkeys(("before", "after"), "write JoinWindows(before=…, after=…) for two different bounds")
 )
 
 
 @keyword_settings(TopologyError, "CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinWindows:
-    """Which records of two streams are partners: those of one key whose timestamps are close to each other.
+    """Which records of two streams are partners: records of one key whose timestamps are close to each other.
 
-    The right record may be up to ``before`` older and up to ``after`` newer than the left one, both ends included;
-    a bound may be negative (``before="-5 seconds"``: at least 5 s newer), but together they are at least 0. ``grace``
-    is how much longer, in stream time, a record waits for partners that are late. A record of a left or outer join
-    that finds none comes out alone when its window and the grace period are over; with ``eager=True`` (Kafka before
-    3.1) at once, even if partners follow. Durations, which are kept in milliseconds. Raises CS-110 for what is none,
-    CS-110 for an empty window. Sources: semantics 2.1.1, KIP-633.
+    The right record may be up to ``before`` older and up to ``after`` newer than the left record, both ends included.
+    A bound may be negative (``before="-5 seconds"``: at least 5 s newer), but their sum is at least 0. ``grace`` is
+    how much longer, in stream time, a record waits for late partners. In a left or outer join a record without a
+    partner comes out alone when its window and the grace period are over; with ``eager=True`` (Kafka before 3.1) at
+    once, even if partners follow. All are durations, kept in milliseconds. Raises CS-110 for other values and for an
+    empty window. Sources: semantics 2.1.1, KIP-633.
 
     >>> JoinWindows(before=0, after="10 seconds", grace="1 minute").after
     10000

@@ -1,8 +1,7 @@
-"""Which serde an operator's output has, and the error where none can be found.
+"""Which serde an operator's output has, and the errors where none is known or two differ.
 
-Precedence: option object, else inherited where the type cannot have changed (semantics 3.5). An output
-whose value serde is None has values that exist as Python objects only; the engine keeps them in a form of
-its own, which never reaches a topic.
+The option object comes first, then the input's serde where the type cannot have changed (semantics 3.5). Values
+without a serde are Python objects; the engine keeps them in a form of its own, which never reaches a topic.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 from crossstream import serdes
 from crossstream.api.options import Consumed, Materialized
 from crossstream.errors import TopologyError
+from crossstream.graph.nodes import Node
 from crossstream.location import here
 from crossstream.serdes import Serde
 from crossstream.serdes.json_typed import SchemaJson
@@ -17,7 +17,7 @@ from crossstream.serdes.serde import alike, told_apart
 
 
 def source_serdes(operator: str, key: Serde | None, value: Serde | None) -> tuple[Serde, Serde]:
-    """Both serdes of a source. Raises CS-140 where one is missing: there is no default to fall back to."""
+    """Both serdes of a source. Raises CS-140 where one is missing: there is no default."""
     if key is not None and value is not None:
         return key, value
     missing = " and ".join(name for name, serde in (("key", key), ("value", value)) if serde is None)
@@ -30,9 +30,9 @@ def source_serdes(operator: str, key: Serde | None, value: Serde | None) -> tupl
 
 
 def table_serdes(topic: str, consumed: Consumed, stored: Materialized | None) -> tuple[Serde, Serde]:
-    """Both serdes of a table read from ``topic``; those `Consumed` leaves out may come from `Materialized`.
+    """Both serdes of a table read from ``topic``; those `Consumed` leaves out come from `Materialized`.
 
-    Raises CS-140 where one is missing, CS-140 where the two disagree: rows are kept as they came.
+    Raises CS-140 where one is missing or the two differ: rows are stored as they are read.
     """
     asked = stored or Materialized()
     for name, read, kept in (("key", consumed.key, asked.key), ("value", consumed.value, asked.value)):
@@ -48,11 +48,11 @@ def table_serdes(topic: str, consumed: Consumed, stored: Materialized | None) ->
 
 
 def needed_key(operator: str, inherited: Serde | None, given: Serde | None, option: str) -> Serde:
-    """The key serde of an operation by key. Raises CS-140 if there is none, CS-140 if two disagree."""
+    """The key serde of an operation by key. Raises CS-140 if there is none or two differ."""
     if inherited is not None and given is not None and not alike(inherited, given):
-        told, found = told_apart(given, inherited)
+        option_serde, found = told_apart(given, inherited)
         raise TopologyError(
-            f"{operator} is told that keys are {told}, but its input has {found} keys",
+            f"{operator}: the key serde given is {option_serde}, but its input has {found} keys",
             code="CS-140",
             where=here(operator),
             next="leave key= out; a stream can change it before: repartition(Repartitioned(key=…))",
@@ -68,12 +68,25 @@ def needed_key(operator: str, inherited: Serde | None, given: Serde | None, opti
     return key
 
 
+def check_same_keys(operator: str, left: Node, key: Serde | None, right: Node, step: str) -> None:
+    """Refuses (CS-134) to join inputs whose key serdes differ. ``key``: of the left input; ``step``: another way."""
+    if key is None or right.key is None or alike(key, right.key):
+        return
+    mine, theirs = told_apart(key, right.key)
+    raise TopologyError(
+        f"cannot join by key: {left.name} has {mine} keys, {right.name} has {theirs} keys",
+        code="CS-134",
+        where=here(operator),
+        next=f"give both the same key serde; {step}",
+    )
+
+
 def agreed(operator: str, what: str, known: Serde | None, given: Serde | None, setting: str) -> Serde | None:
-    """The serde of an input, known or given by an option. Raises CS-140 if the two disagree."""
+    """The serde of an input, known or given by an option. Raises CS-140 if the two differ."""
     if known is not None and given is not None and not alike(known, given):
-        told, found = told_apart(given, known)
+        option_serde, found = told_apart(given, known)
         raise TopologyError(
-            f"{operator} is told that {what} are {told}, but they are {found}",
+            f"{operator}: the serde given says that {what} are {option_serde}, but they are {found}",
             code="CS-140",
             where=here(operator),
             next=f"leave {setting}= out",
@@ -84,10 +97,10 @@ def agreed(operator: str, what: str, known: Serde | None, given: Serde | None, s
 def stored_value(
     given: Serde | None, declared: Serde | None, *, queryable: bool, like: Serde | None
 ) -> Serde | None:
-    """The value serde of a table that a function makes: JSON, if it has a name and there is JSON above it.
+    """The value serde of a table that a function makes: JSON if the table has a name and its input is JSON.
 
-    None: the values stay inside the engine. ``given``: the user's; JSON without a type gets the one of an expression.
-    ``declared``: the serde of the type that the function declares. ``like``: that of the (left) input.
+    None: the values stay inside the engine. ``given``: of the option; JSON without a type takes the type of an
+    expression. ``declared``: of the type that the function declares. ``like``: of the (left) input.
     """
     if given == serdes.json():
         return declared if isinstance(declared, SchemaJson) else given
@@ -102,14 +115,14 @@ def sink_serdes(
     given: tuple[Serde | None, Serde | None],
     step: str = "pass Produced({})",
 ) -> tuple[Serde, Serde]:
-    """Serdes of a sink. Raises CS-140, which says by which ``step`` to name them, where none is given or known."""
+    """Serdes of a sink. Raises CS-140 where one is neither given nor known; ``step``: how to name it."""
     key, value = (mine or theirs for mine, theirs in zip(given, inherited, strict=True))
     if key is not None and value is not None:
         return key, value
     missing = [name for name, serde in (("key", key), ("value", value)) if serde is None]
     examples = {"key": "key=serdes.string()", "value": "value=serdes.json()"}
     raise TopologyError(
-        f"{operator} does not know the {' and '.join(missing)} serde: it may have changed on the way",
+        f"{operator} does not know the {' and '.join(missing)} serde: the type may have changed",
         code="CS-140",
         where=here(operator),
         next=step.format(", ".join(examples[name] for name in missing)),
@@ -117,7 +130,7 @@ def sink_serdes(
 
 
 def same(serde: Serde | None, other: Serde | None) -> Serde | None:
-    """The serde of two inputs that agree; None if they do not."""
+    """The serde that two inputs share; None if they differ."""
     return serde if serde is not None and other is not None and alike(serde, other) else None
 
 

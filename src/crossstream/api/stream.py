@@ -17,7 +17,6 @@ from crossstream.api.checks import (
     predicate_of,
 )
 from crossstream.api.draft import Draft, child, given_name, no_attribute
-from crossstream.api.joins import stream_join, stream_join_refusal
 from crossstream.api.options import (
     Joined,
     JoinWindows,
@@ -28,6 +27,7 @@ from crossstream.api.options import (
     StreamJoined,
 )
 from crossstream.api.serde_rules import needed_key, sink_serdes
+from crossstream.api.stream_joins import stream_join, stream_join_refusal
 from crossstream.api.types import type_of_items
 from crossstream.columns.functions import keyed
 from crossstream.graph.nodes import (
@@ -60,8 +60,7 @@ from crossstream.typing import (
 )
 
 if TYPE_CHECKING:
-    from crossstream.api.global_table import GlobalKTable
-    from crossstream.api.table import KTable
+    from crossstream.api.table import GlobalKTable, KTable
 
 
 _FORGOTTEN = MappingProxyType(dict.fromkeys(("key", "key_type", "value", "value_type")))
@@ -71,9 +70,8 @@ class KStream:
     """A stream of records; made by `StreamsBuilder`, never directly. Source: semantics 3.2.
 
     Functions take ``value``, or ``key, value`` if they require two arguments. Each method takes
-    ``named=Named("…")``; without it the operator is named by its path. All raise `TopologyError` in the
-    user's line: CS-104 function of other parameters, CS-101 wrong option object, CS-104 no function, CS-120
-    name taken.
+    ``named=Named("…")``; without it the operator is named by its path. All raise `TopologyError` at the caller's
+    line: CS-104 no function or other parameters, CS-101 wrong option object, CS-120 name taken.
 
     >>> from crossstream import Consumed, Produced, StreamsBuilder, serdes
     >>> builder = StreamsBuilder()
@@ -85,7 +83,7 @@ class KStream:
 
     __slots__ = ("_draft", "_node")
 
-    if not TYPE_CHECKING:  # a type checker knows the methods, and tells of one that is none
+    if not TYPE_CHECKING:  # a type checker knows the methods
         __getattr__ = no_attribute
 
     def __init__(self, draft: Draft, node: Node) -> None:
@@ -141,10 +139,9 @@ class KStream:
         return self._child(MapValues, "map_values", named, mapper=function, **made)
 
     def flat_map(self, mapper: FlatMapper, named: Named | None = None) -> KStream:
-        """Any number of records ``(key', value')`` for each, in a list or another iterable; None is none.
+        """Any number of records ``(key', value')`` for each, in a list or another iterable; None means no record.
 
-        Both serdes are forgotten. Text and dicts are no such iterable: one record that gives one is a failure of the
-        function (CS-501).
+        Both serdes are forgotten. Text or a dict instead of a list is a failure of the function (CS-501).
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
@@ -157,10 +154,9 @@ class KStream:
         return self._child(FlatMap, "flat_map", named, mapper=function, **_FORGOTTEN)
 
     def flat_map_values(self, mapper: FlatValueMapper, named: Named | None = None) -> KStream:
-        """Any number of values for each record, in a list or another iterable, with its key; None is none.
+        """Any number of values for each record, in a list or another iterable, with its key; None means no value.
 
-        The value serde is forgotten. Text and dicts are one value, not several: a record that gives one is a failure
-        of the function (CS-501). So put it into a list.
+        The value serde is forgotten. Text or a dict instead of a list is a failure of the function (CS-501).
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
@@ -188,11 +184,10 @@ class KStream:
     def merge(self, *others: KStream, named: Named | None = None) -> KStream:
         """The records of several streams, interleaved. A serde is kept if all inputs share it.
 
-        What one record gives in several of them comes in the order in which they were built: so the results of a join
-        come before the record that is merged with them. If an operator made several records of it before their ways
-        parted, each of them comes on all ways before the next one does; but not if a join or a re-keying is on a way.
-
-        Raises CS-135 for anything but streams, CS-135 for streams of another builder.
+        If one record reaches several inputs, its results come in the order in which the operators were built, as in
+        Kafka. If it becomes several records before the stream branches, each of these passes all branches before the
+        next one, unless a branch has a join or a re-keying. Streams with different key serdes keep only their own
+        order. Raises CS-135 for anything but streams of one builder.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
@@ -204,9 +199,8 @@ class KStream:
     def split(self, named: Named | None = None) -> BranchedKStream[KStream]:
         """Begins a split: each record goes to the first branch whose predicate holds.
 
-        The result, a dict of name to stream, comes from ``default_branch()`` or ``no_default_branch()``. Its
-        keys are the prefix ``named`` plus the branch's name, or its number; the default branch's is 0. Raises CS-120
-        if the name is taken.
+        ``default_branch()`` or ``no_default_branch()`` returns a dict of name to stream. A name is the prefix ``named``
+        plus the branch's name or number; the number of the default branch is 0. Raises CS-120 if the name is taken.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
@@ -219,7 +213,7 @@ class KStream:
         return BranchedKStream(self._draft, self._node, prefix, KStream)
 
     def peek(self, action: Action, named: Named | None = None) -> KStream:
-        """Calls the action for each record, which goes on unchanged. A repeated batch calls it again.
+        """Calls the action for each record and forwards the record unchanged. A repeated batch calls it again.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
@@ -276,8 +270,8 @@ class KStream:
     def to_table(self, named: Named | None = None, materialized: Materialized | None = None) -> KTable:
         """Reads the stream as a table: the last value of each key; null deletes, a null key is dropped.
 
-        Returns a `KTable`. Raises CS-140 if the key serde is unknown, CS-140 if ``Materialized(key=)``
-        contradicts it, CS-120 if the store's name is taken.
+        Raises CS-140 if the key serde is unknown or differs from ``Materialized(key=)``, CS-120 if the store's name is
+        taken.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
@@ -328,22 +322,22 @@ class KStream:
         *options: Any,
         **settings: Any,
     ) -> KStream:
-        """Inner join; what is on the other side decides which one.
+        """Inner join; the other side decides which one.
 
-        With a `KStream`: ``join(stream, joiner, windows, stream_joined=None)``. A result for each pair of records
-        with one key whose timestamps are as close as ``windows`` says, at the later timestamp, once. Records
-        without key or value are dropped and counted.
+        With a `KStream`: ``join(stream, joiner, windows, stream_joined=None)``. One result for each pair of records
+        with one key whose timestamps fit ``windows``, at the later timestamp. Records without key or value are dropped
+        and counted.
 
-        With a `KTable`: ``join(table, joiner, joined=None)``. Each record sees the row of its key as it was when the
-        record arrived; of a versioned table the version valid at its timestamp, with ``Joined(grace=…)`` that much
-        later. The result has the record's key and timestamp. Changes of the table give nothing. Records without key
-        or value are dropped and counted.
+        With a `KTable`: ``join(table, joiner, joined=None)``. Each record sees the row that its key had when the record
+        arrived; in a versioned table the version valid at its timestamp, with ``Joined(grace=…)`` that much later.
+        The result has the record's key and timestamp. Changes of the table trigger no result. Records without key or
+        value are dropped and counted.
 
-        With a `GlobalKTable`: ``join(table, joiner, key_selector=…, named=None)``. ``key_selector`` gives the key
-        of the table's row, from the value or from key and value, which may both be None; the result has the
-        stream's key and timestamp. A record whose value or selected key is None is dropped and counted.
+        With a `GlobalKTable`: ``join(table, joiner, key_selector=…, named=None)``. ``key_selector`` returns the key of
+        the table's row, from the value or from key and value, which may both be None. The result has the stream's key
+        and timestamp. A record whose value or selected key is None is dropped and counted.
 
-        Raises CS-135 other builder, CS-135 nothing to join with, CS-136 options of another kind of join.
+        Raises CS-135 for an other side that a stream cannot join, CS-136 for options of another kind of join.
         Sources: semantics 2.1, 2.3, 2.4.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
@@ -386,10 +380,10 @@ class KStream:
     ) -> KStream:
         """Left join: as `join`, and records without a partner get ``joiner(left, None)``.
 
-        With a `KStream` once, when the window has closed and the grace period is over; with ``eager`` windows at
-        once, even if partners follow. A record with a value and without key comes out alone at once.
-        With a `KTable` each record that has a value comes out once, also one without key.
-        With a `GlobalKTable` also those whose selected key is None; only a null value is dropped and counted.
+        With a `KStream` when the window has closed and the grace period is over; with ``eager`` windows at once,
+        even if partners follow. A record with a value and without a key comes out alone at once. With a `KTable` each
+        record that has a value comes out once, even without a key. With a `GlobalKTable` also records whose selected
+        key is None; only a null value is dropped and counted.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
@@ -411,7 +405,7 @@ class KStream:
     def outer_join(
         self, other: KStream, joiner: ValueJoiner = REQUIRED, *options: Any, **settings: Any
     ) -> KStream:
-        """Outer join with another stream: as `left_join`, on both sides; there is none with a table.
+        """Outer join with another stream: as `left_join`, on both sides. Tables have no outer join with a stream.
 
         >>> from crossstream import Consumed, JoinWindows, StreamsBuilder, serdes
         >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
@@ -427,13 +421,13 @@ class KStream:
         return KStream(self._draft, stream_join(kind, self, other, given, settings))
 
     def to(self, topic: str | TopicSelector, produced: Produced | None = None) -> None:
-        """Writes every record to a topic, or to the one that ``topic(key, value)`` names, which must exist.
+        """Writes every record to a topic, or to the topic that ``topic(key, value)`` returns.
 
-        In Kafka every topic must (CS-652); a missing file topic is made, with one partition, if it is named here: not
-        for a record (CS-652). Several streams may be written to a topic: what comes of one record, and of those after
-        it, stays in order there.
-        Serdes not in ``produced`` are those of the stream. Raises CS-140 where one is unknown, CS-102 for a
-        name that Kafka would not take, CS-104 for a function that does not take key and value. Source: semantics 3.12.
+        A topic of Kafka must exist (CS-652). A missing file topic is created with one partition, but not one that a
+        function names (CS-652). Several streams may write to one topic: the results of a record stay in order, and
+        before those of later records. Serdes not in ``produced`` are those of the stream. Raises CS-140 where one is
+        unknown, CS-102 for a name that Kafka does not allow, CS-104 for a function that does not take key and value.
+        Source: semantics 3.12.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
@@ -450,10 +444,10 @@ class KStream:
     def for_each_batch(self, function: BatchFunction, named: Named | None = None) -> None:
         """Calls ``function(frame, batch_id)`` in the driver with a Spark DataFrame of each batch's records.
 
-        Columns: key, value (a struct for JSON), timestamp. Declare the type of JSON: that of untyped JSON is read off
-        the records of each batch. Called before the batch is committed, and again with the same ``batch_id`` if the
-        batch is repeated: write idempotently, or check the id. Batches without records are left out. The records of a
-        batch pass through the driver.
+        Columns: key, value (a struct for JSON), timestamp. Declare the type of JSON values; without one it is inferred
+        from the records of each batch. The call comes before the batch is committed, and again with the same
+        ``batch_id`` if the batch is repeated: write idempotently, or check the id. Batches without records are skipped.
+        The records of a batch pass through the driver.
 
         >>> import polars as pl
         >>> from crossstream import Consumed, StreamsBuilder, serdes

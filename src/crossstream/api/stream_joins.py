@@ -1,20 +1,23 @@
-"""The checks of the joins of a stream, and of a table with a global table, and the nodes they become."""
+"""The joins of a stream: the table on the other side decides which one. Checks, and the nodes."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
 
 from crossstream.api.checks import REQUIRED, check_option, function_of
-from crossstream.api.draft import OPERATORS, Handle, check_same_builder, child, given_name, table_result
-from crossstream.api.global_table import GlobalKTable
-from crossstream.api.options import Joined, JoinWindows, Materialized, Named, StreamJoined
-from crossstream.api.serde_rules import agreed, needed_key
+from crossstream.api.draft import OPERATORS, Handle, check_same_builder, child, given_name
+from crossstream.api.options import Joined, JoinWindows, Named, StreamJoined
+from crossstream.api.serde_rules import agreed, check_same_keys, needed_key
 from crossstream.durations import to_milliseconds
 from crossstream.errors import TopologyError
 from crossstream.graph.nodes import (
-    ForeignKeyJoin,
     JoinKind,
     Node,
+    Shape,
     StoreSpec,
     StreamGlobalJoin,
     StreamStreamJoin,
@@ -23,8 +26,9 @@ from crossstream.graph.nodes import (
 from crossstream.graph.validate import check_partitions, history_of
 from crossstream.location import here
 from crossstream.serdes import Serde
-from crossstream.serdes.serde import alike, told_apart
-from crossstream.typing import ForeignKeyExtractor, KeySelector, ValueJoiner
+from crossstream.typing import KeySelector, ValueJoiner
+
+_CHANGE_KEY = "map or select_key turns one kind of key into the other"
 
 
 def stream_stream_join(
@@ -35,15 +39,12 @@ def stream_stream_join(
     windows: JoinWindows | None = None,
     stream_joined: StreamJoined | None = None,
 ) -> Node:
-    """A new `StreamStreamJoin` below both streams.
-
-    Raises `TopologyError`: CS-110 no windows, CS-134 keys of different serdes.
-    """
+    """Adds a `StreamStreamJoin`. Raises CS-110 without windows, CS-134 for keys of different serdes."""
     operator = OPERATORS[kind]
     given = check_option(operator, "windows", windows, JoinWindows)
     if given is None:
         raise TopologyError(
-            f"{operator} with a stream needs to know how far apart in time partners may be",
+            f"{operator} with a stream needs windows: how far apart in time partners may be",
             code="CS-110",
             where=here(operator),
             next='pass windows, such as JoinWindows.of("10 seconds"); or join a table: stream.to_table()',
@@ -86,14 +87,7 @@ def _key(operator: str, left: Node, right: Node, option: StreamJoined) -> Serde:
     """The key serde of both streams; one that is known serves both."""
     given = option.key or (right.key if left.key is None else None)
     key = needed_key(operator, left.key, given, "StreamJoined(key=…)")
-    if right.key is not None and not alike(right.key, key):
-        mine, theirs = told_apart(key, right.key)
-        raise TopologyError(
-            f"no records ever meet: {left.name} has {mine} keys, {right.name} has {theirs} keys",
-            code="CS-134",
-            where=here(operator),
-            next="give both the same key serde; map or select_key turns one kind of key into the other",
-        )
+    check_same_keys(operator, left, key, right, _CHANGE_KEY)
     return key
 
 
@@ -111,15 +105,15 @@ def stream_table_join(
     joiner: ValueJoiner = REQUIRED,
     joined: Joined | None = None,
 ) -> Node:
-    """A new `StreamTableJoin` below the stream and the table.
+    """Adds a `StreamTableJoin`.
 
-    Raises `TopologyError`: CS-136 outer join, CS-136 grace over a table that keeps no versions, or not
-    for so long, CS-134 keys of different serdes.
+    Raises CS-136 for an outer join, and for a grace period longer than the table keeps versions; CS-134 for keys of
+    different serdes.
     """
     operator = OPERATORS[kind]
     if kind == "outer":
         raise TopologyError(
-            "there is no outer join of a stream with a table: changes of the table trigger nothing",
+            "a stream has no outer join with a table: changes of the table trigger no result",
             code="CS-136",
             where=here(operator),
             next="use left_join(…), which keeps the records without a row; or make the stream a table: to_table()",
@@ -129,7 +123,7 @@ def stream_table_join(
     function = function_of(operator, "joiner", joiner, {"left": stream, "right": table})
     given = option.key or (table.key if stream.key is None else None)
     key = needed_key(operator, stream.key, given, "Joined(key=…)")
-    _check_keys(operator, stream, key, table)
+    check_same_keys(operator, stream, key, table, _CHANGE_KEY)
     agreed(operator, "the rows of its table", table.value, option.other_value, "other_value")
     path = f"{operator}({table.name})"
     check_partitions(nodes, f"{stream.name}.{path}", (stream.name, table.name))
@@ -150,26 +144,14 @@ def stream_table_join(
     )
 
 
-def _check_keys(operator: str, stream: Node, key: Serde, table: Node) -> None:
-    if table.key is None or alike(table.key, key):
-        return
-    mine, theirs = told_apart(key, table.key)
-    raise TopologyError(
-        f"no record ever finds a row: {stream.name} has {mine} keys, {table.name} has {theirs} keys",
-        code="CS-134",
-        where=here(operator),
-        next="give both the same key serde; map or select_key turns one kind of key into the other",
-    )
-
-
 def _grace(operator: str, option: Joined, history: int | None, table: Node) -> int | None:
-    """The grace period in ms, after checking that the table can be asked for so long ago."""
+    """The grace period in ms. Refuses (CS-136) one that is longer than the table keeps versions."""
     if option.grace is None:
         return None
     grace = to_milliseconds(option.grace, "grace", error=TopologyError)
     if history is None:
         raise TopologyError(
-            f"{table.name} keeps no versions: a record that waited would see the row of the wrong time",
+            f"{table.name} keeps no versions: a record that waits would see a later row",
             code="CS-136",
             where=here(operator),
             next="give the table Materialized(history_retention=…) of at least the grace period, or leave grace out",
@@ -187,17 +169,17 @@ def _grace(operator: str, option: Joined, history: int | None, table: Node) -> i
 def stream_global_join(
     kind: JoinKind,
     left: Handle,
-    other: GlobalKTable,
+    other: Handle,
     joiner: ValueJoiner = REQUIRED,
     *,
     key_selector: KeySelector = REQUIRED,
     named: Named | None = None,
 ) -> Node:
-    """A new `StreamGlobalJoin` below the stream and the table. Raises CS-136 for an outer join."""
+    """Adds a `StreamGlobalJoin`. Raises CS-136 for an outer join."""
     operator = OPERATORS[kind]
     if kind == "outer":
         raise TopologyError(
-            "there is no outer join with a global table: its rows are looked up and trigger nothing",
+            "a stream has no outer join with a global table: changes of the table trigger no result",
             code="CS-136",
             where=here(operator),
             next="use left_join(…), which keeps the records without a partner",
@@ -218,58 +200,67 @@ def stream_global_join(
     )
 
 
-def table_global_join(
-    kind: JoinKind,
-    left: Handle,
-    other: GlobalKTable,
-    joiner: ValueJoiner,
-    foreign_key: ForeignKeyExtractor | None,
-    key_selector: KeySelector | None,
-    table_joined: object,
-    named: Named | None,
-    materialized: Materialized | None,
+STREAM_JOINS: Mapping[Shape, Callable[..., Node]] = MappingProxyType(
+    {"stream": stream_stream_join, "table": stream_table_join, "global": stream_global_join}
+)
+"""The join of a stream, by the shape of the other side. Called with (kind, stream, other side, …)."""
+
+_NOUNS: Mapping[Shape, str] = MappingProxyType(
+    {"stream": "KStream", "table": "KTable", "global": "GlobalKTable"}
+)
+
+
+def stream_join(
+    kind: JoinKind, left: Handle, other: object, given: tuple[Any, ...], settings: Mapping[str, Any]
 ) -> Node:
-    """A new `ForeignKeyJoin` below the tables: its right parent is a global table. Raises CS-136."""
+    """Adds a join below a stream. ``given``, ``settings``: the arguments after the other side.
+
+    Raises CS-135 for an other side that a stream cannot join, CS-136 for options of another kind of join.
+    """
     operator = OPERATORS[kind]
-    check_same_builder(operator, left._draft, other._draft)
-    fault = _misused(foreign_key, key_selector, table_joined)
-    if fault is not None:
-        what, step = fault
-        raise TopologyError(what, code="CS-136", where=here(operator), next=step)
-    function = function_of(operator, "joiner", joiner, {"left": left._node, "right": other._node})
-    role, extractor = ("key_selector", key_selector) if foreign_key is None else ("foreign_key", foreign_key)
-    return child(
-        left._draft,
-        ForeignKeyJoin,
-        f"{operator}({other._node.name})",
-        left._node,
-        given_name(operator, named),
-        parents=(left._node.name, other._node.name),
-        kind=kind,
-        foreign_key=function_of(operator, role, extractor, {"value": left._node}, by_name=True),
-        **table_result(operator, left._node, function, materialized),
+    node = getattr(other, "_node", None)
+    join = STREAM_JOINS.get(node.shape) if isinstance(node, Node) else None
+    if join is None or not isinstance(node, Node):
+        raise TopologyError(
+            f"a stream cannot be joined with a {type(other).__name__}",
+            code="CS-135",
+            where=here(operator),
+            next=f"pass a {' or a '.join(_NOUNS[shape] for shape in STREAM_JOINS)} of the same builder",
+        )
+    check_same_builder(operator, left._draft, other._draft)  # type: ignore[attr-defined]
+    try:
+        inspect.signature(join).bind(kind, left, other, *given, **settings)
+    except TypeError as fault:
+        step = f"write {operator}({written_parameters(join, 2)})"
+        raise wrong_call(f"{operator} with a {_NOUNS[node.shape]}", operator, str(fault), step) from None
+    return join(kind, left, other, *given, **settings)
+
+
+def stream_join_refusal(
+    join: Callable[..., Any], given: tuple[Any, ...], settings: Mapping[str, Any], fault: str
+) -> TopologyError:
+    """CS-136: wrong arguments for the method ``join`` of a stream; the other side is called ``other``."""
+    operator = join.__name__
+    shapes: list[Shape] = ["stream"] if operator == "outer_join" else list(STREAM_JOINS)
+    nodes = [getattr(one, "_node", None) for one in (*given[1:], *settings.values())]
+    meant = [node.shape for node in nodes if isinstance(node, Node) and node.shape in shapes]
+    ways = [
+        f"{operator}({written_parameters(STREAM_JOINS[shape], 2)}) with a {_NOUNS[shape]}"
+        for shape in meant[:1] or shapes
+    ]
+    return wrong_call(f"{operator} of a KStream", operator, fault, f"write {', or '.join(ways)}")
+
+
+def wrong_call(what: str, operator: str, fault: str, step: str) -> TopologyError:
+    return TopologyError(
+        f"wrong arguments for {what}: {fault}", code="CS-136", where=here(operator), next=step
     )
 
 
-def check_not_global(operator: str, other: object) -> None:
-    """CS-136: the rows of a global table that nobody names are in no result."""
-    if isinstance(other, GlobalKTable):
-        raise TopologyError(
-            f"there is no {operator} with a global table",
-            code="CS-136",
-            where=here(operator),
-            next="use join(…) or left_join(…); or read its topic as a table",
-        )
-
-
-def _misused(foreign_key: object, key_selector: object, table_joined: object) -> tuple[str, str] | None:
-    """What is wrong with the way a table is to be joined with a global one, and the next step; None: nothing."""
-    if table_joined is not None:
-        step = 'drop table_joined; a name is given by named=Named("…")'
-        return "a join with a global table has no partitioners: the table is whole everywhere", step
-    if foreign_key is None and key_selector is None:
-        step = "pass foreign_key=lambda left: …; by its own key: foreign_key=cs.keyed(lambda key, left: key)"
-        return "a table looks its row in a global table up by a foreign key, and none is given", step
-    if foreign_key is not None and key_selector is not None:
-        return "foreign_key and key_selector are two names for one thing", "pass one of them"
-    return None
+def written_parameters(join: Callable[..., Any], first: int) -> str:
+    """The parameters from the ``first`` on as they are written; optional ones in brackets."""
+    written = []
+    for one in list(inspect.signature(join).parameters.values())[first:]:
+        text = f"{one.name}=…" if one.kind is one.KEYWORD_ONLY else one.name
+        written.append(f"[{text}]" if one.default is None else text)
+    return ", ".join(written)

@@ -1,4 +1,4 @@
-"""`KTable`: the last value of each key. Each method makes a node and returns a handle to it."""
+"""`KTable` and `GlobalKTable`: the last value of each key. Each method makes a node and returns a handle to it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from crossstream.api.draft import (
     no_attribute,
     returning,
 )
-from crossstream.api.global_table import GlobalKTable
-from crossstream.api.joins import (
+from crossstream.api.options import Materialized, Named, TableJoined
+from crossstream.api.serde_rules import needed_key
+from crossstream.api.stream import KStream
+from crossstream.api.table_joins import (
     check_key_selector,
     check_keyed_by,
+    check_not_global,
     check_right_join,
     foreign_key_join,
     join_many,
     primary_key_join,
+    table_global_join,
     table_join_refusal,
 )
-from crossstream.api.options import Materialized, Named, TableJoined
-from crossstream.api.serde_rules import needed_key
-from crossstream.api.stream import KStream
-from crossstream.api.stream_joins import check_not_global, table_global_join
 from crossstream.graph.nodes import Filter, JoinKind, MapValues, Node, ToStream
 from crossstream.graph.validate import queryable_name
 from crossstream.serdes.keys import LeftOrRight
@@ -49,9 +49,9 @@ class KTable:
 
     Functions take ``value``, or ``key, value`` if they require two arguments; joiners ``left, right`` or
     ``key, left, right``, with None for a missing side. ``materialized=Materialized(store="…")`` keeps the
-    result in a store that can be queried. All methods raise `TopologyError` in the user's line: CS-104
-    function of other parameters, CS-101 wrong option object, CS-104 no function, CS-120 name taken, CS-120
-    store's name taken, CS-140 key serde that contradicts the table's. Sources: semantics 2.2, 2.5, 3.3.
+    result in a store that can be queried. All methods raise `TopologyError` at the caller's line: CS-104 no function
+    or other parameters, CS-101 wrong option object, CS-120 name or store's name taken, CS-140 key serde that differs
+    from the table's. Sources: semantics 2.2, 2.5, 3.3.
 
     >>> from crossstream import Consumed, StreamsBuilder, serdes
     >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
@@ -63,7 +63,7 @@ class KTable:
 
     __slots__ = ("_draft", "_node")
 
-    if not TYPE_CHECKING:  # a type checker knows the methods, and tells of one that is none
+    if not TYPE_CHECKING:  # a type checker knows the methods
         __getattr__ = no_attribute
 
     def __init__(self, draft: Draft, node: Node) -> None:
@@ -159,11 +159,11 @@ class KTable:
 
         The result is keyed like this table. Its value serde is that of ``materialized``; without one a
         named result is JSON if this table is. ``table_joined`` only with, ``named`` only without
-        ``foreign_key``. Raises CS-135 other builder, CS-135 not a table, CS-136 options that do not fit the
-        kind of join, CS-134 keys of different serdes, CS-128 different partition counts.
+        ``foreign_key``. Raises CS-135 for anything but a table of this builder, CS-136 for options of another kind of
+        join, CS-134 for keys of different serdes, CS-128 for different partition counts.
 
-        With a `GlobalKTable` always by ``foreign_key``, or ``key_selector``, which is the same; results follow
-        changes of both sides (KIP-314, decision 0021). Raises CS-136 for other options.
+        With a `GlobalKTable` always by ``foreign_key`` (or ``key_selector``, which means the same); changes of both
+        sides change the result (KIP-314, decision 0021).
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
@@ -215,7 +215,7 @@ class KTable:
         """Outer join with a table: a row wherever either table has one; the missing side is None.
 
         By ``foreign_key`` the result has the rows of `left_join`, and a row for each row of the other table that
-        no row of this one refers to. It must be said how it is keyed: ``keyed_by=LeftOrRight``, else CS-136.
+        no row of this one refers to. Then ``keyed_by=LeftOrRight`` is required (CS-136).
 
         >>> from crossstream import Consumed, LeftOrRight, StreamsBuilder, serdes
         >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
@@ -244,8 +244,8 @@ class KTable:
         """Right join with a table by ``foreign_key``: the rows of `join`, and ``joiner(None, right)`` for each row
         of the other table that no row of this one refers to.
 
-        Keyed by `LeftOrRight`, which must be said: CS-136. By key, a right join is the left join of the other
-        table with this one: CS-136. Source: decision 0018.
+        ``keyed_by=LeftOrRight`` is required (CS-136). There is no right join by key: it is the left join of the other
+        table with this one (CS-136). Source: decision 0018.
 
         >>> from crossstream import Consumed, LeftOrRight, StreamsBuilder, serdes
         >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
@@ -272,10 +272,10 @@ class KTable:
     ) -> KTable:
         """Inner join with several tables, by a foreign key into each of them: name → (table, foreign key).
 
-        The joiner is called ``joiner(left, rows)`` or ``joiner(key, left, rows)``, ``rows`` being a dict with the
-        names; an expression has the struct columns ``left`` and one for each name. It gives what a chain of
-        foreign-key joins gives, and keeps the left rows once. Raises CS-136 for names or pairs that cannot be, and
-        as `join` does. Source: decision 0019.
+        The joiner is called ``joiner(left, rows)`` or ``joiner(key, left, rows)``; ``rows`` is a dict by name. An
+        expression has the struct columns ``left`` and one for each name. The result equals that of a chain of
+        foreign-key joins, but the left rows are stored once. Raises CS-136 for names or pairs that are not valid, and
+        as `join`. Source: decision 0019.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
@@ -355,3 +355,38 @@ class KTable:
         spec = None if option is None else option.spec(key, value)
         made = child(self._draft, kind, path, node, name, key=key, value=value, store=spec, **attributes)
         return KTable(self._draft, made)
+
+
+class GlobalKTable:
+    """A table that every record may look up by any key; its topic is read to the end before other records.
+
+    Made by `StreamsBuilder.global_table`, never directly. `KStream.join` and `left_join` take it with a
+    ``key_selector``, `KTable.join` and `left_join` with a ``foreign_key``. Sources: KIP-99, semantics 2.4, 3.3.
+
+    >>> from crossstream import Consumed, StreamsBuilder, serdes
+    >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
+    >>> orders, customers = builder.stream("orders", consumed), builder.global_table("customers", consumed)
+    >>> orders.join(customers, lambda order, customer: {**order, "customer": customer["name"]},
+    ...             key_selector=lambda order: order["customer_id"])
+    <KStream orders.join(customers)>
+    """
+
+    __slots__ = ("_draft", "_node")
+
+    def __init__(self, draft: Draft, node: Node) -> None:
+        self._draft = draft
+        self._node = node
+
+    def __repr__(self) -> str:
+        return f"<GlobalKTable {self._node.name}>"
+
+    @property
+    def queryable_store_name(self) -> str | None:
+        """The name of the store that holds this table; None if `Materialized` named none.
+
+        >>> from crossstream import Consumed, Materialized, StreamsBuilder, serdes
+        >>> consumed = Consumed(key=serdes.string(), value=serdes.json())
+        >>> StreamsBuilder().global_table("shops", consumed, Materialized(store="shops")).queryable_store_name
+        'shops'
+        """
+        return queryable_name(self._node)

@@ -1,4 +1,4 @@
-"""`Topology`: what `StreamsBuilder.build` gives, with its texts and pictures; and checks of both."""
+"""`Topology`: what `StreamsBuilder.build` returns, with its texts and pictures."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Topology(Graph):
     def plan(self, partitions: int | None = None) -> str:
         """The rounds, stores and re-keyings an engine will run, as text; ``partitions``: state partitions.
 
-        Raises `TopologyError` CS-101 for what is no number of them.
+        Raises `TopologyError` CS-101 for anything but a number of at least 1.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> builder = StreamsBuilder()
@@ -93,21 +93,21 @@ class Topology(Graph):
 
 
 def check_topology(owner: str, given: object) -> None:
-    """Refuses (CS-201) what ``owner`` cannot run: it is no `Topology`."""
+    """Refuses (CS-201) anything but a `Topology`."""
     if isinstance(given, Topology):
         return
     step = "pass what StreamsBuilder.build() gives"
     if isinstance(given, StreamsConfig):
         step = f"the topology comes first: {owner}(topology, config)"
     elif hasattr(given, "build") or getattr(given, "__name__", "") == "build":
-        step = "finish it, by a call: builder.build()"
+        step = "call build() first: builder.build()"
     raise ConfigError(
         f"{owner} runs a Topology, not a {type(given).__name__}", code="CS-201", where=here(), next=step
     )
 
 
 def check_config(owner: str, given: object) -> None:
-    """Refuses (CS-201) what is no `StreamsConfig`."""
+    """Refuses (CS-201) anything but a `StreamsConfig`."""
     if isinstance(given, StreamsConfig):
         return
     step = "StreamsConfig(**…) makes one of a dict" if isinstance(given, Mapping) else _WRITE

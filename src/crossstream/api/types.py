@@ -1,7 +1,7 @@
-"""The types of what functions read and give, as far as they are declared; found while the topology is written.
+"""The declared types of what functions read and return, checked while the topology is built.
 
-An expression reads columns, and a column has a type. So the values under it need a declared type: that of a serde
-(a class, a schema), or what another expression gives. What the expression gives follows from that.
+An expression reads columns, and columns have types. So its input needs a declared type: of a serde (a class, a
+schema), of an annotation, or of another expression. The type of its result follows.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from crossstream.serdes.serde import columns_in
 
 _PLAIN_HINTS = (Any, None, type(None), object, str, int, float, bool, dict, list, tuple, ...)
 _PLAIN_ORIGINS = (typing.Union, UnionType, dict, list, tuple)
-"""What JSON gives back, or what says nothing."""
+"""Types that JSON keeps, or that say nothing."""
 
 _ABOUT_TYPES = ("CS-401", "CS-404")
-"""What serdes of this package raise for a type that they do not take."""
+"""Errors of this package's serdes for a type that they cannot write."""
 
 Inputs = Mapping[str, Node]
 """What a function reads, by the names of its arguments: ``value``; or ``left``, ``right`` and the like."""
 
 
 def value_dtype(node: Node) -> pl.DataType | None:
-    """The declared type of a node's values; None if there is none."""
+    """The declared type of a node's values; None if it has no declared type."""
     return _dtype(node.value, node.value_type)
 
 
@@ -55,10 +55,10 @@ def _dtype(serde: Serde | None, declared: Serde | None) -> pl.DataType | None:
 
 
 def typed(function: Function, operator: str, role: str, inputs: Inputs, **others: pl.DataType) -> Function:
-    """The function with the serde of what it gives. ``others``: columns an expression may read besides.
+    """The function with the serde of its result. ``others``: more columns that an expression may read.
 
-    Raises `TopologyError`: CS-113 for an expression over values without a declared type, CS-114 for one that does not
-    fit the type, CS-115 for one that does not give one value for each record.
+    Raises CS-113 for an expression over values without a declared type, CS-114 for one that does not fit the type,
+    CS-115 for one that does not give one value for each record.
     """
     if function.expression is None:
         return replace(function, returns=_annotated(function))
@@ -77,20 +77,20 @@ def typed(function: Function, operator: str, role: str, inputs: Inputs, **others
         raise _no_field(what, operator, function, types, str(error)) from None
     except (pl.exceptions.SchemaError, pl.exceptions.InvalidOperationError) as error:
         raise _misfit(what, operator, str(error)) from None
-    except (Exception, pl.exceptions.PanicException):  # a function in `map_batches` raises what it likes
-        return function  # what it does to no rows says nothing of what it does to some
+    except (Exception, pl.exceptions.PanicException):  # a function in `map_batches` may raise anything
+        return function  # without rows it may fail, and with rows not
     return replace(function, returns=typed_as(dtype))
 
 
 def check_fits(operator: str, declared: Serde | None, given: Serde | None) -> None:
-    """Raises CS-115 for a serde that does not take the type of the values, where that is declared."""
-    if not isinstance(declared, SchemaJson) or given is None:  # an annotation may say what is not so
+    """Refuses (CS-115) a serde that cannot write the declared type of the values."""
+    if not isinstance(declared, SchemaJson) or given is None:  # an annotation may be wrong
         return
     try:
         calls.encode_series(given, pl.Series([], dtype=declared.dtype))
     except SerdeError as error:
         if error.code not in _ABOUT_TYPES:
-            return  # what a serde of the user raises for no rows says nothing of the type
+            return  # a custom serde may fail without rows
         raise TopologyError(
             f"the values of {operator} do not fit the serde {given.name}: {error.what}",
             code="CS-115",
@@ -114,7 +114,7 @@ def named_field(name: str, operator: str, role: str, inputs: Inputs) -> Function
 
 
 def _attributes(kind: Any) -> Collection[str] | None:
-    """The names of the fields of a class; None if it is not known to have any."""
+    """The names of the fields of a class; None if they are unknown."""
     if dataclasses.is_dataclass(kind):
         return [field.name for field in dataclasses.fields(kind)]
     names: Collection[str] | None = getattr(kind, "__struct_fields__", None)
@@ -122,7 +122,7 @@ def _attributes(kind: Any) -> Collection[str] | None:
 
 
 class FieldOf:
-    """Gives a field of a dict, or an attribute of another object; None where there is none."""
+    """Returns a field of a dict or an attribute of another object; None if it is missing."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -132,7 +132,7 @@ class FieldOf:
 
 
 def checked_predicate(function: Function, operator: str) -> Function:
-    """The predicate. Raises CS-115 for an expression that gives something else than true or false."""
+    """The predicate. Raises CS-115 for an expression that is not Boolean."""
     dtype = None if function.returns is None else function.returns.dtype
     if function.expression is not None and dtype not in (None, pl.Boolean, pl.Null):
         step = "compare or cast inside the expression, for instance pl.col('price') > 10"
@@ -141,7 +141,7 @@ def checked_predicate(function: Function, operator: str) -> Function:
 
 
 def type_of_items(function: Function, operator: str, inputs: Inputs) -> Serde | None:
-    """The serde of the items of the lists that an expression gives. Raises CS-115 if it gives something else."""
+    """The serde of the items of the lists that an expression gives. Raises CS-115 for other results."""
     if function.expression is None:
         return None
     types = {name: value_dtype(node) for name, node in inputs.items()}
@@ -175,7 +175,7 @@ def _check_declared(what: str, operator: str, function: Function, key: Node, inp
 
 
 def _check_columns(what: str, operator: str, serde: Serde, fields: Collection[str]) -> None:
-    """Raises CS-114 for fields that have no column form, or the value as a whole (no ``fields``)."""
+    """Refuses (CS-114) ``fields`` without a column form; no fields: the whole value."""
     try:
         calls.decode_series(serde, pa.array([], pa.large_binary()), fields or None)
     except SerdeError as error:
@@ -184,7 +184,7 @@ def _check_columns(what: str, operator: str, serde: Serde, fields: Collection[st
 
 
 def _read(function: Function, name: str) -> frozenset[str] | None:
-    """The fields that an expression names of an input; none: it reads the whole; None: it reads nothing of it."""
+    """The fields of an input that an expression names; empty: the whole input; None: it does not read the input."""
     uses = uses_of(function)
     if name == WHOLE:
         whole = WHOLE in uses or ALL in uses
@@ -241,12 +241,12 @@ def _misfit(what: str, operator: str, reason: str) -> TopologyError:
 
 
 def _annotated(function: Function) -> Serde | None:
-    """The serde of what a callable is annotated to give, where JSON alone would change it."""
+    """The serde of a callable's return annotation, where plain JSON would change the value."""
     call: Any = function.call
     try:
         hint = typing.get_type_hints(getattr(call, "__wrapped__", call)).get("return")
         return None if _is_plain(hint) else serdes.json(hint)
-    except Exception:  # annotations are for readers; those that mean nothing here are no fault
+    except Exception:  # annotations are for readers; one that is not a type is no fault
         return None
 
 

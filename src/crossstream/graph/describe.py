@@ -47,7 +47,7 @@ def to_text(topology: Graph) -> str:
 
 
 def to_dict(topology: Graph) -> dict[str, Any]:
-    """Nodes with everything that can be said in JSON, and the names in each sub-topology."""
+    """The nodes as plain data for JSON, and the names in each sub-topology."""
     return {
         "nodes": [_node_dict(topology, node) for node in topology],
         "sub_topologies": sub_topologies(topology),
@@ -74,7 +74,7 @@ def sub_topologies(topology: Graph) -> list[list[str]]:
 
 
 def is_rekeying(topology: Graph, parent: str, node: Node) -> bool:
-    """Whether records on the way from ``parent`` to ``node`` move to the partition of another key."""
+    """Whether records move to the partition of another key between ``parent`` and ``node``."""
     if topology[parent].shape == "global":
         return False
     if isinstance(node, Repartition):
@@ -87,7 +87,7 @@ def is_rekeying(topology: Graph, parent: str, node: Node) -> bool:
 
 
 _IN_PLACE = Repartition | ToTable | TableJoin | ForeignKeyJoin | StreamTableJoin | StreamStreamJoin
-"""What gives rows in the partition of their key."""
+"""Operators that yield rows in the partition of their key."""
 
 
 def has_new_key(topology: Graph, name: str) -> bool:
@@ -130,9 +130,9 @@ def topics_of(node: Node) -> str:
 
 def _entries(topology: Graph, node: Node) -> Iterable[str]:
     below = _names(
-        child.name for child in topology.children(node.name) if node.name in _handing(topology, child)
+        child.name for child in topology.children(node.name) if node.name in _forwarders(topology, child)
     )
-    above = _names(_handing(topology, node))
+    above = _names(_forwarders(topology, node))
     if isinstance(node, Sink):
         return [f"Sink: {node.name} ({_target(node)})\n      <-- {above}"]
     if not isinstance(node, Source | FrameSource):
@@ -152,8 +152,8 @@ def _names(names: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(names)) or "none"
 
 
-def _handing(topology: Graph, node: Node) -> list[str]:
-    """The parents that hand records to a node; a table that a stream looks up hands none."""
+def _forwarders(topology: Graph, node: Node) -> list[str]:
+    """The parents that forward records to a node: not a table that a stream looks up."""
     parents = node.parents[:1] if isinstance(node, StreamTableJoin) else node.parents
     return [parent for parent in parents if topology[parent].shape != "global"]
 
@@ -174,7 +174,7 @@ def _target(node: Sink) -> str:
 
 
 def callable_name(function: Callable[..., Any]) -> str:
-    """How people know a function: its name, without blanks."""
+    """The name of a function, without blanks."""
     return str(getattr(function, "__qualname__", type(function).__qualname__)).replace(" ", "")
 
 

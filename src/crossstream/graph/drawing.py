@@ -69,10 +69,10 @@ def picture(topology: Graph) -> Picture:
     for node in topology:
         for topic in _read(node):
             arrows.append(Arrow(_topic(topics, topic), ids[node.name]))
-        for place, parent in enumerate(node.parents):
+        for index, parent in enumerate(node.parents):
             head = _topic(topics, _written(node)) if isinstance(node, Sink) else ids[node.name]
             rekeys = is_rekeying(topology, parent, node)
-            arrows.append(Arrow(ids[parent], head, _label(node, place, rekeys), rekeys))
+            arrows.append(Arrow(ids[parent], head, _label(node, index, rekeys), rekeys))
     boxes = tuple(
         Box(
             ids[node.name],
@@ -130,14 +130,14 @@ def _topic(topics: dict[str, Box], title: str) -> str:
     return box.id
 
 
-def _label(node: Node, place: int, rekeys: bool) -> str:
+def _label(node: Node, index: int, rekeys: bool) -> str:
     if isinstance(node, ForeignKeyJoin):
-        return "foreign key" if place == 0 else "right"
+        return "foreign key" if index == 0 else "right"
     if isinstance(node, ManyJoin):
-        return ("foreign keys", *node.names)[place]
+        return ("foreign keys", *node.names)[index]
     if isinstance(node, TableJoin | StreamStreamJoin):
-        return ("left", "right")[place]
-    if isinstance(node, StreamTableJoin | StreamGlobalJoin) and place == 1:
+        return ("left", "right")[index]
+    if isinstance(node, StreamTableJoin | StreamGlobalJoin) and index == 1:
         return "looks up"
     return "re-key" if rekeys else ""
 
@@ -185,7 +185,7 @@ _STYLE = "font-family:sans-serif;font-size:12px;max-width:100%"
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Area:
     x: float
     y: float
     width: float
@@ -194,27 +194,27 @@ class _Place:
 def to_svg(topology: Graph) -> str:
     """An SVG element: topics grey, streams blue, tables green, joins amber; dashed arrows re-key."""
     shown = picture(topology)
-    places = _places(shown)
-    width = max((place.x + place.width for place in places.values()), default=0) + _MARGIN
-    height = max((place.y + _HEIGHT for place in places.values()), default=0) + _MARGIN
-    body = [_arrow(arrow, places) for arrow in shown.arrows]
-    body += [_box(box, places[box.id]) for box in shown.boxes]
+    areas = _areas(shown)
+    width = max((area.x + area.width for area in areas.values()), default=0) + _MARGIN
+    height = max((area.y + _HEIGHT for area in areas.values()), default=0) + _MARGIN
+    body = [_arrow(arrow, areas) for arrow in shown.arrows]
+    body += [_box(box, areas[box.id]) for box in shown.boxes]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
         f'width="{width:.0f}" height="{height:.0f}" style="{_STYLE}">{"".join(body)}</svg>'
     )
 
 
-def _places(shown: Picture) -> dict[str, _Place]:
+def _areas(shown: Picture) -> dict[str, _Area]:
     layer = _layers(shown)
     right: dict[int, float] = {}
-    places = {}
+    areas = {}
     for box in shown.boxes:
         x = right.get(layer[box.id], _MARGIN)
         width = max(len(box.title), len(_note(box))) * _LETTER + 24
-        places[box.id] = _Place(x, _MARGIN + layer[box.id] * _LAYER, width)
+        areas[box.id] = _Area(x, _MARGIN + layer[box.id] * _LAYER, width)
         right[layer[box.id]] = x + width + _GAP
-    return places
+    return areas
 
 
 def _layers(shown: Picture) -> dict[str, int]:
@@ -229,21 +229,21 @@ def _layers(shown: Picture) -> dict[str, int]:
     return layer
 
 
-def _box(box: Box, place: _Place) -> str:
+def _box(box: Box, area: _Area) -> str:
     corner = 0 if box.look == "topic" else 22 if box.look == "join" else 6
-    middle = place.x + place.width / 2
+    middle = area.x + area.width / 2
     note = _note(box)
-    lines = _text(box.title, middle, place.y + (19 if note else 27), 'text-anchor="middle"')
+    lines = _text(box.title, middle, area.y + (19 if note else 27), 'text-anchor="middle"')
     if note:
-        lines += _text(note, middle, place.y + 35, 'text-anchor="middle" opacity="0.7"')
+        lines += _text(note, middle, area.y + 35, 'text-anchor="middle" opacity="0.7"')
     return (
-        f'<rect x="{place.x:.0f}" y="{place.y:.0f}" width="{place.width:.0f}" height="{_HEIGHT}" '
+        f'<rect x="{area.x:.0f}" y="{area.y:.0f}" width="{area.width:.0f}" height="{_HEIGHT}" '
         f'rx="{corner}" fill="{_FILL[box.look]}" stroke="currentColor"/>{lines}'
     )
 
 
-def _arrow(arrow: Arrow, places: dict[str, _Place]) -> str:
-    tail, head = places[arrow.tail], places[arrow.head]
+def _arrow(arrow: Arrow, areas: dict[str, _Area]) -> str:
+    tail, head = areas[arrow.tail], areas[arrow.head]
     x1, y1, x2, y2 = tail.x + tail.width / 2, tail.y + _HEIGHT, head.x + head.width / 2, head.y
     dash = ' stroke-dasharray="4 3"' if arrow.rekeys else ""
     bend = (y1 + y2) / 2

@@ -27,7 +27,7 @@ def unique(name: str, taken: Container[str]) -> str:
 
 
 def matches(pattern: re.Pattern[str] | None, topic: str) -> bool:
-    """Whether a source with this pattern reads the topic; internal ones it passes over."""
+    """Whether a source with this pattern reads the topic; internal topics never match."""
     return pattern is not None and not is_internal(topic) and pattern.fullmatch(topic) is not None
 
 
@@ -49,7 +49,7 @@ _LONGEST = 200
 
 
 def name_fault(name: object) -> str | None:
-    """What Kafka's rule for names of topics, operators and stores has against ``name``; None: nothing.
+    """Why Kafka refuses ``name`` for a topic, an operator or a store; None: it does not.
 
     Source: semantics 5.1 (``Named.validate``, ``Topic.validate``).
 
@@ -74,7 +74,7 @@ class Paths:
     _siblings: Counter[tuple[str | None, str]] = field(default_factory=Counter)
 
     def name(self, parent: str | None, kind: str) -> str:
-        """The name of the next child of a kind. It stays the next until `count` is told that it is there.
+        """The name of the next child of a kind. It stays the next until `count` counts it.
 
         >>> paths = Paths()
         >>> paths.count("orders", "filter")
@@ -90,7 +90,7 @@ class Paths:
         self._siblings[parent, kind] += 1
 
     def copy(self) -> Paths:
-        """The same, to go back to."""
+        """A copy of the counts."""
         return Paths(self._siblings.copy())
 
 
@@ -106,7 +106,7 @@ def source_kind(topics: tuple[str, ...], pattern: re.Pattern[str] | None) -> str
 
 
 def safe(text: str) -> str:
-    """``text`` fit for a path name; a short hash tells apart what the replacing of characters made equal."""
+    """``text`` fit for a path name; a short hash keeps texts different that would become equal."""
     clean = _UNSAFE.sub("_", text)
     return clean if clean == text else f"{clean}~{_digest(text)}"
 

@@ -1,7 +1,7 @@
 """The graph of a topology as frozen data: what the user built, before any engine looks at it.
 
 A node knows its parents by name, the serdes of what it yields, and the line of the user that made it.
-Nothing here runs; `plan.py` turns the graph into rounds, `describe.py` draws it.
+Nothing here runs: `planning` turns the graph into rounds, `describe.py` writes it down.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class StoreSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """What every node has. ``key`` and ``value`` are the serdes of its output, None where unknown.
+    """What every node has. ``key``, ``value``: the serdes of its output, None where unknown.
 
-    ``key_type``, ``value_type``: where unknown, the serdes of the types that a function declares: what an expression
-    gives, or what a callable is annotated with. They stay inside the engine.
+    ``key_type``, ``value_type``: where unknown, serdes of the type that an expression gives or a callable is annotated
+    with. They stay inside the engine.
     """
 
     name: str
@@ -269,27 +269,27 @@ def lineage(nodes: Mapping[str, Node], names: Iterable[str]) -> Iterator[Node]:
             yield nodes[name]
 
 
-def readings(topology: Graph, name: str, hands_on: Callable[[str, Node], bool]) -> Iterator[tuple[str, Node]]:
-    """Who reads a node, and who reads those that hand on what they read: the name of what is read, and its reader."""
+def readings(topology: Graph, name: str, forwards: Callable[[str, Node], bool]) -> Iterator[tuple[str, Node]]:
+    """The readers of a node, and of the nodes that forward it: (name of what is read, reader)."""
     waiting, met = [name], set[str]()
     while waiting:
         parent = waiting.pop()
         for child in topology.children(parent):
             yield parent, child
-            if hands_on(parent, child) and child.name not in met:
+            if forwards(parent, child) and child.name not in met:
                 met.add(child.name)
                 waiting.append(child.name)
 
 
 def changes_key(node: Node) -> bool:
-    """Whether records may leave a node with another key than they came with."""
+    """Whether a node may give records another key."""
     return isinstance(node, Map | FlatMap | SelectKey) or (
         isinstance(node, ToStream) and node.mapper is not None
     )
 
 
 def sorts_out(node: Node) -> bool:
-    """Whether an operator on a stream may leave records out, or give them another key."""
+    """Whether an operator on a stream may drop records, or give them another key."""
     return changes_key(node) or isinstance(node, Filter | Branch | FlatMapValues)
 
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a graph before anything runs: names, stores, topics, partition counts.
+"""Checks of a graph before anything runs: names, stores, topics, partition counts.
 
 Each check raises `TopologyError` in the user's line. Source: semantics 5.1
 (``InternalTopologyBuilder.addSource``, ``InternalStreamsBuilder.mergeDuplicateSourceNodes``).
@@ -29,9 +29,6 @@ from crossstream.graph.nodes import (
     changes_key,
 )
 from crossstream.location import here
-
-_FLAGS = {"a": re.ASCII, "i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
-_LEADING_FLAGS = re.compile(r"^\s*(\(\?[aimsux]+\))+")
 
 
 def queryable_name(node: Node) -> str | None:
@@ -81,7 +78,7 @@ def queryable_names(node: Node) -> list[str]:
 
 
 def inner_store(nodes: Mapping[str, Node], node: Node, part: str) -> str:
-    """The name of a store that ``node`` keeps for itself: it gives way to those of the user, whoever has them."""
+    """The name of a store that ``node`` keeps for itself: names that users gave come first."""
     return unique(f"{node.name}.{part}", {store for one in nodes.values() for store in queryable_names(one)})
 
 
@@ -107,7 +104,7 @@ def keeps_versions(node: Node) -> bool:
 
 
 def check_new_name(nodes: Mapping[str, Node], name: str) -> None:
-    """CS-120: no two operators of one name."""
+    """Refuses (CS-120) two operators of one name."""
     if name in nodes:
         raise TopologyError(
             f"there is already an operator named {name!r}",
@@ -118,7 +115,7 @@ def check_new_name(nodes: Mapping[str, Node], name: str) -> None:
 
 
 def check_new_store(nodes: Mapping[str, Node], stores: Mapping[str, str], node: Node) -> None:
-    """CS-120: no two stores of one name. ``stores``: the user's name for a store → the node that keeps it."""
+    """Refuses (CS-120) two stores of one name. ``stores``: the user's name of a store → the node that keeps it."""
     for store in queryable_names(node):
         if store not in stores:
             continue
@@ -132,14 +129,13 @@ def check_new_store(nodes: Mapping[str, Node], stores: Mapping[str, str], node: 
 
 
 def check_new_source(nodes: Iterable[Node], source: Source) -> None:
-    """CS-122: a topic of another source; CS-122: overlapping topic sets; CS-122: a pattern that overlaps."""
+    """Refuses (CS-122) topics of another source, and overlapping sets of topics or patterns."""
     for other in nodes:
         if not isinstance(other, Source):
             continue
         shared = sorted(set(source.topics) & set(other.topics))
         if shared and source.shape == other.shape == "stream":
             raise _clash(
-                "CS-122",
                 source,
                 other,
                 f"the topics of two streams overlap ({', '.join(shared)}) without being the same",
@@ -147,7 +143,6 @@ def check_new_source(nodes: Iterable[Node], source: Source) -> None:
             )
         if shared:
             raise _clash(
-                "CS-122",
                 source,
                 other,
                 f"topic {shared[0]!r} is already read as a {_noun(other)}; a second source cannot read it",
@@ -157,7 +152,7 @@ def check_new_source(nodes: Iterable[Node], source: Source) -> None:
 
 
 def check_matched_once(topic: str, readers: Sequence[Source]) -> None:
-    """CS-122 of a topic that is there: no two patterns match it."""
+    """Refuses (CS-122) an existing topic that two patterns match."""
     if len(readers) < 2:
         return
     first, second = readers[:2]
@@ -171,7 +166,7 @@ def check_matched_once(topic: str, readers: Sequence[Source]) -> None:
 
 
 def check_partitions(nodes: Mapping[str, Node], operator: str, parents: Iterable[str]) -> None:
-    """CS-128: inputs of a join that were repartitioned to different counts."""
+    """Refuses (CS-128) inputs of a join that are repartitioned to different counts."""
     counts = {name: explicit_partitions(nodes, name) for name in parents}
     wanted = {name: count for name, count in counts.items() if count is not None}
     if len(set(wanted.values())) > 1:
@@ -212,7 +207,6 @@ def _check_patterns(source: Source, other: Source) -> None:
         for topic in topics:
             if pattern is not None and matches(pattern, topic):
                 raise _clash(
-                    "CS-122",
                     source,
                     other,
                     f"pattern {pattern.pattern!r} matches topic {topic!r}, which another source reads",
@@ -221,19 +215,10 @@ def _check_patterns(source: Source, other: Source) -> None:
 
 
 def _such_as(pattern: re.Pattern[str], topic: str) -> str:
-    """How, if it can be told: not where a comment of the pattern or a quote would end it."""
-    written = _excluding(pattern, topic)
-    try:
-        excludes = "'" not in written and re.fullmatch(written, topic) is None
-    except re.error:
-        excludes = False
-    return f", such as r'{written}'" if excludes else ""
-
-
-def _excluding(pattern: re.Pattern[str], topic: str) -> str:
-    """The pattern, in a group with its flags, behind a look at what must not come."""
-    flags = "".join(letter for letter, flag in _FLAGS.items() if pattern.flags & flag)
-    return f"(?!{re.escape(topic)}$)(?{flags}:{_LEADING_FLAGS.sub('', pattern.pattern)})"
+    """An example of such a pattern, for a pattern without flags."""
+    if pattern.flags != re.UNICODE or "'" in pattern.pattern:
+        return ""
+    return f", such as r'(?!{re.escape(topic)}$)(?:{pattern.pattern})'"
 
 
 def _share(source: Source, other: Source) -> str:
@@ -248,9 +233,9 @@ def _share(source: Source, other: Source) -> str:
     return "read it once, and use that"
 
 
-def _clash(code: str, source: Source, other: Source, what: str, next: str) -> TopologyError:
+def _clash(source: Source, other: Source, what: str, next: str) -> TopologyError:
     where = {**here(source.name), "first read at": str(other.location)}
-    return TopologyError(what, code=code, where=where, next=next)
+    return TopologyError(what, code="CS-122", where=where, next=next)
 
 
 def _noun(node: Node) -> str:

@@ -187,12 +187,12 @@ class PlanBuilder:
     def keeps_null_keys(self, name: str) -> bool:
         """Whether a left or outer join of streams is below, so that re-keying lets null keys pass (KIP-962)."""
 
-        def hands_on(parent: str, child: Node) -> bool:
+        def forwards(parent: str, child: Node) -> bool:
             return parent in forwarders(child)
 
         return any(
-            hands_on(parent, child) and is_stream_join(child) and getattr(child, "kind", "inner") != "inner"
-            for parent, child in readings(self.topology, name, hands_on)
+            forwards(parent, child) and is_stream_join(child) and getattr(child, "kind", "inner") != "inner"
+            for parent, child in readings(self.topology, name, forwards)
         )
 
     def arrive(
