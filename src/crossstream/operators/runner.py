@@ -1,7 +1,8 @@
 """What every operator at work in a task has: its step, what the task shares, the stores it may open.
 
-A step takes the changes of its input flows and yields changes of its output flow. Row-wise steps answer each
-piece at once; steps with state collect theirs until all inputs of the round are there (`finish`).
+A step takes the changes of its input flows and gives changes of its output flow. A row-wise step emits its answer to
+each piece at once, so that a stack trace shows the steps that a record came through. A step with state collects its
+pieces until all inputs of the round are there, and yields its results piece by piece (`finish`).
 """
 
 from __future__ import annotations
@@ -111,7 +112,10 @@ class OpenStore:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What all steps of a task share. ``number``: its state partition, or its share of the source partitions."""
+    """What all steps of a task share. ``number``: its state partition, or its share of the source partitions.
+
+    ``emit``: gives changes of a flow to the steps that read it, and returns when they have taken them.
+    """
 
     plan: Plan
     batch: Batch
@@ -123,6 +127,7 @@ class Task:
     to_driver: Callable[[str, bytes], None]
     wholes: Wholes
     record: Callable[[str, History], None]
+    emit: Callable[[str, Changes], None]
     number: int
     shared: SharedTopics = field(default_factory=SharedTopics)
 
@@ -152,13 +157,12 @@ class Runner:
         """Whether it hands on, or goes by, the numbers of rows that have parted (`columns/branch_order.py`)."""
         return False
 
-    def accept(self, flow: str, changes: Changes) -> Emitted:
-        """Takes a piece of an input flow; what it gives at once."""
+    def accept(self, flow: str, changes: Changes) -> None:
+        """Takes a piece of an input flow, and emits the answer if it needs no other piece."""
         self.held.setdefault(flow, []).append(changes)
-        return iter(())
 
     def finish(self) -> Emitted:
-        """What there is to give when all inputs have been taken."""
+        """The results that need all inputs; called when all have been taken."""
         return iter(())
 
     def arrived(self, flow: str) -> Changes | None:
@@ -170,6 +174,10 @@ class Runner:
         """All pieces of a flow as they came: of a table just kept, in order of the key hash."""
         parts = self.held.pop(flow, [])
         return concat_changes(parts) if parts else None
+
+    def emit(self, changes: Changes) -> None:
+        """Gives changes of the output flow to the steps that read it."""
+        self.task.emit(self.out(), changes)
 
     def out(self) -> str:
         assert self.step.output is not None

@@ -13,7 +13,7 @@ from crossstream.columns.changes import Changes
 from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.operators.global_join.global_table import History
 from crossstream.operators.registry import RUNNERS
-from crossstream.operators.runner import Emitted, OpenStore, Runner, Task
+from crossstream.operators.runner import OpenStore, Runner, Task
 from crossstream.operators.source.runner import Decoder, Reader
 from crossstream.planning.plan import Exchange, Plan
 from crossstream.planning.steps import ReadStep
@@ -152,6 +152,7 @@ class RoundTask:
             self._to_driver,
             self.wholes,
             self._record,
+            self._push,
             self.sender,
         )
         part = self.plan.parts[self.number]
@@ -182,24 +183,31 @@ class RoundTask:
         self.report.retired.setdefault(f"{store}/{self.sender}", []).append(ref.file)
 
     def _push(self, flow: str, changes: Changes) -> None:
-        """Hands a piece of a flow to everything that reads it in this round, and to the shuffle."""
+        """Gives a piece of a flow to every step of this round that reads it, and to the shuffle."""
         others = without_tags(changes)
         for runner in self._readers.get(flow, ()):
-            taken = changes if runner.takes_tags() else others
-            for out, result in self._located(runner, partial(runner.accept, flow, taken)):
-                self._push(out, result)
+            try:
+                runner.accept(flow, changes if runner.takes_tags() else others)
+            except CrossStreamError as error:
+                self._locate(error, runner)
+                raise
         for number, exchange in self._leaving.get(flow, ()):
-            for pid, blob in self._routed(self._writable(others, exchange), exchange):
-                parcel = (exchange.to_round, number, self.sender, self._sequence, blob)
-                self._outbox.setdefault(pid, []).append(parcel)
-                self._sequence += 1
+            self._send(number, exchange, self._writable(others, exchange))
 
-    def _located(self, runner: Runner, work: Callable[[], Emitted]) -> Emitted:
-        """What a runner gives; its errors say which operator it is."""
-        try:
-            yield from work()
-        except CrossStreamError as error:
-            raise self._at(runner.step.node, self._of_state(error)) from error.__cause__
+    def _send(self, number: int, exchange: Exchange, changes: Changes) -> None:
+        """Routes changes to the state partitions of a later round."""
+        for pid, blob in self._routed(changes, exchange):
+            parcel = (exchange.to_round, number, self.sender, self._sequence, blob)
+            self._outbox.setdefault(pid, []).append(parcel)
+            self._sequence += 1
+
+    def _locate(self, error: CrossStreamError, runner: Runner) -> None:
+        """Names the operator in an error, unless a step below it has; raises another one where that says more."""
+        found = self._of_state(error)
+        if found.where.get("operator") in (None, runner.step.node):
+            self._at(runner.step.node, found)
+        if found is not error:
+            raise found from found.__cause__
 
     def _of_state(self, error: CrossStreamError) -> CrossStreamError:
         """The error; of bytes that were no record of this batch but a row that was kept, one that says so."""
@@ -258,11 +266,15 @@ class RoundTask:
         self._sequence += 1
 
     def _finish(self) -> Iterator[Sent]:
-        """What the steps have to give when all they take has come, or all of a slice."""
+        """The results that the steps have when all they take has come, or all of a slice."""
         for runner in self._runners:
-            for out, changes in self._located(runner, runner.finish):
-                self._push(out, changes)
-                yield from self._sent()
+            try:
+                for out, changes in runner.finish():
+                    self._push(out, changes)
+                    yield from self._sent()
+            except CrossStreamError as error:
+                self._locate(error, runner)
+                raise
         yield from self._sent()
 
     def _close(self, started: float) -> Iterator[Sent]:

@@ -49,11 +49,11 @@ class StreamGlobalJoinRunner(Runner):
     def by_key(self) -> bool:
         return True
 
-    def accept(self, flow: str, changes: Changes) -> Emitted:
+    def accept(self, flow: str, changes: Changes) -> None:
         for piece in changes.chunks(self.task.settings.chunk_rows):
-            yield from self._joined(piece)
+            self._join(piece)
 
-    def _joined(self, records: Changes) -> Emitted:
+    def _join(self, records: Changes) -> None:
         node: graph.StreamGlobalJoin = self.task.node(self.step.node)
         report, table = self.task.report, self.task.wholes.open(self.step.store)
         report.count_in(node.name, records.rows)
@@ -64,7 +64,7 @@ class StreamGlobalJoinRunner(Runner):
             self.task.failures.failed(node, records, found.failures)
         if found.changes.rows:
             report.count_out(node.name, found.changes.rows)
-            yield self.out(), found.changes
+            self.emit(found.changes)
 
 
 class GlobalResolveRunner(Runner):

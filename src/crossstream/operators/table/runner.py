@@ -20,13 +20,14 @@ class MaterializeRunner(Runner):
         """Not where there are versions: what is too old depends on the stream time that all keys move."""
         return self.task.plan.stores[self.step.store].history is None
 
-    def accept(self, flow: str, changes: Changes) -> Emitted:
+    def accept(self, flow: str, changes: Changes) -> None:
         if self.step.admit:
             there = ~changes.key.missing()
             if self.step.counts:
                 self.task.report.count_dropped(self.step.node, {self.step.admit: int((~there).sum())})
             changes = changes.where(there)
-        return super().accept(flow, changes) if changes.rows else iter(())
+        if changes.rows:
+            super().accept(flow, changes)
 
     def finish(self) -> Emitted:
         changes = self.arrived(self.step.inputs[0])
