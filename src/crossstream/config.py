@@ -14,7 +14,7 @@ from crossstream.errors import ConfigError
 from crossstream.graph.names import name_fault
 from crossstream.location import here
 from crossstream.signatures import keyword_settings
-from crossstream.storage.rights import RIGHTS
+from crossstream.storage.files import RIGHTS
 from crossstream.storage.uris import LOCAL, REMOTE, is_uri, scheme_of, shown
 
 Guarantee = Literal["at_least_once"]

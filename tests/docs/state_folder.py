@@ -14,10 +14,8 @@ from crossstream.graph.nodes import Source
 from crossstream.planning.planner import plan_topology
 from crossstream.query.files import describe_readers
 from crossstream.records import RECORDS
-from crossstream.runtime.batch import Batch, Report, unpack_report
-from crossstream.runtime.placement import partitioners, placements
-from crossstream.runtime.rescaling import rescale
-from crossstream.runtime.services import Settings
+from crossstream.runtime.batch import Batch, Report, Settings, unpack_report
+from crossstream.runtime.rescaling import partitioners, placements, rescale
 from crossstream.runtime.shuffle_codec import REPORT, Parcel
 from crossstream.runtime.stores import FolderStores
 from crossstream.runtime.task import RoundTask, Sent

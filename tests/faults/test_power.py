@@ -99,7 +99,7 @@ def test_without_durability_state_may_be_refused(stocked: World) -> None:
 
 def test_a_disk_that_refuses(stocked: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The batch is not committed; the next start repeats it."""
-    from crossstream.storage import durability
+    from crossstream.storage import files
 
     def refuse(path: Path) -> None:
         raise OSError(5, "Input/output error", str(path))

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import cycle
 
 import crossstream as cs
-from crossstream.runtime.placement import BySecondKey, placements
-from crossstream.runtime.rescaling import cutter
+from crossstream.runtime.rescaling import BySecondKey, cutter, placements
 from crossstream.storage.sorted_run import Run
 from crossstream.storage.store import Piece, Version
 

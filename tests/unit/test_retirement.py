@@ -12,7 +12,7 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.planning.plan import KEY_VALUE, StoreDef
 from crossstream.query.verification import verify_state
-from crossstream.runtime import slices
+from crossstream.runtime import shuffle_codec
 from crossstream.runtime.stores import FolderStores, grow
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import BatchEntry, Commit
@@ -92,8 +92,8 @@ def test_no_file_is_left_behind(tmp_path: Path, history: str | None):
 def test_files_of_slices_that_were_merged_away_go_when_their_batch_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(slices, "WHOLE_BYTES", 1)
-    monkeypatch.setattr(slices, "SLICE_BYTES", 1)
+    monkeypatch.setattr(shuffle_codec, "WHOLE_BYTES", 1)
+    monkeypatch.setattr(shuffle_codec, "SLICE_BYTES", 1)
     found = left_behind(tmp_path, None)
     assert any(found)
     for batch, names in enumerate(found):

@@ -31,13 +31,13 @@ def in_order(found: list[str], *wanted: str) -> bool:
 
 
 def failure(builder: cs.StreamsBuilder, **records: list[tuple[str, int]]) -> cs.CrossStreamError:
-    with TopologyTestDriver(builder.build()) as driver:
-        with pytest.raises(cs.CrossStreamError) as caught:
-            for topic, given in records.items():
-                pipe = driver.create_input_topic(topic, TEXT, NUMBER)
-                for key, value in given:
-                    pipe.pipe_input(key, value)
-        return caught.value
+    def piped(driver: TopologyTestDriver) -> None:
+        for topic, given in records.items():
+            driver.create_input_topic(topic, TEXT, NUMBER).pipe_records(given)
+
+    with TopologyTestDriver(builder.build()) as driver, pytest.raises(cs.CrossStreamError) as caught:
+        piped(driver)
+    return caught.value
 
 
 def fails(*given: Any) -> Any:
@@ -48,9 +48,9 @@ def test_a_mapper_after_others() -> None:
     builder = cs.StreamsBuilder()
     numbers = builder.stream("numbers", cs.Consumed(key=TEXT, value=NUMBER))
     kept = numbers.filter(lambda key, value: True, named=cs.Named("kept"))
-    kept.map_values(lambda value: value, named=cs.Named("same")).map_values(fails, named=cs.Named("failing")).to(
-        "out", cs.Produced(key=TEXT, value=NUMBER)
-    )
+    kept.map_values(lambda value: value, named=cs.Named("same")).map_values(
+        fails, named=cs.Named("failing")
+    ).to("out", cs.Produced(key=TEXT, value=NUMBER))
     error = failure(builder, numbers=[("a", 1)])
     found = stations(error)
     assert in_order(found, "read", "accept kept", "emit kept", "accept same", "emit same", "accept failing")

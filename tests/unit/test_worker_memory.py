@@ -13,8 +13,7 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.planning.plan import KEY_VALUE, StoreDef
 from crossstream.planning.planner import plan_topology
-from crossstream.runtime.batch import Batch
-from crossstream.runtime.services import Settings
+from crossstream.runtime.batch import Batch, Settings
 from crossstream.runtime.stores import FolderStores, grow
 from crossstream.spark import memory
 from crossstream.spark.worker import Job, opened

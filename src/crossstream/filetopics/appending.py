@@ -14,7 +14,7 @@ import pyarrow as pa
 from crossstream.errors import SinkError
 from crossstream.filetopics.frames import Frame
 from crossstream.filetopics.segments import PartitionLog, Segment
-from crossstream.storage.durability import force
+from crossstream.storage.files import force
 
 Pieces = Iterable["bytes | pa.Buffer"]
 

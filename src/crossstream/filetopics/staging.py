@@ -28,8 +28,7 @@ from crossstream.filetopics.folders import TopicFolders
 from crossstream.filetopics.frames import HEADER, Frame, encode, parse_header
 from crossstream.filetopics.segments import PartitionLog
 from crossstream.filetopics.writer import Spreader
-from crossstream.storage.durability import Disk
-from crossstream.storage.rights import make_folder, opener, rights_in
+from crossstream.storage.files import Disk, make_folder, opener, rights_in
 from crossstream.topics import TopicPartition
 
 _PIECE = 1 << 20

@@ -32,9 +32,8 @@ from crossstream.operators.table_join.kernel import Joined, Lookup
 from crossstream.planning.plan import Flow, Plan, StoreDef
 from crossstream.planning.steps import Step
 from crossstream.runtime.bad_records import Failures, Part
-from crossstream.runtime.batch import Batch, Report
-from crossstream.runtime.services import Output, Settings
-from crossstream.runtime.stores import Wholes
+from crossstream.runtime.batch import Batch, Output, Report, Settings
+from crossstream.runtime.stores import GlobalTables
 from crossstream.serdes import Serde
 from crossstream.storage.columns import EMPTY_BYTES, Column
 from crossstream.storage.log_entries import Silence
@@ -125,7 +124,7 @@ class Task:
     output: Output
     stores: Callable[[str], OpenStore]
     to_driver: Callable[[str, bytes], None]
-    wholes: Wholes
+    global_tables: GlobalTables
     record: Callable[[str, History], None]
     emit: Callable[[str, Changes], None]
     number: int

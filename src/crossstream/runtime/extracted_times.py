@@ -17,9 +17,8 @@ from crossstream.operators.source.runner import Reader
 from crossstream.planning.plan import Plan
 from crossstream.planning.steps import ReadStep
 from crossstream.runtime.backlog_split import Times
-from crossstream.runtime.bad_records import Failures, Policy
-from crossstream.runtime.batch import Batch, Report
-from crossstream.runtime.services import Input, Settings
+from crossstream.runtime.bad_records import Failures
+from crossstream.runtime.batch import Batch, Input, Policy, Report, Settings
 from crossstream.storage.log_entries import SourceRange
 from crossstream.timelines import Columns, Places, Ranges, Timelines, passed, place_of
 from crossstream.topics import OffsetRange, TopicPartition

@@ -145,7 +145,7 @@ class FolderStores:
 
 
 @dataclass(slots=True)
-class Wholes:
+class GlobalTables:
     """The global tables of a batch, opened when they are first looked up.
 
     ``stores``: none that anything is written through, so that versions before the batch stay open in it.

@@ -18,11 +18,18 @@ from crossstream.operators.source.runner import Decoder, Reader
 from crossstream.planning.plan import Exchange, Plan
 from crossstream.planning.steps import ReadStep
 from crossstream.runtime.bad_records import Failures, unreadable_row
-from crossstream.runtime.batch import Batch, Report, pack_report
-from crossstream.runtime.services import Input, Output, Settings
-from crossstream.runtime.shuffle_codec import FRAME, REPORT, Parcel, in_order, route
-from crossstream.runtime.slices import Arrived, in_slices, whole
-from crossstream.runtime.stores import FolderStores, MemoryStores, Wholes, grow
+from crossstream.runtime.batch import Batch, Input, Output, Report, Settings, pack_report
+from crossstream.runtime.shuffle_codec import (
+    FRAME,
+    REPORT,
+    Arrived,
+    Parcel,
+    all_at_once,
+    in_order,
+    in_slices,
+    route,
+)
+from crossstream.runtime.stores import FolderStores, GlobalTables, MemoryStores, grow
 from crossstream.serdes import refusals
 from crossstream.serdes.refusals import UNDECODABLE
 from crossstream.storage.files import Gathered
@@ -46,7 +53,7 @@ class _Opened:
 class RoundTask:
     """Runs one round. ``sender``: the task's own number (its state partition after round 0).
 
-    ``wholes``: the global tables that the steps may look up. ``pause`` is called between pieces of the work.
+    ``global_tables``: the global tables that the steps may look up. ``pause`` is called between pieces of the work.
     ``near``: all rounds run in this process, and share one ``report``.
     """
 
@@ -58,7 +65,7 @@ class RoundTask:
     output: Output
     settings: Settings
     input: Input | None = None
-    wholes: Wholes | None = None
+    global_tables: GlobalTables | None = None
     pause: Callable[[], None] = lambda: None
     near: bool = False
     report: Report = field(default_factory=Report)
@@ -102,7 +109,7 @@ class RoundTask:
         """What arrived, in slices of the keys if all steps of the round can be taken so."""
         if all(runner.by_key() for runner in self._runners):
             return in_slices(blobs, self.plan.exchanges, self.batch.bits)
-        return whole(blobs, self.plan.exchanges)
+        return all_at_once(blobs, self.plan.exchanges)
 
     def _decoded(self, task: Task, exchange: int, changes: Changes) -> Changes:
         """With values decoded that the reading task left; where bad records do not stop all, it left none."""
@@ -140,7 +147,7 @@ class RoundTask:
             self.output.write,
             self.output.record_limit,
         )
-        self.wholes = self.wholes or Wholes(self.plan, self.batch, self.stores)
+        self.global_tables = self.global_tables or GlobalTables(self.plan, self.batch, self.stores)
         task = Task(
             self.plan,
             self.batch,
@@ -150,7 +157,7 @@ class RoundTask:
             self.output,
             self._store,
             self._to_driver,
-            self.wholes,
+            self.global_tables,
             self._record,
             self._push,
             self.sender,
@@ -214,8 +221,8 @@ class RoundTask:
         if error.code != UNDECODABLE:
             return error
         kept = [(one.store.definition, one.store.before()) for one in self._opened.values()]
-        wholes = () if self.wholes is None else self.wholes.opened()
-        found = unreadable_row(chain(kept, wholes), error.where.get("serde"))
+        global_tables = () if self.global_tables is None else self.global_tables.opened()
+        found = unreadable_row(chain(kept, global_tables), error.where.get("serde"))
         if found is None:
             return error
         where = {name: error.where.get(name) for name in ("operator", "line")}
@@ -320,3 +327,40 @@ class RoundTask:
             if version.name is not None:
                 retired.append(version.name)
             self.report.retired.setdefault(f"{name}/{self.sender}", []).extend(retired)
+
+
+def follows(plan: Plan, batch: Batch) -> bool:
+    """Whether the rounds of a plan have something to do when those of its global tables are done."""
+    return bool(plan.reacting & batch.versions.keys() or batch.read_by(plan.sources))
+
+
+def in_turn(
+    plan: Plan,
+    batch: Batch,
+    first: Iterable[Sent],
+    later: Callable[[int, int, list[Parcel]], Iterable[Sent]],
+    has: Callable[[str, int], bool],
+) -> Iterator[Parcel]:
+    """Round by round, partition by partition; yields the parcels for the driver.
+
+    ``first``: what round 0 sends; ``later``: what a (round, partition) sends that got those parcels; ``has``: whether
+    there is a version of a (store, partition). A partition that nothing was sent to is passed over, unless it has to
+    make what it lacks, or to react to the clock or to a global table.
+    """
+    waiting: dict[tuple[int, int], list[Parcel]] = {}
+
+    def sorted_out(sent: Iterable[Sent]) -> Iterator[Parcel]:
+        for pid, parcels in sent:
+            for parcel in parcels:
+                if parcel[1] < 0:
+                    yield parcel
+                else:
+                    waiting.setdefault((parcel[0], pid), []).append(parcel)
+
+    yield from sorted_out(first)
+    for number, part in enumerate(plan.parts[1:], 1):
+        reacts = batch.silence is not None or bool(batch.histories and part.probes_global)
+        for pid in range(batch.partitions):
+            parcels = waiting.pop((number, pid), [])
+            if parcels or reacts or any(not has(store, pid) for store in part.derived):
+                yield from sorted_out(later(number, pid, parcels))

@@ -12,7 +12,7 @@ from crossstream.config import StreamsConfig
 from crossstream.graph.nodes import FrameSource
 from crossstream.planning.plan import Plan
 from crossstream.query.files import describe_readers
-from crossstream.runtime.placement import partitioners
+from crossstream.runtime.rescaling import partitioners
 from crossstream.spark.feed import Checkpoint
 from crossstream.spark.frames import read_by
 from crossstream.storage.commit_log import BatchLog

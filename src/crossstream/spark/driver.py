@@ -15,11 +15,9 @@ from crossstream.api.topology import Topology
 from crossstream.config import StreamsConfig
 from crossstream.planning.plan import Plan
 from crossstream.runtime.backlog_split import Sizing, fans_of
-from crossstream.runtime.batch import Batch, Report
+from crossstream.runtime.batch import Batch, Report, settings_of
 from crossstream.runtime.idle import Idling, Listener, milliseconds, somebody_waits
-from crossstream.runtime.placement import placements
-from crossstream.runtime.rescaling import misplaced, rescale
-from crossstream.runtime.services import settings_of
+from crossstream.runtime.rescaling import misplaced, placements, rescale
 from crossstream.runtime.stores import measure
 from crossstream.spark.claim import claim, find
 from crossstream.spark.errors import unpacked
@@ -31,8 +29,8 @@ from crossstream.spark.progress import Account, Progress
 from crossstream.spark.publishing import Publishing
 from crossstream.spark.worker import Job
 from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.files import make_folder
 from crossstream.storage.log_entries import BatchEntry, Commit
-from crossstream.storage.rights import make_folder
 from crossstream.storage.root import Place, root_of
 from crossstream.storage.vacuum import Retirement
 from crossstream.topics import TopicPartition

@@ -19,9 +19,8 @@ from crossstream.errors import TopologyError, told
 from crossstream.graph.nodes import Node
 from crossstream.planning.plan import Plan
 from crossstream.runtime.batch import Batch, Report, unpack_report
-from crossstream.runtime.one_process import follows
 from crossstream.runtime.shuffle_codec import FRAME, REPORT, Parcel
-from crossstream.runtime.task import Sent
+from crossstream.runtime.task import Sent, follows
 from crossstream.serdes.shipping import dumps
 from crossstream.spark.errors import carried
 from crossstream.spark.frames import unpacked_row

@@ -20,8 +20,7 @@ from pyspark import SparkContext, SparkFiles
 
 from crossstream.runtime.shuffle_codec import Parcel
 from crossstream.runtime.task import Sent
-from crossstream.storage.files import Written, pieces_of
-from crossstream.storage.rights import PRIVATE, make_folder, opener
+from crossstream.storage.files import PRIVATE, Written, make_folder, opener, pieces_of
 
 INLINE_BYTES = 16 << 10
 """Blobs up to that size travel inside their parcels."""

@@ -19,12 +19,10 @@ import pyarrow as pa
 
 from crossstream.planning.plan import Plan
 from crossstream.planning.steps import SinkStep
-from crossstream.runtime.batch import Batch, Report, unpack_report
-from crossstream.runtime.one_process import follows, in_turn
-from crossstream.runtime.services import Input, Settings
+from crossstream.runtime.batch import Batch, Input, Report, Settings, unpack_report
 from crossstream.runtime.shuffle_codec import Parcel
-from crossstream.runtime.stores import FolderStores, Wholes
-from crossstream.runtime.task import RoundTask, Sent
+from crossstream.runtime.stores import FolderStores, GlobalTables
+from crossstream.runtime.task import RoundTask, Sent, follows, in_turn
 from crossstream.spark.memory import give_back
 from crossstream.spark.shuffle_spill import PARCELS, brought, put_aside
 from crossstream.storage.log_entries import SourceRange
@@ -59,19 +57,19 @@ class Held:
     reader: Any = None
     writer: Any = None
     whole_stores: FolderStores | None = None
-    whole_tables: Wholes | None = None
+    whole_tables: GlobalTables | None = None
 
     def plan(self, before: bool) -> Plan:
         """The plan of everything, or (``before``) that of the global tables."""
         plan = self.job.plan
         return plan.global_stage if before and plan.global_stage is not None else plan
 
-    def wholes(self, batch: Batch) -> Wholes:
+    def global_tables(self, batch: Batch) -> GlobalTables:
         """The global tables that the tasks of a batch share, their files opened from batch to batch once."""
         if self.whole_stores is None:
             self.whole_stores = FolderStores(self.stores.root)
         if self.whole_tables is None or self.whole_tables.batch != batch:
-            self.whole_tables = Wholes(self.job.plan, batch, self.whole_stores)
+            self.whole_tables = GlobalTables(self.job.plan, batch, self.whole_stores)
         return self.whole_tables
 
     def begin(self, batch: Batch) -> None:
@@ -222,7 +220,16 @@ def read_round(held: Held, plan: Plan, batch: Batch, share: int, shares: int) ->
     output = held.output(batch, 0, share)
     source = held.input() if spans else None
     task = RoundTask(
-        plan, batch, 0, share, held.stores, output, held.job.settings, source, held.wholes(batch), held.pause
+        plan,
+        batch,
+        0,
+        share,
+        held.stores,
+        output,
+        held.job.settings,
+        source,
+        held.global_tables(batch),
+        held.pause,
     )
     if spans or share == 0:
         task.report.staged = output.staged
@@ -252,7 +259,7 @@ def frame_round(held: Held, batch: Batch, rows: Iterable[pa.RecordBatch]) -> Ite
         output,
         held.job.settings,
         source,
-        held.wholes(batch),
+        held.global_tables(batch),
         held.pause,
     )
     task.report.staged = output.staged
@@ -273,7 +280,7 @@ def later_round(
         held.stores,
         output,
         held.job.settings,
-        wholes=held.wholes(batch),
+        global_tables=held.global_tables(batch),
         pause=held.pause,
     )
     task.report.staged = output.staged

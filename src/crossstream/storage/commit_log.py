@@ -23,8 +23,7 @@ import msgspec
 import xxhash
 
 from crossstream.errors import StateError
-from crossstream.storage.durability import Disk
-from crossstream.storage.files import UNFINISHED, disk_refuses
+from crossstream.storage.files import UNFINISHED, Disk, disk_refuses
 from crossstream.storage.lease import SAFE_SECONDS
 from crossstream.storage.log_entries import FORMAT, Application, BatchEntry, Commit, Publication
 from crossstream.storage.root import Lock, Place, root_of

@@ -1,21 +1,30 @@
 """Where runs and manifests are kept: a folder of immutable files, or memory.
 
-Bytes that lie in many buffers are written one after the other, not copied together first (decision 0026).
+Bytes in many buffers are written one after the other, and not copied together first (decision 0026).
+
+Who may read the files: the user alone, unless the application says otherwise. The lock file has the mode that all
+others are made with, and folders the right to enter besides. So all processes that write agree: the driver, its
+workers, `crossstream state rescale`. Existing files keep theirs.
+
+What a process has written is in the memory of the system for some seconds. `Disk` forces it out. A file system writes
+its journal once for all that wait for it, so many files at a time take hardly longer than one (decision 0015).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import quote
 
 import pyarrow as pa
 
 from crossstream.errors import StateError
-from crossstream.storage.rights import PRIVATE, make_folder, opener, rights_in
 
 UNFINISHED = ".tmp"
 """How the names of files end while they are written, and of those that a crash has left so."""
@@ -189,3 +198,106 @@ def pieces_of(data: Written) -> Iterator[memoryview]:
 def whole(data: Written) -> Any:
     """The bytes in one piece."""
     return bytes(data) if isinstance(data, Gathered) else data
+
+
+LOCK = "lock"
+
+PRIVATE = 0o600
+RIGHTS = MappingProxyType({"private": PRIVATE, "group": 0o660, "shared": 0o644})
+"""Rights of files by the setting ``state_mode``."""
+
+_OTHERS = 0o077
+_RIGHTS = 0o666
+
+
+def rights_in(root: Path) -> int | None:
+    """The rights of the files of the state in a folder; None if there is no state."""
+    try:
+        return os.stat(root / LOCK).st_mode & _RIGHTS | PRIVATE
+    except OSError:
+        return None
+
+
+def opener(rights: int) -> Callable[[str, int], int]:
+    """For `open`: makes files with these rights, whatever the umask is."""
+
+    def opened(path: str, flags: int) -> int:
+        file = os.open(path, flags, rights)
+        if rights & _OTHERS:
+            give(file, rights)
+        return file
+
+    return opened
+
+
+def make_folder(path: Path, rights: int) -> None:
+    """Makes a folder for files with these rights, and those above it that are missing."""
+    mode = rights | (rights & 0o444) >> 2
+    try:
+        os.mkdir(path, mode)
+    except FileNotFoundError:
+        make_folder(path.parent, rights)
+        make_folder(path, rights)
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+    else:
+        if rights & _OTHERS:
+            give(path, mode)
+
+
+def give(file: int | Path, mode: int) -> None:
+    """Changes the rights of a file, if it is the user's."""
+    with suppress(PermissionError):
+        os.chmod(file, mode)
+
+
+THREADS = 16
+
+
+@dataclass(slots=True)
+class Disk:
+    """Forces files to the disk in the background. Belongs to one thread."""
+
+    _pool: ThreadPoolExecutor | None = None
+    _begun: list[Future[None]] = field(default_factory=list)
+    _known: set[Path] = field(default_factory=set)
+
+    def begin(self, files: Iterable[Path]) -> None:
+        """Begins to force files that are complete, and their names."""
+        paths = set(files)
+        folders = {path.parent for path in paths}
+        for path in paths | folders | self._above(folders):
+            self._begun.append(self._threads().submit(force, path))
+
+    def wait(self) -> None:
+        """Returns when all that was begun has reached the disk; raises `OSError` if some of it cannot."""
+        begun, self._begun = self._begun, []
+        for one in begun:
+            one.result()
+
+    def close(self) -> None:
+        """Ends the threads; what was begun is finished."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+    def _above(self, folders: set[Path]) -> set[Path]:
+        """The folders above those not met before, as far as we may look: for all we know their names are new."""
+        met, self._known = self._known, self._known | folders
+        above = {parent for folder in folders - met for parent in folder.parents}
+        return {folder for folder in above if os.access(folder, os.R_OK)}
+
+    def _threads(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(THREADS, "crossstream disk")
+        return self._pool
+
+
+def force(path: Path) -> None:
+    """Returns when the content of a file, or the names in a folder, have reached the disk."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

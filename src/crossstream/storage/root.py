@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import IO, Protocol, TypeAlias, TypeVar
 
 from crossstream.errors import StateError
-from crossstream.storage.files import Folder, Storage
+from crossstream.storage.files import LOCK, PRIVATE, Folder, Storage, give, make_folder, opener, rights_in
 from crossstream.storage.remote import RemoteRoot
-from crossstream.storage.rights import LOCK, PRIVATE, give, make_folder, opener, rights_in
 from crossstream.storage.uris import LOCAL, is_uri, local_path, scheme_of, unknown
 
 T = TypeVar("T")

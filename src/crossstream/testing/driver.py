@@ -24,12 +24,10 @@ from crossstream.location import here
 from crossstream.planning.plan import Plan
 from crossstream.planning.planner import plan_topology
 from crossstream.query.store import StoreReader
-from crossstream.runtime.batch import Batch, Report, rank_of
-from crossstream.runtime.one_process import in_turn
+from crossstream.runtime.batch import Batch, Report, Settings, policy_of, rank_of
 from crossstream.runtime.partnerless import Partnerless
-from crossstream.runtime.services import Settings, policy_of
-from crossstream.runtime.stores import MemoryStores, Wholes
-from crossstream.runtime.task import RoundTask
+from crossstream.runtime.stores import GlobalTables, MemoryStores
+from crossstream.runtime.task import RoundTask, in_turn
 from crossstream.serdes import Serde
 from crossstream.signatures import is_whole
 from crossstream.storage.log_entries import Silence, SourceRange
@@ -339,15 +337,17 @@ class TopologyTestDriver:
     def _process(self, batch: Batch) -> Report:
         """The rounds of global tables, if one changes; then those of everything else."""
         report = Report()
-        wholes = Wholes(self.plan, batch, MemoryStores(dict(self._stores.versions), self._stores.recorded))
+        global_tables = GlobalTables(
+            self.plan, batch, MemoryStores(dict(self._stores.versions), self._stores.recorded)
+        )
         before = self.plan.global_stage
         if before is not None and batch.read_by(before.sources):
-            report.add(self._rounds(before, replace(batch, recorded=True), wholes))
-            wholes.batch = batch = replace(batch, histories=report.histories)
-        report.add(self._rounds(self.plan, batch, wholes))
+            report.add(self._rounds(before, replace(batch, recorded=True), global_tables))
+            global_tables.batch = batch = replace(batch, histories=report.histories)
+        report.add(self._rounds(self.plan, batch, global_tables))
         return report
 
-    def _rounds(self, plan: Plan, batch: Batch, wholes: Wholes) -> Report:
+    def _rounds(self, plan: Plan, batch: Batch, global_tables: GlobalTables) -> Report:
         """All rounds of a plan, in this process."""
         report, source = Report(), MemoryInput(self._topics)
 
@@ -361,7 +361,7 @@ class TopologyTestDriver:
                 self._output,
                 self._settings,
                 source,
-                wholes,
+                global_tables,
                 near=True,
                 report=report,
             )

@@ -55,7 +55,7 @@ class StreamGlobalJoinRunner(Runner):
 
     def _join(self, records: Changes) -> None:
         node: graph.StreamGlobalJoin = self.task.node(self.step.node)
-        report, table = self.task.report, self.task.wholes.open(self.step.store)
+        report, table = self.task.report, self.task.global_tables.open(self.step.store)
         report.count_in(node.name, records.rows)
         found = look_up(node.kind, node.key_selector, node.joiner, records, table, bits=self.task.batch.bits)
         report.count_dropped(node.name, found.dropped)
@@ -77,8 +77,10 @@ class GlobalResolveRunner(Runner):
         asked, alone = self.step.inputs
         told, left_key = self.task.flow(asked), self.task.flow(alone).key
         subscriptions, answers = (self._as_kept(flow, told.value) for flow in (asked, alone))
-        table = self.task.wholes.open(self.step.table)
-        right = table.every_change() if self.step.changelog else self.task.wholes.changes(self.step.table)
+        table = self.task.global_tables.open(self.step.table)
+        right = (
+            table.every_change() if self.step.changelog else self.task.global_tables.changes(self.step.table)
+        )
         if subscriptions is None and answers is None and right is None:
             return
         store = self.task.stores(self.step.subscriptions)
