@@ -105,7 +105,7 @@ def test_a_disk_that_refuses(stocked: World, monkeypatch: pytest.MonkeyPatch) ->
         raise OSError(5, "Input/output error", str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr(durability, "force", refuse)
+        patch.setattr(files, "force", refuse)
         with pytest.raises(cs.StateError) as caught:
             run(stocked)
     assert caught.value.code == "CS-706"
