@@ -13,7 +13,7 @@ from itertools import count
 import numpy as np
 import numpy.typing as npt
 
-from crossstream.topics import murmur2_partitions
+from crossstream.partitioning import murmur2_partitions
 
 FOREIGN_KEY = "customer_id"
 START_MS = 1_700_000_000_000

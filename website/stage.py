@@ -116,16 +116,26 @@ def site_uri(path: str) -> str:
 
 
 def adapted(path: str) -> str:
-    """A page with its links and blocks as the site needs them; any other file as a block of code."""
+    """A page with its links and blocks as the site needs them; a notebook as a page; another file as a block."""
     text = (ROOT / path).read_text(encoding="utf-8")
+    fence = "`" * 8
+    if path.endswith(".ipynb"):
+        return notebook(text, fence)
     if not path.endswith(".md"):
-        fence = "`" * 8
         return f"# {path}\n\n{fence}{LANGUAGES.get(Path(path).suffix, 'text')}\n{text}\n{fence}\n"
     for target, there, anchor in outside(path):
         relative = posixpath.relpath(site_uri(there), posixpath.dirname(site_uri(path)) or ".")
         text = text.replace(f"]({target})", f"]({relative}{anchor})")
     text = re.sub(r"^( *```\w+) .+$", r"\1", text, flags=re.MULTILINE)
     return _DIAGRAM.sub(r'<div class="diagram" markdown>\n\n\g<0>\n\n</div>', text)
+
+
+def notebook(text: str, fence: str) -> str:
+    """The cells of a notebook: text as it is written, code as blocks."""
+    cells = ((cell["cell_type"], "".join(cell["source"])) for cell in json.loads(text)["cells"])
+    return "\n\n".join(
+        source if kind == "markdown" else f"{fence}python\n{source}\n{fence}" for kind, source in cells
+    )
 
 
 def reference_uri(title: str) -> str:

@@ -1,8 +1,7 @@
 """crossstream: the joins of Kafka Streams on Apache Spark.
 
-Topologies are built, described, drawn and tested without a JVM and without a broker. Every public name is
-loaded when it is first used: importing crossstream costs nothing, and what needs PySpark or a Kafka client
-loads only those who use it.
+Build, describe, draw and test a topology without a JVM and without a broker. Every public name is loaded at its
+first use: importing crossstream is fast, and only programs that use PySpark or a Kafka client load them.
 """
 
 from __future__ import annotations
@@ -133,7 +132,7 @@ _NOT_YET = ("Grouped", "SessionWindows", "SlidingWindows", "Suppressed", "TimeWi
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 
-if not TYPE_CHECKING:  # a type checker knows the names from above, and tells of one that is none
+if not TYPE_CHECKING:  # a type checker knows the names from above
 
     def __getattr__(name: str) -> Any:
         """Loads a public name when it is first used."""

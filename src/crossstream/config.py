@@ -1,4 +1,4 @@
-"""`StreamsConfig`: how an application runs. What it computes is the topology's matter."""
+"""`StreamsConfig`: how an application runs. What it computes is in its topology."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ StateMode = Literal["private", "group", "shared"]
 OnLostState = Literal["fail", "restart"]
 
 
-@keyword_settings(ConfigError, "CS-201", positional=1)
+@keyword_settings(ConfigError, "CS-201")
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """Send a bad record to ``topic``, with the reason in its headers, and go on.
+    """Sends a bad record to ``topic``, with the reason in its headers, and continues.
 
-    One that is too large for the topic, with these headers, is cut. ``spill`` names a folder, which all workers see,
-    for files that have such records as a whole. They are for their owner only, and stay until you delete them.
+    A record that is too large for the topic is cut. ``spill`` names a folder, which all workers see, for files that
+    hold such records in full. Only their owner can read them, and they stay until you delete them.
 
-    Raises `ConfigError`: CS-201 if Kafka would refuse the topic's name, CS-201 if ``spill`` is no path.
+    Raises `ConfigError` CS-201 if Kafka would refuse the topic's name, or if ``spill`` is not a path.
 
     >>> DeadLetter("orders-bad").topic
     'orders-bad'
     """
 
     topic: str
-    spill: str | Path | None = None
+    spill: str | Path | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         _check_name("DeadLetter", "topic", self.topic)
@@ -74,17 +74,17 @@ _HINTS: Mapping[str, str] = MappingProxyType(
 )
 
 MOST_PARTITIONS = 1 << 16
-"""State partitions that there may be: each is a task of a round, and a folder of every store."""
+"""The largest number of state partitions: each is a task of a round, and a folder of every store."""
 
 _OWN_KAFKA: Mapping[str, str] = MappingProxyType(
     {
-        "bootstrap.servers": "bootstrap_servers",
-        "group.id": "application_id",
-        "auto.offset.reset": "Consumed(offset_reset=)",
-        "enable.auto.commit": "nothing: offsets are committed with the batch",
-        "enable.auto.offset.store": "nothing: offsets are committed with the batch",
-        "isolation.level": "nothing: only committed records are read",
-        "transactional.id": "nothing: transactions belong to the guarantee",
+        "bootstrap.servers": "use bootstrap_servers",
+        "group.id": "use application_id",
+        "auto.offset.reset": "use Consumed(offset_reset=)",
+        "enable.auto.commit": "leave it out: each batch commits its offsets",
+        "enable.auto.offset.store": "leave it out: each batch commits its offsets",
+        "isolation.level": "leave it out: only committed records are read",
+        "transactional.id": "leave it out: processing_guarantee decides about transactions",
     }
 )
 
@@ -102,35 +102,32 @@ class StreamsConfig:
                                  (``s3://bucket/promo?region=…``). Default: ``./crossstream-state/<application_id>``
     ``partitions``               state partitions, another number rescales; None: the engine chooses, then keeps it
     ``trigger``                  duration from the start of a batch to the next; None: without pause
-    ``max_records_per_batch``    upper bound of input records in a batch; None: all there are, as in a
-                                 batch with rows of DataFrames
-    ``single_task_rows``         a batch of about so many rows of work, or less, is done by one task, without
-                                 shuffles; 0: every batch is spread over all tasks
-    ``max_task_idle``            duration for which records wait, where they meet others in a join of streams whose
-                                 topics have nothing yet (Kafka's ``max.task.idle.ms``); 0: not at all, but large
-                                 batches wait for a tenth of a second
+    ``max_records_per_batch``    upper bound of input records in a batch; None: all that wait, also in a batch
+                                 with rows of DataFrames
+    ``single_task_rows``         one task processes a batch of about this many rows or fewer, without shuffles;
+                                 0: all tasks share every batch
+    ``max_task_idle``            how long a stream join waits for an input topic that has no records yet (Kafka's
+                                 ``max.task.idle.ms``); 0: only large batches wait, for a tenth of a second
     ``processing_guarantee``     ``"at_least_once"``
     ``deserialization_errors``   a record that cannot be decoded: ``"fail"``, ``"skip"`` or `DeadLetter`
-    ``processing_errors``        a user's function that raises: likewise
+    ``processing_errors``        a function of the application that raises: ``"fail"``, ``"skip"`` or `DeadLetter`
     ``on_lost_records``          records that retention deleted unread: ``"fail"``, or ``"skip"`` and count; topics
-                                 that were made anew: ``"fail"``, or ``"skip"`` to their beginning
+                                 that were made again: ``"fail"``, or ``"skip"`` to their beginning
     ``on_lost_state``            an empty state folder though Kafka's consumer group has offsets: ``"fail"``, or
                                  ``"restart"`` as at a first start
     ``broker_patience``          duration to wait for an absent broker before failing
-    ``idle_after``               duration without input after which stream time goes on with the clock, so that
-                                 records that wait for a window to close, or for a table, come out; None: it
-                                 stands still
+    ``idle_after``               duration without input after which the clock moves stream time, so that waiting
+                                 records come out; None: stream time stands still
     ``retain_batches``           past batches whose state stays readable (``as_of``)
-    ``state_mode``               who may read the files of the state: ``"private"`` its user alone, ``"group"`` its
-                                 group too, which may also write them (workers of another user), ``"shared"`` everybody
-    ``durable``                  what is committed survives a crash of the machine, not only of the process
+    ``state_mode``               who may read the state files: ``"private"`` their owner, ``"group"`` also the group,
+                                 which may write them too (workers of another user), ``"shared"`` everybody
+    ``durable``                  commits survive a crash of the machine, not only of the process
     ``kafka``                    settings of the Kafka clients (TLS, SASL, …), by Kafka's own names
     ``spark``                    settings of the Spark session that crossstream makes
     ============================ =========================================================================
 
-    Raises `ConfigError`: CS-201 unknown or missing setting, CS-201 bad name, CS-203 Kafka and file topics
-    together, CS-201 value out of range, CS-201 not one of the choices, CS-201 guarantee not available,
-    CS-201 a setting of ``kafka`` that crossstream itself sets, CS-210 bad duration.
+    Raises `ConfigError`: CS-201 for a setting that is unknown, missing or not valid, CS-203 for Kafka and file
+    topics together, CS-210 for a bad duration.
 
     >>> StreamsConfig(application_id="promo", topics_dir="topics", trigger="2 seconds").trigger_ms
     2000
@@ -167,7 +164,7 @@ class StreamsConfig:
         self._normalise()
 
     def __repr__(self) -> str:
-        """Without settings that may hold secrets, and without those of a URI."""
+        """Leaves out settings that may hold secrets, also those in a URI."""
         named = {one.name: getattr(self, one.name) for one in fields(self) if one.repr}
         if is_uri(self.state_dir):
             named["state_dir"] = shown(str(self.state_dir))
@@ -175,22 +172,22 @@ class StreamsConfig:
 
     @property
     def state_path(self) -> str:
-        """``state_dir`` as text, with the secrets of a URI."""
+        """``state_dir`` as text, including the secrets of a URI."""
         return str(self.state_dir)
 
     @property
     def topics_path(self) -> str | None:
-        """``topics_dir`` as text, None without file topics."""
+        """``topics_dir`` as text; None without file topics."""
         return None if self.topics_dir is None else str(self.topics_dir)
 
     @property
     def servers(self) -> str | None:
-        """``bootstrap_servers`` as Kafka's clients want it, None without Kafka."""
+        """``bootstrap_servers`` as one text; None without Kafka."""
         return _servers(self.bootstrap_servers)
 
     @property
     def trigger_ms(self) -> int | None:
-        """``trigger`` in ms; None: the next batch starts when this one is done."""
+        """``trigger`` in ms; None: the next batch starts when this one ends."""
         return None if self.trigger is None else to_milliseconds(self.trigger)
 
     @property
@@ -205,7 +202,7 @@ class StreamsConfig:
 
     @property
     def state_rights(self) -> int:
-        """``state_mode`` as the system has it, of files."""
+        """``state_mode`` as permission bits of files."""
         return RIGHTS[self.state_mode]
 
     @property
@@ -228,8 +225,8 @@ class StreamsConfig:
             if path is not None and (not isinstance(path, str | os.PathLike) or not str(path)):
                 raise _out_of_range(name, path, "the path of a folder")
         if is_uri(self.topics_dir):
-            place = shown(str(self.topics_dir))
-            raise _out_of_range("topics_dir", place, "the path of a folder that all workers see")
+            uri = shown(str(self.topics_dir))
+            raise _out_of_range("topics_dir", uri, "the path of a folder that all workers see")
         scheme = scheme_of(self.state_dir)
         if scheme is not None and not (is_uri(self.state_dir) and scheme in (REMOTE, LOCAL)):
             wanted = f"a path, or a URI as text: {REMOTE}://, {LOCAL}://"
@@ -239,27 +236,14 @@ class StreamsConfig:
 
     def _check_topics(self) -> None:
         if self.bootstrap_servers is not None and self.topics_dir is not None:
-            raise ConfigError(
-                "bootstrap_servers and topics_dir are both set",
-                code="CS-203",
-                where=here(),
-                next="keep one: topics are in Kafka, or in files",
-            )
+            both = "bootstrap_servers and topics_dir are both set"
+            raise _refusal(both, "keep one: topics are in Kafka, or in files", code="CS-203")
         if self.kafka and self.topics_dir is not None:
-            raise ConfigError(
-                "kafka settings are given, but the topics are files",
-                code="CS-203",
-                where=here(),
-                next="drop kafka={…}, or use bootstrap_servers instead of topics_dir",
-            )
+            next = "drop kafka={…}, or use bootstrap_servers instead of topics_dir"
+            raise _refusal("kafka settings are given, but the topics are files", next, code="CS-203")
         for name, own in _OWN_KAFKA.items():
             if name in self.kafka:
-                raise ConfigError(
-                    f"kafka={{{name!r}: …}} is set by crossstream itself",
-                    code="CS-201",
-                    where=here(),
-                    next=f"use {own}" if not own.startswith("nothing") else f"leave it out{own[7:]}",
-                )
+                raise _refusal(f"crossstream itself sets kafka={{{name!r}: …}}", own)
 
     def _check_numbers(self) -> None:
         least = {"partitions": 1, "max_records_per_batch": 1, "retain_batches": 1, "single_task_rows": 0}
@@ -274,11 +258,9 @@ class StreamsConfig:
 
     def _check_choices(self) -> None:
         if self.processing_guarantee in ("exactly_once", "exactly_once_v2"):
-            raise ConfigError(
+            raise _refusal(
                 "exactly_once is not available yet",
-                code="CS-201",
-                where=here(),
-                next='use processing_guarantee="at_least_once": state is exact, a sink may repeat a batch',
+                'use processing_guarantee="at_least_once": state is exact, a sink may repeat a batch',
             )
         _check_choice("processing_guarantee", self.processing_guarantee, get_args(Guarantee))
         _check_choice("on_lost_records", self.on_lost_records, get_args(OnLostRecords))
@@ -303,13 +285,13 @@ class StreamsConfig:
 
 
 def check_on_error(setting: str, value: object) -> None:
-    """Refuses (CS-201) what does not say what to do with a bad record."""
+    """Raises `ConfigError` CS-201 for a value that is not an `OnError`."""
     if not isinstance(value, DeadLetter):
         _check_choice(setting, value, ("fail", "skip"), "DeadLetter(topic)")
 
 
 def _servers(servers: object) -> str | None:
-    """What Kafka's clients take; None for nothing, and for what is no text and no list of texts."""
+    """The brokers as one text; None for anything but a text or a list of texts."""
     if isinstance(servers, str):
         return servers or None
     texts = isinstance(servers, Sequence) and all(isinstance(server, str) for server in servers)
@@ -319,34 +301,30 @@ def _servers(servers: object) -> str | None:
 def _check_name(owner: str, setting: str, name: object) -> None:
     fault = name_fault(name)
     if fault is not None:
-        raise ConfigError(
-            f"{owner}({setting}={name!r}): {fault}",
-            code="CS-201",
-            where=here(),
-            next='choose a name of ASCII letters, digits, ".", "_" and "-", at most 249 of them',
-        )
+        next = 'choose a name of ASCII letters, digits, ".", "_" and "-", at most 249 of them'
+        raise _refusal(f"{owner}({setting}={name!r}): {fault}", next)
 
 
 def _check_choice(setting: str, value: object, choices: tuple[str, ...], more: str = "") -> None:
     if value not in choices:
         named = [repr(choice) for choice in choices] + ([more] if more else [])
-        raise ConfigError(
-            f"{setting} cannot be {value!r}",
-            code="CS-201",
-            where=here(),
-            next=f"choose {' or '.join(named)}",
-        )
+        raise _refusal(f"{setting} cannot be {value!r}", f"choose {' or '.join(named)}")
 
 
 def check_most_partitions(number: int, where: dict[str, Any] | None = None) -> None:
-    """Raises `ConfigError` CS-201 for more state partitions than anything could run. ``where``: by default the line."""
+    """Raises `ConfigError` CS-201 for too many state partitions. ``where``: by default the caller's line."""
     if number > MOST_PARTITIONS:
-        wanted = f"{MOST_PARTITIONS:,} at most; about one for each core does"
+        wanted = f"at most {MOST_PARTITIONS:,}; about one for each core is enough"
         raise _out_of_range("partitions", number, wanted, where)
 
 
 def _out_of_range(
     setting: str, value: object, wanted: str, where: dict[str, Any] | None = None
 ) -> ConfigError:
-    place = here() if where is None else where
-    return ConfigError(f"{setting} cannot be {value!r}", code="CS-201", where=place, next=f"give {wanted}")
+    return _refusal(f"{setting} cannot be {value!r}", f"give {wanted}", where)
+
+
+def _refusal(
+    what: str, next: str, where: dict[str, Any] | None = None, *, code: str = "CS-201"
+) -> ConfigError:
+    return ConfigError(what, code=code, where=here() if where is None else where, next=next)

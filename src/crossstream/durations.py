@@ -1,4 +1,4 @@
-"""Durations and timestamps as a user may write them, and as the engine counts them: whole milliseconds."""
+"""Durations and timestamps: what a user may write, in the engine's whole milliseconds."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Timestamp = datetime | int
 LONGEST = 1 << 61
 """The longest duration in ms, some 73 million years.
 
-What is added to a timestamp is at most two of them (how far ahead a partner may be, and the grace period), what
-is taken away at most three: with timestamps up to `LATEST` all of it has 64 bits.
+A timestamp gains at most two of them (the distance to a partner, and the grace period) and loses at most three:
+with timestamps up to `LATEST`, all sums fit 64 bits.
 """
 
 LATEST = (1 << 62) - 1
@@ -49,12 +49,11 @@ def to_milliseconds(
     minimum: int | None = 0,
     error: type[CrossStreamError] = ConfigError,
 ) -> int:
-    """Whole milliseconds of ``duration``, which the message calls ``name``.
+    """Converts ``duration``, which an error calls ``name``, to whole milliseconds.
 
-    Units of a string: ms, second, minute, hour, day, singular or plural, also s, min, h, d; parts add up,
-    and one leading ``-`` negates the whole. ``minimum`` is the smallest value allowed in ms (None: any), `LONGEST`
-    the largest. Raises ``error`` (CS-110 `TopologyError`, CS-210 `ConfigError`) on anything else, a bool or a part of
-    a millisecond included.
+    Units of a string: ms, second, minute, hour, day, singular or plural, also s, m, min, h, d. Parts add up, and a
+    leading ``-`` negates the sum. The result is between ``minimum`` ms (None: any) and `LONGEST`. Raises ``error``
+    (CS-110 `TopologyError`, CS-210 `ConfigError`) for anything else, also for a bool or a fraction of a millisecond.
 
     >>> to_milliseconds("1 hour 30 minutes")
     5400000
@@ -62,7 +61,7 @@ def to_milliseconds(
     milliseconds = _count(duration)
     if milliseconds is None and isinstance(duration, timedelta):
         how = f"round it: timedelta(milliseconds={round(duration / _MILLISECOND)})"
-        raise _refusal(error, f"{name} is no whole number of milliseconds: {duration!r}", how)
+        raise _refusal(error, f"{name} is finer than one millisecond: {duration!r}", how)
     if milliseconds is None:
         raise _refusal(error, f"{name} is not a duration: {duration!r}")
     if minimum is not None and milliseconds < minimum:
@@ -73,10 +72,9 @@ def to_milliseconds(
 
 
 def to_timeout(duration: timedelta | float | str, name: str = "timeout") -> float:
-    """Seconds to wait for ``duration``, a number of which means seconds, as everywhere in Python's threads.
+    """Converts ``duration`` to seconds to wait; a number means seconds, as in Python's threads.
 
-    At least 0, for the rest of a time that has run out, and at most what a thread can wait. Raises `ConfigError` CS-210
-    on anything that is no duration.
+    The result is at least 0, and at most what a thread can wait. Raises `ConfigError` CS-210 for anything else.
 
     >>> to_timeout("1 minute"), to_timeout(0.5), to_timeout(timedelta(microseconds=-7))
     (60.0, 0.5, 0.0)
@@ -91,7 +89,7 @@ def to_timeout(duration: timedelta | float | str, name: str = "timeout") -> floa
 
 
 def to_timestamp(timestamp: Timestamp, name: str = "timestamp") -> int:
-    """Milliseconds since the epoch; a `datetime` is rounded down. Raises `ConfigError` CS-201.
+    """Converts to milliseconds since the epoch, rounding a `datetime` down. Raises `ConfigError` CS-201.
 
     >>> to_timestamp(datetime(1970, 1, 1, 0, 0, 1))
     1000
@@ -110,7 +108,7 @@ def to_timestamp(timestamp: Timestamp, name: str = "timestamp") -> int:
 
 
 def to_record_timestamp(timestamp: Timestamp, name: str = "timestamp") -> int:
-    """As `to_timestamp`, for records: one later than `LATEST` is refused, too."""
+    """As `to_timestamp`, for records: also refuses one later than `LATEST`."""
     milliseconds = to_timestamp(timestamp, name)
     if milliseconds > LATEST:
         raise ConfigError(
@@ -123,7 +121,7 @@ def to_record_timestamp(timestamp: Timestamp, name: str = "timestamp") -> int:
 
 
 def is_64_bits(*numbers: int) -> bool:
-    """Whether they are signed numbers of at most 64 bits.
+    """Whether all numbers fit 64 bits with a sign.
 
     >>> is_64_bits(2**63 - 1, -1), is_64_bits(2**63)
     (True, False)
@@ -132,7 +130,7 @@ def is_64_bits(*numbers: int) -> bool:
 
 
 def is_duration(given: object) -> bool:
-    """Whether it is written as a duration.
+    """Whether `to_milliseconds` can read it.
 
     >>> is_duration("10 seconds"), is_duration("views")
     (True, False)

@@ -5,14 +5,14 @@
     │   └── CopartitionError         inputs of a join cannot be brought to the same partitions
     ├── ConfigError              a setting is unknown, missing or contradictory
     ├── SerdeError               bytes and values do not fit each other
-    ├── ProcessingError          a user's function raised, or a record cannot be processed
+    ├── ProcessingError          a function raised, or a record cannot be processed
     ├── SourceError              a topic, a range of it, or the broker cannot be read
     ├── SinkError                a result cannot be written
-    └── StateError               state is damaged, missing, locked or foreign
+    └── StateError               state is damaged, missing, locked or of another application
         └── IncompatibleStateError   the topology changed since the checkpoint
 
-Every error has a stable ``code`` (``CS-…``), says *what* happened, *where* (operator, the user's
-file and line; at run time also topic, partition, offset and key) and what to do *next*.
+Every error has a stable ``code`` (``CS-…``), says *what* is wrong, *where* (operator, file and line; at run time also
+topic, partition, offset and key) and what to do *next*.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import Any
 
 
 class CrossStreamError(Exception):
-    """Root of all errors raised by crossstream.
+    """Root of all errors of crossstream.
 
-    ``where`` maps names such as ``operator``, ``line``, ``topic``, ``partition``, ``offset`` and
-    ``key`` to values; it is printed in that order.
+    ``where`` maps names such as ``operator``, ``line``, ``topic``, ``partition``, ``offset`` and ``key`` to values;
+    it is printed in this order.
     """
 
     default_code = "CS-000"
@@ -44,15 +44,15 @@ class CrossStreamError(Exception):
         super().__init__(what)
 
     def at(self, **where: Any) -> CrossStreamError:
-        """The same error with more of its place filled in; what is already known is kept."""
+        """Adds to ``where``, without replacing what is known, and returns the error."""
         self.where = {**where, **{name: value for name, value in self.where.items() if value is not None}}
         return self
 
     def __str__(self) -> str:
-        place = ", ".join(f"{name} {value}" for name, value in self.where.items() if value is not None)
+        where = ", ".join(f"{name} {value}" for name, value in self.where.items() if value is not None)
         lines = [f"[{self.code}] {self.what}"]
-        if place:
-            lines.append(f"  where: {place}")
+        if where:
+            lines.append(f"  where: {where}")
         if self.next:
             lines.append(f"  next:  {self.next}")
         return "\n".join(lines)
@@ -68,7 +68,7 @@ def _rebuild(
 
 
 def told(error: BaseException) -> str:
-    """Type and text of an error: its text may raise, or hold what UTF-8 cannot. Of one of ours, code and what."""
+    """The type and the text of an error, also if the text raises or is not UTF-8; with the code of one of ours."""
     try:
         text = f"[{error.code}] {error.what}" if isinstance(error, CrossStreamError) else str(error)
     except Exception as failed:
@@ -77,12 +77,12 @@ def told(error: BaseException) -> str:
 
 
 def writable(text: str) -> str:
-    """The text with escapes where UTF-8 has no bytes: halves of surrogate pairs."""
+    """The text with escapes for halves of surrogate pairs, which UTF-8 cannot encode."""
     return text.encode(errors="backslashreplace").decode()
 
 
 class TopologyError(CrossStreamError):
-    """The topology cannot be built as written; raised in the user's own line."""
+    """The topology cannot be built as written; raised in the line that is wrong."""
 
     default_code = "CS-100"
 
@@ -106,7 +106,7 @@ class SerdeError(CrossStreamError):
 
 
 class ProcessingError(CrossStreamError):
-    """A function of the user raised, or a record cannot be processed."""
+    """A function raised, or a record cannot be processed."""
 
     default_code = "CS-500"
 
@@ -124,7 +124,7 @@ class SinkError(CrossStreamError):
 
 
 class StateError(CrossStreamError):
-    """State is damaged, missing, locked by another application, or belongs to one."""
+    """State is damaged, missing, or locked by or made by another application."""
 
     default_code = "CS-700"
 

@@ -1,4 +1,4 @@
-"""Python's garbage collector, where many objects are made that hold no cycles."""
+"""Pauses Python's garbage collector while many objects without cycles are made."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused_gc() -> Iterator[None]:
-    """No garbage collection inside: a pass would visit all that was made, and find nothing."""
+    """Runs its block without garbage collection: a pass would visit all new objects and free none."""
     if not gc.isenabled():
         yield
         return

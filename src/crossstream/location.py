@@ -1,4 +1,4 @@
-"""The user's own line: the first frame on the stack that is not crossstream's."""
+"""The line of the caller: the innermost frame on the stack outside the package."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PACKAGE = os.path.dirname(__file__) + os.sep
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """The user's line that made a node."""
+    """A line of code that made a node."""
 
     file: str
     line: int
@@ -22,7 +22,7 @@ class Location:
 
 
 def user_location() -> Location | None:
-    """File and line of the innermost call from outside the package; None if there is none.
+    """File and line of the innermost call from outside the package; None without one.
 
     >>> user_location().line
     1
@@ -34,13 +34,13 @@ def user_location() -> Location | None:
 
 
 def here(operator: str | None = None) -> dict[str, str | None]:
-    """The ``where`` of an error that is raised while the user's line runs: operator and line."""
+    """The ``where`` of an error about the caller's code: operator and line."""
     line = user_location()
     return {"operator": operator, "line": None if line is None else str(line)}
 
 
 def _is_ours(frame: FrameType) -> bool:
     file = frame.f_code.co_filename
-    if file == "<string>":  # a method that dataclasses wrote; or the user's own `python -c`
+    if file == "<string>":  # a method that dataclasses wrote, or `python -c`
         return str(frame.f_globals.get("__name__")).partition(".")[0] == "crossstream"
     return file.startswith(_PACKAGE)

@@ -1,18 +1,16 @@
-"""Kafka's default partitioning of records, on columns instead of one key at a time.
+"""Kafka's default partitioning of records, for columns and for single keys.
 
-Every client of Kafka puts a key in partition ``(murmur2(key) & 0x7fffffff) % partitions``; whoever wants
-to be co-partitioned with them does the same. `topics.murmur2` is the definition, one key at a time.
+Every Kafka client puts a key in partition ``(murmur2(key) & 0x7fffffff) % partitions``. To be co-partitioned with
+them, crossstream does the same. `murmur2` is the definition, one key at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-
-from crossstream.topics import murmur2
 
 Hashes = np.ndarray[Any, np.dtype[np.uint32]]
 Partitions = np.ndarray[Any, np.dtype[np.int32]]
@@ -22,11 +20,11 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 _SEED = np.uint32(0x9747B28C)
 _M = np.uint32(0x5BD1E995)
 _FEW = 16
-"""With fewer keys than this still unfinished, hashing them one by one beats hashing them together."""
+"""Below this number of unfinished keys, hashing one by one is faster than hashing together."""
 
 
 def murmur2_column(keys: pa.LargeBinaryArray) -> Hashes:
-    """Kafka's murmur2 of each key (uint32), as `topics.murmur2`; the cell of a null key is 0."""
+    """`murmur2` of each key (uint32); 0 for a null key."""
     starts, lengths, content = _layout(keys)
     hashes = np.zeros(len(keys), dtype=np.uint32)
     longest_first = np.argsort(-lengths, kind="stable")
@@ -81,10 +79,10 @@ def _layout(keys: pa.LargeBinaryArray) -> tuple[Ints, Ints, Bytes]:
 
 
 def _few_long_ones(words: Ints) -> int:
-    """How many of the longest keys (``words`` descending) are to be hashed one by one.
+    """How many of the longest keys (``words`` descending) to hash one by one.
 
-    Hashing together costs a pass per word of the longest key, so a handful of keys much longer than
-    all others would make a pass of almost nobody for each of their words.
+    Hashing together costs a pass for each word of the longest key: for a few keys much longer than all others, these
+    passes would be almost empty.
     """
     if len(words) == 0:
         return 0
@@ -93,7 +91,7 @@ def _few_long_ones(words: Ints) -> int:
 
 
 def _hash_together(content: Bytes, starts: Ints, lengths: Ints) -> Hashes:
-    """murmur2 of keys in order of falling length; each pass takes the next word of all that have one."""
+    """`murmur2` of keys in descending length; each pass hashes the next word of all keys that have one."""
     h = _SEED ^ lengths.astype(np.uint32)
     words = lengths // 4
     if len(words) and words[0] > 0:
@@ -109,10 +107,30 @@ def _hash_together(content: Bytes, starts: Ints, lengths: Ints) -> Hashes:
 
 def _finish(h: Hashes, content: Bytes, tails: Ints, left: Ints) -> Hashes:
     """Mixes in the up to three bytes ``left`` at ``tails``, then scrambles."""
-    for place in (2, 1, 0):
-        rows = np.flatnonzero(left > place)
-        h[rows] ^= content[tails[rows] + place].astype(np.uint32) << np.uint32(8 * place)
+    for byte in (2, 1, 0):
+        rows = np.flatnonzero(left > byte)
+        h[rows] ^= content[tails[rows] + byte].astype(np.uint32) << np.uint32(8 * byte)
     rows = np.flatnonzero(left > 0)
     h[rows] *= _M
     h = (h ^ (h >> np.uint32(13))) * _M
     return h ^ (h >> np.uint32(15))
+
+
+def murmur2_partitions(keys: Iterable[bytes | None], count: int) -> list[int]:
+    """Kafka's default partition of each serialised key (null keys: partition 0)."""
+    return [0 if key is None else (murmur2(key) & 0x7FFFFFFF) % count for key in keys]
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's murmur2 (seed 0x9747b28c) of ``data``, as an unsigned 32-bit integer."""
+    mask, m, length = 0xFFFFFFFF, 0x5BD1E995, len(data)
+    h = (0x9747B28C ^ length) & mask
+    for i in range(0, length & ~3, 4):
+        k = (int.from_bytes(data[i : i + 4], "little") * m) & mask
+        k = ((k ^ (k >> 24)) * m) & mask
+        h = ((h * m) & mask) ^ k
+    tail = data[length & ~3 :]
+    if tail:
+        h = ((h ^ int.from_bytes(tail, "little")) * m) & mask
+    h = ((h ^ (h >> 13)) * m) & mask
+    return h ^ (h >> 15)

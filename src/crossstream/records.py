@@ -18,9 +18,12 @@ RECORDS = pa.schema(
 )
 """key and value: wire bytes or null; timestamp: ms since the epoch; headers: see `encode_headers`."""
 
+PRODUCER_RECORDS = pa.schema([RECORDS.field(name) for name in ("key", "value", "timestamp", "headers")])
+"""Records that have no offset yet: to be written, or piped into the test driver."""
+
 
 def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """One batch of all rows of one or more batches of the same schema; as pyarrow has it from 19 on."""
+    """Concatenates batches of one schema, as `pa.concat_batches` of pyarrow 19 does."""
     if len(batches) == 1:
         return batches[0]
     columns = [pa.concat_arrays(parts) for parts in zip(*(batch.columns for batch in batches), strict=True)]
@@ -30,7 +33,7 @@ def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 Header = tuple[str, bytes | None]
 
 REASON = "crossstream.reason"
-"""The header of dead letters that has what went wrong."""
+"""The header of dead letters that holds the error."""
 
 _headers_encoder = msgspec.msgpack.Encoder()
 _headers_decoder = msgspec.msgpack.Decoder(list[tuple[str, bytes | None]])

@@ -1,4 +1,4 @@
-"""What all option objects share: keyword arguments, the unknown ones refused by name."""
+"""Signatures: refuses calls and settings that do not fit, by name; how functions can be called."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, fields
 from numbers import Integral
 from types import MappingProxyType
 from typing import Any, ParamSpec, TypeGuard, TypeVar
@@ -21,35 +20,16 @@ _NO_HINTS: Mapping[str, str] = MappingProxyType({})
 
 
 def keyword_settings(
-    error: type[CrossStreamError],
-    code: str,
-    *,
-    positional: int = 0,
-    hints: Mapping[str, str] = _NO_HINTS,
+    error: type[CrossStreamError], code: str, *, hints: Mapping[str, str] = _NO_HINTS
 ) -> Callable[[type[T]], type[T]]:
     """Makes a dataclass raise ``error`` where Python's own ``__init__`` would raise a bare `TypeError`.
 
-    That is for an unknown keyword (``hints`` maps foreign names to the setting to use instead), a missing
-    one, and more than ``positional`` positional arguments. A setting that is in ``hints`` itself is not proposed.
+    ``hints`` maps foreign names to advice; a setting in ``hints`` is never proposed.
     """
 
     def decorate(cls: type[T]) -> type[T]:
-        known = [item for item in fields(cls) if item.init]  # type: ignore[arg-type]
-        names = [item.name for item in known]
-        proposed = [name for name in names if name not in hints]
-        required = [n.name for n in known if n.default is MISSING and n.default_factory is MISSING]
-        original = cls.__init__
-
-        @functools.wraps(original)
-        def __init__(self: T, *args: Any, **settings: Any) -> None:
-            what = _fault(cls.__name__, args[positional:], settings, names, required[len(args) :])
-            if what is not None:
-                unknown = [name for name in settings if name not in names]
-                advice = _advice(cls.__name__, unknown, proposed, hints)
-                raise error(what, code=code, where=here(), next=advice)
-            original(self, *args, **settings)
-
-        cls.__init__ = __init__  # type: ignore[method-assign,assignment]
+        refusal = settings_refusal(error, code, cls.__name__, hints)
+        cls.__init__ = refuse_calls(refusal)(cls.__init__)  # type: ignore[method-assign]
         return cls
 
     return decorate
@@ -58,9 +38,9 @@ def keyword_settings(
 def refuse_calls(
     refusal: Callable[[Callable[..., Any], tuple[Any, ...], Mapping[str, Any], str], CrossStreamError],
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Makes a function raise an error of ours where Python would raise a bare `TypeError`: the arguments do not fit.
+    """Makes a function raise a `CrossStreamError` where Python would raise a bare `TypeError` for its arguments.
 
-    ``refusal``: makes the error of the function, the arguments by place and by name, and what Python says.
+    ``refusal`` makes the error from the function, the positional and keyword arguments, and Python's message.
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
@@ -82,31 +62,28 @@ def refuse_calls(
 def settings_refusal(
     error: type[CrossStreamError], code: str, owner: str, hints: Mapping[str, str] = _NO_HINTS
 ) -> Callable[[Callable[..., Any], tuple[Any, ...], Mapping[str, Any], str], CrossStreamError]:
-    """For `refuse_calls` of a class method: the words of `keyword_settings`, ``owner`` being what the user called."""
+    """For `refuse_calls` of a method: an error about the settings of ``owner``, with advice."""
 
     def refusal(
         function: Callable[..., Any], args: tuple[Any, ...], settings: Mapping[str, Any], fault: str
     ) -> CrossStreamError:
         known = list(inspect.signature(function).parameters.values())[1:]
         names = [one.name for one in known]
-        required = [one.name for one in known[len(args) - 1 :] if one.default is one.empty]
-        what = _fault(owner, (), settings, names, required) or f"{owner} is not called like that: {fault}"
         unknown = [name for name in settings if name not in names]
-        return error(what, code=code, where=here(), next=_advice(owner, unknown, names, hints))
+        required = [one.name for one in known[len(args) - 1 :] if one.default is one.empty]
+        missing = [name for name in required if name not in settings]
+        if len(args) > 1 and all(one.kind is one.KEYWORD_ONLY for one in known):
+            what = f"{owner} takes keyword arguments only"
+        elif unknown:
+            what = f"{owner} has no setting {', '.join(map(repr, unknown))}"
+        elif missing:
+            what = f"{owner} needs {', '.join(missing)}"
+        else:
+            what = f"{owner} cannot be called like this: {fault}"
+        proposed = [name for name in names if name not in hints]
+        return error(what, code=code, where=here(), next=_advice(owner, unknown, proposed, hints))
 
     return refusal
-
-
-def _fault(
-    owner: str, extra: tuple[Any, ...], settings: Mapping[str, Any], names: list[str], required: list[str]
-) -> str | None:
-    if extra:
-        return f"{owner} takes keyword arguments only"
-    unknown = [name for name in settings if name not in names]
-    if unknown:
-        return f"{owner} has no setting {', '.join(map(repr, unknown))}"
-    missing = [name for name in required if name not in settings]
-    return f"{owner} needs {', '.join(missing)}" if missing else None
 
 
 def _advice(owner: str, unknown: Iterable[str], names: list[str], hints: Mapping[str, str]) -> str:
@@ -121,12 +98,12 @@ def _advice(owner: str, unknown: Iterable[str], names: list[str], hints: Mapping
 
 
 def is_whole(value: object) -> TypeGuard[int]:
-    """Whether it is a whole number, also one of numpy's; True and False are none."""
+    """Whether it is a whole number, also of numpy, but not a bool."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def check_partitions(owner: str, partitions: object) -> None:
-    """Refuses (CS-101) what is neither None nor a positive int."""
+    """Raises `TopologyError` CS-101 for anything but None or a positive int."""
     if partitions is not None and (not is_whole(partitions) or partitions < 1):
         raise TopologyError(
             f"{owner}(partitions={partitions!r}) is not a number of partitions",
@@ -136,10 +113,10 @@ def check_partitions(owner: str, partitions: object) -> None:
         )
 
 
-def put_off(function: Callable[..., Any]) -> str | None:
-    """What makes a call of ``function`` run nothing yet: ``async def``, or ``yield``; None: a call runs it.
+def deferred_kind(function: Callable[..., Any]) -> str | None:
+    """``"async def"`` or ``"yield"``, if a call of ``function`` runs nothing yet; None if it runs.
 
-    >>> put_off(lambda lines: (yield lines)), put_off(len)
+    >>> deferred_kind(lambda lines: (yield lines)), deferred_kind(len)
     ('yield', None)
     """
     while isinstance(function, functools.partial):
@@ -152,9 +129,9 @@ def put_off(function: Callable[..., Any]) -> str | None:
 
 
 def own_signature(function: Callable[..., Any]) -> inspect.Signature:
-    """How a function is called: of one that wraps another and takes any arguments, as the other is.
+    """The signature of a function; of a wrapper that takes any arguments, that of the wrapped function.
 
-    Raises TypeError or ValueError, as `inspect.signature` does, where Python cannot tell.
+    Raises TypeError or ValueError, as `inspect.signature` does, if Python does not know it.
     """
     try:
         own = inspect.signature(function, follow_wrapped=False)
@@ -165,7 +142,7 @@ def own_signature(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def fits_call(function: Callable[..., Any], parameters: tuple[str, ...]) -> bool:
-    """Whether ``function`` can be called with that many positional arguments; True if Python cannot tell."""
+    """Whether ``function`` takes that many positional arguments; True if Python does not know."""
     try:
         own_signature(function).bind(*parameters)
     except TypeError:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from crossstream.topics import Moment, OffsetRange, TopicPartition
+from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
 
 Ranges = Mapping[TopicPartition, OffsetRange]
-Places = dict[TopicPartition, Moment | None]
+Places = dict[TopicPartition, OffsetAndTimestamp | None]
 """The first entry or record of a time or later, if there is one, in each partition."""
 Columns = tuple[list[np.ndarray], list[np.ndarray]]
 """Offsets and timestamps, in parts."""
@@ -32,18 +32,18 @@ class Timeline:
     offsets: np.ndarray = field(default_factory=_nothing)
     times: np.ndarray = field(default_factory=_nothing)
 
-    def first(self, offset: int, timestamp: int) -> Moment | None:
+    def first(self, offset: int, timestamp: int) -> OffsetAndTimestamp | None:
         """The first record from ``offset`` on with that timestamp (ms) or a later one."""
         start = int(np.searchsorted(self.offsets, offset))
         late = self.times[start:] >= timestamp
         if not late.any():
             return None
         row = start + int(late.argmax())
-        return Moment(int(self.offsets[row]), int(self.times[row]))
+        return OffsetAndTimestamp(int(self.offsets[row]), int(self.times[row]))
 
-    def last(self, timestamp: int) -> Moment:
+    def last(self, timestamp: int) -> OffsetAndTimestamp:
         """Where it ends, and its latest time; where that is not known, the one before ``timestamp``."""
-        return Moment(self.end, int(self.times.max()) if len(self.times) else timestamp - 1)
+        return OffsetAndTimestamp(self.end, int(self.times.max()) if len(self.times) else timestamp - 1)
 
     def since(self, offset: int) -> Timeline:
         """Without the records before ``offset``."""
@@ -100,7 +100,7 @@ class Timelines:
             self._known[place] = self._known[place].until(wanted[place].end, more)
 
 
-def passed(span: OffsetRange, moment: Moment | None) -> int:
+def passed(span: OffsetRange, moment: OffsetAndTimestamp | None) -> int:
     """How many offsets of the range lie before a record; all, if there is none."""
     return (span.end if moment is None else moment.offset) - span.start
 

@@ -1,10 +1,10 @@
-"""Every kind of callable a user hands to crossstream, named.
+"""The types of all callables that crossstream accepts.
 
-A callable that requires one parameter more than its values gets the key first; `keyed` says so where the
-signature does not (KIP-149's ``…WithKey`` variants).
+A callable that requires one parameter more than its values gets the key first; `keyed` says so where the signature
+does not (KIP-149's ``…WithKey`` variants).
 
-Values, keys and results are whatever the serdes give: plain Python objects. A missing side of a left or
-outer join, the value of a tombstone and a null key are ``None``.
+Values, keys and results are the plain Python objects of the serdes. A missing side of a left or outer join, the
+value of a tombstone and a null key are ``None``.
 """
 
 from __future__ import annotations

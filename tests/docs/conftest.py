@@ -16,7 +16,10 @@ from tests.docs.pages import PAGES, ROOT, blocks, name_of
 
 SPARK_PAGES = [name_of(page) for page in PAGES if any("spark" in block.tags for block in blocks(page))]
 
-SHIM = '#!/bin/sh\nexec "{python}" -m crossstream "$@"\n'
+SHIMS = {
+    "crossstream": '#!/bin/sh\nexec "{python}" -m crossstream "$@"\n',
+    "python": '#!/bin/sh\nexec "{python}" "$@"\n',
+}
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,10 @@ def on_spark(tmp_path_factory: pytest.TempPathFactory) -> Readers:
     """Runs every page with blocks for Spark, from beginning to end."""
     folder = tmp_path_factory.mktemp("pages")
     programs = tmp_path_factory.mktemp("bin")
-    shim = programs / "crossstream"
-    shim.write_text(SHIM.format(python=sys.executable))
-    shim.chmod(0o755)
+    for name, text in SHIMS.items():
+        shim = programs / name
+        shim.write_text(text.format(python=sys.executable))
+        shim.chmod(0o755)
     environment = {
         **os.environ,
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",

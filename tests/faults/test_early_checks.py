@@ -12,10 +12,10 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.spark import inputs as connections
 from crossstream.spark import session as spark_session
 from crossstream.spark import streams
-from crossstream.spark.inputs import check_written
+from crossstream.spark import topics as connections
+from crossstream.spark.topics import check_written
 from tests.faults.one_process import process
 from tests.spark.world import World
 

@@ -11,7 +11,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.spark import inputs
+from crossstream.spark import topics as inputs
 from crossstream.spark.driver import Engine
 from crossstream.storage.commit_log import BatchLog
 from tests.faults.one_process import OneProcess, application, process

@@ -12,7 +12,7 @@ from msgspec import structs
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.spark import inputs
+from crossstream.spark import topics as inputs
 from crossstream.spark.job import SparkRounds
 from crossstream.storage.commit_log import BatchLog
 from tests.faults.one_process import OneProcess, application, process

@@ -28,7 +28,7 @@ from crossstream.kafka import KafkaConnection, instance
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.instance import Instance, Mark
 from crossstream.kafka.log import KafkaLog
-from crossstream.spark import inputs
+from crossstream.spark import topics as inputs
 from crossstream.spark.driver import Engine
 from crossstream.storage.commit_log import BatchLog
 from crossstream.topics import TopicPartition

@@ -16,7 +16,7 @@ from crossstream.kafka import log as log_module
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.producer import KafkaWriter
-from crossstream.topics import Moment, OffsetRange, TopicPartition
+from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
 from tests.kafka.conftest import delete, frozen, guarded, new_topic, numbered, records, whole
 
 pytestmark = pytest.mark.kafka
@@ -92,10 +92,10 @@ def test_offsets_by_time(log: KafkaLog, writer: KafkaWriter) -> None:
         (400, 4),
         (401, None),
     ):
-        expected = None if offset is None else Moment(offset, times[offset])
-        assert log.moments_at([whole(log, topic)], timestamp, 9) == {place: expected}
-        assert log.moments_at([OffsetRange(topic, 0, 5, 5)], timestamp, 9) == {place: None}
-    assert log.moments_at([], 1, 9) == {}
+        expected = None if offset is None else OffsetAndTimestamp(offset, times[offset])
+        assert log.offsets_for_times([whole(log, topic)], timestamp, 9) == {place: expected}
+        assert log.offsets_for_times([OffsetRange(topic, 0, 5, 5)], timestamp, 9) == {place: None}
+    assert log.offsets_for_times([], 1, 9) == {}
 
 
 def test_a_topic_is_made_once_with_its_settings(log: KafkaLog) -> None:

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 
 from crossstream.errors import SinkError
 from crossstream.kafka import KafkaConnection
-from crossstream.kafka import admin as partition_counts
+from crossstream.kafka import producer as partition_counts
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.producer import KafkaWriter

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crossstream import serdes
+from crossstream.columns.as_of import last_below, running_maximum_of
 from crossstream.columns.changes import Changes
 from crossstream.columns.order import by_key, came_before, last_per_trigger
 from crossstream.columns.values import Values
-from crossstream.operators.stream_table_join.as_of import last_below, running_maximum_of
 
 law = settings(max_examples=200, deadline=None)
 moments = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12)

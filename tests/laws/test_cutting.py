@@ -12,12 +12,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crossstream.runtime.backlog_split import Cutter, Span, count
-from crossstream.topics import Moment, OffsetRange, TopicPartition
+from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
 
 TOPIC = "t"
 Times = list[list[int]]
 """Timestamps of the records of each partition."""
-First = dict[OffsetRange, Moment | None]
+First = dict[OffsetRange, OffsetAndTimestamp | None]
 
 
 @dataclass
@@ -28,9 +28,9 @@ class Log:
     lazy: bool
     asked: int = 0
 
-    def moments_at(
+    def offsets_for_times(
         self, spans: Sequence[OffsetRange], timestamp: int, most: int
-    ) -> Mapping[TopicPartition, Moment | None]:
+    ) -> Mapping[TopicPartition, OffsetAndTimestamp | None]:
         self.asked += 1
         first = {span: self._first(span, timestamp) for span in spans}
         if self.lazy:
@@ -48,13 +48,13 @@ class Log:
             for span in first
         }
 
-    def _last(self, span: OffsetRange, end: int) -> Moment:
-        return Moment(end, max(self.times[span.partition][span.start : end]))
+    def _last(self, span: OffsetRange, end: int) -> OffsetAndTimestamp:
+        return OffsetAndTimestamp(end, max(self.times[span.partition][span.start : end]))
 
-    def _first(self, span: OffsetRange, timestamp: int) -> Moment | None:
+    def _first(self, span: OffsetRange, timestamp: int) -> OffsetAndTimestamp | None:
         times = self.times[span.partition][span.start : span.end]
         late = np.flatnonzero(np.array(times, dtype=np.int64) >= timestamp)
-        return Moment(span.start + int(late[0]), times[int(late[0])]) if len(late) else None
+        return OffsetAndTimestamp(span.start + int(late[0]), times[int(late[0])]) if len(late) else None
 
 
 def parts(log: Log, most: int, starts: list[int] | None = None) -> list[list[Span]]:

@@ -15,7 +15,14 @@ from crossstream import serdes
 from crossstream.columns.changes import Changes
 from crossstream.columns.values import Values
 from crossstream.runtime.shuffle_codec import Parcel, pack, unpack
-from crossstream.spark.shuffle_spill import INLINE_BYTES, Place, brought, drop_batch, put_aside, shared_folder
+from crossstream.spark.shuffle_spill import (
+    INLINE_BYTES,
+    BlobLocation,
+    brought,
+    drop_batch,
+    put_aside,
+    shared_folder,
+)
 from crossstream.storage.files import FEW, Gathered
 
 SMALL = b"s" * INLINE_BYTES
@@ -37,7 +44,7 @@ def test_large_blobs_come_back_as_they_were(tmp_path: Path) -> None:
     sent = [(3, parcels([SMALL, *LARGE])), (1, parcels([LARGE[0]]))]
     shipped = pickle.loads(pickle.dumps(list(put_aside(sent, str(tmp_path), 5))))
     assert [pid for pid, _ in shipped] == [3, 1]
-    assert [type(parcel[4]) for parcel in shipped[0][1]] == [bytes] + [Place] * len(LARGE)
+    assert [type(parcel[4]) for parcel in shipped[0][1]] == [bytes] + [BlobLocation] * len(LARGE)
     back = list(brought(parcel for _, some in shipped for parcel in some))
     assert [(*parcel[:4], bytes(parcel[4])) for parcel in back] == sent[0][1] + sent[1][1]
 
@@ -46,7 +53,7 @@ def test_gathered_blobs_come_back_as_they_were(tmp_path: Path) -> None:
     """Large ones are written buffer by buffer; small ones, and all where there is no folder, are pickled as bytes."""
     blobs = [gathered([b"ab", b"", b"c"]), gathered(LARGE)]
     sent = [(3, parcels(blobs))]
-    for folder, kinds in ((str(tmp_path), [bytes, Place]), (None, [bytes, bytes])):
+    for folder, kinds in ((str(tmp_path), [bytes, BlobLocation]), (None, [bytes, bytes])):
         [(_, shipped)] = pickle.loads(pickle.dumps(list(put_aside(sent, folder, 5))))
         assert [type(parcel[4]) for parcel in shipped] == kinds
         assert [bytes(parcel[4]) for parcel in brought(shipped)] == [b"abc", b"".join(LARGE)]

@@ -21,7 +21,7 @@ import pytest
 
 import crossstream as cs
 from crossstream.spark import driver as engine
-from crossstream.spark.columns import frame_of
+from crossstream.spark.frames import frame_of
 from crossstream.storage.commit_log import BatchLog
 from tests.faults.crash_points import POINTS
 from tests.laws.conftest import Clock

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import crossstream as cs
-from crossstream.spark import inputs
+from crossstream.spark import topics as inputs
 from crossstream.storage.commit_log import BatchLog
 from tests.spark.marketplace import JSON, TEXT, joined, marketplace, merchants, products
 from tests.spark.world import World

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.cli.demo import DemoView, Place, _stop_broker_of, compared, farewell
+from crossstream.cli.demo import DemoTopics, DemoView, _topics, compared, farewell
 from crossstream.cli.loading import load
 from crossstream.demo.folder import MADE, MARK, DemoFolder
 from crossstream.demo.market import STEPS, Change, Outcome, Step
@@ -53,21 +54,19 @@ def test_the_folder_is_made_and_emptied_of_what_the_demo_made(tmp_path):
     assert sorted(entry.name for entry in folder.path.iterdir()) == [MARK, "mine.txt"]
 
 
-def test_a_broker_that_still_works_in_the_folder_is_stopped_first(tmp_path, monkeypatch):
-    folder = DemoFolder(tmp_path)
-    folder.empty()
-    stopped: list[int] = []
-    directory = str(folder.kafka)
-    monkeypatch.setattr(broker, "status", lambda port: BrokerInfo(port, 7, directory))
+@pytest.mark.parametrize("runs", [True, False])
+def test_it_uses_a_broker_that_runs_and_stops_only_its_own(tmp_path, monkeypatch, runs):
+    folder, view = DemoFolder(tmp_path), DemoView(io.StringIO())
+    info, stopped = BrokerInfo(9099, 7, "/broker"), []
+    monkeypatch.setattr(broker, "status", lambda port: info if runs else None)
+    monkeypatch.setattr(broker, "start", lambda port: info)
     monkeypatch.setattr(broker, "stop", stopped.append)
-    _stop_broker_of(folder)
-    assert (folder.port, stopped) == (None, [])
-    folder.note_port(9099)
-    _stop_broker_of(folder)
-    assert stopped == [9099]
-    directory = "/elsewhere"
-    _stop_broker_of(folder)
-    assert stopped == [9099]
+    with _topics(Namespace(kafka=True, port=9099), folder, view) as topics:
+        assert topics.options == "--bootstrap-servers 127.0.0.1:9099"
+        assert topics.restart == (None if runs else "broker start --port 9099")
+        assert f"merchants{topics.suffix}" in folder.application.read_text()
+        assert stopped == []
+    assert stopped == ([] if runs else [9099])
 
 
 @pytest.mark.parametrize("kind", ["a folder with something in it", "a file"])
@@ -159,12 +158,12 @@ def test_without_a_terminal_it_is_plain_text():
 
 def test_paths_to_type_are_as_short_as_they_can_be(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    here = farewell(DemoFolder(tmp_path / "my demo"), Place("--topics-dir x"), "crossstream")
+    here = farewell(DemoFolder(tmp_path / "my demo"), DemoTopics("--topics-dir x"), "crossstream")
     assert "  crossstream query 'my demo/state' promotions" in here
-    far = farewell(DemoFolder(Path("/elsewhere")), Place("--topics-dir x"), "crossstream")
+    far = farewell(DemoFolder(Path("/elsewhere")), DemoTopics("--topics-dir x"), "crossstream")
     assert "  crossstream query /elsewhere/state promotions" in far
     kafka = farewell(
-        DemoFolder(tmp_path), Place("--bootstrap-servers h:1", "-9", "broker start"), "crossstream"
+        DemoFolder(tmp_path), DemoTopics("--bootstrap-servers h:1", "-9", "broker start"), "crossstream"
     )
     assert any(line.startswith("  crossstream broker start") for line in kafka)
     assert any("topics write merchants-9 --bootstrap-servers h:1" in line for line in kafka)
@@ -172,7 +171,7 @@ def test_paths_to_type_are_as_short_as_they_can_be(tmp_path, monkeypatch):
 
 def test_what_is_made_is_what_is_deleted(tmp_path):
     folder = DemoFolder(tmp_path)
-    made = (folder.application, folder.topics, folder.state, folder.kafka, folder.log)
+    made = (folder.application, folder.topics, folder.state, folder.log)
     assert {path.name for path in made} <= set(MADE)
 
 

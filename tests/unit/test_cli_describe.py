@@ -43,10 +43,10 @@ def test_a_config_is_found(tmp_path):
 @pytest.mark.parametrize(
     ("text", "name", "code", "what", "next"),
     [
-        ("x = 1\n", "", "CS-270", "has no topology or builder or build", "let it name"),
+        ("x = 1\n", "", "CS-270", "has no topology or builder or build", "name a Topology"),
         (NAMED, "", "CS-270", "has no topology", "app.py:shop"),
         (APP, ":promo", "CS-270", "has no promo", "app.py:builder"),
-        (APP, ":products", "CS-270", "products in app.py is KTable", "is wanted"),
+        (APP, ":products", "CS-270", "products in app.py is KTable", "give the name of"),
         (
             "def build():\n    return 1 / 0\n",
             "",
@@ -55,8 +55,8 @@ def test_a_config_is_found(tmp_path):
             "without arg",
         ),
         ("def build(x):\n    return x\n", "", "CS-270", "raised TypeError", "without arguments"),
-        ("import nothing_of_the_kind\n", "", "CS-270", "ModuleNotFoundError", "mend the file"),
-        ("def (\n", "", "CS-270", "SyntaxError", "mend the file"),
+        ("import nothing_of_the_kind\n", "", "CS-270", "ModuleNotFoundError", "fix the file"),
+        ("def (\n", "", "CS-270", "SyntaxError", "fix the file"),
         ("import sys\nsys.exit(3)\n", "", "CS-270", "SystemExit: 3", "__main__"),
     ],
 )
@@ -186,7 +186,7 @@ def test_describe_prints(capsys, tmp_path, option, shown):
 def test_partitions_are_of_the_plan_only(capsys, tmp_path, form):
     outcome = call(capsys, "describe", app_file(tmp_path), *form, "--partitions", "7")
     assert (outcome.code, outcome.out) == (2, "")
-    assert "[CS-281] --partitions goes with --plan only" in outcome.err
+    assert "[CS-281] --partitions works with --plan only" in outcome.err
 
 
 def test_describe_starts_no_jvm(tmp_path):

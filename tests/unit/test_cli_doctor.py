@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from crossstream.cli import bench, checks, doctor
-from crossstream.cli.checks import Check
+from crossstream.cli import bench, doctor
+from crossstream.cli.doctor import Check
 from crossstream.kafka import broker as development
 from crossstream.kafka.broker import BrokerInfo
 from tests.unit.cli_cases import ROOT, call
@@ -32,34 +32,31 @@ def java_at(folder: Path, version: str) -> Path:
 )
 def test_java(tmp_path, monkeypatch, version, result):
     monkeypatch.setenv("JAVA_HOME", str(java_at(tmp_path, version)))
-    assert checks.java().result == result
+    assert doctor.java().result == result
 
 
 def test_no_java(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert "correct or unset JAVA_HOME" in checks.java().fix
+    assert "correct or unset JAVA_HOME" in doctor.java().fix
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert checks.java() == Check("Java", "problem", "not found", checks.java().fix)
+    assert doctor.java() == Check("Java", "problem", "there is no Java on this machine", doctor.java().fix)
 
 
 @pytest.mark.parametrize(
     ("place", "found"),
     [
-        (
-            "http://me:secret@x",
-            "http://x: state cannot be kept at this URI: the scheme http is not supported",
-        ),
+        ("http://me:secret@x", "http://x: state cannot be kept at this URI: the scheme http is not supported"),
         ("file://x/state", "file://x/state: state cannot be kept at this URI: a file URI names a folder"),
         ("s3://", "s3://: state cannot be kept at this URI: it names no bucket"),
-        ("file", "file: a file is there, and no folder"),
-        ("file/state", "file: a file is there, and no folder"),
+        ("file", "file is a file, not a folder"),
+        ("file/state", "file is a file, not a folder"),
     ],
 )
 def test_a_place_of_the_state_that_is_none_is_a_row(tmp_path, monkeypatch, place, found):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
-    first = next(checks.state(place))
+    first = next(doctor.state(place))
     assert (first.subject, first.result) == ("state folder", "problem")
     assert first.found.replace(f"{tmp_path}/", "").startswith(found)
     assert first.fix
@@ -70,64 +67,64 @@ def test_required_packages_are_those_of_the_project():
     listed = re.search(r"^dependencies = \[(.*?)^\]", text, re.DOTALL | re.MULTILINE)
     assert listed is not None
     found = re.findall(r'"([a-z-]+)>=([\d.]+)(?:,<([\d.]+))?"', listed[1])
-    assert {name: (oldest, first_not or None) for name, oldest, first_not in found} == checks.REQUIRED
+    assert {name: (oldest, first_not or None) for name, oldest, first_not in found} == doctor.REQUIRED
 
 
 def test_packages_are_there():
-    assert [check for check in checks.packages() if check.result != "ok"] == []
+    assert [check for check in doctor.packages() if check.result != "ok"] == []
 
 
 def test_a_package_that_is_missing_old_or_broken(monkeypatch):
     versions = {"polars": None, "pyspark": "3.5.1", "pyarrow": "26.0"}
     monkeypatch.setattr(
-        checks, "_version", lambda name: versions.get(name, "999") if name in versions else "0"
+        doctor, "_version", lambda name: versions.get(name, "999") if name in versions else "0"
     )
-    monkeypatch.setattr(checks, "_imported", lambda modules: {"pyarrow": "ImportError: x"})
-    found = {check.subject: check for check in checks.packages()}
+    monkeypatch.setattr(doctor, "_imported", lambda modules: {"pyarrow": "ImportError: x"})
+    found = {check.subject: check for check in doctor.packages()}
     assert (found["polars"].found, found["polars"].fix) == ("not installed", 'pip install "polars>=1.31,<3"')
     assert found["pyspark"].found == "3.5.1, wanted pyspark>=4.0,<5"
     assert found["pyarrow"].found == "26.0 cannot be imported: ImportError: x"
 
 
 def test_modules_are_imported_elsewhere():
-    found = checks._imported(["json", "nothing_of_the_kind"])
+    found = doctor._imported(["json", "nothing_of_the_kind"])
     assert found["json"] is None
     assert "ModuleNotFoundError" in (found["nothing_of_the_kind"] or "")
 
 
 def test_workers_python(monkeypatch, tmp_path):
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
-    assert checks.worker_python().result == "ok"
+    assert doctor.worker_python().result == "ok"
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    assert checks.worker_python().result == "ok"
+    assert doctor.worker_python().result == "ok"
     monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "python"))
-    assert checks.worker_python().found.endswith("is not a Python")
+    assert doctor.worker_python().found.endswith("is not a Python")
 
 
 def test_spark_home(monkeypatch, tmp_path):
     monkeypatch.delenv("SPARK_HOME", raising=False)
-    assert checks.spark_home().result == "ok"
+    assert doctor.spark_home().result == "ok"
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-    assert checks.spark_home().result == "problem"
+    assert doctor.spark_home().result == "problem"
     version = tmp_path / "python" / "pyspark" / "version.py"
     version.parent.mkdir(parents=True)
-    version.write_text(f'__version__: str = "{checks._version("pyspark")}"\n')
-    assert checks.spark_home().result == "ok"
+    version.write_text(f'__version__: str = "{doctor._version("pyspark")}"\n')
+    assert doctor.spark_home().result == "ok"
 
 
 def test_folders(tmp_path, monkeypatch):
-    there = checks.folder("state folder", tmp_path / "a" / "b")
+    there = doctor.folder("state folder", tmp_path / "a" / "b")
     assert there.result == "ok"
     assert f"will be made in {tmp_path}" in there.found
     (tmp_path / "file").touch()
-    assert checks.folder("state folder", tmp_path / "file" / "x").result == "problem"
-    monkeypatch.setattr(checks, "FREE_BYTES", 1 << 60)
-    assert checks.folder("state folder", tmp_path).fix == "free at least 1 GiB there"
+    assert doctor.folder("state folder", tmp_path / "file" / "x").result == "problem"
+    monkeypatch.setattr(doctor, "FREE_BYTES", 1 << 60)
+    assert doctor.folder("state folder", tmp_path).fix == "free at least 1 GiB there"
 
 
 def test_a_kafka_that_must_answer():
-    assert checks.broker(None).result in ("ok", "note")
-    found = checks.broker(f"127.0.0.1:{development.free_port()}", patience=0.5)
+    assert doctor.broker(None).result in ("ok", "note")
+    found = doctor.broker(f"127.0.0.1:{development.free_port()}", patience=0.5)
     assert found.result == "problem"
 
 

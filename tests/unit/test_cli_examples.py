@@ -1,7 +1,8 @@
-"""The examples: each is loaded by the command line, and tells the truth."""
+"""The examples: the command line loads each, and each runs through. Those on Spark: `tests/spark/test_examples.py`."""
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -18,15 +19,31 @@ from crossstream.topics import TopicPartition
 from tests.unit.cli_cases import ENVIRONMENT, ROOT, call
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+EXAMPLES_TEST = str(ROOT / "examples" / "test_with_the_driver.py")
+ON_THE_DRIVER = [file for file in EXAMPLES if "def main() -> None" in file.read_text()]
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
 def test_every_example_can_be_described(capsys, file: Path):
     assert load(str(file)).topology.nodes
-    assert call(capsys, "describe", file, "--plan").out.startswith("Round 0:")
+    assert "Round 0:" in call(capsys, "describe", file, "--plan").out
 
 
-def test_the_marketplace_runs_through():
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_every_example_says_what_it_shows_how_to_run_it_and_is_on_the_map(file: Path):
+    shown, _, how = (ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n\n")
+    assert shown
+    assert file.name in how
+    assert f"(../examples/{file.name})" in (ROOT / "docs" / "index.md").read_text()
+
+
+@pytest.mark.parametrize("file", ON_THE_DRIVER, ids=lambda file: file.stem)
+def test_the_example_runs_through(capsys, file: Path):
+    execute(file).main()
+    assert capsys.readouterr().out
+
+
+def test_the_marketplace_is_a_program():
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples" / "marketplace.py")],
         env=ENVIRONMENT,
@@ -36,6 +53,17 @@ def test_the_marketplace_runs_through():
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout.splitlines()) == 5
+
+
+def test_the_tests_among_the_examples_pass():
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", EXAMPLES_TEST],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "6 passed" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -87,14 +87,14 @@ def test_a_missing_row_is_told_by_the_exit_code(capsys, state):
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["things", "get"], "'get' is not something to ask a store"),
+        (["things", "get"], "'get' is not a query"),
         (["things", "all", "x"], "'all x' is not"),
         (["things", "dance"], "'dance' is not"),
-        (["things", "all", "--as-of-time", "0"], "--as-of-time goes with get only"),
-        (["--as-of", "0"], "--as-of goes with a store only"),
-        (["--as-of-time", "0"], "--as-of-time goes with a store only"),
-        (["--max", "1"], "--max goes with a store only"),
-        (["--format", "csv"], "--format csv goes with a store only"),
+        (["things", "all", "--as-of-time", "0"], "--as-of-time works with get only"),
+        (["--as-of", "0"], "--as-of works with a store only"),
+        (["--as-of-time", "0"], "--as-of-time works with a store only"),
+        (["--max", "1"], "--max works with a store only"),
+        (["--format", "csv"], "--format csv works with a store only"),
     ],
 )
 def test_wrong_usage_exits_with_2(capsys, state, argv, said):
@@ -138,7 +138,7 @@ def test_records_by_time_have_no_versions_and_are_shown_up_to_a_number(capsys):
     query = ["query", "state", "clicks", "get", "a", "--format", "json", "--max", "2"]
     assert _get(store, "a", make_parser().parse_args(query)) == 0
     assert [json.loads(line)["value"] for line in capsys.readouterr().out.splitlines()] == ["x", "y"]
-    with pytest.raises(cs.ConfigError, match="--as-of-time goes with versioned stores only"):
+    with pytest.raises(cs.ConfigError, match="--as-of-time works with versioned stores only"):
         _get(store, "a", make_parser().parse_args([*query, "--as-of-time", "0"]))
 
 
@@ -208,13 +208,11 @@ def test_what_is_no_key_is_refused(serde, text):
     ("serde", "key"),
     [
         (serdes.bytes(), b"\xff\x01"),
-        (serdes.bytes(), b'{"base64":"/wE="}'),
         (EITHER, cs.LeftOrRight(left="scarf")),
         (EITHER, cs.LeftOrRight(right=7)),
         (serdes.json(str), "123"),
-        (serdes.json(), "true"),
         (serdes.json(), True),
-        (serdes.json(), '"x"'),
+        (serdes.json(), "x"),
     ],
 )
 def test_a_key_is_found_as_it_is_shown(capsys, tmp_path, serde, key):

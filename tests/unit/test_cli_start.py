@@ -15,7 +15,8 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.cli.arguments import SERDES, make_parser
+from crossstream.cli.arguments import make_parser
+from crossstream.cli.options import SERDES
 from tests.unit.cli_cases import ENVIRONMENT, ROOT, app_file, call, start
 
 HEAVY = ("polars", "pyarrow", "numpy", "pandas", "pyspark", "confluent_kafka", "grpc", "rich", "msgspec")
@@ -93,7 +94,7 @@ def test_a_place_that_is_empty_is_wrong_usage(capsys, monkeypatch, argv):
     monkeypatch.setattr("crossstream.cli._command", lambda name: pytest.fail("it runs"))
     outcome = call(capsys, *argv)
     assert outcome.code == 2
-    assert "an empty text names nothing" in outcome.err
+    assert "the text is empty" in outcome.err
 
 
 @pytest.mark.parametrize("argv", [["demo"], ["broker", "start"], ["broker", "status"], ["broker", "stop"]])
@@ -116,7 +117,7 @@ def test_debug_raises(tmp_path):
 
 
 def test_what_is_not_expected_is_an_error_too(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr("crossstream.cli.describe.load", lambda file: 1 / 0)
+    monkeypatch.setattr("crossstream.cli.loading.load", lambda file: 1 / 0)
     outcome = call(capsys, "describe", "app.py")
     assert outcome.code == 1
     assert "[CS-001] ZeroDivisionError: division by zero" in outcome.err

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import crossstream as cs
-from crossstream.cli.state import _moment
+from crossstream.cli.state import _time_text
 from crossstream.storage.columns import from_record_batch, to_record_batch
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.files import Folder
@@ -470,4 +470,4 @@ def test_a_partition_that_there_is_not(capsys, one):
     ],
 )
 def test_stream_times_of_any_year_are_shown(milliseconds: int, shown: str) -> None:
-    assert _moment(milliseconds) == shown
+    assert _time_text(milliseconds) == shown

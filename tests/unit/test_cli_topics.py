@@ -59,10 +59,10 @@ def test_a_place_that_is_no_folder_is_told(capsys, tmp_path, monkeypatch, argv):
     (tmp_path / "file").write_text("")
     outcome = call(capsys, "topics", *argv, "--topics-dir", tmp_path / "file")
     assert (outcome.code, outcome.out) == (1, "")
-    assert f"[CS-201] topics_dir is no folder: a file is there\n  where: path {tmp_path}/file" in outcome.err
+    assert f"[CS-201] topics_dir is a file, not a folder\n  where: path {tmp_path}/file" in outcome.err
     empty = call(capsys, "topics", *argv, "--topics-dir", "")
     assert (empty.code, empty.out) == (2, "")
-    assert "argument --topics-dir: an empty text names nothing" in empty.err
+    assert "argument --topics-dir: the text is empty" in empty.err
 
 
 def test_a_uri_is_no_folder_of_topics(capsys):
@@ -143,7 +143,7 @@ def test_what_is_no_text_is_no_uuid(topics, part):
     topics("create", "t")
     outcome = topics.write("t", {part: 5}, options=(f"--{part}-serde", "uuid"))
     assert outcome.code == 1
-    assert "[CS-402] line 1 is not a record: a UUID is written as text, not as 5" in outcome.err
+    assert "[CS-402] line 1 is not a record: write a UUID as text, not as 5" in outcome.err
 
 
 @pytest.mark.parametrize(

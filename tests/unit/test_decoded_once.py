@@ -16,7 +16,6 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.columns.changes import Changes
 from crossstream.columns.values import Values
-from crossstream.operators.star_join import runner as join_many
 from crossstream.runtime.shuffle_codec import HANDED, pack, unpack
 from crossstream.serdes.json_typed import SchemaJson
 from crossstream.storage.files import whole
@@ -70,7 +69,7 @@ def test_left_rows_of_a_join_of_many(
             assert told == {f"k{n % (rows // 2)}": {"total": n + n % 3 + 1} for n in last}
 
 
-class Certain(msgspec.Struct):
+class Required(msgspec.Struct):
     one: str
     two: Literal["r1"]
     n: int = 0
@@ -113,17 +112,17 @@ def fill(driver: cs.TopologyTestDriver, values: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "one", "columns"),
+    ("kind", "one"),
     [
-        (Certain, ONE, False),
-        (Certain, ONE.str.slice(0, 2), True),
-        (Optional, ONE, True),
-        (Defaulting, ONE, True),
-        ({"one": pl.String, "two": pl.String, "n": pl.Int64}, ONE, True),
+        (Required, ONE),
+        (Required, ONE.str.slice(0, 2)),
+        (Optional, ONE),
+        (Defaulting, ONE),
+        ({"one": pl.String, "two": pl.String, "n": pl.Int64}, ONE),
     ],
 )
-def test_of_superseded_changes_foreign_keys_are_taken_only_if_they_may_be_null(
-    monkeypatch: pytest.MonkeyPatch, kind: Any, one: pl.Expr, columns: bool
+def test_of_superseded_changes_only_foreign_keys_are_read(
+    monkeypatch: pytest.MonkeyPatch, kind: Any, one: pl.Expr
 ) -> None:
     asked: list[frozenset[str] | None] = []
     plain = Values.series
@@ -138,7 +137,7 @@ def test_of_superseded_changes_foreign_keys_are_taken_only_if_they_may_be_null(
         fill(driver, [{"one": "r0", "two": "r1", "n": n} for n in range(4)])
         assert dict(driver.create_output_topic("out", TEXT, JSON).read_key_values()) == {"k": {"total": 4}}
         assert dropped(driver) == 0
-    assert asked == [frozenset({"one", "two"}) if columns else frozenset()]
+    assert asked == [frozenset({"one", "two"})]
 
 
 @pytest.mark.parametrize("kind", [Optional, Defaulting, {"one": pl.String, "two": pl.String, "n": pl.Int64}])
@@ -155,13 +154,10 @@ def test_superseded_changes_without_a_foreign_key_are_counted(kind: Any) -> None
     "bad", [{"one": 1, "two": "r1"}, {"one": "r0", "two": "r1", "n": "x"}, {"two": "r1"}]
 )
 @pytest.mark.parametrize("place", range(5))
-def test_superseded_changes_of_certain_foreign_keys_are_checked(
-    monkeypatch: pytest.MonkeyPatch, bad: Any, place: int
-) -> None:
-    monkeypatch.setattr(join_many, "_CHECKED_AT_ONCE", 2)
+def test_superseded_changes_are_checked(bad: Any, place: int) -> None:
     values = [{"one": "r0", "two": "r1"}] * 6
     values[place] = bad
-    with cs.TopologyTestDriver(joined(Certain), partitions=1, commit_every=10**9) as driver:
+    with cs.TopologyTestDriver(joined(Required), partitions=1, commit_every=10**9) as driver:
         with pytest.raises(cs.errors.CrossStreamError, match="CS-4") as caught:
             fill(driver, values)
         where = caught.value.where
@@ -170,7 +166,7 @@ def test_superseded_changes_of_certain_foreign_keys_are_checked(
 
 @pytest.mark.parametrize("text", ["null", None])
 def test_superseded_changes_that_delete_are_no_changes_without_foreign_keys(text: Any) -> None:
-    with cs.TopologyTestDriver(joined(Certain), partitions=1, commit_every=10**9) as driver:
+    with cs.TopologyTestDriver(joined(Required), partitions=1, commit_every=10**9) as driver:
         driver.create_input_topic("left", TEXT, serdes.bytes()).pipe_input("k", text and text.encode())
         fill(driver, [{"one": "r0", "two": "r1"}])
         assert dict(driver.create_output_topic("out", TEXT, JSON).read_key_values()) == {"k": {"total": 1}}

@@ -124,7 +124,12 @@ def test_durations_that_are_spelled_in_another_way_are_the_same():
 
 def test_a_window_of_a_third_of_a_second_is_told_in_milliseconds():
     third = timedelta(seconds=1) / 3
-    refused("CS-110", lambda: cs.JoinWindows.of(third), "no whole number", "timedelta(milliseconds=333)")
+    refused(
+        "CS-110",
+        lambda: cs.JoinWindows.of(third),
+        "finer than one millisecond",
+        "timedelta(milliseconds=333)",
+    )
 
 
 def test_windows_to_either_side_have_the_signature_that_is_promised():

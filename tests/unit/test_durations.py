@@ -63,7 +63,7 @@ def test_no_part_of_a_millisecond(written, rounded):
     with pytest.raises(ConfigError) as caught:
         to_milliseconds(written, "grace", minimum=None)
     assert caught.value.code == "CS-210"
-    assert caught.value.what == f"grace is no whole number of milliseconds: {written!r}"
+    assert caught.value.what == f"grace is finer than one millisecond: {written!r}"
     assert caught.value.next == f"round it: timedelta(milliseconds={rounded})"
 
 

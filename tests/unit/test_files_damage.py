@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from crossstream.errors import SinkError, SourceError
 from crossstream.filetopics import FileTopics
-from crossstream.filetopics import appending as appending_module
-from crossstream.filetopics import chunks as chunking
-from crossstream.filetopics.frames import HEADER, encode
+from crossstream.filetopics import segments as segmenting
+from crossstream.filetopics import writer as chunking
+from crossstream.filetopics.segments import HEADER, encode
 from crossstream.topics import OffsetRange, TopicPartition
 from tests.unit.file_topics import batch, numbered, read, segments, write
 
@@ -32,7 +32,7 @@ def topics(tmp_path: Path) -> FileTopics:
 def frame_bytes(base: int = 6) -> bytes:
     """A whole frame of two records, as it would come next."""
     frame, payload = encode(batch(numbered(2, 6)))
-    placed = frame.at(0, base)
+    placed = frame._replace(base=base)
     return placed.header() + payload.to_pybytes() + placed.padding
 
 
@@ -160,7 +160,7 @@ def test_a_full_disk_leaves_whole_frames_only(topics: FileTopics, monkeypatch: p
     writer = topics.writer()
     writer.write("t", batch(numbered(1, 6)))
     with monkeypatch.context() as patch:
-        patch.setattr(appending_module, "_write", full)
+        patch.setattr(segmenting, "_write", full)
         with pytest.raises(SinkError, match=r"CS-665.*No space left"):
             writer.flush()
     assert path.read_bytes() == whole
@@ -182,7 +182,7 @@ def test_a_write_that_fails_leaves_nothing_to_be_written_later(
     monkeypatch.setattr(chunking, "MAX_ROWS", 3)
     writer = topics.writer()
     with monkeypatch.context() as patch:
-        patch.setattr(appending_module, "_write", broken)
+        patch.setattr(segmenting, "_write", broken)
         writer.write("t", batch(numbered(2, 6)))
         with pytest.raises(SinkError, match="CS-665"):
             writer.write("t", batch(numbered(2, 8)))

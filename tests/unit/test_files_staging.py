@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from crossstream.errors import SinkError
 from crossstream.filetopics import FileTopics, Staged
-from crossstream.filetopics import appending as appending_module
-from crossstream.filetopics import chunks as chunking
-from crossstream.filetopics import staging as staging_module
+from crossstream.filetopics import segments as segmenting
+from crossstream.filetopics import writer as chunking
 from crossstream.topics import TopicPartition
 from tests.unit.file_topics import Row, batch, numbered, read, segments, write
 
@@ -105,7 +104,7 @@ class Crash(BaseException):
 
 def crash_after(patch: pytest.MonkeyPatch, writes: int) -> None:
     """Lets ``writes`` pieces reach the disk, and ten bytes of the next."""
-    write_whole, left = appending_module._write, iter(range(writes))
+    write_whole, left = segmenting._write, iter(range(writes))
 
     def write_some(file: int, content: bytes) -> None:
         if next(left, None) is not None:
@@ -115,7 +114,7 @@ def crash_after(patch: pytest.MonkeyPatch, writes: int) -> None:
         patch.setattr("os.ftruncate", lambda file, size: None)
         raise Crash
 
-    patch.setattr(appending_module, "_write", write_some)
+    patch.setattr(segmenting, "_write", write_some)
 
 
 def test_a_tag_before_the_given_offset_does_not_count(topics: FileTopics) -> None:
@@ -170,7 +169,6 @@ def test_a_staging_folder_that_cannot_be_written_is_told(topics: FileTopics, tmp
 @pytest.fixture
 def _small_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunking, "MAX_ROWS", 3)
-    monkeypatch.setattr(staging_module, "_PIECE", 100)
 
 
 @pytest.mark.usefixtures("_small_frames")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
+from array import array
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,10 +16,10 @@ from hypothesis import strategies as st
 
 from crossstream.errors import ConfigError, SinkError, SourceError
 from crossstream.filetopics import FileTopics
-from crossstream.filetopics import chunks as chunking
-from crossstream.filetopics import segments as segmenting
+from crossstream.filetopics import writer as chunking
+from crossstream.partitioning import murmur2_partitions
 from crossstream.records import decode_headers, encode_headers
-from crossstream.topics import Moment, OffsetRange, TopicPartition, murmur2_partitions
+from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
 from tests.unit.file_topics import Row, batch, numbered, read, segments, write
 
 ROWS = st.lists(
@@ -166,8 +167,8 @@ def test_offsets_by_time(
     later = [offset for offset in range(start, end) if times[offset] >= timestamp]
     log, place = topics.log(), TopicPartition("t", 0)
     log.end_offsets([place])
-    assert log.moments_at([OffsetRange("t", 0, start, end)], timestamp, 1) == {
-        place: Moment(later[0], times[later[0]]) if later else None
+    assert log.offsets_for_times([OffsetRange("t", 0, start, end)], timestamp, 1) == {
+        place: OffsetAndTimestamp(later[0], times[later[0]]) if later else None
     }
 
 
@@ -358,40 +359,43 @@ def test_writers_know_how_many_partitions_a_topic_has(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("segment_bytes", [64 << 20, 100_000])
 def test_small_frames_take_little_memory(tmp_path: Path, segment_bytes: int) -> None:
-    """A partition gets a frame with every batch: of those long ago only blocks are remembered, and all are read."""
-    count, owner = 2 * segmenting.KEPT, TopicPartition("t", 0)
+    """A partition gets a frame with every batch: each takes a few bytes, and all are found."""
+    count, owner = 1500, TopicPartition("t", 0)
     topics = FileTopics(str(tmp_path), 1, durable=False, segment_bytes=segment_bytes)
     writer, reader, log = topics.writer(), topics.reader(), topics.log()
     for row in numbered(count):
         writer.write("t", batch([row]))
         writer.flush()
     assert log.end_offsets([owner]) == {owner: count}
-    for start, end in [(0, count), (5, 6), (segmenting.BLOCK - 1, segmenting.BLOCK + 1), (count - 1, count)]:
+    for start, end in [(0, count), (5, 6), (700, 720), (count - 1, count)]:
         taken = list(reader.read(OffsetRange("t", 0, start, end), count))
         assert [n for one in taken for n in one.column("timestamp").to_pylist()] == list(range(start, end))
-    for time in (0, 7, segmenting.BLOCK, count - 1, count):
+    for time in (0, 7, 800, count - 1, count):
         span = OffsetRange("t", 0, 5, count)
-        first = None if time == count else Moment(max(time, 5), max(time, 5))
-        assert log.moments_at([span], time, count) == {owner: first}
+        first = None if time == count else OffsetAndTimestamp(max(time, 5), max(time, 5))
+        assert log.offsets_for_times([span], time, count) == {owner: first}
     for known in (reader, writer, log):
-        found = known._folders.partition(owner)._segments
-        assert max(len(segment.frames) for segment in found) < segmenting.KEPT + segmenting.BLOCK
-        assert all(len(segment.frames) <= segmenting.BLOCK for segment in found[:-1])
+        found = known._folders.partition(owner).segments
+        held = [getattr(segment, name) for segment in found for name in ("_bases", "_positions", "_newest")]
+        assert all(isinstance(one, array) for one in held)
+        assert sum(len(one) * one.itemsize for one in held) == 24 * count
 
 
-def test_a_block_that_is_damaged_when_it_is_read_again(topics: FileTopics) -> None:
-    """Its frames were sound when they were seen; none of them is passed over now."""
+@pytest.mark.parametrize("frame", [0, 50, 99])
+def test_a_frame_that_is_damaged_after_it_was_seen(topics: FileTopics, frame: int) -> None:
+    """It was sound when it was seen; it is not passed over now."""
     topics.log().create_topic("t", 1)
     writer, reader = topics.writer(), topics.reader()
-    for row in numbered(segmenting.KEPT + segmenting.BLOCK):
+    for row in numbered(100):
         writer.write("t", batch([row]), [0])
         writer.flush()
-    everything = OffsetRange("t", 0, 0, segmenting.KEPT + segmenting.BLOCK)
+    everything = OffsetRange("t", 0, 0, 100)
     assert sum(one.num_rows for one in reader.read(everything, 1000)) == everything.end
     [path] = segments(topics)
     content = bytearray(path.read_bytes())
-    content[64 * 100 : 64 * 2000] = bytes(64 * 1900)
+    size = len(content) // 100
+    content[size * frame : size * (frame + 1)] = bytes(size)
     path.write_bytes(content)
     with pytest.raises(SourceError, match="damaged") as raised:
-        reader.read(everything, 1000)
-    assert raised.value.code == "CS-606"
+        list(reader.read(everything, 1000))
+    assert (raised.value.code, raised.value.where["offset"]) == ("CS-606", frame)

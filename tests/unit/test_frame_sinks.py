@@ -13,7 +13,7 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.columns.values import Values
 from crossstream.serdes import Serde
-from crossstream.spark.columns import column_of
+from crossstream.spark.frames import column_of
 from tests.unit.pairs import Pair
 
 TEXT, JSON = serdes.string(), serdes.json()

@@ -8,8 +8,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from crossstream.partitioning import default_partitions, murmur2_column, split_by_partition
-from crossstream.topics import murmur2, murmur2_partitions
+from crossstream.partitioning import (
+    default_partitions,
+    murmur2,
+    murmur2_column,
+    murmur2_partitions,
+    split_by_partition,
+)
 
 KEYS = st.lists(st.none() | st.binary(max_size=40), max_size=60)
 

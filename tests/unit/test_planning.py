@@ -15,7 +15,7 @@ from crossstream.errors import SourceError
 from crossstream.runtime.batch import STREAM_RANK
 from crossstream.runtime.scheduler import BOOTSTRAP_RECORDS, Positions, SourcePlanner
 from crossstream.storage.log_entries import SourceRange
-from crossstream.topics import Moment, OffsetRange, TopicPartition
+from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 
@@ -43,12 +43,12 @@ class Log:
     def end_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         return {tp: self.ends[tp] for tp in partitions}
 
-    def moments_at(
+    def offsets_for_times(
         self, spans: Sequence[OffsetRange], timestamp: int, most: int
-    ) -> Mapping[TopicPartition, Moment | None]:
+    ) -> Mapping[TopicPartition, OffsetAndTimestamp | None]:
         """As if every record came at the same time, 1000."""
         return {
-            TopicPartition(span.topic, span.partition): Moment(span.start, 1_000)
+            TopicPartition(span.topic, span.partition): OffsetAndTimestamp(span.start, 1_000)
             if timestamp <= 1_000
             else None
             for span in spans

@@ -46,8 +46,8 @@ def test_an_application_has_a_configuration() -> None:
 
 
 def test_a_session_is_told_what_it_is() -> None:
-    refused("CS-232", "a str is no Spark session", 'spark={"spark.master": "local[1]"}', spark="local[1]")
-    refused("CS-232", "a dict is no Spark session", spark={"spark.master": "local[1]"})
+    refused("CS-232", "a str is not a Spark session", 'spark={"spark.master": "local[1]"}', spark="local[1]")
+    refused("CS-232", "a dict is not a Spark session", spark={"spark.master": "local[1]"})
     remote = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
     refused("CS-232", "Spark Connect", spark=remote)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crossstream.topics import murmur2, murmur2_partitions
+from crossstream.partitioning import murmur2, murmur2_partitions
 
 # org.apache.kafka.common.utils.UtilsTest.testMurmur2
 VECTORS = [

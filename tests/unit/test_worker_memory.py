@@ -15,7 +15,7 @@ from crossstream.planning.plan import KEY_VALUE, StoreDef
 from crossstream.planning.planner import plan_topology
 from crossstream.runtime.batch import Batch, Settings
 from crossstream.runtime.stores import FolderStores, grow
-from crossstream.spark import memory
+from crossstream.spark import worker as memory
 from crossstream.spark.worker import Job, opened
 from crossstream.storage.files import partition_folder
 from crossstream.storage.sorted_run import Run, sort_rows

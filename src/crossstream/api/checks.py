@@ -17,7 +17,7 @@ from crossstream.errors import TopologyError
 from crossstream.graph.names import name_fault
 from crossstream.graph.nodes import Node
 from crossstream.location import here
-from crossstream.signatures import fits_call, put_off
+from crossstream.signatures import deferred_kind, fits_call
 
 T = TypeVar("T")
 
@@ -254,7 +254,7 @@ def _check_arity(
 
 
 def _check_runs(what: str, function: Any, operator: str | None = None, *, several: bool = False) -> None:
-    way = put_off(function)
+    way = deferred_kind(function)
     if way is None or (way == "yield" and several):
         return
     gives, step = (

@@ -21,7 +21,7 @@ from crossstream.signatures import check_partitions, keyword_settings, refuse_ca
 from crossstream.typing import KeyPartitioner, Partitioner, TimestampExtractor
 
 
-@keyword_settings(TopologyError, "CS-101", positional=1)
+@keyword_settings(TopologyError, "CS-101")
 @dataclass(frozen=True, slots=True)
 class Named:
     """The name of an operator, for `describe`, errors, metrics and the state it may keep.

@@ -212,7 +212,7 @@ _TAKEN = ("key", "left", "right", "value")
 """Names that an expression reads as other columns."""
 
 _MOST = 62
-"""The number of foreign keys that fit into the bits of an integer (`operators/star_join/right_rows.py`)."""
+"""The number of foreign keys that fit into the bits of an integer (`operators/star_join/subscriptions.py`)."""
 
 
 def check_keyed_by(operator: str, foreign_key: object, keyed_by: object) -> None:

@@ -1,10 +1,9 @@
 """The command line: argument parsing and printing only.
 
-Every command lives in a module of its own, which is imported when the command is given: `crossstream --help`
-loads neither Polars nor PySpark.
+A command's module is imported when the command runs: `crossstream --help` loads neither Polars nor PySpark.
 
-Exit codes: 0 done (also when stopped by Ctrl-C or SIGTERM), 1 an error, which is printed with its code,
-2 wrong usage, 130 ended at once by a second Ctrl-C.
+Exit codes: 0 done, also when stopped by Ctrl-C or SIGTERM; 1 an error, printed with its code; 2 wrong usage;
+130 ended at once by a second Ctrl-C.
 """
 
 from __future__ import annotations
@@ -16,25 +15,26 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from crossstream.cli.arguments import make_parser
-from crossstream.cli.values import WRONG_USAGE
+from crossstream.cli.options import WRONG_USAGE
 from crossstream.errors import CrossStreamError, told
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; its exit code. ``argv``: without the program's name, default the process's own."""
+    """Runs one command and returns its exit code. ``argv``: without the program's name; default: the process's own."""
     arguments = make_parser().parse_args(argv)
     try:
         return _command(arguments.command)(arguments)
     except CrossStreamError as error:
         return _failed(error, arguments)
     except BrokenPipeError:
-        # The reader went away, as `| head` does: nothing may be left to say when Python flushes.
+        # The reader closed the pipe, as `| head` does: leave Python nothing to flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
         return 130
-    except Exception as error:  # the last resort: a message instead of a traceback
-        return _failed(_unexpected(error), arguments, cause=error)
+    except Exception as error:  # a message instead of a traceback
+        next = "rerun with --debug to see the traceback, and report it"
+        return _failed(CrossStreamError(told(error), code="CS-001", next=next), arguments, cause=error)
 
 
 def _command(name: str) -> Callable[[Any], int]:
@@ -51,11 +51,3 @@ def _failed(error: CrossStreamError, arguments: Any, cause: Exception | None = N
     sys.stdout.flush()
     show_error(error)
     return 2 if error.code == WRONG_USAGE else 1
-
-
-def _unexpected(error: Exception) -> CrossStreamError:
-    return CrossStreamError(
-        told(error),
-        code="CS-001",
-        next="run the same command with --debug to see where it comes from",
-    )

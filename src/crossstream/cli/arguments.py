@@ -1,13 +1,19 @@
-"""Every command and option of the command line. Nothing but argparse is needed to read them."""
+"""Every command of the command line. Nothing but argparse is needed to read them (decision 0034)."""
 
 from __future__ import annotations
 
-import argparse
-from argparse import ArgumentParser
+from argparse import REMAINDER, Action, ArgumentParser, BooleanOptionalAction
+from collections.abc import Callable
 from typing import Any
 
-from crossstream.cli.values import (
-    assignment,
+from crossstream.cli.options import (
+    TOPICS,
+    add_assignments,
+    add_connection,
+    add_format,
+    add_kafka,
+    add_options,
+    add_serdes,
     duration,
     not_negative,
     on_error,
@@ -16,24 +22,12 @@ from crossstream.cli.values import (
     some,
 )
 
-SERDES = (
-    "string",
-    "json",
-    "bytes",
-    "int16",
-    "int32",
-    "int64",
-    "float32",
-    "float64",
-    "boolean",
-    "uuid",
-)
-"""Serdes that can be named on the command line: those that need no type or schema."""
-
 RECORD = (
     'A record is a line {"key": …, "value": …, "timestamp": ms, "partition": n, "headers": {name: text}}; '
-    "one of key and value may be left out."
+    "the key or the value may be left out."
 )
+FILE = "app.py[:name]"
+STATE = "STATE_DIR"
 
 Commands = Any  # argparse gives no public name to what add_subparsers returns
 
@@ -43,7 +37,7 @@ def make_parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="crossstream",
         description="Kafka Streams' model and all its joins, in Python on Apache Spark.",
-        epilog="crossstream COMMAND --help tells more. Begin with: crossstream demo",
+        epilog="crossstream COMMAND --help lists the options of a command. Begin with: crossstream demo",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
@@ -54,7 +48,7 @@ def make_parser() -> ArgumentParser:
     return parser
 
 
-class _Version(argparse.Action):
+class _Version(Action):
     def __call__(self, parser: ArgumentParser, *_: object) -> None:
         from crossstream import __version__
 
@@ -62,34 +56,43 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _command(commands: Commands, name: str, runs: str, help: str, **more: Any) -> ArgumentParser:
-    description = more.pop("description", help[0].upper() + help[1:] + ".")
+def _command(
+    commands: Commands, name: str, help: str, details: str = "", *, runs: str = "", **more: Any
+) -> ArgumentParser:
+    """Adds a command that ``runs`` a function, by default the ``main`` of the module of its name."""
+    description = details or f"{help[0].upper()}{help[1:]}."
     parser: ArgumentParser = commands.add_parser(
         name, help=help, description=description, allow_abbrev=False, **more
     )
-    parser.set_defaults(command=f"crossstream.cli.{runs}")
-    parser.add_argument("--debug", action="store_true", help="show tracebacks, and everything Spark says")
+    parser.set_defaults(command=f"crossstream.cli.{runs or f'{name}:main'}")
+    parser.add_argument("--debug", action="store_true", help="show tracebacks and everything Spark prints")
     return parser
 
 
+def _group(commands: Commands, name: str, help: str, description: str) -> Callable[..., ArgumentParser]:
+    """Adds a command with actions; the result adds an action that runs the function of its name."""
+    parser = commands.add_parser(name, help=help, description=description)
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+
+    def add(action: str, help: str, details: str = "") -> ArgumentParser:
+        return _command(actions, action, help, details, runs=f"{name}:{action}")
+
+    return add
+
+
 def _demo(commands: Commands) -> None:
-    parser = _command(
-        commands,
-        "demo",
-        "demo:main",
-        "a foreign-key join of two changing tables, run on Spark before your eyes",
-    )
+    parser = _command(commands, "demo", "show a foreign-key join of two changing tables on Spark")
     parser.add_argument(
         "--kafka",
         action="store_true",
-        help="topics on a Kafka broker instead of in files; it is started and stopped if none runs",
+        help="use topics on a Kafka broker instead of files; starts one and stops it if none runs",
     )
     parser.add_argument("--port", type=port, default=9092, help="the broker's port (default: %(default)s)")
     parser.add_argument(
         "--dir",
         type=some,
         default="crossstream-demo",
-        help="where topics and state are kept; emptied at the start (default: ./%(default)s)",
+        help="the folder of topics and state; the demo empties it first (default: ./%(default)s)",
     )
 
 
@@ -97,16 +100,13 @@ def _run(commands: Commands) -> None:
     parser = _command(
         commands,
         "run",
-        "run:main",
         "run the topology that a Python file builds",
-        description="Runs the topology that a Python file builds: a Topology or StreamsBuilder, or a "
-        "function that returns one, named topology, builder or build, or as given (app.py:name). Its "
-        "settings are the StreamsConfig named config, if there is one, with the options below on top.",
+        "Runs the topology that a Python file builds. It is a Topology, a StreamsBuilder, or a function that "
+        "returns one. Its name is topology, builder or build, or the one given (app.py:name). The settings are "
+        "the StreamsConfig named config, if there is one; the options below override it.",
     )
-    parser.add_argument("file", metavar="app.py[:name]")
-    parser.add_argument(
-        "--once", action="store_true", help="process what is in the topics at this moment, and exit"
-    )
+    parser.add_argument("file", metavar=FILE)
+    parser.add_argument("--once", action="store_true", help="process the records of this moment, then exit")
     parser.add_argument(
         "--format",
         choices=("auto", "live", "json"),
@@ -114,89 +114,37 @@ def _run(commands: Commands) -> None:
         help="progress: a live view, or a JSON line for each batch (default: live on a terminal)",
     )
     settings = parser.add_argument_group("settings (see StreamsConfig)")
-    settings.add_argument("--application-id", metavar="ID", help="default: the name of the file")
-    place = settings.add_mutually_exclusive_group()
-    place.add_argument("--bootstrap-servers", type=some, metavar="HOST:PORT", help="Kafka's brokers")
-    place.add_argument("--topics-dir", type=some, metavar="DIR", help="the folder of file topics")
-    settings.add_argument(
-        "--state-dir", type=some, metavar="DIR", help="folder or URI; default: ./crossstream-state/ID"
-    )
-    settings.add_argument("--partitions", type=positive, metavar="N", help="state partitions")
-    settings.add_argument(
-        "--idle-after",
-        type=duration,
-        metavar="DURATION",
-        help="without input for so long, stream time goes on with the clock; default: it stands still",
-    )
-    settings.add_argument(
-        "--max-task-idle",
-        type=duration,
-        metavar="DURATION",
-        help="wait so long for topics of a join of streams that have nothing yet; default: 0",
-    )
-    settings.add_argument(
-        "--durable",
-        action=argparse.BooleanOptionalAction,
-        help="whether what is committed survives a crash of the machine; default: it does",
+    add_options(settings.add_mutually_exclusive_group(), *TOPICS)
+    on_bad_record = "fail|skip|dead-letter:TOPIC"
+    add_options(
+        settings,
+        ("--application-id", "ID", str, "default: the name of the file"),
+        ("--state-dir", "DIR", some, "folder or URI; default: ./crossstream-state/ID"),
+        ("--partitions", "N", positive, "state partitions"),
+        ("--idle-after", "DURATION", duration, "without input for so long, the clock moves stream time"),
+        ("--max-task-idle", "DURATION", duration, "how long a stream join waits for a topic without records"),
+        ("--state-mode", "private|group|shared", None, "who may read the state files; default: the owner"),
+        ("--trigger", "DURATION", duration, 'from one batch to the next: "2 seconds", or milliseconds'),
+        ("--max-records-per-batch", "N", positive, "default: all that wait"),
+        ("--single-task-rows", "N", not_negative, "one task processes batches of up to N rows; 0: never"),
+        ("--deserialization-errors", on_bad_record, on_error, "when a record cannot be decoded"),
+        ("--processing-errors", on_bad_record, on_error, "when a function raises on a record"),
+        ("--on-lost-records", "fail|skip", None, "when records were deleted before they were read"),
+        ("--on-lost-state", "fail|restart", None, "when Kafka has offsets, but the state folder is empty"),
+        ("--broker-patience", "DURATION", duration, "how long to wait for a broker that does not answer"),
+        ("--retain-batches", "N", positive, "past batches that stay readable (query --as-of)"),
     )
     settings.add_argument(
-        "--state-mode",
-        choices=("private", "group", "shared"),
-        help="who may read the files of the state; default: private, this user alone",
+        "--durable", action=BooleanOptionalAction, help="commits survive a crash of the machine; default: yes"
     )
-    settings.add_argument(
-        "--trigger",
-        type=duration,
-        metavar="DURATION",
-        help='time from one batch to the next: "2 seconds", or a number of milliseconds',
-    )
-    settings.add_argument(
-        "--max-records-per-batch", type=positive, metavar="N", help="default: all there are"
-    )
-    settings.add_argument(
-        "--single-task-rows",
-        type=not_negative,
-        metavar="N",
-        help="batches up to so many rows are done by one task; 0: none",
-    )
-    settings.add_argument(
-        "--deserialization-errors",
-        type=on_error,
-        metavar="fail|skip|dead-letter:TOPIC",
-        help="what to do with a record that cannot be decoded",
-    )
-    settings.add_argument(
-        "--processing-errors",
-        type=on_error,
-        metavar="fail|skip|dead-letter:TOPIC",
-        help="what to do with a record on which a function raises",
-    )
-    settings.add_argument(
-        "--on-lost-records",
-        choices=("fail", "skip"),
-        help="what to do when unread records were deleted, by retention or with their topic",
-    )
-    settings.add_argument(
-        "--on-lost-state",
-        choices=("fail", "restart"),
-        help="what to do with an empty state folder when the consumer group has offsets",
-    )
-    settings.add_argument(
-        "--broker-patience", type=duration, metavar="DURATION", help="how long to wait for an absent broker"
-    )
-    settings.add_argument(
-        "--retain-batches",
-        type=positive,
-        metavar="N",
-        help="past batches that stay readable (query --as-of)",
-    )
-    _kafka(settings)
-    _assignments(settings, "--spark", "a setting of Spark's session; may be repeated")
+    add_kafka(settings)
+    add_assignments(settings, "--spark", "a setting of the Spark session; may be repeated")
 
 
 def _describe(commands: Commands) -> None:
-    parser = _command(commands, "describe", "describe:main", "show the topology that a Python file builds")
-    parser.add_argument("file", metavar="app.py[:name]")
+    help = "show the topology that a Python file builds"
+    parser = _command(commands, "describe", help, runs="loading:describe")
+    parser.add_argument("file", metavar=FILE)
     form = parser.add_mutually_exclusive_group()
     for name, help in (
         ("mermaid", "as a Mermaid flowchart"),
@@ -204,80 +152,54 @@ def _describe(commands: Commands) -> None:
         ("plan", "the rounds, stores and shuffles that Spark will run"),
     ):
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=help)
-    parser.add_argument("--partitions", type=positive, metavar="N", help="state partitions, for --plan")
+    add_options(parser, ("--partitions", "N", positive, "state partitions, for --plan"))
 
 
 def _topics(commands: Commands) -> None:
-    topics = commands.add_parser(
-        "topics",
-        help="write, read, list and create topics",
-        description="Topics in files or in Kafka, as JSON lines.",
-    )
-    actions = topics.add_subparsers(title="actions", metavar="ACTION", required=True)
-
-    write = _command(
-        actions,
-        "write",
-        "topics:write",
-        "append JSON lines to a topic",
-        description=f"Appends records to a topic. {RECORD}",
-    )
-    write.add_argument("topic")
+    help = "write, read, list and create topics"
+    add = _group(commands, "topics", help, "Topics in files or in Kafka, as JSON lines.")
+    write = add("write", "append JSON lines to a topic", f"Appends records to a topic. {RECORD}")
+    read = add("read", "print a topic as JSON lines", f"Prints the records of a topic. {RECORD}")
+    listing = add("list", "list topics, their partitions and how many offsets they hold")
+    listing.set_defaults(command="crossstream.cli.topics:list_topics")
+    create = add("create", "create topics")
+    for parser in (write, read):
+        parser.add_argument("topic")
     write.add_argument("file", nargs="?", help="default: standard input")
-    _place(write)
-    _serdes(write)
-
-    read = _command(
-        actions,
-        "read",
-        "topics:read",
-        "print a topic as JSON lines",
-        description=f"Prints the records of a topic. {RECORD}",
-    )
-    read.add_argument("topic")
-    _place(read)
-    _serdes(read)
+    create.add_argument("topic", nargs="+")
+    for parser in (write, read, listing, create):
+        add_connection(parser)
+    for parser in (write, read):
+        add_serdes(parser)
     read.add_argument(
         "--from",
         dest="start",
         choices=("beginning", "end"),
         default="beginning",
-        help="where to begin (default: %(default)s)",
+        help="where to start (default: %(default)s)",
     )
-    read.add_argument("--max", type=positive, metavar="N", help="stop after N records")
-    read.add_argument("--partition", type=not_negative, metavar="P", help="only this partition")
+    add_options(
+        read,
+        ("--max", "N", positive, "stop after N records"),
+        ("--partition", "P", not_negative, "read this partition only"),
+    )
     read.add_argument("--follow", action="store_true", help="wait for more records, until Ctrl-C")
-
-    listing = _command(
-        actions,
-        "list",
-        "topics:list_topics",
-        "list the topics, their partitions and how many offsets they hold",
-    )
-    _place(listing)
-    listing.add_argument("--format", choices=("table", "json"), default="table", help="default: %(default)s")
-
-    create = _command(actions, "create", "topics:create", "create topics")
-    create.add_argument("topic", nargs="+")
-    _place(create)
+    add_format(listing, "table", "json")
     create.add_argument("--partitions", type=positive, default=1, metavar="N", help="default: %(default)s")
-    _assignments(
-        create, "--config", "a setting of the topic, such as cleanup.policy=compact; may be repeated"
-    )
+    add_assignments(create, "--config", "a topic setting, such as cleanup.policy=compact; may be repeated")
 
 
 def _query(commands: Commands) -> None:
     parser = _command(
         commands,
         "query",
-        "query:main",
-        "look into the stores of an application, while it runs or after",
+        "read the stores of an application, while it runs or after",
+        "Lists the stores of a state folder, or prints rows of one. Only committed batches are visible. A range "
+        "includes both ends; an empty text ('') means no limit. Options come last. Write keys that begin with "
+        "a dash after --, at the very end.",
         usage="crossstream query STATE_DIR [STORE [get KEY | range [FROM [TO]] | prefix P | all]] [options]",
-        description="Looks into the stores of a state folder: lists them, or prints rows of one. Only "
-        "committed batches are seen. A range is inclusive; an empty bound ('') is no bound. Options come last; keys "
-        "that begin with a dash come behind --, at the very end.",
     )
-    parser.add_argument("state_dir", type=some, metavar="STATE_DIR")
+    parser.add_argument("state_dir", type=some, metavar=STATE)
     parser.add_argument("store", metavar="STORE", nargs="?")
     parser.add_argument(
         "operation",
@@ -286,158 +208,68 @@ def _query(commands: Commands) -> None:
         default=[],  # else argparse says that it is required
         help="default: all",
     )
-    parser.add_argument(
-        "--format",
-        choices=("table", "json", "csv"),
-        default="table",
-        help="json: a line for each row (default: %(default)s)",
-    )
-    parser.add_argument("--max", type=positive, metavar="N", help="print at most N rows")
-    parser.add_argument(
-        "--as-of",
-        type=not_negative,
-        metavar="BATCH",
-        help="the state after this batch, one of those retained",
-    )
-    parser.add_argument(
-        "--as-of-time",
-        metavar="T",
-        help="of a versioned store: the value valid then (ms since the epoch, or 2026-01-31T12:00:00)",
+    add_format(parser, "table", "json", "csv")
+    time = "of a versioned store: the value valid then (ms since the epoch, or 2026-01-31T12:00:00)"
+    add_options(
+        parser,
+        ("--max", "N", positive, "print at most N rows"),
+        ("--as-of", "BATCH", not_negative, "the state after this batch, which must be retained"),
+        ("--as-of-time", "T", str, time),
     )
 
 
 def _state(commands: Commands) -> None:
-    state = commands.add_parser(
+    add = _group(
+        commands,
         "state",
-        help="inspect, verify and rescale the state of an application",
-        description="A state folder: what its stores take, whether every file is sound, and in how many "
-        "state partitions it is cut.",
+        "inspect, verify and rescale the state of an application",
+        "Shows what a state folder holds, checks its files, or changes its number of state partitions.",
     )
-    actions = state.add_subparsers(title="actions", metavar="ACTION", required=True)
-    inspect = _command(
-        actions,
+    inspect = add(
         "inspect",
-        "state:inspect",
         "list the stores: kind, serdes, rows, bytes, runs, stream time",
-        description="Lists the stores after the newest batch, or the state partitions of one. Rows are those in "
-        "the files: replaced and deleted ones that wait to be merged away are among them.",
+        "Lists the stores after the newest batch, or the state partitions of one. Rows are counted in the files: "
+        "replaced and deleted ones count until compaction removes them.",
     )
-    verify = _command(
-        actions,
-        "verify",
-        "state:verify",
-        "check every file of every batch that is kept; exit code 1 if there is a problem",
-    )
-    rescale = _command(
-        actions,
+    verify = add("verify", "check every file of every retained batch; exit code 1 on a problem")
+    rescale = add(
         "rescale",
-        "state:rescale",
-        "cut the state into another number of partitions, while its application is stopped",
-        description="Cuts the state into another number of partitions. The application does the same when it is "
-        "started with other partitions.",
+        "change the number of state partitions of a stopped application",
+        "Changes the number of state partitions. The application does the same when it starts with another one.",
     )
     for parser in (inspect, verify, rescale):
-        parser.add_argument("state_dir", type=some, metavar="STATE_DIR")
-    inspect.add_argument("store", metavar="STORE", nargs="?", help="only this one, by state partition")
+        parser.add_argument("state_dir", type=some, metavar=STATE)
+    inspect.add_argument("store", metavar="STORE", nargs="?", help="show the state partitions of this store")
     for parser in (inspect, verify):
-        parser.add_argument(
-            "--format", choices=("table", "json"), default="table", help="default: %(default)s"
-        )
+        add_format(parser, "table", "json")
     rescale.add_argument("--partitions", type=positive, metavar="N", required=True, help="state partitions")
 
 
 def _broker(commands: Commands) -> None:
-    broker = commands.add_parser(
-        "broker",
-        help="a Kafka broker for development on this machine",
-        description="A single-node Kafka on this machine, in the background.",
-    )
-    actions = broker.add_subparsers(title="actions", metavar="ACTION", required=True)
-    start = _command(actions, "start", "broker:start", "start it; returns when it answers")
-    stop = _command(actions, "stop", "broker:stop", "stop it; its topics stay")
-    status = _command(actions, "status", "broker:status", "tell whether it runs")
+    help = "run a Kafka broker for development on this machine"
+    add = _group(commands, "broker", help, "A single-node Kafka on this machine, in the background.")
+    start = add("start", "start it; returns when it answers")
+    stop = add("stop", "stop it; its topics stay")
+    status = add("status", "report whether it runs")
     for parser in (start, stop, status):
         parser.add_argument("--port", type=port, default=9092, help="default: %(default)s")
-    start.add_argument(
-        "--dir",
-        type=some,
-        help="where topics, settings and log are kept (default: a folder per port in the cache)",
-    )
+    add_options(start, ("--dir", "DIR", some, "folder of topics and log (default: in the cache, by port)"))
 
 
 def _doctor(commands: Commands) -> None:
-    parser = _command(
-        commands,
-        "doctor",
-        "doctor:main",
-        "check Java, PySpark and everything else that is needed, and tell how to fix it",
-    )
+    parser = _command(commands, "doctor", "check Java, PySpark and the rest; show how to fix what is wrong")
     parser.add_argument("--full", action="store_true", help="also run a small join on Spark")
     parser.add_argument(
         "--state-dir",
         type=some,
         default="crossstream-state",
         metavar="DIR",
-        help="the folder whose disk is checked, or a URI that must answer (default: ./%(default)s)",
+        help="check the disk of this folder, or whether this URI answers (default: ./%(default)s)",
     )
-    parser.add_argument(
-        "--bootstrap-servers", type=some, metavar="HOST:PORT", help="a Kafka that must answer"
-    )
+    add_options(parser, ("--bootstrap-servers", "HOST:PORT", some, "check whether this Kafka answers"))
 
 
 def _bench(commands: Commands) -> None:
-    parser = _command(
-        commands,
-        "bench",
-        "bench:main",
-        "run the benchmarks, each beside its peers; without a name all of them",
-    )
+    parser = _command(commands, "bench", "run one benchmark or all, each beside its peers")
     parser.add_argument("name", nargs="?", help="such as fk")
-    parser.add_argument(
-        "rest", nargs=argparse.REMAINDER, help="options of the benchmark; NAME --help lists them"
-    )
-
-
-def _place(parser: ArgumentParser) -> None:
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--topics-dir", type=some, metavar="DIR", help="the folder of file topics")
-    where.add_argument("--bootstrap-servers", type=some, metavar="HOST:PORT", help="Kafka's brokers")
-    _kafka(parser)
-    parser.add_argument(
-        "--broker-patience",
-        type=duration,
-        default="10 seconds",
-        metavar="DURATION",
-        help="default: %(default)s",
-    )
-
-
-def _serdes(parser: ArgumentParser) -> None:
-    for part, default in (("key", "string"), ("value", "json")):
-        parser.add_argument(
-            f"--{part}-serde",
-            choices=SERDES,
-            default=default,
-            metavar="SERDE",
-            help=f"of the {part}s: {', '.join(SERDES)} (default: %(default)s)"
-            if part == "key"
-            else f"of the {part}s, likewise (default: %(default)s)",
-        )
-
-
-def _kafka(parser: Any) -> None:
-    parser.add_argument(
-        "--kafka-config",
-        type=some,
-        metavar="FILE",
-        help="settings of Kafka's clients, a line NAME=VALUE each",
-    )
-    _assignments(
-        parser,
-        "--kafka",
-        "one more; may be repeated. Others see it in the process list: a password is for the file",
-    )
-
-
-def _assignments(parser: Any, name: str, help: str) -> None:
-    parser.add_argument(name, action="append", type=assignment, default=[], metavar="NAME=VALUE", help=help)
+    parser.add_argument("rest", nargs=REMAINDER, help="options of the benchmark; NAME --help lists them")

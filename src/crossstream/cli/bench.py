@@ -11,7 +11,7 @@ from pathlib import Path
 from crossstream.errors import ConfigError
 
 BENCHMARKS = ("fk", "joins", "join_many", "state", "driver")
-"""Modules of ``benchmarks/`` with a ``main(argv)``, in the order they run."""
+"""Modules of ``benchmarks/`` with a ``main(argv)``, in the order of a run."""
 
 
 def main(arguments: Namespace) -> int:
@@ -22,7 +22,7 @@ def main(arguments: Namespace) -> int:
             code="CS-281",
             next=f"choose one of: {', '.join(BENCHMARKS)}; crossstream bench NAME --help lists its options",
         )
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds: broker and peers are stopped
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds: broker and peers stop
     root = find_root()
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))

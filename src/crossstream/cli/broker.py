@@ -28,7 +28,7 @@ def stop(arguments: Namespace) -> int:
 
 
 def status(arguments: Namespace) -> int:
-    """Prints what runs at the port; 1 if nothing of ours does, or it does not answer."""
+    """Prints which broker runs at the port; 1 if none that was started here does, or it does not answer."""
     info = broker.status(arguments.port)
     if info is None:
         other = "a broker answers that was not started here"

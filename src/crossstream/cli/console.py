@@ -1,11 +1,12 @@
-"""What commands print with: rich on a terminal, plain text elsewhere."""
+"""How commands print: with rich on a terminal, as plain text elsewhere."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TextIO
 
 from crossstream.errors import CrossStreamError
@@ -13,26 +14,28 @@ from crossstream.errors import CrossStreamError
 if TYPE_CHECKING:
     from rich.console import Console
 
+_PLAIN: Mapping[str, str] = MappingProxyType({})
+
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether somebody looks at the stream, on something that can move its cursor."""
+    """Whether the stream is a terminal that can move its cursor."""
     return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 
 def make_console(stream: TextIO) -> Console:
-    """A rich console that leaves text as it is: no markup, no guessing of colours."""
+    """A rich console that prints text unchanged: no markup, no guessed colours."""
     from rich.console import Console
 
     return Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def own_stdout() -> TextIO:
-    """Standard output under a number of its own: Spark's processes may inherit another one meanwhile."""
+    """Standard output under another number: Spark's processes may inherit a different one meanwhile."""
     return os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding=sys.stdout.encoding)
 
 
 def say(text: str = "") -> None:
-    """A message to the person, beside the results: on standard error."""
+    """A message beside the results: on standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -43,7 +46,7 @@ def shortest(path: str | Path) -> str:
 
 
 def show_error(error: CrossStreamError) -> None:
-    """Code, what, where and next on standard error."""
+    """Prints code, what, where and next on standard error."""
     if not is_terminal(sys.stderr):
         return say(str(error))
     from rich.text import Text
@@ -58,23 +61,25 @@ def show_error(error: CrossStreamError) -> None:
     return None
 
 
-def aligned(head: Sequence[str], rows: Sequence[Sequence[str]], to_right: Sequence[bool]) -> str:
-    """A plain table: columns as wide as their widest cell, two blanks between them."""
-    widths = [max(len(line[place]) for line in (head, *rows)) for place in range(len(head))]
+def aligned(head: Sequence[str], rows: Sequence[Sequence[str]], to_right: Sequence[bool] = ()) -> str:
+    """A table as plain text: columns as wide as their widest cell, two blanks between them."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
 
     def line(cells: Sequence[str]) -> str:
-        padded = (
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(cells, widths, to_right, strict=True)
-        )
+        columns = zip(cells, widths, to_right or [False] * len(head), strict=True)
+        padded = (cell.rjust(width) if right else cell.ljust(width) for cell, width, right in columns)
         return "  ".join(padded).rstrip()
 
-    ruler = "  ".join("-" * width for width in widths)
-    return "\n".join([line(head), ruler, *map(line, rows)])
+    return "\n".join([line(head), "  ".join("-" * width for width in widths), *map(line, rows)])
 
 
-def show_table(head: Sequence[str], rows: Sequence[Sequence[str]], to_right: Sequence[bool]) -> None:
-    """Prints a table on standard output; ``to_right``: which columns are numbers."""
+def show_table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    to_right: Sequence[bool] = (),
+    styles: Mapping[str, str] = _PLAIN,
+) -> None:
+    """Prints a table on standard output; ``to_right``: which columns are numbers; ``styles``: of certain cells."""
     if not is_terminal(sys.stdout):
         print(aligned(head, rows, to_right))
         return
@@ -83,8 +88,8 @@ def show_table(head: Sequence[str], rows: Sequence[Sequence[str]], to_right: Seq
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for name, number in zip(head, to_right, strict=True):
+    for name, number in zip(head, to_right or [False] * len(head), strict=True):
         table.add_column(Text(name), justify="right" if number else "left", overflow="fold")
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(cell, styles.get(cell, "")) for cell in row))
     make_console(sys.stdout).print(table, soft_wrap=False)

@@ -1,4 +1,4 @@
-"""`crossstream demo`: the marketplace of the foreign-key article, on this machine, before your eyes."""
+"""`crossstream demo`: the marketplace of the foreign-key article, step by step on this machine."""
 
 from __future__ import annotations
 
@@ -9,23 +9,26 @@ import signal
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from crossstream.cli.console import aligned, is_terminal, make_console, own_stdout, shortest
 from crossstream.cli.loading import load
-from crossstream.cli.sparklog import SparkOutput
+from crossstream.cli.spark_output import SparkOutput
 from crossstream.demo.folder import DemoFolder
 from crossstream.demo.market import STEPS, Market, Outcome, Step, Table
 from crossstream.kafka import broker
 
+Waiting = Callable[[str], AbstractContextManager[Any]]
+"""Shows a text while something takes its time."""
+
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where the topics are: options that say it, a suffix of their names, how to restart a stopped broker."""
+class DemoTopics:
+    """Where the topics of the demo are: as options of a command, with a suffix, and how to restart the broker."""
 
     options: str
     suffix: str = ""
@@ -35,98 +38,94 @@ class Place:
 def main(arguments: Namespace) -> int:
     """Runs the demo from beginning to end."""
     folder = DemoFolder(Path(arguments.dir).expanduser().absolute())
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds: a broker of the demo is stopped
-    _stop_broker_of(folder)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds: the demo's own broker stops
     folder.empty()
     with own_stdout() as out:
-        _tell(folder, DemoView(out), arguments)
+        view = DemoView(out)
+        view.say("Products name their merchant. Both tables change, and their join follows.", "bold")
+        with _topics(arguments, folder, view) as topics:
+            _play(folder, topics, view, debug=arguments.debug)
+        for line in farewell(folder, topics, command()):
+            view.say(line, "bold" if line and not line.startswith(" ") else "")
     return 0
 
 
-def _stop_broker_of(folder: DemoFolder) -> None:
-    """Stops a broker that works in a folder which is about to be emptied."""
-    running = None if folder.port is None else broker.status(folder.port)
-    if running is not None and Path(running.directory) == folder.kafka:
-        broker.stop(running.port)
+def _play(folder: DemoFolder, topics: DemoTopics, view: DemoView, *, debug: bool) -> None:
+    """Shows every step of the story; at the end the output topic must equal the store."""
+    with running_market(folder, view.say, topics.suffix, view.waiting, debug=debug) as market:
+        for number, step in enumerate(STEPS, 1):
+            view.announce(number, step)
+            with view.waiting("Waiting for the batch") if number == 1 else nullcontext():
+                outcome = market.apply(step.changes)
+            view.show(step, outcome)
+        if market.topic_table() != outcome.after:
+            raise AssertionError("the output topic and the store differ")
+        view.say()
 
 
-def _tell(folder: DemoFolder, view: DemoView, arguments: Namespace) -> None:
-    view.say("Products name their merchant. Both tables change, and their join follows.", "bold")
-    with _place(arguments, folder, view) as place:
-        _play(folder, place, view, debug=arguments.debug)
-    for line in farewell(folder, place, command()):
-        view.say(line, "bold" if line and not line.startswith(" ") else "")
-
-
-def _play(folder: DemoFolder, place: Place, view: DemoView, *, debug: bool) -> None:
-    """Starts the application and takes it through the story."""
+@contextmanager
+def running_market(
+    folder: DemoFolder,
+    show: Callable[[str], None],
+    suffix: str = "",
+    waiting: Waiting = nullcontext,
+    *,
+    debug: bool,
+) -> Iterator[Market]:
+    """The demo's application, started on empty topics; ``show`` gets what its functions print."""
     from crossstream.spark import SparkStreams
-    from crossstream.spark.inputs import connection_of
+    from crossstream.spark.topics import connection_of
 
     loaded = load(str(folder.application))
     assert loaded.config is not None
     connection = connection_of(loaded.config)
     assert connection is not None
-    output = SparkOutput(view.say, folder.log, everything=debug)
+    output = SparkOutput(show, folder.log, everything=debug)
     app = SparkStreams(loaded.topology, loaded.config)
+    market = Market(connection, app, suffix)
     try:
-        _perform(Market(connection, app, place.suffix), view, output)
-        with view.waiting("Stopping Spark"):
+        with waiting("Starting Spark on this machine"), output.inherited():
+            market.open()
+        yield market
+        with waiting("Stopping Spark"):
             app.stop()
     finally:
-        with suppress(Exception):  # what went wrong before is what is told
+        with suppress(Exception):  # the first error is the one to report
             app.stop()
         output.close()
 
 
-def _perform(market: Market, view: DemoView, output: SparkOutput) -> None:
-    """Every step of the story; in the end the output topic must hold what the store does."""
-    with view.waiting("Starting Spark on this machine"), output.inherited():
-        market.open()
-    for number, step in enumerate(STEPS, 1):
-        view.announce(number, step)
-        with view.waiting("Waiting for the batch") if number == 1 else nullcontext():
-            outcome = market.apply(step.changes)
-        view.show(step, outcome)
-    if market.topic_table() != outcome.after:
-        raise AssertionError("the output topic and the store differ")
-    view.say()
-
-
 @contextmanager
-def _place(arguments: Namespace, folder: DemoFolder, view: DemoView) -> Iterator[Place]:
-    """File topics; or a broker, one that runs or one that is started here and stopped in the end."""
+def _topics(arguments: Namespace, folder: DemoFolder, view: DemoView) -> Iterator[DemoTopics]:
+    """Files, a broker that runs, or one that starts here and stops at the end."""
     if not arguments.kafka:
         folder.write_application()
-        yield Place(f"--topics-dir {_shown(folder.topics)}")
+        yield DemoTopics(f"--topics-dir {_shown(folder.topics)}")
         return
     running = broker.status(arguments.port)
-    if running is not None:
-        suffix = time.strftime("-%H%M%S")
-        view.say(f"Using the broker at {running.bootstrap_servers}; its topics end in {suffix}.")
-        folder.write_application(running.bootstrap_servers, suffix)
-        yield Place(f"--bootstrap-servers {running.bootstrap_servers}", suffix)
-        return
-    with view.waiting("Starting a Kafka broker (the first time its jars are fetched, about 45 MB)"):
-        info = broker.start(arguments.port, folder.kafka)
-        folder.note_port(info.port)
+    suffix = time.strftime("-%H%M%S")
+    starting = "Starting a Kafka broker (the first start fetches its jars, about 45 MB)"
+    with nullcontext() if running else view.waiting(starting):
+        info = running or broker.start(arguments.port)
+    view.say(f"Using the broker at {info.bootstrap_servers}; its topics end in {suffix}.")
+    restart = None if running else f"broker start --port {info.port}"
     try:
-        folder.write_application(info.bootstrap_servers)
-        restart = f"broker start --port {info.port} --dir {_shown(folder.kafka)}"
-        yield Place(f"--bootstrap-servers {info.bootstrap_servers}", restart=restart)
+        folder.write_application(info.bootstrap_servers, suffix)
+        yield DemoTopics(f"--bootstrap-servers {info.bootstrap_servers}", suffix, restart)
     finally:
-        broker.stop(info.port)
+        if not running:
+            broker.stop(info.port)
 
 
-def farewell(folder: DemoFolder, place: Place, run: str) -> list[str]:
-    """What to do next, with paths that are there."""
+def farewell(folder: DemoFolder, topics: DemoTopics, run: str) -> list[str]:
+    """What to do next, with the paths of this demo."""
     state, application = _shown(folder.state), _shown(folder.application)
-    merchants, promotions = (name + place.suffix for name in ("merchants", "promotions"))
+    merchants, promotions = (name + topics.suffix for name in ("merchants", "promotions"))
     record = '{"key": "m2", "value": {"display_name": "Best Knits"}}'
-    again = [f"  {run} {place.restart}   # the demo has stopped its broker"] if place.restart else []
+    again = [f"  {run} {topics.restart}   # the demo stopped its broker"] if topics.restart else []
     return [
         "",
-        "Topics and state stay. Ask for the result, also while an application runs:",
+        "Topics and state stay. Query the result, also while an application runs:",
         f"  {run} query {state}",
         f"  {run} query {state} promotions",
         f"  {run} query {state} promotions get sweater",
@@ -134,10 +133,10 @@ def farewell(folder: DemoFolder, place: Place, run: str) -> list[str]:
         "",
         "Change something yourself:",
         *again,
-        f"  echo '{record}' | {run} topics write {merchants} {place.options}",
+        f"  echo '{record}' | {run} topics write {merchants} {topics.options}",
         f"  {run} run {application} --once",
         f"  {run} query {state} promotions",
-        f"  {run} topics read {promotions} {place.options}",
+        f"  {run} topics read {promotions} {topics.options}",
         "",
         "Read next:",
         f"  {application}: the application, thirty lines",
@@ -148,7 +147,7 @@ def farewell(folder: DemoFolder, place: Place, run: str) -> list[str]:
 
 
 def command() -> str:
-    """How this command line is called again from here."""
+    """How to call this command line from here."""
     beside = Path(sys.executable).parent / "crossstream"
     found = shutil.which("crossstream")
     if found is not None and Path(found).absolute() == beside.absolute():
@@ -161,7 +160,7 @@ def _shown(path: Path) -> str:
 
 
 PAUSE_SECONDS = 1.5
-"""Between two steps, for the eyes; none where nobody looks."""
+"""The pause between two steps on a terminal."""
 HEAD = ("", "key", "product", "price", "shop", "")
 RIGHT = (False, False, False, True, False, False)
 Kind = Literal["same", "new", "changed", "gone"]
@@ -172,14 +171,14 @@ STYLES: dict[Kind, str] = {"same": "", "new": "green", "changed": "yellow", "gon
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A row of the result, and what happened to it."""
+    """A row of the result and its change."""
 
     kind: Kind
     cells: tuple[str, ...]
 
 
 def compared(before: Table, after: Table) -> list[Line]:
-    """The rows before and after some changes, in the order of their keys."""
+    """The rows before and after some changes, by key."""
     return [_line(key, before.get(key), after.get(key)) for key in sorted(before.keys() | after.keys())]
 
 
@@ -196,7 +195,7 @@ def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
 
 
 class DemoView:
-    """Prints: with colours and pauses on a terminal, as plain text elsewhere."""
+    """Prints with colours and pauses on a terminal, as plain text elsewhere."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -211,7 +210,6 @@ class DemoView:
 
     @contextmanager
     def waiting(self, text: str) -> Iterator[None]:
-        """Shows that something takes a while."""
         if self._terminal:
             with self._console.status(text):
                 yield
@@ -220,7 +218,7 @@ class DemoView:
             yield
 
     def announce(self, number: int, step: Step) -> None:
-        """The title of a step, and the records that are written."""
+        """The title of a step, and the records it writes."""
         self.say()
         self.say(f"{number}. {step.title}", "bold")
         width = max(len(change.key) for change in step.changes)

@@ -1,4 +1,4 @@
-"""Files of users: loaded as Python loads a script, and searched for a topology and its settings."""
+"""The Python file of an application: finds its topology and settings; `crossstream describe`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import traceback
+from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,16 +16,31 @@ from typing import Any
 
 from crossstream.api import StreamsBuilder
 from crossstream.api.topology import Topology
+from crossstream.cli.options import refuse_without
 from crossstream.config import StreamsConfig
 from crossstream.errors import ConfigError, CrossStreamError, TopologyError, told
 
 NAMES = ("topology", "builder", "build")
-"""What a topology may be called in a file, in the order it is looked for."""
+"""Names of the topology in a file, in the order of the search."""
+
+
+def describe(arguments: Namespace) -> int:
+    """Prints the topology of a file: as text, as a drawing, or the plan that Spark runs."""
+    if arguments.form != "plan":
+        refuse_without("--plan", "add --plan, or drop it", arguments, "partitions")
+    topology = load(arguments.file).topology
+    if arguments.form == "plan":
+        text = topology.plan(arguments.partitions)
+    else:
+        draw = {"mermaid": topology.to_mermaid, "dot": topology.to_dot}
+        text = draw.get(arguments.form, topology.describe)()
+    print(text.rstrip("\n"))
+    return 0
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a file defines; ``config`` is None if it names no `StreamsConfig`."""
+    """What a file defines; ``config`` is None without a `StreamsConfig` of this name."""
 
     file: Path
     topology: Topology
@@ -34,44 +50,37 @@ class Loaded:
 def load(target: str) -> Loaded:
     """Loads ``file.py`` or ``file.py:name``.
 
-    Raises `ConfigError`: CS-270 no such file, CS-270 the file raised, CS-270 no topology in it, CS-270 the
-    function that should make it raised; and whatever of ours the file raises itself.
+    Raises `ConfigError` CS-270 if the file does not exist, raises, or has no topology; and the errors of
+    crossstream that the file itself raises.
     """
-    file, name = split_target(target)
+    file, name = _split_target(target)
     module = execute(file)
     config = getattr(module, "config", None)
     return Loaded(file, _topology(module, name, file), config if isinstance(config, StreamsConfig) else None)
 
 
-def split_target(target: str) -> tuple[Path, str | None]:
-    """The file and the name in ``file.py:name``; ``ConfigError`` CS-270 if there is no such file."""
+def _split_target(target: str) -> tuple[Path, str | None]:
     path, colon, name = target.rpartition(":")
     if not colon or Path(target).exists():
         path, name = target, ""
     file = Path(path).expanduser().absolute()
     if not file.is_file():
-        raise ConfigError(
-            "there is no such file",
-            code="CS-270",
-            where={"file": path},
-            next="give the path of a Python file that builds a topology, such as app.py or app.py:name",
-        )
+        next = "give the path of a Python file that builds a topology, such as app.py or app.py:name"
+        raise _refusal("there is no such file", next, file=path)
     return file, name or None
 
 
 def execute(file: Path) -> ModuleType:
-    """Runs the file under a name of its own, with its folder on the path.
+    """Runs the file as a module of another name, with its folder on the path.
 
-    Nothing in it can be imported afterwards: what is not found in `sys.modules` is sent to Spark's workers, and
-    noted in the state folder, by value, so that neither needs the file.
+    Nothing can be imported from the module later. So pickle sends its functions to Spark's workers, and writes
+    its classes to the state folder, by value: neither needs the file.
     """
     _on_path(file.parent)
     name = "crossstream_app_" + re.sub(r"\W", "_", file.stem)
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise ConfigError(
-            "this is not a Python file", code="CS-270", where={"file": file}, next="give a .py file"
-        )
+        raise _refusal("this is not a Python file", "give a .py file", file=file)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -79,22 +88,18 @@ def execute(file: Path) -> ModuleType:
     except CrossStreamError:
         raise
     except (Exception, SystemExit) as error:
-        raise ConfigError(
-            f"{file.name} cannot be loaded: {told(error)}",
-            code="CS-270",
-            where={"line": _line_of(error, file)},
-            next='mend the file; what must not happen here belongs under if __name__ == "__main__"',
-        ) from error
+        what = f"{file.name} cannot be loaded: {told(error)}"
+        next = 'fix the file; put what only a script should do under if __name__ == "__main__"'
+        raise _refusal(what, next, line=_line_of(error, file)) from error
     finally:
         sys.modules[name] = _Names(module)
     return module
 
 
 class _Names(ModuleType):
-    """Stands in `sys.modules` for a file: annotations that are text find its names, but pickle finds nothing to import.
+    """Stands in `sys.modules` for a file: its names resolve annotations that are text, but pickle cannot import them.
 
-    Such annotations are resolved when a serde is made, in ``build()`` for instance, and when its class is sent to
-    other processes.
+    Annotations are resolved when a serde is made, and when its class is sent to other processes.
     """
 
     def __init__(self, module: ModuleType) -> None:
@@ -107,7 +112,7 @@ class _Names(ModuleType):
 
 
 def _on_path(folder: Path) -> None:
-    """Lets the file import what lies beside it, in this process and in the workers on this machine."""
+    """Lets the file import its neighbours, in this process and in the workers on this machine."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
@@ -116,39 +121,27 @@ def _on_path(folder: Path) -> None:
 
 
 def _topology(module: ModuleType, name: str | None, file: Path) -> Topology:
-    names = (name,) if name is not None else NAMES
-    for candidate in names:
-        value = getattr(module, candidate, None)
-        if value is not None:
-            return _built(value, candidate, file)
-    made = [key for key, value in vars(module).items() if isinstance(value, Topology | StreamsBuilder)]
-    raise ConfigError(
-        f"{file.name} has no {' or '.join(names)}",
-        code="CS-270",
-        where={"file": file},
-        next=f"name the one to use: {file.name}:{made[0]}"
-        if made
-        else "let it name a Topology or a StreamsBuilder `topology`, or a function that returns one `build`",
-    )
-
-
-def _built(value: Any, name: str, file: Path) -> Topology:
+    names = NAMES if name is None else (name,)
+    found = [(one, value) for one in names if (value := getattr(module, one, None)) is not None]
+    if not found:
+        made = [key for key, value in vars(module).items() if isinstance(value, Topology | StreamsBuilder)]
+        default = "name a Topology or a StreamsBuilder `topology`, or a function that returns one `build`"
+        next = f"give the name: {file.name}:{made[0]}" if made else default
+        raise _refusal(f"{file.name} has no {' or '.join(names)}", next, file=file)
+    chosen, value = found[0]
     if callable(value):
-        value = _called(value, name, file)
+        value = _called(value, chosen, file)
     if isinstance(value, StreamsBuilder):
-        return _finished(value, file)
+        value = _finished(value, file)
     if isinstance(value, Topology):
         return value
-    raise ConfigError(
-        f"{name} in {file.name} is {type(value).__name__}, not a topology",
-        code="CS-270",
-        where={"file": file},
-        next="a Topology, a StreamsBuilder, or a function without parameters that returns one is wanted",
-    )
+    what = f"{chosen} in {file.name} is {type(value).__name__}, not a topology"
+    next = "give the name of a Topology, a StreamsBuilder, or a function without parameters that returns one"
+    raise _refusal(what, next, file=file)
 
 
 def _finished(builder: StreamsBuilder, file: Path) -> Topology:
-    """The topology of a builder; no line of the user's is at fault if it reads nothing (CS-126), but the file."""
+    """The topology of a builder; an error about a topology that reads nothing (CS-126) names the file."""
     try:
         return builder.build()
     except TopologyError as error:
@@ -163,16 +156,17 @@ def _called(function: Callable[[], Any], name: str, file: Path) -> Any:
     except CrossStreamError:
         raise
     except Exception as error:
-        raise ConfigError(
-            f"{name}() in {file.name} raised {told(error)}",
-            code="CS-270",
-            where={"line": _line_of(error, file)},
-            next="it is called without arguments and must return a Topology or a StreamsBuilder",
-        ) from error
+        what = f"{name}() in {file.name} raised {told(error)}"
+        next = "let it return a Topology or a StreamsBuilder when called without arguments"
+        raise _refusal(what, next, line=_line_of(error, file)) from error
+
+
+def _refusal(what: str, next: str, **where: object) -> ConfigError:
+    return ConfigError(what, code="CS-270", where=where, next=next)
 
 
 def _line_of(error: BaseException, file: Path) -> str:
-    """The innermost line of the user's file in a traceback."""
+    """The innermost line of the file in a traceback."""
     if isinstance(error, SyntaxError) and error.filename == str(file):
         return f"{file}:{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)

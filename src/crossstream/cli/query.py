@@ -1,4 +1,4 @@
-"""`crossstream query`: stores of a state folder, from outside and without a JVM."""
+"""`crossstream query`: reads the stores of a state folder, without a JVM."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ import sys
 from argparse import Namespace
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 from crossstream import serdes
 from crossstream.cli.console import say, show_table
-from crossstream.cli.places import state_of
-from crossstream.cli.texts import parse_key, parse_keys, parse_time, to_json, to_plain
-from crossstream.cli.values import refuse_without, wrong_usage
+from crossstream.cli.options import refuse_without, wrong_usage
+from crossstream.cli.texts import parse_key, parse_time, to_json, to_plain
 from crossstream.query.files import application_of, open_store, store_names
 from crossstream.query.store import StoreReader
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import Readable
-from crossstream.storage.root import StateRoot
+from crossstream.storage.root import StateRoot, root_of
+from crossstream.storage.uris import is_uri
 
 OPERANDS = {"get": (1, 1), "range": (0, 2), "prefix": (1, 1), "all": (0, 0)}
-"""The fewest and the most operands of each operation."""
+"""The smallest and the largest number of operands of each operation."""
 COUNTED = 10_000
-"""Stores with more rows are not counted, only estimated."""
+"""The number of rows is exact up to here; above, an upper bound is shown."""
 
 
 def main(arguments: Namespace) -> int:
     """Lists the stores, or prints rows of one."""
-    folder = state_of(arguments.state_dir)
+    folder = state_root(arguments.state_dir)
     if arguments.store is None:
         return _list(folder, arguments)
     operation, operands = _operation(arguments.operation)
@@ -43,26 +44,29 @@ def main(arguments: Namespace) -> int:
     return 0
 
 
+def state_root(text: str) -> StateRoot:
+    """The state at a path, which may begin with ``~``, or at a URI."""
+    return root_of(text if is_uri(text) else Path(text).expanduser())
+
+
 def _operation(words: list[str]) -> tuple[str, list[str]]:
     operation, *operands = words or ["all"]
     fewest, most = OPERANDS.get(operation, (0, -1))
     if not fewest <= len(operands) <= most:
         raise wrong_usage(
-            f"{' '.join(words)!r} is not something to ask a store",
-            "ask for: get KEY, range [FROM [TO]], prefix P, or all",
+            f"{' '.join(words)!r} is not a query", "ask for: get KEY, range [FROM [TO]], prefix P, or all"
         )
     return operation, operands
 
 
 def _get(store: StoreReader, text: str, arguments: Namespace) -> int:
-    """Prints a row; 1 if there is none."""
-    keys = parse_keys(store.key, text)
+    """Prints the row of a key; 1 if there is none."""
+    key = parse_key(store.key, text)
     time = None if arguments.as_of_time is None else parse_time(arguments.as_of_time)
     if store.windowed:
-        refuse_without(
-            "versioned stores", "drop it: this store keeps records by time", arguments, "as_of_time"
-        )
-    rows = next(filter(None, (_found(store, key, time) for key in keys)), [])
+        drop = "drop it: this store keeps records by time"
+        refuse_without("versioned stores", drop, arguments, "as_of_time")
+    rows = _found(store, key, time)
     if not rows:
         say(f"no row {text!r} in {store.name}")
         return 1
@@ -71,7 +75,7 @@ def _get(store: StoreReader, text: str, arguments: Namespace) -> int:
 
 
 def _found(store: StoreReader, key: Any, time: int | datetime | None) -> list[tuple[Any, Any]]:
-    """The row of a key, or the records of it by time."""
+    """The row of a key, or its records by time."""
     if store.windowed:
         return [((key, timestamp), value) for timestamp, value in store.fetch(key)]
     value = store.get(key, time)
@@ -86,12 +90,11 @@ def _rows(store: StoreReader, operation: str, operands: list[str]) -> Iterable[t
 
 
 def _list(folder: StateRoot, arguments: Namespace) -> int:
-    """Prints the stores: the serdes of key and value, and about how many rows they have."""
-    refuse_without(
-        "a store", "name a store of the state, or drop it", arguments, "max", "as_of", "as_of_time"
-    )
+    """Prints the stores, the serdes of their keys and values, and how many rows they have."""
+    next = "name a store of the state, or drop it"
+    refuse_without("a store", next, arguments, "max", "as_of", "as_of_time")
     if arguments.format == "csv":
-        raise wrong_usage("--format csv goes with a store only", "use table or json")
+        raise wrong_usage("--format csv works with a store only", "use table or json")
     names = store_names(folder)
     application = application_of(folder)
     commit = BatchLog(folder).newest()
@@ -110,7 +113,7 @@ def _list(folder: StateRoot, arguments: Namespace) -> int:
 
 
 def _described(folder: StateRoot, name: str, readable: Readable) -> dict[str, Any]:
-    """A store; its rows are counted as bytes, whatever its serdes are."""
+    """A store; counting reads its rows as bytes, so any serdes will do."""
     store = open_store(folder, name, serdes={"key": serdes.bytes(), "value": serdes.bytes()})
     return {
         "store": name,
@@ -122,13 +125,12 @@ def _described(folder: StateRoot, name: str, readable: Readable) -> dict[str, An
 
 
 def _count(store: StoreReader) -> int | str:
-    """The rows of a small store, an upper bound for a large one."""
     most = store.approximate_count()
     return sum(1 for _ in store.all()) if most <= COUNTED else f"at most {most}"
 
 
 def headline(application_id: str, partitions: int, batch: int, time: float) -> str:
-    """Whose state a folder holds, in how many partitions, and when it last changed."""
+    """The application of a state folder, its partitions, and when it last changed."""
     done = "no batch yet" if batch < 0 else f"batch {batch}, {_clock(time)}"
     return f"application {application_id}, partitions: {partitions}, {done}"
 
@@ -141,7 +143,7 @@ Row = tuple[Any, Any]
 
 
 def show_rows(rows: Iterable[Row], form: str) -> int:
-    """Prints keys and values; how many."""
+    """Prints keys and values; returns how many."""
     plain = [(to_plain(key), to_plain(value)) for key, value in rows]
     if form == "json":
         for key, value in plain:
@@ -152,12 +154,12 @@ def show_rows(rows: Iterable[Row], form: str) -> int:
     if form == "csv":
         csv.writer(sys.stdout, lineterminator="\n").writerows([list(columns), *cells])
     elif plain:
-        show_table(list(columns), cells, [is_numeric(column) for column in columns.values()])
+        show_table(list(columns), cells, [_is_numeric(column) for column in columns.values()])
     return len(plain)
 
 
 def in_columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
-    """The keys, and each field of the values; the values as they are if any has no fields."""
+    """The keys and each field of the values; the whole values if one of them has no fields."""
     keys = {"key": [key for key, _ in rows]}
     if not all(isinstance(value, dict) for _, value in rows):
         return {**keys, "value": [value for _, value in rows]}
@@ -167,16 +169,15 @@ def in_columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
 
 
 def _other_than(fields: Collection[str], name: str) -> str:
-    """What to call a field whose own name is taken: ``value.key``, unless a field is called that."""
+    """A title for a field whose own name is taken: ``value.key``, unless another field has that name."""
     title = f"value.{name}"
     return _other_than(fields, title) if title in fields else title
 
 
-def is_numeric(column: Sequence[Any]) -> bool:
-    """Whether a column holds numbers only."""
+def _is_numeric(column: Sequence[Any]) -> bool:
     return all(isinstance(cell, int | float) and not isinstance(cell, bool) for cell in column)
 
 
 def as_text(value: Any) -> str:
-    """A cell: text as it is, everything else as JSON."""
+    """A cell: text unchanged, everything else as JSON."""
     return value if isinstance(value, str) else to_json(value)

@@ -1,4 +1,4 @@
-"""`crossstream state`: what a state folder holds, whether it is sound, and in how many partitions it is cut."""
+"""`crossstream state`: inspects, verifies and rescales a state folder."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from crossstream.cli.console import say, show_table
-from crossstream.cli.places import state_of
-from crossstream.cli.query import headline
+from crossstream.cli.query import headline, state_root
 from crossstream.cli.texts import to_json
 from crossstream.config import check_most_partitions
 from crossstream.errors import StateError
@@ -23,16 +22,17 @@ from crossstream.storage.commit_log import BatchLog
 NUMBERS = {"partition", "partitions", "rows", "bytes", "runs", "batch"}
 JSON_ONLY = {"queryable", "placed", "kept"}
 SHOWN = 10
-"""Leftovers that are named; the others are counted."""
+"""This many leftover files are named; the others are counted."""
 
 
 def inspect(arguments: Namespace) -> int:
-    """Prints what each store takes, or each state partition of one."""
-    folder = inspect_state(state_of(arguments.state_dir))
+    """Prints the size of each store, or of each state partition of one."""
+    folder = inspect_state(state_root(arguments.state_dir))
     if arguments.store is None:
         lines = [_of_store(store, folder) for store in folder.stores]
     else:
-        lines = [_of_partition(one) for one in _named(folder, arguments.store).partitions]
+        partitions = _named(folder, arguments.store).partitions
+        lines = [{"partition": one.partition, **_sizes(one)} for one in partitions]
     if arguments.format == "json":
         for line in lines:
             print(to_json(line))
@@ -45,9 +45,9 @@ def inspect(arguments: Namespace) -> int:
 
 
 def verify(arguments: Namespace) -> int:
-    """Checks every file that counts; 1 if there is a problem."""
+    """Checks every file of every retained batch; 1 if there is a problem."""
     started = time.monotonic()
-    found = verify_state(state_of(arguments.state_dir))
+    found = verify_state(state_root(arguments.state_dir))
     problems = [_of_problem(problem) for problem in found.problems]
     if arguments.format == "json":
         for line in [*problems, *({"leftover": name} for name in found.leftovers)]:
@@ -60,8 +60,8 @@ def verify(arguments: Namespace) -> int:
 
 
 def rescale(arguments: Namespace) -> int:
-    """Cuts the state into another number of partitions, as the application would at its start."""
-    folder = state_of(arguments.state_dir)
+    """Changes the number of state partitions, as the application does when it starts with another number."""
+    folder = state_root(arguments.state_dir)
     check_most_partitions(arguments.partitions, {"folder": str(folder)})
     log = BatchLog(folder, durable=True)
     log.lock(application_of(folder).application_id)
@@ -78,7 +78,7 @@ def rescale(arguments: Namespace) -> int:
         f"{_count(done.rows, 'row')}, {_size(done.size)}, in {time.monotonic() - started:.1f} s"
     )
     if done.commit.id >= 0:
-        say(f"this is batch {done.commit.id}; older ones keep their partitions, as long as they are retained")
+        say(f"this is batch {done.commit.id}; older ones keep their partitions while they are retained")
     return 0
 
 
@@ -100,25 +100,20 @@ def _of_store(store: StoreState, folder: FolderState) -> dict[str, Any]:
         "key": store.key,
         "value": store.value,
         "partitions": folder.partitions,
-        "rows": store.rows,
-        "bytes": store.size,
-        "runs": store.runs,
-        "stream_time": store.stream_time,
-        "batch": store.batch,
+        **_sizes(store),
         "queryable": store.queryable,
         "placed": "by partitioner" if store.placed else "by hash",
         "kept": list(folder.batches),
     }
 
 
-def _of_partition(one: PartitionState) -> dict[str, Any]:
+def _sizes(part: StoreState | PartitionState) -> dict[str, Any]:
     return {
-        "partition": one.partition,
-        "rows": one.rows,
-        "bytes": one.size,
-        "runs": one.runs,
-        "stream_time": one.stream_time,
-        "batch": one.batch,
+        "rows": part.rows,
+        "bytes": part.size,
+        "runs": part.runs,
+        "stream_time": part.stream_time,
+        "batch": part.batch,
     }
 
 
@@ -133,7 +128,7 @@ def _of_problem(problem: Problem) -> dict[str, Any]:
 
 
 def _show(lines: Sequence[Mapping[str, Any]], otherwise: str) -> None:
-    """Prints lines as a table; ``otherwise`` is said if there are none."""
+    """Prints lines as a table, or ``otherwise`` if there are none."""
     if not lines:
         say(otherwise)
         return
@@ -150,12 +145,12 @@ def _cell(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if name == "stream_time":
-        return _moment(value)
+        return _time_text(value)
     return str(value)
 
 
-def _moment(milliseconds: int) -> str:
-    """A time for people; as it is, if it is none of the years that a `datetime` has."""
+def _time_text(milliseconds: int) -> str:
+    """An ISO time; the number itself for years that `datetime` does not have."""
     try:
         moment = datetime(1970, 1, 1) + timedelta(milliseconds=milliseconds)
     except OverflowError:
@@ -164,7 +159,7 @@ def _moment(milliseconds: int) -> str:
 
 
 def _batches(ids: Sequence[int]) -> str:
-    """Ids as short as they can be told: the first and the last, where none is missing between them."""
+    """The ids in short: the first and the last if they follow each other."""
     if not ids:
         return "no batch"
     if len(ids) == 1:
@@ -177,7 +172,7 @@ def _say_leftovers(names: Sequence[str]) -> None:
     if not names:
         return
     say(
-        f"{_count(len(names), 'file')} of no batch, left over or being written; the next start deletes what is left:"
+        f"{_count(len(names), 'file')} of no batch, left over or being written; the next start deletes leftovers:"
     )
     for name in names[:SHOWN]:
         say(f"  {name}")

@@ -3,46 +3,50 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import select
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
 from crossstream.cli.console import say, show_table
-from crossstream.cli.places import connection_of, described, partitions_of
-from crossstream.cli.texts import from_bytes, from_plain, serde_named, to_bytes, to_json, to_plain
-from crossstream.errors import ConfigError, SerdeError
+from crossstream.cli.options import kafka_settings, of_option
+from crossstream.cli.texts import JsonLines, serde_named, to_json
+from crossstream.durations import to_milliseconds
+from crossstream.errors import ConfigError, SourceError
 from crossstream.partitioning import default_partitions
-from crossstream.records import RECORDS, Header, decode_headers, encode_headers
-from crossstream.serdes import Serde
-from crossstream.signatures import is_whole
-from crossstream.topics import OffsetRange, RangeReader, RecordWriter, TopicLog, TopicPartition, is_internal
+from crossstream.storage.uris import is_uri, shown
+from crossstream.topics import (
+    OffsetRange,
+    RangeReader,
+    RecordWriter,
+    TopicConnection,
+    TopicLog,
+    TopicPartition,
+    is_internal,
+)
 
 PAUSE_SECONDS = 0.2
-"""Between two looks for new records."""
+"""The wait before it looks for new records again."""
 READ_ROWS = 10_000
 READ_BYTES = 1 << 20
 
 
 def write(arguments: Namespace) -> int:
     """Appends JSON lines to a topic, as they come in."""
-    connection = connection_of(arguments)
+    connection = _connection_of(arguments)
     log = connection.log()
-    known = log.topics()
-    count = partitions_of(known, arguments.topic, arguments)
+    count = _partitions_of(log.topics(), arguments)
     writer = connection.writer()
-    lines = Lines(serde_named(arguments.key_serde), serde_named(arguments.value_serde))
+    lines = _json_lines(arguments)
     written = 0
     try:
-        for chunk in _numbered(arguments.file):
-            records, partitions = lines.written(chunk)
+        for chunk in _numbered_lines(arguments.file):
+            records, partitions = lines.to_records(chunk)
             _append(writer, arguments.topic, records, partitions, count)
             written += records.num_rows
     finally:
@@ -53,8 +57,8 @@ def write(arguments: Namespace) -> int:
 
 
 def read(arguments: Namespace) -> int:
-    """Prints records as JSON lines: partition by partition what there is, then what comes."""
-    connection = connection_of(arguments)
+    """Prints records as JSON lines, partition by partition; with ``--follow`` then waits for new ones."""
+    connection = _connection_of(arguments)
     reading = _Reading(arguments, connection.log(), connection.reader())
     try:
         for line in reading.lines():
@@ -67,15 +71,15 @@ def read(arguments: Namespace) -> int:
 
 
 def list_topics(arguments: Namespace) -> int:
-    """Prints the topics of a place."""
-    log = connection_of(arguments).log()
+    """Prints the topics, without Kafka's internal ones."""
+    log = _connection_of(arguments).log()
     try:
         topics = {name: count for name, count in log.topics().items() if not is_internal(name)}
-        places = [TopicPartition(topic, p) for topic, count in topics.items() for p in range(count)]
-        begins, ends = log.begin_offsets(places), log.end_offsets(places)
+        partitions = [TopicPartition(topic, p) for topic, count in topics.items() for p in range(count)]
+        begins, ends = log.begin_offsets(partitions), log.end_offsets(partitions)
     finally:
         log.close()
-    held = {topic: sum(ends[p] - begins[p] for p in places if p.topic == topic) for topic in topics}
+    held = {topic: sum(ends[p] - begins[p] for p in partitions if p.topic == topic) for topic in topics}
     if arguments.format == "json":
         for topic, count in topics.items():
             print(to_json({"topic": topic, "partitions": count, "offsets": held[topic]}))
@@ -83,13 +87,13 @@ def list_topics(arguments: Namespace) -> int:
         rows = [(topic, str(count), f"{held[topic]:,}") for topic, count in topics.items()]
         show_table(("topic", "partitions", "offsets"), rows, (False, True, True))
     else:
-        say(f"no topics in {described(arguments)}")
+        say(f"no topics in {_connection_text(arguments)}")
     return 0
 
 
 def create(arguments: Namespace) -> int:
-    """Makes topics; one that is there already is an error."""
-    log = connection_of(arguments).log()
+    """Creates topics; one that exists already is an error."""
+    log = _connection_of(arguments).log()
     try:
         for topic in arguments.topic:
             log.create_topic(topic, arguments.partitions, dict(arguments.config))
@@ -99,14 +103,63 @@ def create(arguments: Namespace) -> int:
     return 0
 
 
-def _numbered(path: str | None) -> Iterator[list[tuple[int, bytes]]]:
-    """Lines with their numbers, as many at a time as there are; blank ones left out."""
+def _connection_of(arguments: Namespace) -> TopicConnection:
+    """The topics of ``--topics-dir`` or ``--bootstrap-servers``."""
+    if arguments.topics_dir is None:
+        from crossstream.kafka import KafkaConnection
+
+        try:
+            patience = to_milliseconds(arguments.broker_patience, "broker_patience", minimum=1) / 1000
+        except ConfigError as error:
+            raise of_option(error) from None
+        return KafkaConnection(arguments.bootstrap_servers, kafka_settings(arguments), patience)
+    if arguments.kafka or arguments.kafka_config:
+        raise ConfigError(
+            "--kafka settings are given, but the topics are files",
+            code="CS-203",
+            next="drop them, or use --bootstrap-servers instead of --topics-dir",
+        )
+    if is_uri(arguments.topics_dir):
+        raise ConfigError(
+            f"topics_dir cannot be {shown(arguments.topics_dir)!r}",
+            code="CS-201",
+            next="give the path of a folder: only the state may be at a URI",
+        )
+    from crossstream.filetopics import FileTopics
+
+    return FileTopics(arguments.topics_dir)
+
+
+def _connection_text(arguments: Namespace) -> str:
+    return arguments.topics_dir or arguments.bootstrap_servers  # type: ignore[no-any-return]
+
+
+def _partitions_of(topics: Mapping[str, int], arguments: Namespace) -> int:
+    """How many partitions the topic has; `SourceError` CS-602 if it does not exist."""
+    topic = arguments.topic
+    if topic in topics:
+        return topics[topic]
+    listed = [name for name in topics if not is_internal(name)]
+    raise SourceError(
+        f"there is no topic {topic!r}",
+        code="CS-602",
+        where={"place": _connection_text(arguments)},
+        next=f"its topics are: {', '.join(listed) or 'none'}; `crossstream topics create` makes one",
+    )
+
+
+def _json_lines(arguments: Namespace) -> JsonLines:
+    return JsonLines(serde_named(arguments.key_serde), serde_named(arguments.value_serde))
+
+
+def _numbered_lines(path: str | None) -> Iterator[list[tuple[int, bytes]]]:
+    """Lines with their numbers, as many at a time as are available, without blank ones."""
     number, rest = 0, b""
     file = sys.stdin.fileno() if path is None else _open(path)
     try:
-        while chunk := _what_is_there(file):
+        while chunk := _read_available(file):
             *lines, rest = (rest + chunk).split(b"\n")
-            yield [(number + place, line) for place, line in enumerate(lines, 1) if line.strip()]
+            yield [(number + index, line) for index, line in enumerate(lines, 1) if line.strip()]
             number += len(lines)
         if rest.strip():
             yield [(number + 1, rest)]
@@ -115,11 +168,10 @@ def _numbered(path: str | None) -> Iterator[list[tuple[int, bytes]]]:
             os.close(file)
 
 
-def _what_is_there(file: int) -> bytes:
-    """Waits for something to read, and reads what there is, up to some bytes; empty at the end."""
+def _read_available(file: int) -> bytes:
+    """Waits for input and reads what is there, up to `READ_BYTES` and a bit; empty at the end."""
     chunk = os.read(file, READ_BYTES)
-    size = len(chunk)
-    parts = [chunk]
+    size, parts = len(chunk), [chunk]
     while chunk and size < READ_BYTES and select.select([file], [], [], 0)[0]:
         chunk = os.read(file, READ_BYTES)
         size += len(chunk)
@@ -154,159 +206,52 @@ def _append(
 
 @dataclass(slots=True)
 class _Reading:
-    """What ``topics read`` has read so far."""
+    """One run of ``topics read``."""
 
     arguments: Namespace
     log: TopicLog
     reader: RangeReader
 
     def lines(self) -> Iterator[str]:
-        """One for each record, until there is nothing more to come."""
-        lines = Lines(serde_named(self.arguments.key_serde), serde_named(self.arguments.value_serde))
+        """A line for each record, until ``--max`` or the end."""
+        lines = _json_lines(self.arguments)
         left = self.arguments.max
-        for place, records in self._records():
+        for partition, records in self._records():
             if left is not None:
                 records = records.slice(0, left)
                 left -= records.num_rows
-            yield from lines.shown(place, records)
+            yield from lines.from_records(partition, records)
             if left == 0:
                 return
 
     def _records(self) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
-        places = self._places()
+        partitions = self._partitions()
         from_end = self.arguments.start == "end"
-        positions = dict((self.log.end_offsets if from_end else self.log.begin_offsets)(places))
+        positions = dict((self.log.end_offsets if from_end else self.log.begin_offsets)(partitions))
         while True:
-            ends = self.log.end_offsets(places)
+            ends = self.log.end_offsets(partitions)
             rows = min(READ_ROWS, self.arguments.max or READ_ROWS)
-            for place in places:
-                span = OffsetRange(place.topic, place.partition, positions[place], ends[place])
+            for one in partitions:
+                span = OffsetRange(one.topic, one.partition, positions[one], ends[one])
                 for records in self.reader.read(span, rows):
-                    yield place, records
-                positions[place] = max(positions[place], ends[place])
+                    yield one, records
+                positions[one] = max(positions[one], ends[one])
             if not self.arguments.follow:
                 return
             sys.stdout.flush()
             time.sleep(PAUSE_SECONDS)
 
-    def _places(self) -> list[TopicPartition]:
+    def _partitions(self) -> list[TopicPartition]:
         topic, wanted = self.arguments.topic, self.arguments.partition
-        count = partitions_of(self.log.topics(), topic, self.arguments)
-        places = [TopicPartition(topic, partition) for partition in range(count)]
-        if wanted is None:
-            return places
-        if wanted < count:
-            return [places[wanted]]
-        raise ConfigError(
-            f"{topic} has no partition {wanted}",
-            code="CS-281",
-            next=f"its partitions are 0 to {count - 1}",
-        )
+        count = _partitions_of(self.log.topics(), self.arguments)
+        if wanted is not None and wanted >= count:
+            raise ConfigError(
+                f"{topic} has no partition {wanted}",
+                code="CS-281",
+                next=f"choose one of its partitions, 0 to {count - 1}",
+            )
+        return [TopicPartition(topic, p) for p in range(count) if wanted in (None, p)]
 
     def close(self) -> None:
         self.reader.close()
         self.log.close()
-
-
-FIELDS = ("key", "value", "timestamp", "partition", "offset", "headers")
-"""What a line may hold. ``offset`` is shown when reading and not looked at when writing."""
-_WRITTEN = pa.schema([RECORDS.field(name) for name in ("key", "value", "timestamp", "headers")])
-
-
-@dataclass(frozen=True, slots=True)
-class Lines:
-    """Translates with the serdes of a topic."""
-
-    key: Serde
-    value: Serde
-
-    def written(self, lines: Sequence[tuple[int, bytes]]) -> tuple[pa.RecordBatch, list[int | None]]:
-        """Records and the partitions asked for, from numbered lines. `SerdeError` CS-402: a line is wrong.
-
-        A record without a timestamp gets the time of this moment.
-        """
-        now = time.time_ns() // 1_000_000
-        rows = [self._row(number, line, now) for number, line in lines]
-        columns = [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(_WRITTEN)]
-        return pa.RecordBatch.from_arrays(columns, schema=_WRITTEN), [row[4] for row in rows]
-
-    def shown(self, place: TopicPartition, records: pa.RecordBatch) -> Iterator[str]:
-        """A line for each record. `SerdeError` CS-402, with its place: one cannot be decoded."""
-        keys = self._decoded(self.key, "key", place, records)
-        values = self._decoded(self.value, "value", place, records)
-        stamps, offsets, headers = (records.column(n).to_pylist() for n in ("timestamp", "offset", "headers"))
-        for key, value, stamp, offset, cell in zip(keys, values, stamps, offsets, headers, strict=True):
-            line = {
-                "key": to_plain(key),
-                "value": to_plain(value),
-                "timestamp": stamp,
-                "partition": place.partition,
-                "offset": offset,
-            }
-            if cell is not None:
-                line["headers"] = _shown_headers(decode_headers(cell))
-            yield to_json(line)
-
-    def _row(self, number: int, line: bytes, now: int) -> tuple[Any, ...]:
-        try:
-            record = json.loads(line)
-            _check(record)
-            return (
-                self.key.serialize(from_plain(self.key, record.get("key"))),
-                self.value.serialize(from_plain(self.value, record.get("value"))),
-                now if record.get("timestamp") is None else record["timestamp"],
-                encode_headers(_headers(record.get("headers"))),
-                record.get("partition"),
-            )
-        except (ValueError, SerdeError) as error:
-            raise SerdeError(
-                f"line {number} is not a record: {getattr(error, 'what', error)}",
-                code="CS-402",
-                where={"line": line.decode(errors="replace")[:200]},
-                next='write {"key": …, "value": …}; `crossstream topics write --help` tells more',
-            ) from error
-
-    def _decoded(self, serde: Serde, part: str, place: TopicPartition, records: pa.RecordBatch) -> list[Any]:
-        column = records.column(part)
-        try:
-            return serde.decode_objects(column)
-        except SerdeError:
-            row, reason = serde.find_invalid(column, way="objects")[0]
-            offset = records.column("offset")[row].as_py()
-            raise SerdeError(
-                f"the {part} of a record is not {serde.name}: {reason}",
-                code="CS-402",
-                where={"topic": place.topic, "partition": place.partition, "offset": offset},
-                next=f"name its serde with --{part}-serde; bytes shows anything",
-            ) from None
-
-
-def _check(record: Any) -> None:
-    if not isinstance(record, dict):
-        raise ValueError("it is not a JSON object")
-    unknown = record.keys() - set(FIELDS)
-    if unknown:
-        raise ValueError(f"it has no field {', '.join(sorted(unknown))}; there are {', '.join(FIELDS)}")
-    if "key" not in record and "value" not in record:
-        raise ValueError("it has neither key nor value")
-    for name, bits in (("timestamp", 64), ("partition", 32)):
-        number = record.get(name)
-        if number is None:
-            continue
-        if not is_whole(number) or number < 0:
-            raise ValueError(f"its {name} is not a whole number from 0")
-        if number.bit_length() >= bits:
-            raise ValueError(f"its {name} has more than {bits} bits")
-
-
-def _headers(headers: Any) -> list[Header]:
-    pairs: Iterable[Any] = headers.items() if isinstance(headers, dict) else headers or ()
-    try:
-        return [(str(name), to_bytes(value)) for name, value in pairs]
-    except TypeError as error:
-        raise ValueError("its headers are not {name: text} or [[name, text], …]") from error
-
-
-def _shown_headers(headers: tuple[Header, ...]) -> Any:
-    pairs = [(name, None if value is None else from_bytes(value)) for name, value in headers]
-    return dict(pairs) if len(dict(pairs)) == len(pairs) else [list(pair) for pair in pairs]

@@ -1,13 +1,13 @@
-"""How a running application is shown: a live view on a terminal, JSON lines elsewhere."""
+"""Shows the progress of an application: a live view on a terminal, JSON lines elsewhere."""
 
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from crossstream.cli.console import is_terminal, make_console, say
 from crossstream.cli.texts import to_json
@@ -20,36 +20,34 @@ if TYPE_CHECKING:
 
 
 WINDOW_SECONDS = 10.0
-"""Rows per second are those of the last ten seconds."""
+"""Rows per second are an average over this time."""
 
 
 @dataclass(slots=True)
 class Figures:
-    """Sums over batches. Times are seconds of one clock, whichever the caller uses."""
+    """Sums over batches. Times are seconds of the caller's clock."""
 
     started: float
     last: Progress | None = None
     batches: int = 0
     rows: int = 0
-    rows_in: dict[str, int] = field(default_factory=dict)
-    rows_out: dict[str, int] = field(default_factory=dict)
-    matched: dict[str, int] = field(default_factory=dict)
-    unmatched: dict[str, int] = field(default_factory=dict)
+    rows_in: Counter[str] = field(default_factory=Counter)
+    rows_out: Counter[str] = field(default_factory=Counter)
+    matched: Counter[str] = field(default_factory=Counter)
+    unmatched: Counter[str] = field(default_factory=Counter)
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
 
     def add(self, progress: Progress, now: float) -> None:
-        """Takes in a batch that was just committed."""
+        """Adds a committed batch."""
         self.last = progress
         self.batches += 1
         self.rows += progress.rows
-        _sum(self.rows_in, progress.rows_in)
-        _sum(self.rows_out, progress.rows_out)
-        _sum(self.matched, progress.matched)
-        _sum(self.unmatched, progress.unmatched)
+        for name in ("rows_in", "rows_out", "matched", "unmatched"):
+            getattr(self, name).update(getattr(progress, name))
         self._recent.append((now, progress.rows))
 
     def rows_per_second(self, now: float) -> float:
-        """Rows of the last seconds, or since the start where that is less long ago."""
+        """The average of the last `WINDOW_SECONDS`, or since a later start."""
         while self._recent and self._recent[0][0] < now - WINDOW_SECONDS:
             self._recent.popleft()
         seconds = min(WINDOW_SECONDS, now - self.started)
@@ -57,7 +55,7 @@ class Figures:
 
 
 def as_line(progress: Progress, time: float) -> dict[str, Any]:
-    """A batch as one JSON object; ``time``: seconds since the epoch when it was committed."""
+    """A batch as one JSON object; ``time``: of its commit, in seconds since the epoch."""
     return {
         "time": datetime.fromtimestamp(time, timezone.utc).isoformat(timespec="milliseconds"),
         "batch": progress.batch,
@@ -78,41 +76,22 @@ def as_line(progress: Progress, time: float) -> dict[str, Any]:
     }
 
 
-def _sum(totals: dict[str, int], more: dict[str, int]) -> None:
-    for name, number in more.items():
-        totals[name] = totals.get(name, 0) + number
-
-
 NAMED = ("plan", "run", "publish", "commit")
-"""The phases of a batch, one after the other; the others are work of the tasks, side by side."""
+"""The phases of a batch, one after the other; all others are work of the tasks in parallel."""
 TABLE_ROWS = 12
 
 
-class View(Protocol):
-    """What is told about an application while it runs; `batch` and `line` come from other threads."""
-
-    def starting(self) -> None: ...
-
-    def started(self, title: str) -> None: ...
-
-    def batch(self, progress: Progress) -> None: ...
-
-    def line(self, text: str) -> None:
-        """Something that a function of the user printed."""
-
-    def stopping(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
 def make_view(form: str, out: TextIO) -> View:
-    """The view of ``--format`` (auto, live or json), on standard output or another number of it."""
+    """The view of ``--format`` (auto, live or json); ``out`` goes to standard output."""
     live = form == "live" or (form == "auto" and is_terminal(out))
     return LiveView(out) if live else JsonView(out)
 
 
 class JsonView:
-    """One JSON object for each batch on standard output; what is said to people on standard error."""
+    """Prints a JSON object for each batch on standard output, and messages on standard error.
+
+    ``batch`` and ``line``, which prints what a function of the application printed, are called by other threads.
+    """
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -130,14 +109,14 @@ class JsonView:
         say(text)
 
     def stopping(self) -> None:
-        say("stopping after the running batch; once more ends at once")
+        say("stopping after the running batch; a second signal ends at once")
 
     def close(self) -> None:
         say("stopped")
 
 
 class LiveView:
-    """A few lines at the bottom of the terminal that are drawn anew four times a second."""
+    """Draws a few lines at the bottom of the terminal, four times a second; methods as in `JsonView`."""
 
     def __init__(self, out: TextIO) -> None:
         from rich.live import Live
@@ -175,14 +154,17 @@ class LiveView:
         return render(self._figures, self._title, self._state, time.monotonic())
 
 
+View = JsonView | LiveView
+
+
 def render(figures: Figures, title: str, state: str, now: float) -> RenderableType:
     """The live view at a moment; ``title``: the application, and on further lines where it works."""
     from rich.console import Group
     from rich.text import Text
 
-    name, _, place = title.partition("\n")
+    name, _, details = title.partition("\n")
     heading = Text.assemble((name, "bold"), f"  {state}  ", (_clock(now - figures.started), "cyan"))
-    parts: list[RenderableType] = [Text(), heading, Text(place, "dim"), Text()]
+    parts: list[RenderableType] = [Text(), heading, Text(details, "dim"), Text()]
     if figures.last is None:
         return Group(*parts, Text("waiting for records", "dim"))
     return Group(*parts, _facts(figures, figures.last, now), Text(), _rows(figures, figures.last))

@@ -1,4 +1,4 @@
-"""How many rows of a join asked for a partner in a batch, and how many of them found one."""
+"""Counts of the rows of a join that looked for a partner in a batch, and of those that found one."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from crossstream.serdes import Serde
 from crossstream.storage.snapshot import View
 
 _LOOKED_AT = 1024
-"""Rows of a run that are looked at for a key."""
+"""Rows of a sorted run that are searched for a key."""
 
 
 @dataclass(slots=True)
 class Asked:
-    """Counts of rows that asked. A kernel counts into it what it finds."""
+    """Counts of rows that looked for a partner; a kernel adds to them."""
 
     matched: int = 0
     unmatched: int = 0
 
     def count(self, asking: np.ndarray, found: np.ndarray) -> None:
-        """``asking``: which rows asked; ``found``: which rows did, and found a partner."""
+        """``asking``: the rows that look for a partner; ``found``: those of them that find one."""
         matched = int(np.count_nonzero(found))
         self.matched += matched
         self.unmatched += int(np.count_nonzero(asking)) - matched
 
 
 def some_key(view: View, serde: Serde | None) -> Values | None:
-    """The key of a row that a store has, or had a short time ago; None if there is none."""
+    """The key of a row that a store has or had a short time ago; None for an empty store."""
     for run in view.pieces() if view.rows else ():
         if run.rows:
             gone = run["gone"]

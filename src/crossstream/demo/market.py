@@ -1,4 +1,4 @@
-"""The marketplace at work: changes go into its topics, results come out of the running application."""
+"""The marketplace at work: writes changes to its topics and reads the results of the running application."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from crossstream import serdes
-from crossstream.records import RECORDS
+from crossstream.records import PRODUCER_RECORDS
 from crossstream.spark import SparkStreams
 from crossstream.topics import OffsetRange, TopicConnection, TopicPartition
 
 PARTITIONS = {"products": 2, "merchants": 3, "promotions": 2}
-"""Of each topic. Those of a foreign-key join need not be equal."""
-_WRITTEN = pa.schema([RECORDS.field(name) for name in ("key", "value", "timestamp", "headers")])
+"""The partitions of each topic. A foreign-key join does not need equal numbers."""
 
 Table = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result table before and after some changes, and what the application did."""
+    """The result table before and after some changes, and the figures of the batch."""
 
     before: Table
     after: Table
@@ -35,7 +34,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Market:
-    """The topics and the application. ``suffix``: after the name of each topic."""
+    """The topics and the application; ``suffix`` follows the name of each topic."""
 
     connection: TopicConnection
     app: SparkStreams
@@ -43,7 +42,7 @@ class Market:
     _table: Table | None = None
 
     def open(self) -> None:
-        """Makes the topics and starts the application on them, while they are empty."""
+        """Makes the topics and starts the application on them."""
         log = self.connection.log()
         for topic, partitions in PARTITIONS.items():
             log.create_topic(topic + self.suffix, partitions)
@@ -62,13 +61,13 @@ class Market:
         return Outcome(before, self._table, progress.batch, len(changes), self._results() - first, seconds)
 
     def topic_table(self) -> Table:
-        """The result as the output topic has it: the last value of each key."""
-        reader, places = self.connection.reader(), self._places()
+        """The result by the output topic: the last value of each key."""
+        reader, partitions = self.connection.reader(), self._output_partitions()
         log = self.connection.log()
-        begins, ends = log.begin_offsets(places), log.end_offsets(places)
+        begins, ends = log.begin_offsets(partitions), log.end_offsets(partitions)
         table: Table = {}
-        for place in places:
-            span = OffsetRange(place.topic, place.partition, begins[place], ends[place])
+        for one in partitions:
+            span = OffsetRange(one.topic, one.partition, begins[one], ends[one])
             for records in reader.read(span, 1000):
                 keys = serdes.string().decode_objects(records.column("key"))
                 values = serdes.json().decode_objects(records.column("value"))
@@ -87,18 +86,20 @@ class Market:
                 "timestamp": now,
                 "headers": None,
             }
-            writer.write(change.topic + self.suffix, pa.RecordBatch.from_pylist([row], schema=_WRITTEN))
+            writer.write(
+                change.topic + self.suffix, pa.RecordBatch.from_pylist([row], schema=PRODUCER_RECORDS)
+            )
         writer.flush()
         writer.close()
 
     def _results(self) -> int:
-        """How many records the output topic has had."""
+        """How many records were written to the output topic."""
         log = self.connection.log()
-        ends = log.end_offsets(self._places())
+        ends = log.end_offsets(self._output_partitions())
         log.close()
         return sum(ends.values())
 
-    def _places(self) -> list[TopicPartition]:
+    def _output_partitions(self) -> list[TopicPartition]:
         topic = "promotions" + self.suffix
         return [TopicPartition(topic, partition) for partition in range(PARTITIONS["promotions"])]
 
@@ -108,7 +109,7 @@ Topic = Literal["products", "merchants"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A record: the new row of ``key``, or None where it is deleted."""
+    """A record: the new row of ``key``, or None to delete it."""
 
     topic: Topic
     key: str
@@ -117,7 +118,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Some changes, and what to look at in the result."""
+    """Some changes, and what to see in the result."""
 
     title: str
     remark: str
@@ -157,11 +158,7 @@ STEPS = (
         "One record, and every product of this merchant changes: the right side drives the join too.",
         (_merchant("m1", "Cosy Corner"),),
     ),
-    Step(
-        "A product moves to another merchant",
-        "Its foreign key changes.",
-        (_product("scarf", 9.5, "m2"),),
-    ),
+    Step("A product moves to another merchant", "Its foreign key changes.", (_product("scarf", 9.5, "m2"),)),
     Step(
         "Both merchants rename themselves",
         "The scarf follows its new merchant, no longer the old one.",

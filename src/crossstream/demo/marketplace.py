@@ -1,9 +1,9 @@
 """A marketplace: products, and the merchants who sell them, joined by a foreign key.
 
-Products are keyed by product and name their merchant; merchants are keyed by merchant. Both change all the
-time. `promotions` is the list of offers that a shop window shows: it follows either side.
+A product has the key of its merchant in `merchant_id`. Both tables change all the time. `promotions` is what the
+shop window shows: it follows every change of either table.
 
-    crossstream run marketplace.py          # until Ctrl-C; --once: through what there is
+    crossstream run marketplace.py          # until Ctrl-C; --once: process what is there, and exit
     crossstream describe marketplace.py
 """
 

@@ -6,12 +6,16 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
 from crossstream.errors import ConfigError
-from crossstream.filetopics.folders import STAGED
+from crossstream.filetopics.folders import STAGED, TopicFolders
 from crossstream.filetopics.log import FileTopicLog
 from crossstream.filetopics.reader import FileRangeReader
+from crossstream.filetopics.segments import appending, encode
 from crossstream.filetopics.staging import FilePublisher, StagingWriter
 from crossstream.filetopics.writer import FileRecordWriter
+from crossstream.topics import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +41,10 @@ class FileTopics:
         object.__setattr__(self, "topics_dir", os.path.abspath(self.topics_dir))
         if os.path.exists(self.topics_dir) and not os.path.isdir(self.topics_dir):
             raise ConfigError(
-                "topics_dir is no folder: a file is there",
+                "topics_dir is a file, not a folder",
                 code="CS-201",
                 where={"path": self.topics_dir},
-                next="Set it to a folder, or to one that can be made.",
+                next="Set it to a folder; crossstream makes one that does not exist.",
             )
         if self.auto_create_partitions is not None and self.auto_create_partitions < 1:
             raise ConfigError(
@@ -65,11 +69,17 @@ class FileTopics:
 
     def writer(self) -> FileRecordWriter:
         """Writes at least once."""
-        return FileRecordWriter(self._root, self.auto_create_partitions, self.segment_bytes, self.durable)
+        folders = TopicFolders(self._root)
+
+        def append(owner: TopicPartition, records: pa.RecordBatch) -> None:
+            with appending(folders.partition(owner), self.segment_bytes, self.durable) as appender:
+                appender.append(*encode(records))
+
+        return FileRecordWriter(folders, self.auto_create_partitions, append)
 
     def staging_writer(self, folder: str | os.PathLike[str], task: bytes) -> StagingWriter:
         """Writes exactly once, with `publisher`: stages in ``folder``; ``task`` names the batch and the task."""
-        return StagingWriter(self._root, self.auto_create_partitions, Path(folder), task)
+        return StagingWriter(TopicFolders(self._root), self.auto_create_partitions, Path(folder), task)
 
     def staging_folder(self, name: str) -> Path:
         """A folder beside the topics, which all workers see, for staged records of one application."""

@@ -1,4 +1,4 @@
-"""Folders of topics: names, what ``topic.json`` says, and the partitions of a topic.
+"""Folders of topics: their names, their ``topic.json``, and their partitions.
 
     <topics_dir>/<topic>/topic.json                           format, id, partitions, config
     <topics_dir>/<topic>/<partition>/lock                     held while appending
@@ -33,7 +33,7 @@ _DESCRIPTION = "topic.json"
 
 
 class Description(msgspec.Struct, frozen=True):
-    """What ``topic.json`` holds; ``id`` tells a topic from an earlier one of the same name."""
+    """What ``topic.json`` holds; ``id`` differs from that of an earlier topic of the same name."""
 
     format: int
     id: str
@@ -53,7 +53,7 @@ class _Topic:
 
 
 class TopicFolders:
-    """The topics below one folder, remembered between calls as long as they are the same topics."""
+    """The topics below one folder, remembered between calls as long as their ids stay."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -72,12 +72,12 @@ class TopicFolders:
         return None if found is None else found.description.partitions
 
     def topic_id(self, topic: str) -> str | None:
-        """What tells the topic from an earlier one of its name; None if there is no such topic."""
+        """Its id, which an earlier topic of its name did not have; None if there is no such topic."""
         found = self._find(topic)
         return None if found is None else found.description.id
 
     def partition(self, owner: TopicPartition) -> PartitionLog:
-        """What is known of a partition; raises `SourceError` if there is none."""
+        """What is known of a partition; raises `SourceError` if it does not exist."""
         found = self._find(owner.topic)
         if found is None:
             raise SourceError(
@@ -91,7 +91,7 @@ class TopicFolders:
                 f"The file topic has no partition {owner.partition}, only {found.description.partitions}.",
                 code="CS-603",
                 where={"topic": owner.topic, "folder": str(self.root)},
-                next="The topic was probably made anew; a checkpoint that knew more partitions cannot go on.",
+                next="The topic was probably made again: start with a new state_dir, or restore the topic's folder.",
             )
         if owner.partition not in found.partitions:
             folder = self.root / owner.topic / str(owner.partition)

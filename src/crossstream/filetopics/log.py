@@ -11,10 +11,10 @@ from urllib.parse import quote
 import msgspec
 
 from crossstream.errors import SinkError
-from crossstream.filetopics.appending import locked
 from crossstream.filetopics.folders import GROUPS, TopicFolders
 from crossstream.filetopics.reader import first_at
-from crossstream.topics import Moment, OffsetRange, TopicPartition
+from crossstream.filetopics.segments import locked
+from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
 
 _Offsets = dict[str, dict[str, int]]
 
@@ -55,9 +55,9 @@ class FileTopicLog:
             ends[owner] = log.end
         return ends
 
-    def moments_at(
+    def offsets_for_times(
         self, spans: Sequence[OffsetRange], timestamp: int, most: int
-    ) -> Mapping[TopicPartition, Moment | None]:
+    ) -> Mapping[TopicPartition, OffsetAndTimestamp | None]:
         """The first record of each range with that timestamp (ms) or a later one, or None."""
         found = {}
         for span in spans:
@@ -73,7 +73,7 @@ class FileTopicLog:
                 "The file topic exists already.",
                 code="CS-656",
                 where={"topic": topic, "folder": str(self._root)},
-                next="Choose another name, or write to the topic as it is.",
+                next="Choose another name, or write to the existing topic.",
             )
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:

@@ -1,68 +1,124 @@
-"""Segments: the files of a partition, each a row of frames, and what a reader remembers of them.
+"""Segments: the files of a partition, each a sequence of frames, and appending to them.
 
-A segment is named by the offset of its first record, so the next segment's name is known when this one ends:
-following a growing partition takes a ``stat`` of its last file, and reads the headers of what was appended.
-Of frames that came long ago only blocks are remembered; their headers are read again if somebody asks for them.
+    header, 64 bytes, little-endian                           payload                         padding
+    magic rows length base_offset max_timestamp               one Arrow IPC record batch      zeros up to a
+    checksum(payload) tag checksum(header so far)             message, uncompressed           multiple of 64
+
+A header never crosses a disk sector, so after a crash it is there, or absent, or all zeros; anything else is damage.
+The layout is described for other readers in ``docs/spec/file-topics.md``. Decision 0001.
+
+A segment is named by the offset of its first record, so the next segment's name is known when this one ends: following
+a growing partition takes a ``stat`` of its last file, and reads the headers of what was appended.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
 
-from crossstream.errors import SourceError
-from crossstream.filetopics.frames import HEADER, MAGIC, Frame, parse_header
+from crossstream.errors import SinkError, SourceError
+from crossstream.records import RECORDS
+from crossstream.storage.files import force
 from crossstream.topics import TopicPartition
 
+STORED = pa.schema([RECORDS.field(name) for name in ("key", "value", "timestamp", "headers")])
+"""The columns of a payload: `RECORDS` without ``offset``, which follows from the frame's base offset."""
+
+MAGIC = b"XSF\x01"
+HEADER = struct.Struct("<4sIQqqQ16sQ")
+_CHECKED = HEADER.size - 8
+NO_TAG = bytes(16)
+UNPLACED = -1
+"""The base offset of a staged frame, which gets its offset when it is published."""
 SUFFIX = ".seg"
 _WINDOW = 64 * 1024
 """Bytes read at once while looking for headers: many small frames, or one of a large frame."""
-KEPT = 1024
-"""Frames at the end of the last segment that are remembered one by one, at least."""
-BLOCK = 256
-"""Frames that are remembered as one when others have followed: a log of small frames takes little memory."""
 _ANY = -(1 << 63)
 """No record is older."""
 
 
-class Block(NamedTuple):
-    """Frames that follow each other from the offset ``base``, at byte ``position``, on; their newest timestamp."""
+class Frame(NamedTuple):
+    """A frame's header.
 
+    ``length``: payload bytes; ``base``: offset of the first of ``rows`` records; ``checksum``: xxh3_64 of the payload;
+    ``tag``: 16 bytes of the writer's choosing, zeros for none.
+    """
+
+    rows: int
+    length: int
     base: int
-    position: int
-    newest: int
+    max_timestamp: int
+    checksum: int
+    tag: bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes of header, payload and padding."""
+        return (HEADER.size + self.length + 63) & ~63
+
+    @property
+    def padding(self) -> bytes:
+        return bytes(self.size - HEADER.size - self.length)
+
+    def header(self) -> bytes:
+        head = HEADER.pack(
+            MAGIC, self.rows, self.length, self.base, self.max_timestamp, self.checksum, self.tag, 0
+        )[:_CHECKED]
+        return head + _checksum(head).to_bytes(8, "little")
+
+    def describes(self, payload: memoryview) -> bool:
+        """Whether this is the payload that was written with the header."""
+        return len(payload) == self.length and _checksum(payload) == self.checksum
 
 
-def segment_name(base: int) -> str:
-    """The file name of the segment whose first record has the offset ``base``."""
-    return f"{base:020d}{SUFFIX}"
+def encode(records: pa.RecordBatch, tag: bytes = NO_TAG) -> tuple[Frame, pa.Buffer]:
+    """The unplaced frame of ``records`` (columns of `STORED`, at least one row), and its payload."""
+    payload = records.serialize()
+    newest = pc.max(records.column("timestamp")).as_py()
+    return Frame(records.num_rows, payload.size, UNPLACED, newest, _checksum(payload), tag), payload
+
+
+def parse_header(content: bytes, start: int = 0) -> Frame | None:
+    """The frame whose header is ``content[start:]``; None if it is damaged or cut short."""
+    if len(content) - start < HEADER.size:
+        return None
+    magic, rows, length, base, max_timestamp, checksum, tag, own = HEADER.unpack_from(content, start)
+    if magic != MAGIC or own != _checksum(content[start : start + _CHECKED]):
+        return None
+    return Frame(rows, length, base, max_timestamp, checksum, tag)
+
+
+def _checksum(content: bytes | memoryview | pa.Buffer) -> int:
+    return xxhash.xxh3_64_intdigest(content)
 
 
 class Segment:
-    """One segment file: the frames seen so far, which end at byte ``size``.
+    """One segment file, known up to byte ``size`` and the offset ``end``.
 
-    ``frames``: the last ones of them; ``blocks``: those before.
+    Of each frame it remembers offset, position and newest timestamp: 24 bytes, for a partition gets a frame with every
+    small batch.
     """
 
-    __slots__ = ("base", "blocks", "frames", "owner", "path", "size")
+    __slots__ = ("_bases", "_newest", "_positions", "base", "end", "owner", "path", "size")
 
-    def __init__(self, owner: TopicPartition, path: Path, base: int) -> None:
+    def __init__(self, owner: TopicPartition, folder: Path, base: int) -> None:
         self.owner = owner
-        self.path = path
-        self.base = base
-        self.blocks: list[Block] = []
-        self.frames: list[Frame] = []
+        self.path = folder / f"{base:020d}{SUFFIX}"
+        self.base = self.end = base
         self.size = 0
-
-    @property
-    def end(self) -> int:
-        """The offset one past the last record seen."""
-        return self.frames[-1].end if self.frames else self.base
+        self._bases, self._positions, self._newest = array("q"), array("q"), array("q")
 
     def scan(self) -> None:
         """Notes the frames appended since the last scan; an unfinished one at the end does not count yet.
@@ -71,115 +127,111 @@ class Segment:
         """
         try:
             written = os.stat(self.path).st_size
-            if written == self.size:
-                return
-            if written < self.size:
-                raise self.damaged(self.end, "the file became shorter than it was")
-            with open(self.path, "rb", buffering=0) as file:
-                for frame in self._headers(file.fileno(), self.size, self.end, written):
-                    self.add(frame)
         except OSError as error:
-            raise self.unreadable(error) from error
+            raise self._unreadable(error) from error
+        if written == self.size:
+            return
+        if written < self.size:
+            raise self.damaged(self.end, "the file became shorter than it was")
+        with self._opened() as file:
+            window, start = b"", self.size
+            while self.size + HEADER.size <= written:
+                if self.size + HEADER.size > start + len(window):
+                    window, start = os.pread(file, _WINDOW, self.size), self.size
+                frame = parse_header(window, self.size - start)
+                if frame is None:
+                    if self._never_written(file, written):
+                        return
+                    raise self.damaged(self.end, f"the frame header at byte {self.size} is damaged")
+                if frame.base != self.end or frame.rows == 0:
+                    raise self.damaged(self.end, f"the frame at byte {self.size} starts at {frame.base}")
+                if self.size + frame.size > written:
+                    return
+                self.add(frame)
 
     def add(self, frame: Frame) -> None:
         """Notes a frame that follows the last one."""
-        self.frames.append(frame)
-        self.size = frame.next
-        if len(self.frames) >= KEPT + BLOCK:
-            self.forget(KEPT)
+        self._bases.append(self.end)
+        self._positions.append(self.size)
+        self._newest.append(frame.max_timestamp)
+        self.size += frame.size
+        self.end += frame.rows
 
-    def forget(self, keep: int) -> None:
-        """Makes blocks of the frames before the last ``keep`` ones, at least one, as far as they fill any."""
-        whole = max(len(self.frames) - keep, 0) // BLOCK * BLOCK
-        for first in range(0, whole, BLOCK):
-            block = self.frames[first : first + BLOCK]
-            newest = max(frame.max_timestamp for frame in block)
-            self.blocks.append(Block(block[0].base, block[0].position, newest))
-        del self.frames[:whole]
+    def holding(self, start: int, end: int) -> range:
+        """The frames that hold a record with ``start <= offset < end``, by their number."""
+        return range(max(bisect_right(self._bases, start) - 1, 0), bisect_left(self._bases, end))
 
-    def between(self, start: int, end: int, since: int = _ANY) -> Iterator[Frame]:
-        """The frames that hold a record with ``start <= offset < end``.
+    def read(self, frames: range, since: int) -> Iterator[tuple[Frame, pa.RecordBatch]]:
+        """The frames and their records, after a check of their checksums.
 
-        Those may be left out in which no record has the timestamp ``since``, or a later one.
+        It leaves out frames whose records are all older than the timestamp ``since``.
         """
-        if self.blocks and start < self.frames[0].base:
-            for place in range(_last_before(self.blocks, start), len(self.blocks)):
-                if self.blocks[place].base >= end:
-                    return
-                if self.blocks[place].newest >= since:
-                    yield from _holding(self._read_again(place), start, end)
-        yield from _holding(self.frames[_last_before(self.frames, start) :], start, end)
+        with self._opened() as file:
+            for number in frames:
+                if self._newest[number] >= since:
+                    yield self._frame(file, number)
 
-    def _read_again(self, place: int) -> list[Frame]:
-        """The frames of a block."""
-        block = self.blocks[place]
-        following = self.blocks[place + 1] if place + 1 < len(self.blocks) else self.frames[0]
+    def tags(self, frames: range) -> Iterator[bytes]:
+        with self._opened() as file:
+            for number in frames:
+                yield self._header(os.pread(file, HEADER.size, self._positions[number]), number).tag
+
+    def _frame(self, file: int, number: int) -> tuple[Frame, pa.RecordBatch]:
+        position = self._positions[number]
+        end = self._positions[number + 1] if number + 1 < len(self._positions) else self.size
+        content = os.pread(file, end - position, position)
+        frame = self._header(content, number)
+        payload = memoryview(content)[HEADER.size : HEADER.size + frame.length]
+        if not frame.describes(payload):
+            raise self.damaged(frame.base, f"records at byte {position} fail their checksum")
+        return frame, pa.ipc.read_record_batch(pa.py_buffer(payload), STORED)
+
+    def _header(self, content: bytes, number: int) -> Frame:
+        frame = parse_header(content)
+        if frame is None or frame.base != self._bases[number]:
+            raise self.damaged(self._bases[number], "a frame that was there is gone")
+        return frame
+
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
         try:
             with open(self.path, "rb", buffering=0) as file:
-                frames = list(self._headers(file.fileno(), block.position, block.base, following.position))
+                yield file.fileno()
         except OSError as error:
-            raise self.unreadable(error) from error
-        end = frames[-1].end if frames else block.base
-        if end != following.base:
-            raise self.damaged(end, "frames that were there are gone")
-        return frames
+            raise self._unreadable(error) from error
 
-    def damaged(self, offset: int, what: str) -> SourceError:
-        """The error for a frame that starts at ``offset`` and cannot be trusted."""
-        return SourceError(
-            f"A segment of a file topic is damaged: {what}.",
-            code="CS-606",
-            where=self._place(offset),
-            next="Restore the file from a copy. Records before this offset are intact.",
-        )
-
-    def unreadable(self, error: OSError) -> SourceError:
-        """The error for a file that the system does not let us read, or that is gone."""
+    def _unreadable(self, error: OSError) -> SourceError:
         return SourceError(
             f"A segment of a file topic cannot be read: {error.strerror or error}.",
             code="CS-606",
-            where=self._place(self.base),
+            where=self._where(self.base),
             next="Restore the file or the right to read it; stop readers before deleting parts of a topic.",
         )
 
-    def _place(self, offset: int) -> dict[str, object]:
-        return {
-            "topic": self.owner.topic,
-            "partition": self.owner.partition,
-            "offset": offset,
-            "file": str(self.path),
-        }
+    def damaged(self, offset: int, what: str) -> SourceError:
+        """CS-606, for a frame that starts at ``offset``."""
+        return SourceError(
+            f"A segment of a file topic is damaged: {what}.",
+            code="CS-606",
+            where=self._where(offset),
+            next="Restore the file from a copy. Records before this offset are intact.",
+        )
 
-    def _headers(self, descriptor: int, position: int, expected: int, written: int) -> Iterator[Frame]:
-        """The complete frames from byte ``position``, the offset ``expected``, on; before byte ``written``."""
-        window, window_at = b"", position
-        while position + HEADER.size <= written:
-            if position + HEADER.size > window_at + len(window):
-                window, window_at = os.pread(descriptor, _WINDOW, position), position
-                if len(window) < HEADER.size:
-                    return
-            frame = parse_header(window, position - window_at, position)
-            if frame is None:
-                if self._never_written(descriptor, position, written):
-                    return
-                raise self.damaged(expected, f"the frame header at byte {position} is not sound")
-            if frame.base != expected or frame.rows == 0:
-                raise self.damaged(expected, f"the frame at byte {position} says it starts at {frame.base}")
-            if frame.next > written:
-                return
-            yield frame
-            position, expected = frame.next, frame.end
+    def _where(self, offset: int) -> dict[str, object]:
+        owner = self.owner
+        return {"topic": owner.topic, "partition": owner.partition, "offset": offset, "file": str(self.path)}
 
-    def _never_written(self, descriptor: int, position: int, written: int) -> bool:
-        """Whether the header at ``position`` is zeros with no frame after it: space a crash left unused."""
-        if os.pread(descriptor, HEADER.size, position).strip(b"\0"):
+    def _never_written(self, file: int, written: int) -> bool:
+        """Whether the next header is zeros with no frame after it: space that a crash left unused."""
+        position = self.size
+        if os.pread(file, HEADER.size, position).strip(b"\0"):
             return False
         while position + HEADER.size <= written:
-            content = os.pread(descriptor, min(1 << 24, written - position), position)
+            content = os.pread(file, min(1 << 24, written - position), position)
             whole = len(content) // HEADER.size * HEADER.size
             words = np.frombuffer(content[:whole], dtype="<u4")[:: HEADER.size // 4]
-            for place in np.flatnonzero(words == int.from_bytes(MAGIC, "little")).tolist():
-                if parse_header(content, place * HEADER.size, 0) is not None:
+            for header in np.flatnonzero(words == int.from_bytes(MAGIC, "little")).tolist():
+                if parse_header(content, header * HEADER.size) is not None:
                     return False
             position += max(whole, HEADER.size)
         return True
@@ -191,88 +243,160 @@ class PartitionLog:
     def __init__(self, owner: TopicPartition, folder: Path) -> None:
         self.owner = owner
         self.folder = folder
-        self._segments: list[Segment] = []
+        self.segments: list[Segment] = []
 
     @property
     def begin(self) -> int:
         """The first offset held, as of the last look at the folder."""
-        return self._segments[0].base if self._segments else 0
+        return self.segments[0].base if self.segments else 0
 
     @property
     def end(self) -> int:
         """The offset one past the last record, as of the last `refresh`."""
-        return self._segments[-1].end if self._segments else 0
-
-    @property
-    def last(self) -> Segment | None:
-        """The segment that is being appended to."""
-        return self._segments[-1] if self._segments else None
+        return self.segments[-1].end if self.segments else 0
 
     def refresh(self) -> None:
-        """Follows what was appended by anyone; raises `SourceError` for damage."""
-        if not self._segments:
-            self._list()
-        if not self._segments:
+        """Follows what any process appended; raises `SourceError` for damage."""
+        if not self.segments:
+            bases = sorted(int(path.stem) for path in self.folder.glob("[0-9]" * 20 + SUFFIX))
+            self.segments = [self._segment(base) for base in bases]
+        if not self.segments:
             return
-        self._segments[-1].scan()
-        while self._segments[-1].frames and (following := self.following()).path.exists():
+        self.segments[-1].scan()
+        while self.segments[-1].size and (following := self._segment(self.end)).path.exists():
             following.scan()
-            self.add(following)
+            self.segments.append(following)
 
     def trim(self) -> None:
-        """Forgets leading segments whose files were deleted, so that `begin` tells what is still held."""
-        while self._segments and not self._segments[0].path.exists():
-            del self._segments[0]
+        """Forgets leading segments whose files were deleted, so that `begin` is what is still held."""
+        while self.segments and not self.segments[0].path.exists():
+            del self.segments[0]
 
-    def following(self) -> Segment:
-        """The segment, whether it exists or not, that begins where the last one ends."""
-        return Segment(self.owner, self.folder / segment_name(self.end), self.end)
+    def start_segment(self) -> Segment:
+        """Makes the file of the segment that begins where the last one ends."""
+        segment = self._segment(self.end)
+        segment.path.touch(0o644)
+        self.segments.append(segment)
+        return segment
 
-    def add(self, segment: Segment) -> None:
-        """Notes that the `following` segment exists."""
-        if self._segments:
-            self._segments[-1].forget(1)
-        self._segments.append(segment)
-
-    def frames(self, start: int, end: int, since: int = _ANY) -> Iterator[tuple[Segment, Iterator[Frame]]]:
-        """The frames that hold ``start <= offset < end``, by segment, in order of offset; ``since``: as `between`."""
-        for place in range(_last_before(self._segments, start), len(self._segments)):
-            segment = self._segments[place]
+    def holding(self, start: int, end: int) -> list[tuple[Segment, range]]:
+        """The frames that hold a record with ``start <= offset < end``; raises `SourceError` if some are gone."""
+        found = []
+        first = max(bisect_right(self.segments, start, key=lambda segment: segment.base) - 1, 0)
+        for index in range(first, len(self.segments)):
+            segment = self.segments[index]
             if segment.base >= end or start >= end:
-                return
-            self._complete(place)
-            yield segment, segment.between(start, end, since)
+                break
+            if index + 1 < len(self.segments):
+                self._complete(segment, self.segments[index + 1].base)
+            found.append((segment, segment.holding(start, end)))
+        return found
 
-    def since(self, start: int) -> Iterator[Frame]:
-        """The frames that hold records at or after ``start``."""
-        for _, frames in self.frames(max(start, self.begin), self.end):
-            yield from frames
+    def read(self, start: int, end: int, since: int = _ANY) -> Iterator[tuple[Frame, pa.RecordBatch]]:
+        """The frames that hold these offsets, as `Segment.read` gives them."""
+        parts = self.holding(start, end)
+        return (one for segment, frames in parts for one in segment.read(frames, since))
 
-    def _list(self) -> None:
-        names = sorted(path.name for path in self.folder.glob("[0-9]" * 20 + SUFFIX))
-        bases = [int(name.removesuffix(SUFFIX)) for name in names]
-        self._segments = [Segment(self.owner, self.folder / segment_name(base), base) for base in bases]
+    def tags(self, start: int) -> list[bytes]:
+        """The tags of the frames that hold records at or after ``start``."""
+        parts = self.holding(max(start, self.begin), self.end)
+        return [tag for segment, frames in parts for tag in segment.tags(frames)]
 
-    def _complete(self, place: int) -> None:
-        """Scans a segment that was rolled long ago: it must reach to the next one."""
-        if place + 1 == len(self._segments):
-            return
-        segment, following = self._segments[place], self._segments[place + 1]
-        if segment.end != following.base:
+    def _segment(self, base: int) -> Segment:
+        return Segment(self.owner, self.folder, base)
+
+    def _complete(self, segment: Segment, following: int) -> None:
+        """Scans a segment that was closed long ago: it must reach to the next one."""
+        if segment.end != following:
             segment.scan()
-        if segment.end != following.base:
-            raise segment.damaged(segment.end, f"its records end before the next segment, {following.base}")
+        if segment.end != following:
+            raise segment.damaged(segment.end, f"its records end before the next segment, {following}")
 
 
-def _last_before(parts: Sequence[Frame] | Sequence[Block] | Sequence[Segment], offset: int) -> int:
-    """The place of the last part that begins at the offset or before it; 0 if there is none."""
-    return max(bisect_right(parts, offset, key=lambda part: part.base) - 1, 0)
+class Appender:
+    """Appends to one partition; made by `appending`, which holds the partition's lock."""
 
+    def __init__(self, log: PartitionLog, segment_bytes: int, durable: bool) -> None:
+        self._log = log
+        self._segment_bytes = segment_bytes
+        self._durable = durable
+        self._file: int | None = None
 
-def _holding(frames: Iterable[Frame], start: int, end: int) -> Iterator[Frame]:
-    """Those of frames in order that hold a record with ``start <= offset < end``."""
-    for frame in frames:
-        if frame.base >= end:
+    def append(self, frame: Frame, payload: memoryview | pa.Buffer) -> None:
+        """Appends one unplaced frame: all of it or, when the disk fails, nothing."""
+        segment, file = self._open()
+        placed = frame._replace(base=segment.end)
+        try:
+            os.lseek(file, segment.size, os.SEEK_SET)
+            for piece in (placed.header(), payload, placed.padding):
+                _write(file, piece)
+        except BaseException:
+            os.ftruncate(file, segment.size)
+            raise
+        segment.add(placed)
+
+    def close(self) -> None:
+        """Makes what was appended durable, if it is to be."""
+        if self._file is None:
             return
-        if frame.end > start:
-            yield frame
+        file, self._file = self._file, None
+        try:
+            if self._durable:
+                os.fsync(file)
+        finally:
+            os.close(file)
+
+    def _open(self) -> tuple[Segment, int]:
+        """The segment to append to, and its file, without the torn tail that a crash may have left."""
+        segments = self._log.segments
+        if not segments or segments[-1].size >= self._segment_bytes:
+            self.close()
+            made = self._log.start_segment()
+            if self._durable:
+                force(made.path.parent)
+        segment = segments[-1]
+        if self._file is None:
+            self._file = os.open(segment.path, os.O_RDWR)
+            if os.fstat(self._file).st_size > segment.size:
+                os.ftruncate(self._file, segment.size)
+        return segment, self._file
+
+
+@contextmanager
+def appending(log: PartitionLog, segment_bytes: int, durable: bool) -> Iterator[Appender]:
+    """Holds the partition's lock, with ``log`` brought up to date, while frames are appended.
+
+    Raises `SinkError` if the disk refuses; frames appended before that stay.
+    """
+    try:
+        with locked(log.folder / "lock"):
+            log.refresh()
+            appender = Appender(log, segment_bytes, durable)
+            try:
+                yield appender
+            finally:
+                appender.close()
+    except OSError as error:
+        raise SinkError(
+            f"Records could not be appended to a file topic: {error}.",
+            code="CS-665",
+            where={"topic": log.owner.topic, "partition": log.owner.partition, "folder": str(log.folder)},
+            next="Check the free space and the permissions of the folder, then write again.",
+        ) from error
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds an exclusive lock on the file ``path``, waiting for the process that has it; a crash releases it."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
+
+
+def _write(file: int, content: bytes | memoryview | pa.Buffer) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(file, rest) :]

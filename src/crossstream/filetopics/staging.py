@@ -8,10 +8,9 @@ also if its values were others. Decision 0007, decision 0032.
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -23,15 +22,19 @@ import pyarrow.compute as pc
 import xxhash
 
 from crossstream.errors import SinkError
-from crossstream.filetopics.appending import Appender, appending
 from crossstream.filetopics.folders import TopicFolders
-from crossstream.filetopics.frames import HEADER, Frame, encode, parse_header
-from crossstream.filetopics.segments import PartitionLog
-from crossstream.filetopics.writer import Spreader
+from crossstream.filetopics.segments import (
+    HEADER,
+    Appender,
+    Frame,
+    PartitionLog,
+    appending,
+    encode,
+    parse_header,
+)
+from crossstream.filetopics.writer import FileRecordWriter
 from crossstream.storage.files import Disk, make_folder, opener, rights_in
 from crossstream.topics import TopicPartition
-
-_PIECE = 1 << 20
 
 
 class Staged(NamedTuple):
@@ -44,7 +47,7 @@ class Staged(NamedTuple):
     tag: bytes
 
 
-class StagingWriter:
+class StagingWriter(FileRecordWriter):
     """`RecordWriter` whose records are staged below a folder instead of appended to their topics.
 
     ``task`` (of any length) names the batch and the task. A task that runs again stages frames with the same tags, in
@@ -53,37 +56,19 @@ class StagingWriter:
     would be lost if the frame that is there stood for both.
     """
 
-    def __init__(self, root: Path, auto_create_partitions: int | None, folder: Path, task: bytes) -> None:
+    def __init__(
+        self, folders: TopicFolders, auto_create_partitions: int | None, folder: Path, task: bytes
+    ) -> None:
+        super().__init__(folders, auto_create_partitions, self._stage)
         self._folder = folder
         self._task = task
         self._staged: list[Staged] = []
         self._frames: Counter[TopicPartition] = Counter()
-        self._spreader = Spreader(TopicFolders(root), auto_create_partitions, self._stage)
 
     @property
     def staged(self) -> tuple[Staged, ...]:
         """What was staged so far: complete after `flush`."""
         return tuple(self._staged)
-
-    def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
-        """As `FileRecordWriter.write`."""
-        self._spreader.write(topic, records, partitions)
-
-    def must_exist(self, topic: str) -> None:
-        """Raises `SinkError` if there is no such topic."""
-        self._spreader.must_exist(topic)
-
-    def partition_count(self, topic: str) -> int:
-        """As `FileRecordWriter.partition_count`."""
-        return self._spreader.partition_count(topic)
-
-    def flush(self) -> None:
-        """Returns when everything written is staged. Raises `SinkError` if not."""
-        self._spreader.flush()
-
-    def close(self) -> None:
-        """Flushes."""
-        self.flush()
 
     def _stage(self, owner: TopicPartition, records: pa.RecordBatch) -> None:
         frame, payload = encode(records, self._tag(owner, records))
@@ -92,7 +77,7 @@ class StagingWriter:
 
     def _tag(self, owner: TopicPartition, records: pa.RecordBatch) -> bytes:
         number = f"{owner.topic}/{owner.partition}/{self._frames[owner]}/{records.num_rows}/"
-        has_one = self._spreader.partition_count(owner.topic) == 1
+        has_one = self.partition_count(owner.topic) == 1
         keys = b"" if has_one else _digest(records.column("key"))
         return xxhash.xxh3_128_digest(number.encode() + keys + self._task)
 
@@ -113,19 +98,19 @@ class FilePublisher:
         ``since``: the offset in each partition from which a tag counts as already there (its end before the
         first attempt to publish; 0 where not given). A staged file may be gone if its tag is there. Returns
         the end offset of every partition concerned. Raises `SinkError` if a staged file is missing or
-        damaged, or the disk refuses; publishing again then goes on where this stopped.
+        damaged, or the disk refuses; publishing again continues where this stopped.
         """
         ends, segments = {}, set()
         by_partition = attrgetter("topic", "partition")
-        for place, frames in groupby(sorted(staged, key=by_partition), key=by_partition):
-            owner = TopicPartition(*place)
+        for (topic, partition), frames in groupby(sorted(staged, key=by_partition), key=by_partition):
+            owner = TopicPartition(topic, partition)
             log = self._folders.partition(owner)
             first = (since or {}).get(owner, 0)
             with appending(log, self._segment_bytes, durable=False) as appender:
                 _append_missing(appender, log, list(frames), first)
             ends[owner] = log.end
             # Also what an earlier attempt appended: perhaps it did not come to forcing that out.
-            segments |= {segment.path for segment, _ in log.frames(max(first, log.begin), log.end)}
+            segments |= {segment.path for segment, _ in log.holding(max(first, log.begin), log.end)}
         self._force(segments)
         return ends
 
@@ -182,38 +167,26 @@ def _digest(column: pa.LargeBinaryArray) -> bytes:
 
 
 def _append_missing(appender: Appender, log: PartitionLog, staged: list[Staged], since: int) -> None:
-    """In the order of ``staged``, also among those that are there: after one that is missing all others are, too."""
-    there = iter([frame.tag for frame in log.since(since)])
+    """In the order of ``staged``, also among those that are there: after a missing one all others are missing, too."""
+    there = iter(log.tags(since))
     for one in staged:
         if one.tag not in there:  # looks behind the one found before
-            _append_staged(appender, one)
+            appender.append(*_read(one))
 
 
-def _append_staged(appender: Appender, one: Staged) -> None:
+def _read(one: Staged) -> tuple[Frame, memoryview]:
     try:
-        file = os.open(one.path, os.O_RDONLY)
+        with open(one.path, "rb", buffering=0) as file:
+            content = file.read()
     except OSError as error:
         raise _unusable(one, str(error)) from error
-    try:
-        head = os.pread(file, HEADER.size, 0)
-        frame = parse_header(head, 0, 0) if len(head) == HEADER.size else None
-        if frame is None or (frame.tag, frame.rows) != (one.tag, one.rows):
-            raise _unusable(one, "its header is not sound")
-        appender.append(frame, _payload(file, frame, one))
-    finally:
-        os.close(file)
-
-
-def _payload(file: int, frame: Frame, one: Staged) -> Iterator[bytes]:
-    """The payload in pieces; raises in the end if their checksum is not right."""
-    digest = xxhash.xxh3_64()
-    position, end = frame.payload, frame.payload + frame.length
-    while position < end and (piece := os.pread(file, min(_PIECE, end - position), position)):
-        digest.update(piece)
-        position += len(piece)
-        yield piece
-    if position < end or digest.intdigest() != frame.checksum:
+    frame = parse_header(content)
+    if frame is None or (frame.tag, frame.rows) != (one.tag, one.rows):
+        raise _unusable(one, "its header is damaged")
+    payload = memoryview(content)[HEADER.size :]
+    if not frame.describes(payload):
         raise _unusable(one, "its records fail their checksum")
+    return frame, payload
 
 
 def _unusable(one: Staged, why: str) -> SinkError:

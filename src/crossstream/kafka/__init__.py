@@ -6,6 +6,41 @@ imported when a `KafkaConnection` is first used, in the process that uses it.
 
 from __future__ import annotations
 
-from crossstream.kafka.cluster import KafkaConnection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from crossstream.kafka.settings import KafkaSettings
+
+if TYPE_CHECKING:
+    from crossstream.kafka.consumer import KafkaReader
+    from crossstream.kafka.log import KafkaLog
+    from crossstream.kafka.producer import KafkaWriter
 
 __all__ = ["KafkaConnection"]
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaConnection(KafkaSettings):
+    """Opens readers and writers of a cluster; a `crossstream.topics.TopicConnection`. Settings: as `KafkaSettings`.
+
+    >>> KafkaConnection("localhost:9092", {"security.protocol": "PLAINTEXT"}).bootstrap_servers
+    'localhost:9092'
+    """
+
+    def log(self) -> KafkaLog:
+        """The driver's side: topics, offsets, commits."""
+        from crossstream.kafka.log import KafkaLog
+
+        return KafkaLog(self)
+
+    def reader(self) -> KafkaReader:
+        """A reader of exact ranges; opens its consumer at the first read and keeps it."""
+        from crossstream.kafka.consumer import KafkaReader
+
+        return KafkaReader(self)
+
+    def writer(self) -> KafkaWriter:
+        """A writer of records; opens its producer at the first write and keeps it."""
+        from crossstream.kafka.producer import KafkaWriter
+
+        return KafkaWriter(self)

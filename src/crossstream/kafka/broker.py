@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from crossstream.errors import SourceError
-from crossstream.kafka import broker as processes
 from crossstream.kafka.jars import KAFKA_VERSION, fetch_kafka_jars, find_java, locked
 from crossstream.storage.cache import cache_directory
 
@@ -85,7 +84,7 @@ class BrokerInfo:
     @property
     def alive(self) -> bool:
         """Whether its process runs."""
-        return processes.is_running(self.pid, str(self.properties_file))
+        return is_running(self.pid, str(self.properties_file))
 
 
 def start(
@@ -125,7 +124,7 @@ def stop(port: int = 9092) -> bool:
     """
     with locked(_home() / f"{port}.lock"):
         running = status(port)
-        if running is not None and not processes.end(running.pid, str(running.properties_file), STOP_SECONDS):
+        if running is not None and not end(running.pid, str(running.properties_file), STOP_SECONDS):
             raise SourceError(
                 f"the broker at port {port} does not end",
                 code="CS-620",
@@ -162,7 +161,7 @@ def answers(port: int = 9092, timeout: float = 1.0) -> bool:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody uses now."""
+    """A free port of this machine."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
@@ -186,7 +185,7 @@ def _start(port: int, home: Path, properties: Mapping[str, str]) -> BrokerInfo:
     if not (home / "data" / "meta.properties").exists():
         _format(kafka, info)
     command = [*kafka, "kafka.Kafka", str(info.properties_file)]
-    pid = processes.start_detached(command, info.log_file, home)
+    pid = start_detached(command, info.log_file, home)
     started = BrokerInfo(port=port, pid=pid, directory=str(home))
     _record_file(port).write_text(json.dumps(asdict(started)), encoding="utf-8")
     _await_answer(started)
@@ -230,7 +229,7 @@ def _await_answer(info: BrokerInfo) -> None:
 
 
 def _check_free(port: int) -> None:
-    """Raises CS-620 if somebody listens at the port. A broker of ours that was just killed still does for a moment."""
+    """Raises CS-620 if a program listens at the port. A broker of ours that was just killed still does for a moment."""
     deadline = time.monotonic() + (CLOSE_SECONDS if _record_file(port).exists() else 0.0)
     while (taken := _taken(port)) is not None:
         if time.monotonic() >= deadline:
@@ -245,7 +244,7 @@ def _check_free(port: int) -> None:
 
 
 def _taken(port: int) -> OSError | None:
-    """Why nobody else can listen at the port; None: somebody can."""
+    """Why no program can listen at the port; None if one can."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -294,10 +293,10 @@ def is_running(pid: int, mark: str) -> bool:
     """Whether the process lives and has ``mark`` in its command line (ids are used again)."""
     if Path("/proc/self/stat").exists():
         return mark in _command_line(pid) and _state(pid) not in ("Z", "X", "")
-    told = subprocess.run(
+    listed = subprocess.run(
         ["ps", "-ww", "-p", str(pid), "-o", "stat=,command="], capture_output=True, text=True, check=False
     )
-    return mark in told.stdout and not told.stdout.lstrip().startswith("Z")
+    return mark in listed.stdout and not listed.stdout.lstrip().startswith("Z")
 
 
 def end(pid: int, mark: str, seconds: float) -> bool:

@@ -175,7 +175,7 @@ def open_committer(
 
 
 def meet(client: Consumer | Producer, topic: str, connection: KafkaSettings) -> bool:
-    """Connects a client and tells it the brokers of a topic; whether it could.
+    """Connects a client and makes it look for the brokers of a topic; whether it could.
 
     By itself a client looks for the brokers of new topics once a second (librdkafka, issue 3202).
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
@@ -14,94 +13,12 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from crossstream.gc_pause import paused_gc
 from crossstream.kafka import errors as faults
 from crossstream.kafka.client import Complaints, is_denial, logger, meet, open_consumer
-from crossstream.kafka.columns import offset_of, runs, to_batch
+from crossstream.kafka.cursor import Cursor, ready, runs
 from crossstream.kafka.stall import Stall
-from crossstream.records import concat
 from crossstream.topics import OffsetRange, TopicPartition
 
 if TYPE_CHECKING:
     from crossstream.kafka.settings import KafkaSettings
-
-
-class Cursor:
-    """The read of one range.
-
-    ``position`` is the next offset it needs, ``ahead`` what came past its end, and ``known_end`` how far the
-    client has reported the partition empty of more (it does so once for each end).
-    """
-
-    def __init__(self, span: OffsetRange) -> None:
-        self.span = span
-        self.place = TopicPartition(span.topic, span.partition)
-        self.position = span.start
-        self.assigned = True
-        self.ahead: list[Message] = []
-        self.known_end = span.start
-        self.rows = 0
-        self.size = 0
-        self._batches: list[pa.RecordBatch] = []
-
-    @property
-    def done(self) -> bool:
-        return self.position >= self.span.end
-
-    def take(self, messages: Sequence[Message]) -> None:
-        """Keeps the messages of the range as columns, and those past it as they are."""
-        if offset_of(messages[0]) < self.position:
-            messages = messages[bisect_left(messages, self.position, key=offset_of) :]
-        cut = len(messages)
-        if cut and offset_of(messages[-1]) >= self.span.end:
-            cut = bisect_left(messages, self.span.end, key=offset_of)
-            self.ahead.extend(messages[cut:])
-            self.position = self.span.end
-        elif cut:
-            self.position = offset_of(messages[-1]) + 1
-        if cut:
-            self._keep(to_batch(messages[:cut]))
-
-    def reach(self, offset: int) -> None:
-        """The partition ends at ``offset``: nothing but what came already lies below it."""
-        self.known_end = max(self.known_end, offset)
-        if offset >= self.span.end:
-            self.position = self.span.end
-
-    def go_on_from(self, last: Cursor) -> None:
-        """Takes over what came past the end of the range before this one."""
-        if last.ahead:
-            self.take(last.ahead)
-        self.reach(last.known_end)
-
-    def hand_on(self, max_rows: int, *, everything: bool) -> Iterator[pa.RecordBatch]:
-        """Batches of ``max_rows`` rows; with ``everything`` also the rows that do not fill one."""
-        if not self.rows:
-            return
-        whole = concat(self._batches)
-        end = self.rows if everything else self.rows - self.rows % max_rows
-        self._batches, self.rows, self.size = [], 0, 0
-        if end < whole.num_rows:
-            self._keep(whole.slice(end))
-        for start in range(0, end, max_rows):
-            yield whole.slice(start, min(max_rows, end - start))
-
-    def _keep(self, batch: pa.RecordBatch) -> None:
-        self._batches.append(batch)
-        self.rows += batch.num_rows
-        self.size += batch.nbytes
-
-
-def ready(
-    cursors: Iterable[Cursor], max_rows: int, max_bytes: int
-) -> Iterator[tuple[Cursor, pa.RecordBatch]]:
-    """Batches to hand on now: full ones, ends of ranges, and more while over ``max_bytes`` are held."""
-    held = sorted((cursor for cursor in cursors if cursor.rows), key=lambda cursor: -cursor.size)
-    excess = sum(cursor.size for cursor in held) - max_bytes
-    for cursor in held:
-        everything = cursor.done or excess > 0
-        if everything:
-            excess -= cursor.size
-        if everything or cursor.rows >= max_rows:
-            for batch in cursor.hand_on(max_rows, everything=everything):
-                yield cursor, batch
 
 
 Cursors = Mapping[TopicPartition, Cursor]
@@ -174,7 +91,7 @@ class KafkaReader:
         stall = Stall(consumer, self._complaints, self._connection.patience_seconds)
         try:
             while True:
-                self._let_idle_go(consumer, cursors)
+                self._drop_idle(consumer, cursors)
                 yield from ready(cursors.values(), max_rows, HELD_BYTES)
                 if all(cursor.done for cursor in cursors.values()):
                     break
@@ -185,26 +102,26 @@ class KafkaReader:
             self._reading, finished = False, True
         finally:
             if not finished and mine == self._reads:
-                self._drop(consumer)
+                self._unassign_all(consumer)
 
     def _begin(self, cursors: Cursors) -> Consumer:
-        """Assigns the partitions; those that were left where their ranges start go on from there."""
+        """Assigns the partitions; those that were left where their ranges start continue from there."""
         consumer = self._open() if self._consumer is None else self._consumer
         if self._reading:
-            self._drop(consumer)
+            self._unassign_all(consumer)
         self._reading = True
         self._complaints.denied = None
-        going_on = {
+        continued = {
             place: last
             for place, last in self._left.items()
             if place in cursors and cursors[place].position == last.position
         }
-        _unassign(consumer, self._left.keys() - going_on.keys())
+        _unassign(consumer, self._left.keys() - continued.keys())
         self._left = {}
         self._meet(consumer, {place.topic for place in cursors})
-        _assign(consumer, [cursor for place, cursor in cursors.items() if place not in going_on])
-        for place, last in going_on.items():
-            cursors[place].go_on_from(last)
+        _assign(consumer, [cursor for place, cursor in cursors.items() if place not in continued])
+        for place, last in continued.items():
+            cursors[place].continue_from(last)
         return consumer
 
     def _open(self) -> Consumer:
@@ -214,14 +131,14 @@ class KafkaReader:
         return self._consumer
 
     def _meet(self, consumer: Consumer, topics: set[str]) -> None:
-        """Tells the consumer the brokers of topics that are new to it; if one cannot be asked for, none are now."""
+        """Makes the consumer look for the brokers of new topics; if one cannot be asked for, it asks for no other."""
         for topic in topics - self._met:
             if not meet(consumer, topic, self._connection):
                 return
             self._met.add(topic)
 
     def _reopen(self, cursors: Cursors) -> Consumer:
-        """Another consumer, which goes on where this one has come to: it may be cut off."""
+        """Another consumer, which continues where this one is: it may be cut off."""
         if self._consumer is not None:
             self._consumer.close()
         consumer = self._open()
@@ -275,7 +192,7 @@ class KafkaReader:
         if error.code() == KafkaError._PARTITION_EOF:
             cursor.reach(message.offset() or 0)
         elif was_done:
-            _let_go(consumer, [cursor])  # whatever it is, it is not fetched ahead any more
+            _stop_fetching(consumer, [cursor])  # whatever it is, it is not fetched ahead any more
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
             _take_up_again(consumer, cursor, stall)
         elif error.code() in faults.GARBLED or error.fatal():
@@ -284,14 +201,13 @@ class KafkaReader:
             logger.info("%s [%s]: %s", message.topic(), message.partition(), error.str())
         return cursor.done and not was_done
 
-    def _let_idle_go(self, consumer: Consumer, cursors: Cursors) -> None:
+    def _drop_idle(self, consumer: Consumer, cursors: Cursors) -> None:
         """Unassigns the partitions that are done and not worth fetching ahead."""
         idle = [cursor for cursor in cursors.values() if cursor.done and cursor.assigned]
         idle = [cursor for cursor in idle if len(cursor.ahead) > AHEAD or _left(consumer, cursor) < BACKLOG]
-        _let_go(consumer, idle)
+        _stop_fetching(consumer, idle)
 
-    def _drop(self, consumer: Consumer) -> None:
-        """Lets everything go."""
+    def _unassign_all(self, consumer: Consumer) -> None:
         consumer.unassign()
         self._left, self._reading = {}, False
 
@@ -337,7 +253,7 @@ def _take_up_again(consumer: Consumer, cursor: Cursor, stall: Stall) -> None:
     _assign(consumer, [cursor])
 
 
-def _let_go(consumer: Consumer, cursors: Sequence[Cursor]) -> None:
+def _stop_fetching(consumer: Consumer, cursors: Sequence[Cursor]) -> None:
     _unassign(consumer, [cursor.place for cursor in cursors])
     for cursor in cursors:
         cursor.assigned, cursor.ahead = False, []

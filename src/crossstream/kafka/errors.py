@@ -3,19 +3,16 @@
 ====== ===========================================================================
 CS-601 a part of the range was deleted by retention
 CS-602 the topic or partition does not exist
-CS-603 the log ends before the range does: it was truncated, or the topic made anew
-CS-604 no broker answered, or a partition had no leader, for longer than the patience
+CS-603 the log ends before the range does: it was truncated, or the topic made again
+CS-604 no answer, no leader, no offsets, or no progress for longer than the patience
 CS-605 the broker refused us: authentication or authorisation
 CS-606 what the broker sent cannot be read
-CS-604 the broker answers, but the range does not advance
 CS-608 offsets cannot be committed to the consumer group
-CS-604 the broker does not tell the offsets of a partition
 CS-651 a record was not delivered within the patience
 CS-652 the topic or partition to write to does not exist
 CS-653 the broker refused our writes: authentication or authorisation
 CS-654 the broker or the client does not accept a record
-CS-656 the topic to create exists already
-CS-656 the topic cannot be created
+CS-656 the topic exists already, or cannot be created
 ====== ===========================================================================
 """
 
@@ -29,7 +26,7 @@ from crossstream.topics import OffsetRange, TopicPartition
 
 SERVERS_HINT = "check that the brokers run and that bootstrap_servers reaches them from every worker"
 PROTOCOL_HINT = (
-    f"{SERVERS_HINT}; if they hang up: that security.protocol in the Kafka settings is what their port wants"
+    f"{SERVERS_HINT}; if they hang up: that security.protocol in the Kafka settings is what their port uses"
 )
 HUNG_UP = ("brokers are down", "closed by peer", "reset by peer", "Broken pipe", "security.protocol")
 """All that a client says where brokers hang up: before it reads, while it reads, or while it sends."""
@@ -62,7 +59,7 @@ def deleted(span: OffsetRange, wanted: int, begin: int) -> SourceError:
         f"the partition begins at offset {begin} now",
         code="CS-601",
         where={"topic": span.topic, "partition": span.partition, "offset": wanted},
-        next="keep records longer (retention.ms, retention.bytes); on_lost_records='skip' goes on, and counts the gap",
+        next="keep records longer (retention.ms, retention.bytes), or set on_lost_records='skip': it counts the gap",
     )
 
 
@@ -88,10 +85,10 @@ def truncated(span: OffsetRange, end: int) -> SourceError:
 
 
 def away(patience_seconds: float, reason: str | None, topic: str | None = None) -> SourceError:
-    """CS-604: nobody answered for ``patience_seconds``."""
-    told = f": {reason}" if reason else ""
+    """CS-604: no broker answered for ``patience_seconds``."""
+    because = f": {reason}" if reason else ""
     return SourceError(
-        f"no broker answered for {patience_seconds:g} s{told}",
+        f"no broker answered for {patience_seconds:g} s{because}",
         code="CS-604",
         where={"topic": topic},
         next=_servers_hint(reason),
@@ -99,7 +96,7 @@ def away(patience_seconds: float, reason: str | None, topic: str | None = None) 
 
 
 def _servers_hint(reason: str | None) -> str:
-    """The client tells why it cannot connect; not that a broker hangs up, as on clients with another protocol."""
+    """The client reports why it cannot connect, but not that a broker hangs up on clients with another protocol."""
     hung_up = reason is not None and any(sign in reason for sign in HUNG_UP)
     return PROTOCOL_HINT if hung_up else SERVERS_HINT
 
@@ -107,7 +104,7 @@ def _servers_hint(reason: str | None) -> str:
 def leaderless(patience_seconds: float, topic: str, partition: int) -> SourceError:
     """CS-604: the partition had no leader for ``patience_seconds``."""
     return SourceError(
-        f"the partition has no leader since {patience_seconds:g} s",
+        f"the partition has had no leader for {patience_seconds:g} s",
         code="CS-604",
         where={"topic": topic, "partition": partition},
         next="bring back the brokers that hold its replicas",
@@ -137,7 +134,7 @@ def unreadable(place: TopicPartition, offset: int, reason: str) -> SourceError:
 def stuck(span: OffsetRange, position: int, seconds: float) -> SourceError:
     """CS-604: brokers answer, and yet no record and no end of the range in ``seconds``."""
     return SourceError(
-        f"the range {span.start}..{span.end} does not advance since {seconds:.0f} s although brokers answer",
+        f"the range {span.start}..{span.end} has not advanced for {seconds:.0f} s although brokers answer",
         code="CS-604",
         where={"topic": span.topic, "partition": span.partition, "offset": position},
         next="look into the broker's log for this partition",
@@ -158,7 +155,7 @@ def uncommitted(group: str, reason: str) -> SourceError:
 def unanswerable(reason: str) -> SourceError:
     """CS-604: a refusal that waiting does not cure."""
     return SourceError(
-        f"the broker does not tell the offsets of the topics: {reason}",
+        f"the broker does not give the offsets of the topics: {reason}",
         code="CS-604",
         next="look into the broker's log",
     )
@@ -172,7 +169,7 @@ def undelivered(
     lost: int = 1,
     complaint: str | None = None,
 ) -> SinkError:
-    """CS-651 to CS-654: a record that was not stored, one of ``lost``; what the client complained of, if it did."""
+    """CS-651 to CS-654: a record that was not stored, one of ``lost``; the last complaint of the client."""
     others = f" (the first of {lost:,} such records)" if lost > 1 else ""
     code, next_step = _delivery(error, complaint)
     return SinkError(
@@ -212,7 +209,7 @@ def uncounted(error: KafkaError, topic: str) -> SinkError:
 
 
 def ended(error: KafkaError) -> SinkError:
-    """CS-651 to CS-654: the client cannot go on."""
+    """CS-651 to CS-654: the client cannot continue."""
     code, next_step = _delivery(error)
     return SinkError(f"the Kafka client cannot write any more: {error.str()}", code=code, next=next_step)
 
@@ -223,7 +220,7 @@ def exists(topic: str) -> SinkError:
         "the topic exists already",
         code="CS-656",
         where={"topic": topic},
-        next="use it as it is, or delete it first",
+        next="use the existing topic, or delete it first",
     )
 
 

@@ -28,7 +28,7 @@ T = TypeVar("T")
 logger = logging.getLogger("crossstream.group")
 
 BEAT_SECONDS = 10.0
-"""How long an instance without anything to commit leaves its mark as it is."""
+"""How long an instance without anything to commit leaves its mark unchanged."""
 LIVE_SECONDS = 30.0
 """An instance whose mark is older has ended, or a long batch holds it up."""
 PAUSE_SECONDS = 30.0
@@ -83,7 +83,7 @@ class Instance:
     _has_rival: bool = False
 
     def check(self, places: Sequence[TopicPartition], state: str | None, has_commits: bool) -> None:
-        """Looks at a start who has committed before; ``state``: the id of the folder, if it has one.
+        """Looks at a start which instance has committed before; ``state``: the id of the folder, if it has one.
 
         Raises `StateError`: CS-740 if that one still runs, CS-741 if there are offsets and no state that belongs to
         them.
@@ -100,7 +100,7 @@ class Instance:
             if has_commits:
                 logger.warning(
                     "the offsets of the consumer group %r are those of another state folder (%s): "
-                    "the application goes on from its own, and processes again what that one had",
+                    "the application continues from its own, and processes again what that one had",
                     self.group,
                     last.owner,
                 )
@@ -167,7 +167,7 @@ class Instance:
             )
 
     def _unless_refused(self, act: Callable[[], T]) -> T | None:
-        """Does what serves tools and the check of instances: where the group refuses, the application goes on."""
+        """Does what serves tools and the check of instances: where the group refuses, the application continues."""
         try:
             return act()
         except SourceError as error:
@@ -177,7 +177,7 @@ class Instance:
             if not self._has_warned:
                 self._has_warned = True
                 logger.warning(
-                    "%s\nThe application goes on. Lag tools see no numbers, or wrong ones, "
+                    "%s\nThe application continues. Lag tools see no numbers, or wrong ones, "
                     "and a second instance of the application would not be noticed",
                     error,
                 )

@@ -4,8 +4,7 @@ The jars lie in ``$CROSSSTREAM_CACHE`` (default: ``crossstream`` in ``$XDG_CACHE
 folder per Kafka version, complete or not there. ``$CROSSSTREAM_IVY_SETTINGS`` may name an Ivy settings file,
 to fetch from a mirror of Maven Central.
 
-Errors are `SourceError`: CS-620 no Java, CS-620 Java too old, CS-620 no PySpark with Ivy, CS-620 jars not
-fetched, CS-620 not on this operating system.
+Errors are `SourceError` CS-620: no Java, Java too old, no PySpark with Ivy, jars not fetched, another operating system.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ MODULE = f"""<ivy-module version="2.0">
 def find_java() -> str:
     """The path of a ``java`` that can run the broker: of ``$JAVA_HOME``, else of ``$PATH``.
 
-    Raises `SourceError`: CS-620 there is none, CS-620 it is too old.
+    Raises `SourceError` CS-620: there is no Java, or it is too old.
     """
     java = java_command()
     if java is None:
@@ -84,7 +83,7 @@ def fetch_kafka_jars() -> Path:
 
 @contextmanager
 def locked(file: Path) -> Iterator[None]:
-    """Holds a lock against other processes, and leaves no file; a process that dies lets go of it."""
+    """Holds a lock against other processes, and leaves no file; a process that dies releases it."""
     try:
         import fcntl
     except ModuleNotFoundError as windows:
@@ -98,7 +97,7 @@ def locked(file: Path) -> Iterator[None]:
         with file.open("a") as held:
             fcntl.flock(held, fcntl.LOCK_EX)
             if not _is_same(held, file):
-                continue  # whoever held it before has removed it
+                continue  # the process that held it before has removed it
             try:
                 yield
             finally:
@@ -125,11 +124,11 @@ def _fetch_into(folder: Path) -> None:
         command += ["-ivy", str(work / "ivy.xml"), *_ivy_settings()]
         command += ["-retrieve", str(work / "jars" / "[artifact]-[revision](-[classifier]).[ext]")]
         try:
-            told = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
         except subprocess.TimeoutExpired as expired:
             raise _not_fetched(f"not done after {FETCH_SECONDS} s") from expired
-        if told.returncode != 0 or not (work / "jars" / f"kafka_2.13-{KAFKA_VERSION}.jar").is_file():
-            raise _not_fetched(_problems(told.stdout + told.stderr))
+        if done.returncode != 0 or not (work / "jars" / f"kafka_2.13-{KAFKA_VERSION}.jar").is_file():
+            raise _not_fetched(_problems(done.stdout + done.stderr))
         (work / "jars").rename(folder)
 
 
@@ -145,7 +144,7 @@ def _find_ivy() -> Path:
     jars = [jar for folder in folders for jar in sorted(Path(folder, "jars").glob("ivy-*.jar"))]
     if not jars:
         raise SourceError(
-            "Kafka's jars are fetched with the Ivy in PySpark's jars folder, and there is none",
+            "PySpark has no Ivy in its jars folder, with which Kafka's jars are fetched",
             code="CS-620",
             next="pip install pyspark (not pyspark-client, which has no jars)",
         )
@@ -153,17 +152,17 @@ def _find_ivy() -> Path:
 
 
 def _java_version(java: str) -> int | None:
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    number = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
+    shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    number = re.search(r'version "(?:1\.)?(\d+)', shown.stderr + shown.stdout)
     return int(number[1]) if number else None
 
 
 def _problems(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    telling = [
+    signs = [
         line for line in lines if re.search(r"not found|UNRESOLVED|refused|timed out|Exception|ERROR", line)
     ]
-    return "; ".join((telling or lines)[-3:])
+    return "; ".join((signs or lines)[-3:])
 
 
 def _not_fetched(reason: str) -> SourceError:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, Uuid
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, Uuid
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec, TopicMetadata  # type: ignore[attr-defined]
 
 from crossstream.errors import SourceError
 from crossstream.kafka import errors as faults
-from crossstream.kafka.client import SETTLE_SECONDS, Complaints, is_denial, logger, open_admin
-from crossstream.kafka.cut_off import UNANSWERED
-from crossstream.kafka.group import Committed, Group
-from crossstream.kafka.offsets_for_times import Moments
-from crossstream.topics import Moment, OffsetRange, TopicPartition
+from crossstream.kafka.client import SETTLE_SECONDS, Complaints, is_denial, logger, open_admin, open_committer
+from crossstream.kafka.offsets_for_times import OffsetsForTimes
+from crossstream.kafka.stall import UNANSWERED
+from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
 
 if TYPE_CHECKING:
     from crossstream.kafka.settings import KafkaSettings
@@ -74,7 +74,7 @@ class KafkaLog:
     """Topics and offsets of a cluster; a `crossstream.topics.TopicLog`.
 
     Every call waits quietly while brokers are away, up to the connection's patience, and then raises
-    `SourceError`: CS-602 missing topic, CS-604 nobody answers, CS-605 access refused, CS-604 another refusal.
+    `SourceError`: CS-602 missing topic, CS-604 no answer or another refusal, CS-605 access refused.
     """
 
     def __init__(self, connection: KafkaSettings) -> None:
@@ -82,7 +82,7 @@ class KafkaLog:
         self._complaints = Complaints()
         self._client: AdminClient | None = None
         self._committing: Group | None = None
-        self._first_records = Moments(connection)
+        self._times = OffsetsForTimes(connection)
 
     def topics(self) -> Mapping[str, int]:
         """Every topic and its number of partitions, of those that the user may see."""
@@ -90,7 +90,7 @@ class KafkaLog:
         return {name: len(topic.partitions) for name, topic in sorted(found.items()) if topic.error is None}
 
     def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
-        """The topic ids (KIP-516) that a broker tells, if one does now: those before Kafka 2.8 know none.
+        """The topic ids (KIP-516), if a broker gives them now: those before Kafka 2.8 have none.
 
         No patience: nothing rests on the answer, and unlike other questions this one is for the controller.
         """
@@ -112,22 +112,22 @@ class KafkaLog:
         """The offset one past the last readable record: the last stable offset."""
         return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
-    def moments_at(
+    def offsets_for_times(
         self, spans: Sequence[OffsetRange], timestamp: int, most: int
-    ) -> Mapping[TopicPartition, Moment | None]:
-        """The first record of each range with that timestamp (ms) or a later one; see `TopicLog.moments_at`.
+    ) -> Mapping[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record of each range with that timestamp (ms) or a later one; see `TopicLog.offsets_for_times`.
 
         One request, and in topics that are written in transactions a look at records: `offsets_for_times`.
         """
         places = [TopicPartition(span.topic, span.partition) for span in spans]
         found = self._moments(places, OffsetSpec.for_timestamp(timestamp), nowhere=True)
-        told = {place: None if moment.offset < 0 else moment for place, moment in found.items()}
-        return self._first_records.find(spans, told, timestamp, most)
+        answers = {place: None if moment.offset < 0 else moment for place, moment in found.items()}
+        return self._times.find(spans, answers, timestamp, most)
 
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
         """Creates the topic with the cluster's replication factor, and returns when it can be used.
 
-        Raises `SinkError`: CS-656 it exists already, CS-656 it cannot be created.
+        Raises `SinkError` CS-656: it exists already, or it cannot be created.
         """
         if topic in self.topics():
             raise faults.exists(topic)
@@ -175,7 +175,7 @@ class KafkaLog:
     def close(self) -> None:
         """Closes the clients; a later call opens others."""
         self._client = None
-        self._first_records.close()
+        self._times.close()
         self._close_group()
 
     def _admin(self) -> AdminClient:
@@ -188,18 +188,18 @@ class KafkaLog:
 
     def _moments(
         self, partitions: Sequence[TopicPartition], spec: OffsetSpec, nowhere: bool = False
-    ) -> dict[TopicPartition, Moment]:
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """One request per broker for all partitions; ``nowhere``: the offset -1 is an answer."""
         if not partitions:
             return {}
         wanted = {KafkaPartition(place.topic, place.partition): spec for place in partitions}
 
-        def ask(timeout: float) -> dict[TopicPartition, Moment]:
+        def ask(timeout: float) -> dict[TopicPartition, OffsetAndTimestamp]:
             answers = self._admin().list_offsets(
                 wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=timeout
             )
             moments = {
-                TopicPartition(at.topic, at.partition): Moment(
+                TopicPartition(at.topic, at.partition): OffsetAndTimestamp(
                     found.result().offset, found.result().timestamp
                 )
                 for at, found in answers.items()
@@ -262,7 +262,7 @@ class KafkaLog:
         self._patiently(look)
 
     def _patiently(self, ask: Callable[[float], T], seconds: float = LOOK_SECONDS) -> T:
-        """The answer, however long brokers are away within the patience; other errors are raised at once."""
+        """The answer, also where brokers are away for a part of the patience; raises other errors at once."""
         patience = self._connection.patience_seconds
         began = monotonic()
         self._complaints.denied = None
@@ -277,7 +277,7 @@ class KafkaLog:
                 if denial is not None:
                     raise faults.refused(denial.str()) from failed
                 if error.code() in STALE | UNANSWERED:
-                    self._client = None  # what it knows of leaders or brokers is of another time: ask anew
+                    self._client = None  # what it knows of leaders or brokers is outdated
                 if not _may_pass(error):
                     raise
                 if error.code() in faults.MISSING | faults.UNLED and waited >= min(SETTLE_SECONDS, patience):
@@ -295,3 +295,98 @@ def _marks(offsets: Mapping[TopicPartition, int], note: str) -> list[KafkaPartit
 def _may_pass(error: KafkaError) -> bool:
     """Whether the same request may succeed a little later."""
     return error.retriable() or error.code() in PASSING
+
+
+POLL_SECONDS = 0.002
+SLICE_SECONDS = 0.5
+REFUSED = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED})
+"""What the search for the group's coordinator may end with; then no commit is ever answered."""
+
+
+class Committed(NamedTuple):
+    """The next offset to read, and what its committer noted beside it."""
+
+    offset: int
+    note: str
+
+
+@dataclass(slots=True)
+class Group:
+    """Commits offsets for the consumer group ``name``, which has no members, and reads what was committed.
+
+    It takes a consumer: the admin client's request for the same ends the process with a failed assertion where a
+    connection breaks at the wrong moment (librdkafka issue 4605).
+    """
+
+    connection: KafkaSettings
+    name: str
+    complaints: Complaints
+    _consumer: Consumer | None = None
+    _answers: list[KafkaError | None] = field(default_factory=list)
+
+    def commit(self, marks: Sequence[KafkaPartition], timeout: float) -> None:
+        """Returns when it is done. Raises `KafkaException`: why it was refused, or that no answer came in time."""
+        if self._consumer is None:
+            self._consumer = open_committer(self.connection, self.name, self.complaints, self._answered)
+        self._answers.clear()
+        self._consumer.commit(offsets=list(marks), asynchronous=True)
+        try:
+            error = self._answer(self._consumer, monotonic() + timeout)
+        except KafkaException:
+            self.close()  # the answer to this commit is not to be taken for that to the next
+            raise
+        if error is not None:
+            if error.code() in UNANSWERED:
+                self.close()
+            raise KafkaException(error)
+
+    def committed(self, places: Sequence[KafkaPartition], timeout: float) -> list[KafkaPartition]:
+        """What was committed last, with its metadata; an offset below 0: nothing. Raises as `commit` does.
+
+        It waits in slices, and looks for a refusal in between: the client does not give up for one.
+        """
+        if self._consumer is None:
+            self._consumer = open_committer(self.connection, self.name, self.complaints, self._answered)
+        deadline = monotonic() + timeout
+        while True:
+            left = max(0.0, deadline - monotonic())
+            try:
+                found = self._consumer.committed(list(places), min(left, SLICE_SECONDS))
+                break
+            except KafkaException as failed:
+                refusal = self._refusal(self._consumer, 0)
+                if (
+                    refusal is None
+                    and failed.args[0].code() == KafkaError._TIMED_OUT
+                    and left > SLICE_SECONDS
+                ):
+                    continue
+                self.close()
+                raise failed if refusal is None else KafkaException(refusal) from failed
+        wrong = [mark.error for mark in found if mark.error is not None]
+        if wrong:
+            raise KafkaException(wrong[0])
+        return found
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _answer(self, consumer: Consumer, deadline: float) -> KafkaError | None:
+        while not self._answers:
+            if monotonic() > deadline:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            refusal = self._refusal(consumer, POLL_SECONDS)
+            if refusal is not None:
+                raise KafkaException(refusal)
+        return self._answers.pop()
+
+    def _refusal(self, consumer: Consumer, seconds: float) -> KafkaError | None:
+        event = consumer.poll(seconds)
+        error = None if event is None else event.error()
+        return error if error is not None and error.code() in REFUSED else None
+
+    def _answered(self, error: KafkaError | None, marks: Sequence[KafkaPartition]) -> None:
+        refused = [mark.error for mark in marks if mark.error is not None]
+        self._answers.append(error or (refused[0] if refused else None))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from crossstream.errors import SourceError
 from crossstream.kafka.consumer import KafkaReader
 from crossstream.timelines import Columns, Places, Ranges, Timelines, passed, place_of
-from crossstream.topics import Moment, OffsetRange, TopicPartition
+from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
 
 if TYPE_CHECKING:
     from crossstream.kafka.settings import KafkaSettings
@@ -32,7 +32,7 @@ LARGE = 1 << 20
 """Rows of a batch that is read: the reader makes smaller ones where records are big."""
 
 
-class Moments:
+class OffsetsForTimes:
     """Finds the first records of a time. What was looked at is remembered until it has been read."""
 
     def __init__(self, connection: KafkaSettings) -> None:
@@ -42,19 +42,19 @@ class Moments:
         self._proven: dict[TopicPartition, int] = {}  # an entry of each that is a committed record
         self._mixed: set[TopicPartition] = set()  # those in which other entries were found
 
-    def find(self, spans: Sequence[OffsetRange], told: Places, timestamp: int, most: int) -> Places:
-        """The first record of each range with that timestamp (ms) or a later one; see `TopicLog.moments_at`.
+    def find(self, spans: Sequence[OffsetRange], answers: Places, timestamp: int, most: int) -> Places:
+        """The first record of each range with that timestamp (ms) or a later one; see `TopicLog.offsets_for_times`.
 
-        ``told``: what the brokers answer. Raises `SourceError` as `KafkaReader.read` does, but not where records were
-        deleted meanwhile: whoever reads them tells, and knows whether it matters.
+        ``answers``: of the brokers. Raises `SourceError` as `KafkaReader.read` does, but not where records were
+        deleted meanwhile: the read of them reports it, if it matters.
         """
         ranges = {place_of(span): span for span in spans}
         try:
-            return self._find(ranges, told, timestamp, most)
+            return self._find(ranges, answers, timestamp, most)
         except SourceError as error:
             if error.code != "CS-601":
                 raise
-            return {place: _within(span, told[place]) for place, span in ranges.items()}
+            return {place: _within(span, answers[place]) for place, span in ranges.items()}
 
     def close(self) -> None:
         """Closes the client; a later question opens another."""
@@ -62,25 +62,25 @@ class Moments:
             self._reader.close()
             self._reader = None
 
-    def _find(self, ranges: Ranges, told: Places, timestamp: int, most: int) -> Places:
-        self._prove(ranges, told)
+    def _find(self, ranges: Ranges, answers: Places, timestamp: int, most: int) -> Places:
+        self._prove(ranges, answers)
         doubtful = {
-            place: span for place, span in ranges.items() if self._is_doubtful(place, span, told[place])
+            place: span for place, span in ranges.items() if self._is_doubtful(place, span, answers[place])
         }
         certain = {
-            place: _within(span, told[place]) for place, span in ranges.items() if place not in doubtful
+            place: _within(span, answers[place]) for place, span in ranges.items() if place not in doubtful
         }
-        sought = {place: self._turn_to(place, span, told[place]) for place, span in doubtful.items()}
+        sought = {place: self._turn_to(place, span, answers[place]) for place, span in doubtful.items()}
         before = sum(passed(ranges[place], moment) for place, moment in certain.items())
         skipped = sum(sought[place].start - span.start for place, span in doubtful.items())
         return certain | self._timelines.seek(sought, timestamp, most - before - skipped)
 
-    def _prove(self, ranges: Ranges, told: Places) -> None:
-        """Looks whether the entries that are told are committed records; a partition where one is not is mixed."""
+    def _prove(self, ranges: Ranges, answers: Places) -> None:
+        """Checks that the entries in the answers are committed records; a partition where one is not is mixed."""
         unknown = {
             place: OffsetRange(span.topic, span.partition, moment.offset, moment.offset + 1)
             for place, span in ranges.items()
-            if (moment := told[place]) is not None
+            if (moment := answers[place]) is not None
             and span.start <= moment.offset < span.end
             and self._proven.get(place) != moment.offset
             and place not in self._mixed
@@ -91,16 +91,20 @@ class Moments:
             else:
                 self._mixed.add(place)
 
-    def _is_doubtful(self, place: TopicPartition, span: OffsetRange, told: Moment | None) -> bool:
-        """Whether the entry that is told may be another one than the record that is asked for."""
-        if told is None or told.offset >= span.end:
+    def _is_doubtful(
+        self, place: TopicPartition, span: OffsetRange, answer: OffsetAndTimestamp | None
+    ) -> bool:
+        """Whether the answer may be another entry than the record that is asked for."""
+        if answer is None or answer.offset >= span.end:
             return False
-        return told.offset < span.start or place in self._mixed
+        return answer.offset < span.start or place in self._mixed
 
-    def _turn_to(self, place: TopicPartition, span: OffsetRange, told: Moment | None) -> OffsetRange:
+    def _turn_to(
+        self, place: TopicPartition, span: OffsetRange, answer: OffsetAndTimestamp | None
+    ) -> OffsetRange:
         """The part of the range that may hold the record; its timeline can be continued from there."""
-        assert told is not None
-        first = max(span.start, told.offset)
+        assert answer is not None
+        first = max(span.start, answer.offset)
         self._timelines.turn_to(place, span.start, first)
         return OffsetRange(span.topic, span.partition, first, span.end)
 
@@ -118,8 +122,8 @@ class Moments:
         return columns
 
 
-def _within(span: OffsetRange, moment: Moment | None) -> Moment | None:
-    """What is told, as far as it lies in the range."""
+def _within(span: OffsetRange, moment: OffsetAndTimestamp | None) -> OffsetAndTimestamp | None:
+    """The answer, as far as it lies in the range."""
     if moment is None or moment.offset >= span.end:
         return None
-    return moment if moment.offset >= span.start else Moment(span.start, moment.timestamp)
+    return moment if moment.offset >= span.start else OffsetAndTimestamp(span.start, moment.timestamp)

@@ -1,6 +1,6 @@
 """Records into Kafka: one idempotent producer, kept open.
 
-A producer that is cut off (`crossstream.kafka.cut_off`) gives way to another, which gets what was not flushed. Some of
+A producer that is cut off (`crossstream.kafka.stall`) gives way to another, which gets what was not flushed. Some of
 that may have been stored by the first, and is then there twice.
 """
 
@@ -10,18 +10,29 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import repeat
-from time import monotonic
+from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
 from crossstream.errors import SinkError
 from crossstream.kafka import errors as faults
-from crossstream.kafka.admin import BatchLimits, PartitionCounts
-from crossstream.kafka.client import LARGEST_RECORD_BYTES, SIZES, Complaints, meet, open_producer
-from crossstream.kafka.cut_off import Silence, is_cut_off
+from crossstream.kafka.client import (
+    ASK_SECONDS,
+    LARGEST_RECORD_BYTES,
+    SETTLE_SECONDS,
+    SIZES,
+    Complaints,
+    is_denial,
+    logger,
+    meet,
+    open_admin,
+    open_producer,
+)
+from crossstream.kafka.stall import Silence, is_cut_off
 from crossstream.records import decode_headers
 from crossstream.topics import check_name
 
@@ -33,7 +44,7 @@ CHUNK = 4096
 """Records made Python objects at once: few enough to stay in the cache."""
 WAIT_SECONDS = 0.25
 IDLE_SECONDS = 1.0
-"""After so long a producer may have lost its brokers, and nobody noticed."""
+"""After so long a producer may have lost its brokers unnoticed."""
 HELD_BYTES = 32 << 20
 """What is kept of written records until they are flushed. If there are more, no other producer can get them."""
 BY_KEY = -1
@@ -65,7 +76,7 @@ class KafkaWriter:
         self._limits = BatchLimits(connection)
         self._counts = PartitionCounts(connection.patience_seconds)
         self._sizes = SIZES
-        self._fitting: set[str] = set()  # topics that take the producer's batches, as far as they tell
+        self._fitting: set[str] = set()  # topics that take the producer's batches, as far as is known
         self._asked: dict[str, int | None] = {}  # what topics have said of their limits
 
     def open(self) -> Producer:
@@ -102,10 +113,10 @@ class KafkaWriter:
         """The most bytes of a record of the topic, before compression: what the topic and the client allow."""
         check_name(topic)
         self.open()  # refuses a setting that is no number
-        given, told = self._connection.settings.get("message.max.bytes"), self._limit(topic)
+        given, limit = self._connection.settings.get("message.max.bytes"), self._limit(topic)
         if given is None:
-            return self._sizes.record if told is None else min(told, LARGEST_RECORD_BYTES)
-        return int(str(given)) if told is None else min(told, int(str(given)))
+            return self._sizes.record if limit is None else min(limit, LARGEST_RECORD_BYTES)
+        return int(str(given)) if limit is None else min(limit, int(str(given)))
 
     def flush(self) -> None:
         """Returns when everything written is stored; raises `SinkError` if anything was not.
@@ -116,7 +127,7 @@ class KafkaWriter:
         if producer is None:
             return
         silence = Silence()
-        while left := self._told(producer, partial(producer.flush, WAIT_SECONDS)):
+        while left := self._answer(producer, partial(producer.flush, WAIT_SECONDS)):
             self._check(producer)
             if self._held is not None and silence.lasts(left) and is_cut_off(producer, self._connection):
                 producer = self._replace(producer, self._held)
@@ -135,7 +146,7 @@ class KafkaWriter:
     def _fit(self, topic: str) -> None:
         """Before the first records of a topic: one of smaller batches, or larger records, gets another producer.
 
-        What was written is flushed before, so nothing is written twice. Settings of the user's are kept.
+        What was written is flushed before, so nothing is written twice. The settings of the user are kept.
         """
         check_name(topic)
         is_given = self._sizes.settings().keys() <= self._connection.settings.keys()
@@ -162,7 +173,7 @@ class KafkaWriter:
         producer = self.open()
         if self._held_bytes or monotonic() - self._flushed_at < IDLE_SECONDS:
             return producer
-        # If it cannot be asked, the records will tell.
+        # If it cannot be asked, the records will fail.
         if not meet(producer, topic, self._connection) and is_cut_off(producer, self._connection):
             producer = self._replace(producer, [])
         return producer
@@ -198,7 +209,7 @@ class KafkaWriter:
                 self._produce(producer, topic, rows)
             else:
                 self._produce_with_headers(producer, topic, rows, headers.to_pylist())
-            self._told(producer, partial(producer.poll, 0))
+            self._answer(producer, partial(producer.poll, 0))
             self._check(producer)
 
     def _produce(self, producer: Producer, topic: str, rows: Rows) -> None:
@@ -239,7 +250,7 @@ class KafkaWriter:
         """Waits for room in the queue, for as long as it takes: records in it expire after the patience."""
         key, value, partition, timestamp = row
         while isinstance(problem, BufferError):
-            self._told(producer, partial(producer.poll, WAIT_SECONDS))
+            self._answer(producer, partial(producer.poll, WAIT_SECONDS))
             self._check(producer)
             try:
                 producer.produce(topic, value, key, partition, None, None, timestamp, headers)
@@ -247,12 +258,12 @@ class KafkaWriter:
             except (BufferError, KafkaException) as again:
                 problem = again
         if problem.args[0].code() == KafkaError._FATAL:
-            self._told(producer, partial(producer.poll, 0))
+            self._answer(producer, partial(producer.poll, 0))
         self._abandon(producer)
         raise faults.undelivered(problem.args[0], topic, partition, key) from problem
 
-    def _told(self, producer: Producer, ask: Callable[[], int]) -> int:
-        """What the client answers. One that cannot go on (it may have no right to a producer id) raises that, once."""
+    def _answer(self, producer: Producer, ask: Callable[[], int]) -> int:
+        """What the client answers. One that cannot continue (it may have no right to a producer id) raises once."""
         try:
             return ask()
         except KafkaException as ended:
@@ -299,3 +310,83 @@ def _rows(records: pa.RecordBatch, partitions: Sequence[int] | None) -> Rows:
         [BY_KEY] * records.num_rows if partitions is None else partitions,
         np.where(stamps == 0, 1, stamps).tolist(),
     )
+
+
+REFRESH_SECONDS = 5.0
+PAUSE_SECONDS = 0.1
+
+
+class PartitionCounts:
+    """Numbers of partitions as a producer has learned them, and when."""
+
+    def __init__(self, patience_seconds: float) -> None:
+        self._patience = patience_seconds
+        self._known: dict[str, tuple[int, float]] = {}
+
+    def of(self, topic: str, producer: Producer, complaints: Complaints) -> int:
+        """The number, at most `REFRESH_SECONDS` old while brokers answer.
+
+        Raises `SinkError`: CS-651 no answer and no number known, CS-652 no such topic, CS-653 access refused.
+        """
+        known, asked = self._known.get(topic, (None, 0.0))
+        if known is None or monotonic() - asked >= REFRESH_SECONDS:
+            known = self._ask(topic, producer, complaints, known)
+            self._known[topic] = known, monotonic()
+        return known
+
+    def _ask(self, topic: str, producer: Producer, complaints: Complaints, known: int | None) -> int:
+        began = monotonic()
+        while True:
+            answer = _ask_once(topic, producer, min(ASK_SECONDS, self._patience))
+            if isinstance(answer, int):
+                return answer
+            producer.poll(0)  # brings in complaints
+            error, waited = complaints.denied or answer, monotonic() - began
+            if is_denial(error):
+                raise faults.uncounted(error, topic)
+            if error.code() in faults.MISSING:
+                if waited >= min(SETTLE_SECONDS, self._patience):
+                    raise faults.uncounted(error, topic)
+            elif known is not None:
+                return known  # if the brokers stay away, the records will fail
+            elif waited >= self._patience:
+                raise faults.uncounted(
+                    KafkaError(KafkaError._TIMED_OUT, complaints.last or error.str()), topic
+                )
+            sleep(PAUSE_SECONDS)
+
+
+def _ask_once(topic: str, producer: Producer, seconds: float) -> int | KafkaError:
+    try:
+        found = producer.list_topics(topic, timeout=seconds).topics[topic]
+    except KafkaException as failed:
+        error: KafkaError = failed.args[0]
+        return error
+    return len(found.partitions) if found.error is None else found.error
+
+
+SETTING = "max.message.bytes"
+
+
+class BatchLimits:
+    """Asks topics, with a client of its own that is open until `close`."""
+
+    def __init__(self, connection: KafkaSettings) -> None:
+        self._connection = connection
+        self._client: AdminClient | None = None
+
+    def of(self, topic: str) -> int | None:
+        """The most bytes; None if unknown: there is no such topic, no answer, or no right to it."""
+        if self._client is None:
+            self._client = open_admin(self._connection, Complaints())
+        seconds = min(ASK_SECONDS, self._connection.patience_seconds)
+        try:
+            wanted = ConfigResource(ConfigResource.Type.TOPIC, topic)
+            [found] = self._client.describe_configs([wanted], request_timeout=seconds).values()
+            return int(found.result()[SETTING].value)
+        except (KafkaException, KeyError, ValueError) as failed:
+            logger.info("cannot ask for %s of %s: %s", SETTING, topic, failed)
+            return None
+
+    def close(self) -> None:
+        self._client = None

@@ -31,7 +31,7 @@ RESERVED = {
     "on_delivery": "errors are raised where they matter",
     "logger": "client logs go to the Python logger crossstream.kafka",
 }
-"""Client settings that are not the user's to set, and why."""
+"""Client settings that the engine sets itself, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class KafkaSettings:
     client that is opened, under librdkafka's names; those in `RESERVED` are refused. A broker that is
     away is waited for, ``patience_seconds`` at a time, before an error is raised.
 
-    Raises `ConfigError`: CS-201 a reserved setting, CS-201 no servers or no patience.
+    Raises `ConfigError` CS-201: a reserved setting, no servers, no patience.
 
     >>> KafkaSettings("localhost:9092", {"security.protocol": "PLAINTEXT"}).bootstrap_servers
     'localhost:9092'

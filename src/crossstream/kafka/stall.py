@@ -1,22 +1,36 @@
-"""What to make of silence: a reader waits for records that exist, and none come.
+"""Clients that get no answer: a reader whose records do not come, and clients that have lost all brokers.
 
-While brokers are away the reader waits quietly, up to the patience. What waiting cannot mend (a topic
-that is gone, a range that was deleted, a refused login) is told as soon as it is known.
+While brokers are away a reader waits quietly, up to the patience. What waiting cannot cure (a topic
+that is gone, a range that was deleted, a refused login) is reported at once.
+
+A broker that has just started may answer that there are no brokers. Kafka's C client believes it, forgets all it knew,
+and at the wrong moment never looks again (librdkafka issue 5301): only another client finds the cluster. So a client
+that gets no answer for some seconds is replaced, while the patience lasts (decision 0028). One that reads or asks may
+be replaced at any time. One that writes knows which of its records are stored: it is replaced only if another client is
+answered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from time import monotonic
+from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from crossstream.kafka import errors as faults
-from crossstream.kafka.client import SETTLE_SECONDS, Complaints, is_denial
-from crossstream.kafka.cut_off import SILENT_SECONDS
+from crossstream.kafka.client import SETTLE_SECONDS, Complaints, is_denial, logger, open_admin
 from crossstream.topics import OffsetRange
 
+if TYPE_CHECKING:
+    from crossstream.kafka.settings import KafkaSettings
+
+SILENT_SECONDS = 5.0
+"""Without an answer for so long a client is taken for cut off."""
+LOOK_SECONDS = 2.0
+UNANSWERED = frozenset({*faults.TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._WAIT_COORD})
+"""What a client says that finds no broker."""
 PROBE_SECONDS = 1.0
 STUCK_FACTOR = 10
 """Patience for a range that does not advance although brokers answer (a long aborted transaction)."""
@@ -35,14 +49,13 @@ class Stall:
         self.progress()
 
     def progress(self) -> None:
-        """Something came."""
         self.waited = 0.0
         self._unanswered = 0.0
         self._next_probe = PROBE_SECONDS
         self._next_client = SILENT_SECONDS
 
     def wants_another_client(self) -> bool:
-        """Whether it is time to try one: seldomer each time, so that a slow answer gets through in the end."""
+        """Whether it is time to try one: less often each time, so that a slow answer gets through in the end."""
         wanted = self.waited >= self._next_client
         if wanted:
             self._next_client = 2 * self._next_client + SILENT_SECONDS
@@ -111,3 +124,34 @@ class Stall:
     def _wait(self, seconds: float) -> None:
         self.waited += seconds
         self._unanswered += seconds
+
+
+class Silence:
+    """Whether as many records as before are left to be stored, every few seconds."""
+
+    def __init__(self) -> None:
+        self._left, self._since = -1, monotonic()
+
+    def lasts(self, left: int) -> bool:
+        lasts = left == self._left and monotonic() - self._since >= SILENT_SECONDS
+        if lasts or left != self._left:
+            self._left, self._since = left, monotonic()
+        return lasts
+
+
+def is_cut_off(producer: Producer, connection: KafkaSettings) -> bool:
+    """Whether another client finds brokers, and this one still does not."""
+    if _is_answered(producer) or not _is_answered(open_admin(connection, Complaints())):
+        return False
+    cut_off = not _is_answered(producer)
+    if cut_off:
+        logger.warning("a client has lost all brokers and does not find them again; another takes its place")
+    return cut_off
+
+
+def _is_answered(client: object) -> bool:
+    try:
+        client.list_topics(timeout=LOOK_SECONDS)  # type: ignore[attr-defined]
+    except KafkaException:
+        return False
+    return True

@@ -1,10 +1,10 @@
-"""All there is about each operator, a folder for each.
+"""The operators, one folder for each.
 
 | file | what it has |
 |---|---|
 | `__init__.py` | the law, an example, the page |
 | `plan.py` | in which rounds the operator runs and what it keeps |
-| `runner.py` | its life in a task: takes pieces of its inputs, opens its stores, gives results |
+| `runner.py` | how it runs in a task: takes pieces of its inputs, opens its stores, emits results |
 | `kernel.py` | the pure function: (state, changes) → (state changes, result changes) |
 
 To add an operator, copy the smallest, `global_join`: a node in `graph/nodes.py`, a step in `planning/steps.py`, these

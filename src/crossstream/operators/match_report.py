@@ -1,4 +1,4 @@
-"""What joins report of the rows that asked for a partner; where none found one, also a key of each side."""
+"""What joins report about rows that looked for a partner; if no row found one, also a key of each side."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from crossstream.columns.values import Values
 from crossstream.operators.runner import Runner
 
 Key = Callable[[], Values | None]
-"""Gives a key of a side, None if it has none."""
+"""Returns a key of a side; None for a side without rows."""
 
 _LONGEST = 100
 """Characters of a key that is shown."""
 
 
 def report_asked(runner: Runner, asked: Asked, left: Key, right: Key, name: str | None = None) -> None:
-    """Counts for an operator, ``name`` being one of its joins, if it has several."""
+    """Adds the counts of an operator; ``name``: of one of its joins, if it has several."""
     operator, report = name or runner.step.node, runner.task.report
     report.count_asked(operator, asked.matched, asked.unmatched)
     if runner.task.batch.wants_keys and not asked.matched:
@@ -28,7 +28,7 @@ def _shown(key: Values | None) -> tuple[str, str] | None:
 
 
 def shown(key: Values) -> tuple[str, str]:
-    """A key as a person can tell it from others: as Python has it, and its kind, which is its type and its serde.
+    """A key as people read it: (its repr, its type and serde).
 
     >>> from crossstream import serdes
     >>> shown(Values(serdes.int64(), objects=[7]))
@@ -38,6 +38,6 @@ def shown(key: Values) -> tuple[str, str]:
     try:
         value = key.objects()[0]
         text, kind = repr(value), type(value).__name__
-    except Exception:  # a serde, or a class, of the user's
+    except Exception:  # a custom serde or class
         text, kind = repr(key.wire()[0].as_py()), "bytes"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…", f"{kind}, {serde}"

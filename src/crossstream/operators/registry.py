@@ -1,4 +1,4 @@
-"""The operators of a round at work in one task, by the step they carry out."""
+"""The runner of each kind of step."""
 
 from crossstream.operators.foreign_key_join.runner import ReferenceRunner, ResolveRunner, SubscribeRunner
 from crossstream.operators.global_join.runner import GlobalResolveRunner, GlobalRunner, StreamGlobalJoinRunner

@@ -1,4 +1,4 @@
-"""What the placing of operators shares: flows, exchanges, stores and tables made so far, and what readers want."""
+"""A plan while it is made: flows, exchanges, stores and tables so far, and what readers need."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class PlanBuilder:
     tables: dict[tuple[str, int, Partitioner | None], MaterializeStep] = field(default_factory=dict)
     wants_old: set[str] = field(default_factory=set)
     wants_changelog: set[str] = field(default_factory=set)
-    """The tables whose readers want every change, not the last of the batch."""
+    """The tables whose readers need every change, not only the last one of a batch."""
     makes_changelog: set[str] = field(default_factory=set)
-    """The tables that a stream looks up, or that keep versions: what they are kept from must be every change.
+    """The tables that a stream looks up or that keep versions: they are kept from every change.
 
-    And the operators on streams that sort out what becomes the rows of a table.
+    And the operators on streams that drop or re-key records which become rows of a table.
     """
     become_rows: set[str] = field(default_factory=set)
     """The streams whose records become the rows of a table."""
@@ -63,9 +63,9 @@ class PlanBuilder:
     visits: Visits = field(init=False)
     forks: Forks = field(init=False)
     sharing: Mapping[str, Sequence[Sink]] = field(init=False)
-    """The sinks that wait for each other, by the name of each."""
+    """The sinks that write together, by the name of each."""
     globals: PlanBuilder | None = None
-    """Where global tables are placed: a plan of their own."""
+    """The plan of the global tables, if there are any."""
 
     def __post_init__(self) -> None:
         self.visits = Visits(self.topology)
@@ -74,21 +74,21 @@ class PlanBuilder:
 
     @property
     def global_stage(self) -> PlanBuilder:
-        """Where global tables are placed: a plan of their own."""
+        """The plan of the global tables, which runs before the rounds of a batch."""
         if self.globals is None:
             self.globals = PlanBuilder(self.topology)
         return self.globals
 
-    def ask(self) -> None:
-        """Finds out what each operator wants of those above it: old rows, every change."""
+    def find_needs(self) -> None:
+        """Finds out what each operator needs from its parents: old rows, every change."""
         for node in reversed(list(self.topology)):
-            self._ask_old(node)
-            self._ask_changelog(node)
+            self._need_old(node)
+            self._need_changelog(node)
 
-    def _ask_old(self, node: Node) -> None:
-        """A filter wants to know what its parent's row was; row-wise operators pass the wish on.
+    def _need_old(self, node: Node) -> None:
+        """A filter needs its parent's old rows; row-wise operators need them for a filter below.
 
-        Not that of a parent with versions: it passes tombstones of rows that were not there on too (semantics 2.2.6).
+        Not from a parent with versions: it also forwards tombstones of missing rows (semantics 2.2.6).
         """
         if node.shape != "table" or self.knows_old(node):
             return
@@ -96,18 +96,18 @@ class PlanBuilder:
             self.wants_old.update(name for name in node.parents if not self.versioned(self.topology[name]))
 
     def knows_old(self, node: Node) -> bool:
-        """Whether a filter keeps versions of a table without any, so that its own newest one is the old row."""
+        """Whether a filter keeps versions of a table without versions: its own newest one is the old row."""
         return (
             isinstance(node, Filter)
             and keeps_versions(node)
             and not self.versioned(self.topology[node.parents[0]])
         )
 
-    def _ask_changelog(self, node: Node) -> None:
-        """Joins of streams give the same whatever the batches are, and versions are; so no change may be left out.
+    def _need_changelog(self, node: Node) -> None:
+        """Joins of streams, and versions, must not depend on the batches: they need every change.
 
-        Nor may it where the last change of a row may not reach the table that a stream of changes becomes, or reach
-        it under another key than those before.
+        So does a table made of a stream of changes, if operators in between may drop the last change of a row, or
+        give it another key than the changes before.
         """
         if isinstance(node, ToTable) or node.name in self.become_rows:
             self.become_rows.update(name for name in node.parents if self.topology[name].shape == "stream")
@@ -120,7 +120,7 @@ class PlanBuilder:
             self.wants_changelog.update(node.parents)
 
     def emits_changelog(self, node: Node) -> bool:
-        """Whether an operator on tables gives every change."""
+        """Whether an operator on tables emits every change."""
         return node.name in self.wants_changelog or node.name in self.makes_changelog
 
     def versioned(self, node: Node) -> bool:
@@ -128,15 +128,15 @@ class PlanBuilder:
         return history_of(self.topology.nodes, node.name) is not None
 
     def earliest(self, flow: Flow) -> int:
-        """The first round in which rows of a flow can be in the state partition of their key."""
+        """The first round in which rows of a flow are in the state partition of their key."""
         return max(1, flow.round if flow.routed else flow.round + 1)
 
     def source_of(self, table: Node) -> Flow:
-        """What a table is materialised from: its records, or the changes its operator makes."""
+        """The flow that a table is kept from: its records, or the changes of its operator."""
         return self.raw.get(table.name) or self.flow(table.name)
 
     def materialize(self, table: Node, number: int, partitioner: Partitioner | None) -> MaterializeStep:
-        """The step that keeps ``table`` in round ``number``; made when first asked for."""
+        """The step that keeps ``table`` in round ``number``; added on the first call."""
         if (table.name, number, partitioner) in self.tables:
             return self.tables[table.name, number, partitioner]
         spec: StoreSpec = getattr(table, "store", None) or StoreSpec()
@@ -180,12 +180,12 @@ class PlanBuilder:
         return step
 
     def refusal(self, node: Node) -> str:
-        """Under which reason an operator by key counts the null keys of its stream (semantics 8.19)."""
+        """The reason under which an operator by key counts null keys of its stream (semantics 8.19)."""
         re_keyed = has_new_key(self.topology, node.parents[0])
         return "null-key-repartition" if re_keyed and not self.keeps_null_keys(node.name) else "null-key"
 
     def keeps_null_keys(self, name: str) -> bool:
-        """Whether a left or outer join of streams is below, so that re-keying lets null keys pass (KIP-962)."""
+        """Whether re-keying keeps null keys: a left or outer join of streams below needs them (KIP-962)."""
 
         def forwards(parent: str, child: Node) -> bool:
             return parent in forwarders(child)
@@ -201,13 +201,12 @@ class PlanBuilder:
         number: int,
         node: Node,
         partitioner: Partitioner | None = None,
-        place: str | None = None,
+        partition_column: str | None = None,
         columns: frozenset[str] = frozenset(),
     ) -> str:
         """Makes a flow available to ``node`` in a round, in the state partition of its key.
 
-        ``flow`` has the serdes that its rows are to arrive with. ``place``: the extra column that says where to.
-        ``columns``: fields of the values that go with them, if they have been decoded.
+        ``flow`` has the serdes that its rows travel in. ``partition_column``, ``columns``: see `Exchange`.
         """
         if flow.round == number and flow.routed and partitioner is None:
             return flow.name
@@ -224,23 +223,17 @@ class PlanBuilder:
                 flow.key,
                 flow.value,
                 partitioner,
-                place,
+                partition_column,
                 stays=stays,
                 columns=columns,
             )
         return self.exchanges[wanted].arrives
 
     def keep(self, node: TableJoin | ForeignKeyJoin | ManyJoin | Filter | MapValues) -> None:
-        """Materialises a result that is queryable, or whose old values somebody asks for."""
-        asked = isinstance(node, ForeignKeyJoin | ManyJoin) and node.name in self.wants_old
-        if node.store is None and not asked:
-            return
-        if (
-            node.store is not None
-            and node.store.name is None
-            and node.store.history_retention is None
-            and not asked
-        ):
+        """Keeps a result that is queryable, or whose old values a reader needs."""
+        spec = node.store or StoreSpec()
+        old_needed = isinstance(node, ForeignKeyJoin | ManyJoin) and node.name in self.wants_old
+        if not old_needed and spec.name is None and spec.history_retention is None:
             return
         if is_kept_below(self, node):
             return
@@ -249,10 +242,10 @@ class PlanBuilder:
         self.changes[node.name] = self.changes_of(step)
 
     def put_in_order(self, node: ForeignKeyJoin) -> None:
-        """Every change of a result goes to the partition of its key, and in order of arrival to whoever reads it.
+        """Sends every change of a result to the partition of its key, in order of arrival.
 
-        It was made by foreign key, and a row may have had several within the batch. A result that is kept is put in
-        order where it is kept, and of one change a row there is no order.
+        The changes are made by foreign key, and a row may have several in a batch. A result that is kept needs no
+        such step: it is put in order where it is kept.
         """
         if not self.emits_changelog(node) or node.name in self.changes:
             return
@@ -264,7 +257,7 @@ class PlanBuilder:
         self.changes[node.name] = out
 
     def changes_of(self, step: MaterializeStep) -> Flow:
-        """What readers of a kept table read: the last changes of a batch, or every change where some want that."""
+        """The flow that readers of a kept table read: its changelog, if one of them needs it, or its net changes."""
         return self.flows[step.changelog or step.output or ""]
 
     def flow(self, name: str) -> Flow:
@@ -283,7 +276,6 @@ class PlanBuilder:
         )
 
     def inner_store(self, node: Node, part: str) -> str:
-        """The name of a store that an operator keeps for itself."""
         return inner_store(self.topology.nodes, node, part)
 
     def put(self, store: StoreDef) -> StoreDef:
@@ -298,14 +290,14 @@ class PlanBuilder:
 
 
 def is_kept_below(builder: PlanBuilder, table: Node) -> bool:
-    """Whether some join keeps ``table`` by the hash of its key, and nobody reads its net changes elsewhere."""
+    """Whether a join keeps ``table`` by the hash of its key, and no other operator reads its net changes."""
     if table.name in builder.wants_old:
         return False
     children = builder.topology.children(table.name)
     reads = [
-        (child, place)
+        (child, side)
         for child in children
-        for place, parent in enumerate(child.parents)
+        for side, parent in enumerate(child.parents)
         if parent == table.name
     ]
     return all(_keeps(*read) or _needs_no_store(builder, table, *read) for read in reads) and any(
@@ -313,15 +305,15 @@ def is_kept_below(builder: PlanBuilder, table: Node) -> bool:
     )
 
 
-def _keeps(child: Node, place: int) -> bool:
-    """Whether a reader of a table keeps it in its own round; ``place``: which of its parents the table is."""
+def _keeps(child: Node, side: int) -> bool:
+    """Whether a reader of a table keeps it in its own round. ``side``: the number of the table among its parents."""
     if isinstance(child, ForeignKeyJoin):
-        return place == 1 and child.other_partitioner is None
-    return isinstance(child, TableJoin) or (place > 0 and isinstance(child, ManyJoin | StreamTableJoin))
+        return side == 1 and child.other_partitioner is None
+    return isinstance(child, TableJoin) or (side > 0 and isinstance(child, ManyJoin | StreamTableJoin))
 
 
-def _needs_no_store(builder: PlanBuilder, table: Node, child: Node, place: int) -> bool:
-    """Whether a reader takes the rows as they come: their foreign keys, which are remembered instead of them."""
-    if place > 0 or not isinstance(child, ForeignKeyJoin | ManyJoin) or isinstance(table, ToTable):
+def _needs_no_store(builder: PlanBuilder, table: Node, child: Node, side: int) -> bool:
+    """Whether a reader takes records without a store: it remembers their foreign keys."""
+    if side > 0 or not isinstance(child, ForeignKeyJoin | ManyJoin) or isinstance(table, ToTable):
         return False
     return not builder.versioned(table)

@@ -1,15 +1,14 @@
-"""From the graph to rounds: which operator runs in which round, which stores it has, what is re-keyed.
+"""The plan of a topology: which operator runs in which round, which stores it has, what is re-keyed.
 
-Round 0 reads the sources. Every later round is one shuffle and one pass over its state partitions. A
-*flow* is what one step hands to others; a flow that is needed in a later round, or by another key, is
-*exchanged*: its rows go to the state partition of their key. Exchanges over several rounds travel as they
-are, opened only where they are needed.
+Round 0 reads the sources. Every later round is one shuffle and one pass over its state partitions. A *flow* is the
+output of a step. A flow that is needed in a later round, or by another key, is *exchanged*: its rows go to the state
+partition of their key. A flow that skips rounds travels packed, and only its target opens it.
 
-Each table is materialised in the round where a join looks it up; a table looked up in two rounds has two
-stores. The left side of a foreign-key join is not kept at all: its round remembers the foreign keys.
+Each table is kept in the round where a join looks it up; a table that is looked up in two rounds has two stores. The
+left side of a foreign-key join is not kept: its round remembers the foreign keys only.
 
-Global tables have a plan of their own, which runs before the rounds of a batch: every task of every round may then
-look them up.
+Global tables have a plan of their own, the `global_stage`. It runs before the rounds of a batch, so every task of
+every round may look them up.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def many_rows(names: Sequence[str]) -> Layout:
 
 
 def layout_of(kind: str) -> Layout | None:
-    """The layout of a kind of store; None: no plan asks for such a one."""
+    """The layout of a kind of store; None for an unknown kind."""
     found = re.fullmatch(r"(references|rows)\(([\w,]+)\)", kind)
     if found is not None:
         names = found[2].split(",")
@@ -78,11 +77,11 @@ def layout_of(kind: str) -> Layout | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreDef:
-    """A store of the plan. ``public``: the user's name for it, None if it is not queryable.
+    """A store of the plan. ``public``: the name under which it can be queried.
 
-    ``derived``: made from other stores, and made anew from them when the number of partitions changes. ``by_key2``: a
-    row is in the state partition of its second key. ``results``: of an operator, so that of their versions the last one
-    put is the newest. ``repeats``: a tombstone of a row that is not there is kept as a version too.
+    ``derived``: made from other stores, and rebuilt from them when the number of partitions changes. ``by_key2``: a row
+    is in the state partition of its second key. ``results``: holds results of an operator, so the last version put is
+    the newest. ``repeats``: keeps a tombstone of a missing row as a version.
     """
 
     name: str
@@ -100,10 +99,10 @@ class StoreDef:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Rows that steps hand on: the serdes of key and value, the round they are made in.
+    """The output of a step: the serdes of key and value, and the round.
 
-    Keys or values that a function of the user made have the engine's own serde. ``routed``: rows are already
-    in the state partition of their key.
+    Keys or values that a function made without a serde have the engine's own. ``routed``: rows are in the state
+    partition of their key.
     """
 
     name: str
@@ -117,11 +116,10 @@ class Flow:
 class Exchange:
     """A flow that goes to the state partitions of ``to_round``, where it is called ``arrives``.
 
-    Rows travel in the serdes that the operator ``node``, which wants them, keeps them in: the bytes of the key
-    decide the partition. ``partitioner``: KIP-775, else the hash of the key decides. ``place``: the extra column
-    that says where each row goes; ``stays``: rows are in the state partition of their key already. ``columns``: these
-    fields of their values go with them, if they have been decoded. ``undecoded``: the step that read the rows, if it
-    left decoding their values to the task that gets them.
+    Rows travel in the serdes of their reader, the operator ``node``; the bytes of the key decide the partition.
+    ``partitioner``: decides the partition instead of the hash (KIP-775). ``partition_column``: the extra column with the
+    partition of each row. ``stays``: rows are in the state partition of their key already. ``columns``: decoded fields
+    that travel with the values. ``undecoded``: the step that read the rows, if the task they arrive in decodes the values.
     """
 
     flow: str
@@ -131,7 +129,7 @@ class Exchange:
     key: Serde
     value: Serde
     partitioner: Partitioner | None = None
-    place: str | None = None
+    partition_column: str | None = None
     stays: bool = False
     columns: frozenset[str] = frozenset()
     undecoded: ReadStep | None = None
@@ -139,10 +137,10 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What belongs to one round.
+    """The parts of a plan in one round.
 
-    ``leaving``: the exchanges of a flow, and their numbers; ``derived``: its stores that are made from others;
-    ``probes_global``: whether it has something to do when nothing but a global table changed.
+    ``leaving``: the exchanges of each flow, with their numbers. ``derived``: stores that are made from others.
+    ``probes_global``: whether a change of a global table alone gives work.
     """
 
     steps: tuple[Step, ...]
@@ -153,10 +151,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything an engine needs to run a topology, round by round.
-
-    ``sources``: the nodes whose records round 0 reads.
-    """
+    """Everything an engine needs to run a topology, round by round. ``sources``: the nodes that round 0 reads."""
 
     topology: Graph
     steps: tuple[Step, ...]
@@ -176,9 +171,9 @@ class Plan:
     def _part(self, number: int) -> Round:
         steps = tuple(step for step in self.steps if step.round == number)
         leaving: dict[str, tuple[tuple[int, Exchange], ...]] = {}
-        for place, exchange in enumerate(self.exchanges):
+        for index, exchange in enumerate(self.exchanges):
             if self.flows[exchange.flow].round == number:
-                leaving[exchange.flow] = (*leaving.get(exchange.flow, ()), (place, exchange))
+                leaving[exchange.flow] = (*leaving.get(exchange.flow, ()), (index, exchange))
         derived = tuple(
             store.name for store in self.stores.values() if store.derived and store.round == number
         )
@@ -192,11 +187,11 @@ class Plan:
 
     @property
     def reacting(self) -> frozenset[str]:
-        """The stores whose rows give new results when a global table changes."""
+        """The stores whose rows get new results when a global table changes."""
         return frozenset(step.subscriptions for step in self.steps if isinstance(step, GlobalResolveStep))
 
     def shipped(self) -> Plan:
-        """The plan as workers get it: without what belongs to the driver alone."""
+        """The plan for the workers: without the functions that only the driver calls."""
         nodes = {
             node.name: replace(node, function=None) if isinstance(node, FrameSink) else node
             for node in self.topology
@@ -217,11 +212,11 @@ class Plan:
 
     @property
     def tables(self) -> dict[str, tuple[str, ...]]:
-        """The stores that keep copies of rows of several tables, and the stores of these, by their numbers."""
+        """The stores that keep copies of rows of several tables, with the stores of these tables by number."""
         return {step.partners: step.right_stores for step in self.steps if isinstance(step, ResolveManyStep)}
 
     def fingerprint(self) -> dict[str, str]:
-        """For each store what must stay the same for its state to be usable: kind, serdes, history."""
+        """The properties of each store that its state depends on: kind, serdes, history."""
         return {
             store.name: f"{store.layout.kind}/{store.key.name}/{store.value.name}/{store.history}"
             for store in self.stores.values()
@@ -262,7 +257,7 @@ def _tasks(partitions: int | None) -> str:
 def _way(exchange: Exchange) -> str:
     if exchange.stays:
         return "staying in its partition"
-    if exchange.place is not None:
+    if exchange.partition_column is not None:
         return "back to who asked"
     return "by partitioner" if exchange.partitioner else "by hash of its key"
 

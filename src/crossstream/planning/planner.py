@@ -47,16 +47,16 @@ from crossstream.planning.plan import Plan
 
 
 def plan_topology(topology: Graph) -> Plan:
-    """The plan of a finished topology."""
+    """Plans a finished topology."""
     builder = PlanBuilder(topology)
-    builder.ask()
+    builder.find_needs()
     for node in topology:
         PLANNERS[type(node)](builder, node)
     return _plan_of(builder)
 
 
 def _plan_of(builder: PlanBuilder) -> Plan:
-    """The plan of all operators. Values that are looked at after a shuffle only are not decoded before it."""
+    """The plan of all operators. Values that are read after a shuffle only are decoded there."""
     stage = None if builder.globals is None else _plan_of(builder.globals)
     exchanges = list(builder.exchanges.values())
     steps, exchanges_ = decoded_late(builder.topology, builder.steps, builder.flows, exchanges)
@@ -64,7 +64,6 @@ def _plan_of(builder: PlanBuilder) -> Plan:
 
 
 def _plan_foreign_key_join(builder: PlanBuilder, node: ForeignKeyJoin) -> None:
-    """Two rounds, or with a global table one."""
     is_global = builder.topology[node.parents[1]].shape == "global"
     (plan_table_global_join if is_global else plan_foreign_key_join)(builder, node)
 
@@ -98,4 +97,4 @@ PLANNERS: dict[type[Node], Callable[[PlanBuilder, Any], None]] = {
     Branch: plan_stateless,
     ToStream: plan_stateless,
 }
-"""What plans each kind of operator."""
+"""The function that plans each kind of operator."""

@@ -14,7 +14,7 @@ from crossstream.graph.nodes import lineage
 from crossstream.planning.plan import Plan
 from crossstream.planning.steps import GlobalResolveStep, ResolveManyStep, ResolveStep
 from crossstream.storage.log_entries import SourceRange
-from crossstream.topics import Moment, OffsetRange, TopicPartition
+from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
 
 Span = tuple[str, str, int, int, int]
 """Source node, topic, partition, first offset, and the offset after the last one."""
@@ -32,9 +32,9 @@ ENOUGH, AIM = 0.9, 0.95
 class Times(Protocol):
     """The part of a `TopicLog` that cutting needs."""
 
-    def moments_at(
+    def offsets_for_times(
         self, spans: Sequence[OffsetRange], timestamp: int, most: int
-    ) -> Mapping[TopicPartition, Moment | None]: ...
+    ) -> Mapping[TopicPartition, OffsetAndTimestamp | None]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Cutter:
     def _at(self, spans: Sequence[Span], timestamp: int, most: int) -> _Cut:
         """Each span up to its first record of that time or later; or less, if that is more than ``most`` as well."""
         ranges = [OffsetRange(topic, partition, start, end) for _, topic, partition, start, end in spans]
-        moments = self.log.moments_at(ranges, timestamp, most)
+        moments = self.log.offsets_for_times(ranges, timestamp, most)
         found = [moments[TopicPartition(topic, partition)] for _, topic, partition, _, _ in spans]
         parts = [
             (*span[:4], span[4] if moment is None else moment.offset)

@@ -72,11 +72,11 @@ class ExtractedTimes:
         task = _Task(plan.topology, report, failures)
         return cls(log, input_, sources, {step.node: step for step in steps}, task)
 
-    def moments_at(self, spans: Sequence[OffsetRange], timestamp: int, most: int) -> Places:
-        """See `TopicLog.moments_at`."""
+    def offsets_for_times(self, spans: Sequence[OffsetRange], timestamp: int, most: int) -> Places:
+        """See `TopicLog.offsets_for_times`."""
         ahead = {place_of(span): span for span in spans if self._source(span.topic) is not None}
         others = [span for span in spans if place_of(span) not in ahead]
-        found: Places = dict(self.log.moments_at(others, timestamp, most)) if others else {}
+        found: Places = dict(self.log.offsets_for_times(others, timestamp, most)) if others else {}
         for place, span in ahead.items():
             self._timelines.turn_to(place, span.start, span.start)
         before = sum(passed(span, found[place_of(span)]) for span in others)
@@ -85,7 +85,7 @@ class ExtractedTimes:
         except SourceError as error:
             if error.code not in GONE:
                 raise
-            return dict(self.log.moments_at(spans, timestamp, most))
+            return dict(self.log.offsets_for_times(spans, timestamp, most))
 
     def _source(self, topic: str) -> str | None:
         """The source with an extractor that reads a topic, if there is one."""

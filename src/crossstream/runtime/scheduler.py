@@ -47,7 +47,7 @@ class NoTopics:
     def end_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         return {}
 
-    def moments_at(
+    def offsets_for_times(
         self, spans: Sequence[OffsetRange], timestamp: int, most: int
     ) -> Mapping[TopicPartition, None]:
         return {}

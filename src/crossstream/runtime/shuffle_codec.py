@@ -140,8 +140,8 @@ def route(
     if exchange.stays or (partitions == 1 and partitioner is None):
         yield 0 if partitions == 1 else sender, send(changes, value, key)
         return
-    if exchange.place is not None:
-        pids = np.asarray(changes.extra[exchange.place])
+    if exchange.partition_column is not None:
+        pids = np.asarray(changes.extra[exchange.partition_column])
     elif partitioner is None:
         pids = partition_of(changes.hashes(bits), partitions)
     else:

@@ -41,7 +41,7 @@ from crossstream.serdes.json_schemas import (
     shape_of,
     struct_dtype,
 )
-from crossstream.serdes.json_shapes import KEPT, NoColumn, Shape, StructOf, is_text, optional, rows_of
+from crossstream.serdes.json_shapes import KEPT, NoColumn, Shape, StructOf, optional, rows_of
 from crossstream.serdes.json_text import json_text
 from crossstream.serdes.json_untyped import UntypedJson
 from crossstream.serdes.serde import NOBODY, Readers, Serde, Way, find_invalid
@@ -180,14 +180,6 @@ class TypedJson:
     def nulls(self, data: pa.LargeBinaryArray) -> Sequence[bool]:
         """As `Passing.nulls`."""
         return nulls(data, reading_of(self.type).decoder, self.name)
-
-    def is_certain(self, name: str) -> bool:
-        """As `Certain.is_certain`: a field of text that is not optional and has no default."""
-        layout = reading_of(self.type).layout
-        return not isinstance(layout, NoColumn) and any(
-            field.name == name and is_text(field.shape) and not field.nullable and field.default is None
-            for field in layout.fields
-        )
 
     def _decoded(self, data: pa.LargeBinaryArray, how: Columns) -> pl.Series:
         def decode(rows: pa.LargeBinaryArray) -> pl.Series:

@@ -58,14 +58,6 @@ class Passing(Protocol):
 
 
 @runtime_checkable
-class Certain(Protocol):
-    """What a serde of structs may have besides: knowledge of fields that are always there."""
-
-    def is_certain(self, name: str) -> bool:
-        """Whether every value that can be decoded, and is not null, has a text in this field."""
-
-
-@runtime_checkable
 class Varied(Protocol):
     """What a serde has besides in which a value may be written in several ways, as in JSON with and without spaces.
 

@@ -1,4 +1,4 @@
-"""Taking up state: whose it is, whether it fits the topology, and what there is to go on from."""
+"""Opening state at a start: whose it is, whether it fits the topology, and which batch comes next."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from crossstream.storage.log_entries import Application, BatchEntry, Commit, Sta
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """State that an application has taken up, as it is noted there. ``partitions``: that it is to have.
+    """State that an application has opened, as it is noted there. ``partitions``: that it is to have.
 
     ``repeat``: the batch that was begun after the last commit.
     """
@@ -78,7 +78,7 @@ def claim(
 
 
 def _wanted(plan: Plan, config: StreamsConfig, found: Application | None, partitions: int) -> Application:
-    """What is to be noted: some of it goes on as it was found."""
+    """What is to be noted: some of it stays as it was found."""
     return Application(
         config.application_id,
         partitions,
@@ -96,9 +96,9 @@ def _wanted(plan: Plan, config: StreamsConfig, found: Application | None, partit
 
 
 def _check(log: BatchLog, found: Application, wanted: Application, commit: Commit | None) -> None:
-    """Refuses state that does not fit. As long as nothing was committed there is none: all may change.
+    """Refuses state that does not fit. As long as nothing was committed everything may change.
 
-    A first batch that was begun is then planned anew, for it was one of the topology before.
+    A first batch that was begun is then dropped, for it was one of the topology before.
     """
     fits = [(one.stores, one.placed, one.tables) for one in (found, wanted)]
     if fits[0] == fits[1] or found.application_id != wanted.application_id or commit is not None:
@@ -108,7 +108,7 @@ def _check(log: BatchLog, found: Application, wanted: Application, commit: Commi
 
 
 def _repeated(log: BatchLog, commit: Commit, *, is_same: bool) -> BatchEntry | None:
-    """The batch that was begun; as long as nothing was committed one with rows of other sources is planned anew."""
+    """The batch that was begun; as long as nothing was committed, one with rows of other sources is dropped."""
     begun = log.begun(commit)
     if begun is None or is_same or commit.id >= 0 or begun.epoch < 0:
         return begun

@@ -23,10 +23,9 @@ from crossstream.spark.claim import claim, find
 from crossstream.spark.errors import unpacked
 from crossstream.spark.feed import FrameFeed
 from crossstream.spark.frames import check_frames, complete, deliver, frame_names, united
-from crossstream.spark.inputs import Inputs, connection_of, publisher_of, staging_of
 from crossstream.spark.job import SparkRounds, packed
 from crossstream.spark.progress import Account, Progress
-from crossstream.spark.publishing import Publishing
+from crossstream.spark.topics import Inputs, Publishing, connection_of, publisher_of, staging_of
 from crossstream.spark.worker import Job
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.files import make_folder
@@ -41,12 +40,10 @@ class Halted(Exception):
 
 
 def never() -> bool:
-    """Nobody asks to stop."""
     return False
 
 
 def always() -> bool:
-    """Everything is over."""
     return True
 
 
@@ -61,7 +58,7 @@ class Engine:
         plan: Plan,
         config: StreamsConfig,
         state: Place,
-        tell: Callable[[Progress], None],
+        on_progress: Callable[[Progress], None],
         token: str,
     ) -> None:
         self.plan = plan
@@ -77,7 +74,7 @@ class Engine:
         self.partitions = 1
         self._wanted = 1
         self._tasks = 1
-        self._tell = tell
+        self._on_progress = on_progress
         self._token = token
         self._batch_lock = threading.RLock()
         self._feed = FrameFeed(self._take_frame)
@@ -144,12 +141,12 @@ class Engine:
         """The folder of Spark's checkpoint of the DataFrame sources."""
         return self.state.here / "frames"
 
-    def _rescale(self, anew: bool = False) -> None:
+    def _rescale(self, force: bool = False) -> None:
         """Between two batches: cuts the state into as many partitions as are asked for (decision 0011).
 
-        A batch that was begun is first repeated with the partitions it had. ``anew``: into the same number, too.
+        A batch that was begun is first repeated with the partitions it had. ``force``: into the same number, too.
         """
-        if self._repeat is not None or not (anew or self.partitions != self._wanted):
+        if self._repeat is not None or not (force or self.partitions != self._wanted):
             return
         done = rescale(self.log, self._wanted, placements(self.plan, self._wanted))
         self.partitions = self._wanted
@@ -159,22 +156,22 @@ class Engine:
         self.retirement.add(done.commit.id, done.retired)
 
     def _repeatable(self) -> BatchEntry | None:
-        """The batch that was begun, for the sources of now; None if its records are gone, and it is planned anew."""
+        """The batch that was begun, for the sources of now; None if its records are gone: a new one is planned."""
         if self._repeat is None:
             return None
         ranges = self.sources.renamed(self._repeat.ranges)
         return None if ranges is None else structs.replace(self._repeat, ranges=ranges)
 
-    def tell_when_rows_are_through(self, tell: Callable[[], None]) -> None:
-        """Calls ``tell`` when the rows that DataFrame sources have now are through; not if they are read no more."""
+    def call_when_rows_are_through(self, call: Callable[[], None]) -> None:
+        """Calls ``call`` when the rows that DataFrame sources have now are through; not if their query ends before."""
         if self.topology.frames:
-            self._feed.tell_when_through(tell)
+            self._feed.call_when_through(call)
         else:
-            tell()
+            call()
 
     @property
     def runs_here(self) -> bool:
-        """Whether a batch calls, by way of a function or listener of the user's."""
+        """Whether a batch of this thread runs: a function or listener of the user calls."""
         return self._runner == threading.get_ident()
 
     def run_until(self, ends: dict[TopicPartition, int], is_halted: Callable[[], bool] = never) -> bool:
@@ -205,7 +202,7 @@ class Engine:
         self._feed.check()
         with self._batch_lock:
             if self._has_failed:
-                return False  # a batch of rows, meanwhile: `check` will tell
+                return False  # a batch of rows, meanwhile: `check` raises it
             self.inputs.refresh()
             ends = dict(self.sources.end_offsets())
             idles = self._repeat is None and not self.hurried
@@ -244,7 +241,7 @@ class Engine:
         """One batch, if there is anything to do.
 
         One that fails is the last: it comes again at the next start. The thread that waits for its turn meanwhile would
-        plan it anew, with other records.
+        plan another with its number.
         """
         outer, self._runner = self._runner, threading.get_ident()
         try:
@@ -264,7 +261,7 @@ class Engine:
             if entry is None:
                 return False
         elif entry.epoch >= 0 and frame is None:
-            return False  # waits for Spark to hand the same rows in again
+            return False  # waits for Spark to deliver the same rows again
         else:
             self.log.repeat_batch(entry)
         planned = time.perf_counter()
@@ -372,7 +369,7 @@ class Engine:
         self._account.add(report)
         lag = self.sources.lag(ends)
         self.progress = self._account.progress(entry.id, report, phases, seconds, lag)
-        self._tell(self.progress)
+        self._on_progress(self.progress)
 
     def finish(self) -> None:
         """Waits for the batch that runs, perhaps of DataFrame rows; no other begins."""

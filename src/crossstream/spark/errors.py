@@ -1,6 +1,6 @@
 """Errors across Spark: what a worker raised, raised again in the driver.
 
-Spark passes on nothing but text, and that text also quotes keys, and what the user's functions raised. So an error of
+Spark forwards nothing but text, and that text also quotes keys, and what functions of the user raised. So an error of
 ours crosses as plain data, behind a token of the run that no record can know: nothing else in the text is read.
 """
 
@@ -47,14 +47,14 @@ _KINDS = MappingProxyType(
 
 
 class WorkerError(RuntimeError):
-    """Carries an error of ours through Spark, which passes on nothing but text."""
+    """Carries an error of ours through Spark, which forwards nothing but text."""
 
 
 def carried(make: Callable[[], Iterable[Any]], token: str) -> Iterator[Any]:
     """The items of a task; an error of ours is packed so that `unpacked` finds it in Spark's message.
 
-    ``token``: of the run. A worker that cannot write its traceback as UTF-8 sends none, and the JVM waits for it for
-    ever. So where the text of an error in the chain has no bytes, the chain is left out.
+    ``token``: of the run. A worker that cannot write its traceback as UTF-8 sends none, and the JVM waits
+    for it forever. So where the text of an error in the chain has no bytes, the chain is left out.
     """
     try:
         yield from make()
@@ -76,15 +76,15 @@ def _packed(error: CrossStreamError) -> str:
 def _plain(error: CrossStreamError) -> CrossStreamError:
     """The error as plain data, of one of our own classes."""
     kind = next(one for one in type(error).__mro__ if one in _KINDS.values())
-    where = {str(name): _told(value) for name, value in error.where.items()}
+    where = {str(name): _for_json(value) for name, value in error.where.items()}
     made: CrossStreamError = kind(
         str(error.what), code=str(error.code), where=where, next=error.next and str(error.next)
     )
     return made
 
 
-def _told(value: Any) -> str | int | None:
-    """What JSON holds as it is; of a key of any other type its text."""
+def _for_json(value: Any) -> str | int | None:
+    """A value that JSON holds unchanged; of a key of any other type its text."""
     if value is None or type(value) in (str, bool):
         return value  # type: ignore[no-any-return]
     if isinstance(value, int | np.integer) and -(1 << 63) <= value < 1 << 64:
@@ -101,7 +101,7 @@ def _is_writable(error: BaseException) -> bool:
 
 
 def held(error: BaseException) -> Exception:
-    """What a thread other than the main one failed with, for others to raise: sys.exit() would end it in silence."""
+    """The error of a thread for others to raise: sys.exit() would end it in silence."""
     if isinstance(error, Exception):
         return error
     return ProcessingError(
@@ -178,7 +178,7 @@ def forget_if_gone() -> None:
         raise jvm_ended()
     context = SparkContext._active_spark_context
     if context is not None:
-        context._jsc = None  # nobody is there to be told that it stops
+        context._jsc = None  # there is no JVM to stop it in
         context.stop()
     SparkSession._instantiatedSession = SparkSession._activeSession = None
     SparkContext._gateway = SparkContext._jvm = None

@@ -1,4 +1,4 @@
-"""DataFrame sources: the query that hands their rows over, and whether its checkpoint fits the batch log."""
+"""DataFrame sources: the query that delivers their rows, and whether its checkpoint fits the batch log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FrameFeed:
     """Runs the query. ``take``: gets the rows of each micro-batch and its number; what it raises ends the query.
 
     ``_is_through``: since the last micro-batch the query has looked for rows, and found none. ``_begun``: there is
-    a query that goes on for ever, or there will be none. ``_caller``: by which the query's thread has called
+    a query that runs until it is stopped, or there will be none. ``_caller``: by which the query's thread has called
     `take`, when that is done.
     """
 
@@ -58,7 +58,7 @@ class FrameFeed:
             )
 
     def is_behind(self) -> bool:
-        """Whether there may be rows to read. While the query looks for some it is as it was before that."""
+        """Whether there may be rows to read. While the query looks for some, the answer stays."""
         if self._query is None:
             return False
         status = self._query.status
@@ -68,12 +68,12 @@ class FrameFeed:
             self._is_through = True
         return not self._is_through
 
-    def tell_when_through(self, tell: Callable[[], None]) -> None:
-        """Calls ``tell`` in another thread when the rows that are there are through; not if the query ends before.
+    def call_when_through(self, call: Callable[[], None]) -> None:
+        """Calls ``call`` in another thread when the rows that are there are through; not if the query ends before.
 
         The caller waits for that, and for other things, in a way that Ctrl-C ends.
         """
-        threading.Thread(target=self._await_through, args=(tell,), daemon=True).start()
+        threading.Thread(target=self._await_through, args=(call,), daemon=True).start()
 
     def stop(self) -> None:
         """Ends the query; a micro-batch that runs is interrupted."""
@@ -82,7 +82,7 @@ class FrameFeed:
             self._has_ended()
         self._begun.set()
 
-    def _await_through(self, tell: Callable[[], None]) -> None:
+    def _await_through(self, call: Callable[[], None]) -> None:
         self._begun.wait()
         query = self._query
         if query is None:
@@ -90,10 +90,10 @@ class FrameFeed:
         try:
             query.processAllAvailable()
             is_through = query.isActive
-        except Exception:  # `check` tells why the query has ended
+        except Exception:  # `check` raises why the query has ended
             return
         if is_through:
-            tell()
+            call()
 
     def _await(self) -> None:
         """Returns when the query has ended; where the wait is interrupted it has not, and `stop` ends it."""
@@ -107,7 +107,7 @@ class FrameFeed:
         self._raise_failure()
 
     def _has_ended(self) -> None:
-        """Notes it. Where the query was stopped in `take`, which goes on, its thread is let be."""
+        """Notes it. Where the query was stopped in `take`, which still runs, its thread stays."""
         self._query = None
         if self._caller is not None:
             hang_up(self._caller)
@@ -195,19 +195,19 @@ class Checkpoint:
         if done > self.commit.epoch:
             raise StateError(
                 f"Spark's checkpoint of the DataFrame sources is done with epoch {done}, and the batch log with "
-                f"{_told(self.commit.epoch)}: commits of the batch log are missing",
+                f"{_epoch(self.commit.epoch)}: commits of the batch log are missing",
                 code="CS-701",
                 where={"folder": str(self.folder.parent / "commits"), "checkpoint": str(self.folder)},
                 next=_RESTORE,
             )
 
     def _check_offsets(self) -> None:
-        """Without them Spark would count epochs anew, and give other rows for those that are done."""
+        """Without them Spark would count epochs from 0 again, and give other rows for those that are done."""
         if self._newest("offsets") < self._reached:
             raise self._lacks(f"offsets/{self._reached}")
 
     def _check_parts(self, reads: Sequence[Hashable]) -> None:
-        """What Spark needs to go on: it would end with an error of its own that names no file, or another one."""
+        """What Spark needs to continue: it would end with an error of its own that names no file, or another one."""
         missing = [name for name in self._parts(reads) if not (self.folder / name).exists()]
         if missing:
             raise self._lacks(missing[0])
@@ -274,5 +274,5 @@ def _list_of(offset: str) -> int:
         return -1
 
 
-def _told(epoch: int) -> str:
+def _epoch(epoch: int) -> str:
     return "none" if epoch < 0 else f"epoch {epoch}"

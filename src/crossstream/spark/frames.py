@@ -16,11 +16,12 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkTypeError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from crossstream.api.frames import COLUMNS
+from crossstream.columns.values import Values
 from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, SerdeError, TopologyError, told
 from crossstream.graph.nodes import FrameSink, FrameSource, Graph
 from crossstream.records import RECORDS, encode_headers
@@ -28,7 +29,6 @@ from crossstream.runtime.batch import FRAME_RANK, rank_of
 from crossstream.runtime.shuffle_codec import Parcel, unpack
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
-from crossstream.spark.columns import column_of, frame_of
 from crossstream.spark.errors import carried
 from crossstream.storage.log_entries import SourceRange
 from crossstream.storage.root import StateRoot
@@ -80,7 +80,7 @@ def read_by(frame: DataFrame) -> list[Any]:
 
 
 def check_frames(topology: Graph, state: StateRoot) -> None:
-    """Raises `ConfigError` CS-201 if the checkpoint of DataFrame sources, which Spark keeps, would have no place.
+    """Raises `ConfigError` CS-201 if the checkpoint of DataFrame sources, which Spark keeps, has no folder.
 
     Raises `TopologyError` CS-150 for sources whose rows Spark does not append.
     """
@@ -263,7 +263,7 @@ def deliver(spark: SparkSession, topology: Graph, blobs: Mapping[str, list[bytes
     """Calls every `FrameSink` with a DataFrame of its records: key, value, timestamp.
 
     Raises `ProcessingError` CS-591 if a function does, `SerdeError` CS-404 for records that are not of one type,
-    CS-404 for types that Spark has not; the batch is not committed then.
+    or of a type that Spark does not have; the batch is not committed then.
     """
     for node in topology:
         if isinstance(node, FrameSink) and node.function is not None:
@@ -282,12 +282,12 @@ def _raised_by(node: FrameSink, batch: int, error: Exception) -> ProcessingError
     return ProcessingError(
         f"the function of {node.name} raised {told(error)}",
         code="CS-591",
-        where=_place(node, batch),
-        next="mend the function; the batch is not committed, and comes again at the next start",
+        where=_where(node, batch),
+        next="fix the function; the batch is not committed, and comes again at the next start",
     )
 
 
-def _place(node: FrameSink, batch: int) -> dict[str, Any]:
+def _where(node: FrameSink, batch: int) -> dict[str, Any]:
     line = None if node.location is None else str(node.location)
     return {"operator": node.name, "line": line, "batch": batch}
 
@@ -298,5 +298,57 @@ def _frame(spark: SparkSession, node: FrameSink, blobs: list[bytes], batch: int)
         columns = {"key": column_of(changes.key), "value": column_of(changes.value)}
         frame = frame_of(spark, {**columns, "ms": pa.array(changes.ts)})
     except SerdeError as error:  # each of the records fits into a column, and all of them do not into one
-        raise error.at(**_place(node, batch)) from error.__cause__
+        raise error.at(**_where(node, batch)) from error.__cause__
     return frame.withColumn("timestamp", F.timestamp_millis("ms")).drop("ms")
+
+
+# -- records as columns that Spark takes: it has no integers without a sign
+
+_WIDER = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+}
+
+
+def column_of(values: Values) -> pa.Array:
+    """A column of the values: of the declared type, or the text of JSON and the bytes of others without one.
+
+    Raises `SerdeError`: CS-404 for a type that Arrow does not have.
+    """
+    if not values.declared():
+        is_json = values.serde is not None and values.serde.name.partition("[")[0] == "json"
+        return values.wire().cast(pa.string() if is_json else pa.binary())
+    series = values.series()
+    try:
+        array = series.to_arrow()
+    except pa.ArrowException as error:
+        raise _no_such_type(str(series.dtype)) from error
+    return array.cast(pa.string() if pa.types.is_null(array.type) else _signed(array.type))
+
+
+def frame_of(spark: SparkSession, columns: Mapping[str, pa.Array]) -> DataFrame:
+    """A DataFrame of these columns. Raises `SerdeError` CS-404 for a type that Spark does not have."""
+    try:
+        return spark.createDataFrame(pa.table(dict(columns)))
+    except PySparkTypeError as error:
+        types = ", ".join(f"{name} {column.type}" for name, column in columns.items())
+        raise _no_such_type(types) from error
+
+
+def _signed(kind: pa.DataType) -> pa.DataType:
+    """The type, with the next wider signed integers for those without a sign, in structs and lists too."""
+    if isinstance(kind, pa.StructType):
+        return pa.struct([field.with_type(_signed(field.type)) for field in kind])
+    if isinstance(kind, pa.LargeListType):
+        return pa.large_list(kind.value_field.with_type(_signed(kind.value_type)))
+    return _WIDER.get(kind, kind)
+
+
+def _no_such_type(types: str) -> SerdeError:
+    return SerdeError(
+        f"Spark has no columns of these types: {types}",
+        code="CS-404",
+        next="change the type before: map_values(…), then repartition(cs.Repartitioned(value=serdes.json({…})))",
+    )

@@ -23,95 +23,89 @@ from crossstream.runtime.shuffle_codec import FRAME, REPORT, Parcel
 from crossstream.runtime.task import Sent, follows
 from crossstream.serdes.shipping import dumps
 from crossstream.spark.errors import carried
-from crossstream.spark.frames import unpacked_row
+from crossstream.spark.frames import packed_parcels, unpacked_row
 from crossstream.spark.session import check_running, is_running, is_stopped
 from crossstream.spark.shuffle_spill import brought, drop_batch, put_aside, shared_folder
-from crossstream.spark.worker import BATCH_PROPERTY, Job
+from crossstream.spark.worker import (
+    BATCH_PROPERTY,
+    Held,
+    Job,
+    all_rounds,
+    current_batch,
+    frame_round,
+    held_for,
+    later_round,
+    read_round,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What every task of an application run gets. ``folder``: where large blobs lie, if all tasks share a machine."""
+
+    run_id: str
+    token: str
+    job: Broadcast[bytes]
+    folder: str | None
+
+    def task(self, work: Callable[[Held, Batch], Iterable[Any]]) -> Iterator[Any]:
+        """Does ``work`` for the running batch in a worker; errors of ours cross as `carried` packs them."""
+        return carried(
+            lambda: work(held_for(self.run_id, lambda: self.job.value), current_batch()), self.token
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class RoundZero:
     """Round 0, shipped to the workers."""
 
-    run_id: str
-    token: str
-    job: Broadcast[bytes]
-    folder: str | None
-    before: bool = False
+    run: Run
+    before: bool
 
     def __call__(self, index: int, _: Iterable[Any]) -> Iterator[Any]:
-        from crossstream.spark import worker
-
-        def items() -> Iterator[Any]:
-            held = worker.held_for(self.run_id, lambda: self.job.value)
-            batch = worker.current_batch()
+        def work(held: Held, batch: Batch) -> Iterator[Any]:
             plan = held.plan(self.before)
-            sent = worker.read_round(held, plan, batch, index, share_count(plan, batch))
-            return put_aside(sent, self.folder, batch.id)
+            sent = read_round(held, plan, batch, index, share_count(plan, batch))
+            return put_aside(sent, self.run.folder, batch.id)
 
-        return carried(items, self.token)
+        return self.run.task(work)
 
 
 @dataclass(frozen=True, slots=True)
 class LaterRound:
     """A later round, shipped to the workers."""
 
-    run_id: str
-    token: str
-    job: Broadcast[bytes]
+    run: Run
+    before: bool
     number: int
-    folder: str | None
-    before: bool = False
 
     def __call__(self, index: int, parcels: Iterable[Any]) -> Iterator[Any]:
-        from crossstream.spark import worker
-
-        def items() -> Iterator[Any]:
-            held = worker.held_for(self.run_id, lambda: self.job.value)
-            batch = worker.current_batch()
+        def work(held: Held, batch: Batch) -> Iterator[Any]:
             taken = brought(parcel for sent in parcels for parcel in sent[1])
-            sent = worker.later_round(held, held.plan(self.before), batch, self.number, index, taken)
-            return put_aside(sent, self.folder, batch.id)
+            sent = later_round(held, held.plan(self.before), batch, self.number, index, taken)
+            return put_aside(sent, self.run.folder, batch.id)
 
-        return carried(items, self.token)
+        return self.run.task(work)
 
 
 @dataclass(frozen=True, slots=True)
 class FrameRound:
     """Round 0 of DataFrame sources, shipped to the workers."""
 
-    run_id: str
-    token: str
-    job: Broadcast[bytes]
+    run: Run
 
     def __call__(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from crossstream.spark import worker
-        from crossstream.spark.frames import packed_parcels
-
-        def items() -> Iterator[Any]:
-            held = worker.held_for(self.run_id, lambda: self.job.value)
-            return packed_parcels(worker.frame_round(held, worker.current_batch(), rows))
-
-        return carried(items, self.token)
+        return self.run.task(lambda held, batch: packed_parcels(frame_round(held, batch, rows)))
 
 
 @dataclass(frozen=True, slots=True)
 class AllRounds:
     """All rounds of a small batch, shipped to the workers."""
 
-    run_id: str
-    token: str
-    job: Broadcast[bytes]
-    folder: str | None
+    run: Run
 
     def __call__(self, index: int, _: Iterable[Any]) -> Iterator[Any]:
-        from crossstream.spark import worker
-
-        def items() -> Iterator[Any]:
-            held = worker.held_for(self.run_id, lambda: self.job.value)
-            return worker.all_rounds(held, worker.current_batch(), self.folder)
-
-        return carried(items, self.token)
+        return self.run.task(lambda held, batch: all_rounds(held, batch, self.run.folder))
 
 
 def share_count(plan: Plan, batch: Batch) -> int:
@@ -135,14 +129,14 @@ _PROPERTIES = (
 
 @contextmanager
 def kept_properties(context: SparkContext) -> Iterator[None]:
-    """Afterwards the jobs of this thread, which may be the user's, have the properties they had before."""
+    """Restores the properties of the jobs of this thread, which may be one of the user."""
     before = {name: context.getLocalProperty(name) for name in _PROPERTIES}
     try:
         yield
     finally:
         if not is_stopped(context):
             for name, value in before.items():
-                context.setLocalProperty(name, value)  # type: ignore[arg-type]  # None: there is none
+                context.setLocalProperty(name, value)  # type: ignore[arg-type]  # None unsets it
 
 
 @dataclass(slots=True)
@@ -155,29 +149,22 @@ class SparkRounds:
     application_id: str
     token: str
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    _broadcast: Any = None
+    _shipped: Run = field(init=False)
     _functions: dict[bool, list[Callable[..., Any]]] = field(default_factory=dict)
-    _folder: str | None = None
     _alone: Any = None
 
     def __post_init__(self) -> None:
-        self._broadcast = self.context.broadcast(self.packed)
-        self._folder = shared_folder(self.context, self.run_id)
-        self._functions = {before: self._shipped(plan, before) for before, plan in self._plans().items()}
-        alone = AllRounds(self.run_id, self.token, self._broadcast, self._folder)
-        self._alone = self.context.parallelize(range(1), 1).mapPartitionsWithIndex(alone)
+        folder = shared_folder(self.context, self.run_id)
+        self._shipped = Run(self.run_id, self.token, self.context.broadcast(self.packed), folder)
+        for before, plan in self._plans().items():
+            later = [LaterRound(self._shipped, before, number) for number in range(1, plan.rounds)]
+            self._functions[before] = [RoundZero(self._shipped, before), *later]
+        self._alone = self.context.parallelize(range(1), 1).mapPartitionsWithIndex(AllRounds(self._shipped))
 
     def _plans(self) -> dict[bool, Plan]:
         """The plan of everything, and that of the global tables (True), which runs before it."""
         plan = self.job.plan
         return {False: plan} if plan.global_stage is None else {False: plan, True: plan.global_stage}
-
-    def _shipped(self, plan: Plan, before: bool) -> list[Callable[..., Any]]:
-        """What the workers get for each round of a plan."""
-        to_all = (self.run_id, self.token, self._broadcast)
-        first = RoundZero(*to_all, self._folder, before)
-        later = [LaterRound(*to_all, number, self._folder, before) for number in range(1, plan.rounds)]
-        return [first, *later]
 
     def run(self, batch: Batch, frame: DataFrame | None = None) -> tuple[Report, dict[str, list[bytes]]]:
         """All rounds of a batch: what the tasks did, and records for the driver. Raises what a task raised.
@@ -212,9 +199,7 @@ class SparkRounds:
         shares = share_count(self._plans()[before], batch)
         parcels = self.context.parallelize(range(shares), shares).mapPartitionsWithIndex(functions[0])
         if frame is not None:
-            rows = frame.mapInArrow(
-                FrameRound(self.run_id, self.token, self._broadcast), "pid int, parcels binary"
-            )
+            rows = frame.mapInArrow(FrameRound(self._shipped), "pid int, parcels binary")
             parcels = parcels.union(rows.rdd.map(unpacked_row))
         for function in functions[1:]:
             parcels = parcels.partitionBy(batch.partitions, same).mapPartitionsWithIndex(function)
@@ -235,12 +220,12 @@ class SparkRounds:
             try:
                 return collected(list(brought(parcel for _, sent in parcels.collect() for parcel in sent)))
             finally:
-                drop_batch(self._folder, batch.id)
+                drop_batch(self._shipped.folder, batch.id)
 
     def close(self) -> None:
         """Frees the workers' memory; nothing is left to free once the session has been stopped or its JVM has ended."""
         if is_running(self.context):
-            self._broadcast.destroy()
+            self._shipped.job.destroy()
 
 
 def collected(parcels: list[Parcel]) -> tuple[Report, dict[str, list[bytes]]]:
@@ -257,7 +242,7 @@ def collected(parcels: list[Parcel]) -> tuple[Report, dict[str, list[bytes]]]:
 
 
 _NAMES = {"key": "key serde", "value": "value serde", "topic_of": "topic extractor", "action": "function"}
-"""Of parts of a node, where the name of the field does not say what the user passed."""
+"""Parts of a node whose field names differ from what the user passed."""
 
 
 def packed(job: Job) -> bytes:
@@ -279,7 +264,7 @@ def _unsendable(node: Node) -> Iterator[tuple[str, Exception]]:
     for one in fields(node):
         try:
             dumps(getattr(node, one.name))
-        except Exception as error:  # likewise
+        except Exception as error:  # as above
             yield one.name, error
 
 

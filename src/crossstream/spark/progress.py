@@ -1,4 +1,4 @@
-"""What the last batch of an application did, and the user's functions that hear of it."""
+"""What the last batch of an application did, and the listeners that are called with it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crossstream.graph.nodes import FrameSource, Graph, Source
 from crossstream.location import here
 from crossstream.runtime.batch import Report
 from crossstream.runtime.partnerless import Partnerless
-from crossstream.signatures import fits_call, put_off
+from crossstream.signatures import deferred_kind, fits_call
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Account:
 
 
 class Listeners:
-    """Those of an application, in the order in which they came."""
+    """The listeners of an application, called in the order in which they were added."""
 
     def __init__(self) -> None:
         self._listeners: list[Callable[[Progress], None]] = []
@@ -121,19 +121,19 @@ class Listeners:
             )
         self._listeners.append(listener)
 
-    def tell(self, progress: Progress) -> None:
+    def call(self, progress: Progress) -> None:
         """Raises `ProcessingError` CS-591 with what the first of them raises."""
         for listener in self._listeners:
             _call(listener, progress)
 
 
 def _fault(listener: object) -> str | None:
-    """Why a listener would not be told of progress; None: nothing is wrong."""
+    """Why a listener cannot be called with progress; None if it can."""
     if not callable(listener):
         return f"{listener!r}, not a function"
     if not fits_call(listener, ("progress",)):
         return "called with (progress), and does not take that"
-    way = put_off(listener)
+    way = deferred_kind(listener)
     return None if way is None else f"called, and not awaited or iterated: it has {way}"
 
 
@@ -145,5 +145,5 @@ def _call(listener: Callable[[Progress], None], progress: Progress) -> None:
             f"a listener for progress raised {told(error)}",
             code="CS-591",
             where={"batch": progress.batch},
-            next="mend the listener; the batch itself is committed",
+            next="fix the listener; the batch itself is committed",
         ) from error

@@ -1,4 +1,4 @@
-"""Sessions with the settings that the engine wants: made and shared, or the user's, which are checked."""
+"""Sessions with the settings that the engine needs: made and shared, or passed in and checked."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ that compiler it needs less than half of the core time of a batch (decision 0009
 """
 
 
-_TOLD_BY_ERRORS = ("org.apache.spark.executor.Executor", "org.apache.spark.scheduler.TaskSetManager")
+_REPORTED_BY_ERRORS = ("org.apache.spark.executor.Executor", "org.apache.spark.scheduler.TaskSetManager")
 """Loggers of what a failed task raised, in some eighty lines: the error of the batch has it all, as its cause."""
 
 
@@ -65,7 +65,7 @@ def is_running(context: SparkContext) -> bool:
 
 
 def found_session(settings: Mapping[str, Any]) -> SparkSession:
-    """The session that there is, as it is; one beside it where ``settings`` ask for others than it has.
+    """The session of this process; one beside it where ``settings`` ask for others than it has.
 
     What else runs in it keeps its settings. Those that a running context cannot change any more are left out.
     """
@@ -81,9 +81,9 @@ def found_session(settings: Mapping[str, Any]) -> SparkSession:
 
 
 def make_session(application_id: str, settings: Mapping[str, Any]) -> SparkSession:
-    """A session of our own, its Python workers started; ``settings`` are the user's and win.
+    """A session of our own, its Python workers started; ``settings`` of the user win.
 
-    Raises `ConfigError`: CS-230 without a Java that Spark runs on, CS-230 if Spark does not start.
+    Raises `ConfigError` CS-230: no Java that Spark runs on, or Spark does not start.
     """
     check_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -174,11 +174,11 @@ def _reason(error: Exception) -> str:
 
 
 def quiet(context: SparkContext) -> None:
-    """Spark's driver does not log what errors tell."""
+    """Spark's driver does not log what errors report."""
     assert context._jvm is not None
     logging = context._jvm.org.apache.logging.log4j
     with suppress(TypeError):  # another library logs: there is no such class
-        for name in _TOLD_BY_ERRORS:
+        for name in _REPORTED_BY_ERRORS:
             logging.core.config.Configurator.setLevel(name, logging.Level.OFF)
 
 
@@ -209,7 +209,7 @@ def check_session(spark: Any) -> None:
 
 def _no_session(spark: object) -> ConfigError:
     kind, step = type(spark), "pass a classic session, or spark=None and let crossstream make one"
-    what = f"a {kind.__name__} is no Spark session"
+    what = f"a {kind.__name__} is not a Spark session"
     if kind.__module__.startswith("pyspark.sql.connect"):
         what = "this is a Spark Connect session, which has no RDDs"
     elif isinstance(spark, str):
@@ -231,7 +231,7 @@ def check_running(context: SparkContext) -> None:
         raise ConfigError(
             "the Spark session that the application uses has been stopped",
             code="CS-232",
-            next="stop the application before the session; make a new SparkStreams to go on",
+            next="stop the application before the session; make a new SparkStreams to continue",
         )
 
 
@@ -244,7 +244,7 @@ class SharedSession:
         self._users = 0
 
     def use(self, application_id: str, settings: Mapping[str, Any]) -> SparkSession:
-        """A session on the context of this process, made if there is none; to be given to `let_go` once."""
+        """A session on the context of this process, made if there is none; to be given to `release` once."""
         check_remote(settings)
         with self._lock:
             forget_if_gone()
@@ -257,7 +257,7 @@ class SharedSession:
                 self._users += 1
             return session
 
-    def let_go(self, session: SparkSession) -> None:
+    def release(self, session: SparkSession) -> None:
         """Ends one use; stops the session after the last, if it was made here and still runs."""
         with self._lock:
             if session.sparkContext is not self._made:
@@ -269,7 +269,7 @@ class SharedSession:
                     session.stop()
 
     def leave(self, session: SparkSession) -> None:
-        """From now on the session is the user's, who has passed it to an application: it is not stopped."""
+        """The user has passed the session to an application: from now on it is not stopped here."""
         with self._lock:
             if session.sparkContext is self._made:
                 self._made = None

@@ -32,15 +32,15 @@ _ALIGNMENT = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BlobLocation:
     """Where a blob lies."""
 
     path: str
     offset: int
     size: int
 
-    def __reduce__(self) -> tuple[type[Place], tuple[str, int, int]]:
-        return Place, (self.path, self.offset, self.size)
+    def __reduce__(self) -> tuple[type[BlobLocation], tuple[str, int, int]]:
+        return BlobLocation, (self.path, self.offset, self.size)
 
 
 def shared_folder(context: SparkContext, run_id: str) -> str | None:
@@ -71,7 +71,7 @@ def put_aside(sent: Iterable[Sent], folder: str | None, batch: int) -> Iterator[
 
 def _aside(parcel: Parcel, file: _File) -> Parcel:
     blob = parcel[4]
-    if isinstance(blob, Place) or len(blob) <= INLINE_BYTES:
+    if isinstance(blob, BlobLocation) or len(blob) <= INLINE_BYTES:
         return parcel
     return (*parcel[:4], file.put(blob))
 
@@ -92,27 +92,27 @@ class _File:
         if self._open is not None:
             self._open.close()
 
-    def put(self, blob: Written) -> Place:
+    def put(self, blob: Written) -> BlobLocation:
         if self._open is None:
             make_folder(self.folder, PRIVATE)
             self._open = open(self.folder / self.name, "wb", opener=opener(PRIVATE))  # noqa: SIM115 - closed on leaving
-        place = Place(str(self.folder / self.name), self.size, len(blob))
+        location = BlobLocation(str(self.folder / self.name), self.size, len(blob))
         for piece in pieces_of(blob):
             self._open.write(piece)
         rest = -len(blob) % _ALIGNMENT
         self._open.write(bytes(rest))
         self.size += len(blob) + rest
-        return place
+        return location
 
 
 def brought(parcels: Iterable[Any]) -> Iterator[Parcel]:
     """Parcels with their blobs, those in files mapped into memory."""
     mapped: dict[str, pa.Buffer] = {}
     for parcel in parcels:
-        place = parcel[4]
-        if not isinstance(place, Place):
+        location = parcel[4]
+        if not isinstance(location, BlobLocation):
             yield parcel
             continue
-        if place.path not in mapped:
-            mapped[place.path] = pa.memory_map(place.path).read_buffer()
-        yield (*parcel[:4], mapped[place.path].slice(place.offset, place.size))
+        if location.path not in mapped:
+            mapped[location.path] = pa.memory_map(location.path).read_buffer()
+        yield (*parcel[:4], mapped[location.path].slice(location.offset, location.size))

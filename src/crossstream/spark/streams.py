@@ -32,7 +32,7 @@ from crossstream.storage.uris import is_uri
 Status = Literal["created", "running", "stopping", "stopped", "failed"]
 
 IDLE_SECONDS, MOST_IDLE_SECONDS = 0.01, 0.05
-"""Pause between two looks for new records when there are none, at first and after some seconds."""
+"""Pause between two looks for new records, at first and after some seconds without any."""
 
 
 def state_of(config: StreamsConfig) -> StateRoot:
@@ -42,7 +42,7 @@ def state_of(config: StreamsConfig) -> StateRoot:
 
 
 def _settled(config: StreamsConfig) -> StreamsConfig:
-    """With file topics where they are now, also after the process has changed its folder."""
+    """With the absolute path of file topics, also after the process has changed its folder."""
     place = config.topics_path
     return config if place is None else replace(config, topics_dir=Path(place).absolute())
 
@@ -50,8 +50,8 @@ def _settled(config: StreamsConfig) -> StreamsConfig:
 class SparkStreams:
     """Runs a topology on Spark. A context manager.
 
-    ``spark``: a session to run in, used as it is after a check; None makes one with the right settings, which
-    is stopped with the last application of the process that uses it, when that is stopped or has failed.
+    ``spark``: a session to run in, which is checked and used unchanged; None makes one with the right settings, which
+    stops with the last application of the process that uses it, when that has stopped or failed.
     `start` runs batches in the background until `stop`; `process_available` takes the records there are at this
     moment, processes and commits them, and returns. Raises `ConfigError`, `StateError`, `SourceError`; errors of
     the running application are raised by `await_termination`, `process_available` and `stop`.
@@ -150,10 +150,10 @@ class SparkStreams:
     def process_available(self) -> None:
         """Processes and commits every record that is in the topics, and every row of DataFrames, at this moment.
 
-        Ctrl-C in it loses nothing: the next call goes on from the last commit, and repeats the batch that ran.
+        Ctrl-C in it loses nothing: the next call continues from the last commit, and repeats the batch that ran.
         Several threads may call it: of an application that was not started one call follows the other, and
         `start` waits for them. Raises what the application fails with; `ConfigError` CS-233 if it had failed before,
-        CS-233 if it is stopped meanwhile, CS-233 in a listener, or another function that a batch calls.
+        if it is stopped meanwhile, or in a listener or another function that a batch calls.
         """
         if self._is_inside():
             raise _called_inside("process_available()")
@@ -199,7 +199,7 @@ class SparkStreams:
             self._closes_itself = True
             return
         with self._calls:
-            self._halt()  # also what was started while this waited for its turn
+            self._halt()  # also what was started while this waited
             self._end_thread()
             self._closes_itself = False
             if self._status != "failed":
@@ -217,14 +217,14 @@ class SparkStreams:
             try:
                 self._engine = self._opened()
             except BaseException as error:
-                self._let_go()
+                self._release_session()
                 if isinstance(error, CrossStreamError):
                     self._placed(error)
                 raise
         return self._engine
 
     def _opened(self) -> Engine:
-        engine = Engine(self.topology, self.plan, self._settled, self._state, self._tell, self._token)
+        engine = Engine(self.topology, self.plan, self._settled, self._state, self._on_progress, self._token)
         try:
             engine.open(self._running_session)
         except BaseException:
@@ -251,7 +251,7 @@ class SparkStreams:
         stop.set()
 
     def _is_inside(self) -> bool:
-        """Whether it is the thread that runs the batches that calls, and so cannot wait for their end."""
+        """Whether the thread that runs the batches calls, which cannot wait for their end."""
         engine = self._engine
         return self._runner == threading.get_ident() or (engine is not None and engine.runs_here)
 
@@ -284,7 +284,7 @@ class SparkStreams:
         """Waits for the started application to have processed what there is."""
         known = dict(engine.inputs.planner.topic_ids)
         ends, rows = engine.inputs.end_offsets_from_outside(), threading.Event()
-        engine.tell_when_rows_are_through(lambda: self._set(rows))
+        engine.call_when_rows_are_through(lambda: self._set(rows))
 
         def is_processed() -> bool:
             return rows.is_set() and engine.inputs.reached(ends, known)
@@ -300,7 +300,7 @@ class SparkStreams:
             raise self._stopped_early()
 
     def _set(self, event: threading.Event) -> None:
-        """Tells threads that wait in `process_available` of an event."""
+        """Sets an event, and wakes the threads that wait in `process_available`."""
         event.set()
         self._wake()
 
@@ -317,7 +317,7 @@ class SparkStreams:
             while not stop.is_set():
                 started = time.monotonic()
                 worked = engine.run_next()
-                if engine.hurried:  # what is waited for may be gone, with its topic, and no batch tells
+                if engine.hurried:  # what is waited for may be gone, with its topic, without a batch
                     self._wake()
                 idle = IDLE_SECONDS if worked else min(idle * 1.01, MOST_IDLE_SECONDS)
                 rest = pause - (time.monotonic() - started) if pause else (0.0 if worked else idle)
@@ -334,10 +334,10 @@ class SparkStreams:
             else:
                 engine.release()
 
-    def _tell(self, progress: Progress) -> None:
+    def _on_progress(self, progress: Progress) -> None:
         self._progress = progress
         self._wake()
-        self._listeners.tell(progress)
+        self._listeners.call(progress)
 
     def _refuse_failed(self) -> None:
         if self._status == "failed":
@@ -364,8 +364,8 @@ class SparkStreams:
         self._status = "failed"
 
     def _placed(self, error: CrossStreamError) -> CrossStreamError:
-        """The error; where it tells no place, the application is one."""
-        is_placed = any(place is not None for place in error.where.values())
+        """The error; one without any location names the application."""
+        is_placed = any(value is not None for value in error.where.values())
         return error if is_placed else error.at(application=self.config.application_id)
 
     def _has_lost_jvm(self) -> bool:
@@ -381,16 +381,16 @@ class SparkStreams:
         try:
             self._close_engine()
         finally:
-            self._let_go()
+            self._release_session()
 
     def _close_engine(self) -> None:
-        """Where a batch was interrupted only the state tells what is done: the next engine begins from there."""
+        """Where a batch was interrupted only the state shows what is done: the next engine begins from there."""
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.close()
 
     def _end(self) -> None:
-        """Closes what was stopped by a function that its own batch called, or has failed: nobody need stop that."""
+        """Closes an application that a function of its own batch has stopped, or that has failed."""
         self._closes_itself = False
         try:
             self._close()
@@ -400,11 +400,11 @@ class SparkStreams:
         if self._status != "failed":
             self._status = "stopped"
 
-    def _let_go(self) -> None:
-        """Ends the use of the session; one that was passed in is left as it is."""
+    def _release_session(self) -> None:
+        """Ends the use of a session that was made here."""
         session, self._session = self._session, None
         if session is not None and self._given is None:
-            SHARED.let_go(session)
+            SHARED.release(session)
 
 
 def _called_inside(what: str) -> ConfigError:

@@ -6,16 +6,21 @@ run, open stores, open consumers and producers.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import io
+import mmap
+import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+from pyspark import TaskContext
 
 from crossstream.planning.plan import Plan
 from crossstream.planning.steps import SinkStep
@@ -23,7 +28,7 @@ from crossstream.runtime.batch import Batch, Input, Report, Settings, unpack_rep
 from crossstream.runtime.shuffle_codec import Parcel
 from crossstream.runtime.stores import FolderStores, GlobalTables
 from crossstream.runtime.task import RoundTask, Sent, follows, in_turn
-from crossstream.spark.memory import give_back
+from crossstream.spark.frames import FrameInput, frame_spans
 from crossstream.spark.shuffle_spill import PARCELS, brought, put_aside
 from crossstream.storage.log_entries import SourceRange
 from crossstream.topics import OffsetRange, TopicConnection
@@ -73,9 +78,9 @@ class Held:
         return self.whole_tables
 
     def begin(self, batch: Batch) -> None:
-        """Before a task: what other workers have moved on since is not held any more.
+        """Before a task: closes store versions that other workers have superseded.
 
-        Small batches go to the workers in turn. What one has not had for some of them, the next ones go on from.
+        It keeps a few, for small batches rotate among the workers.
         """
         oldest = batch.id if batch.shares else batch.id - _IN_TURN
         for stores in (self.stores, self.whole_stores):
@@ -102,15 +107,12 @@ class Held:
             self.reader = self.job.connection.reader()
         return TopicInput(self.reader)
 
-    def output(self, batch: Batch, number: int, sender: int) -> WorkerOutput:
-        return WorkerOutput(self, batch, number, sender)
-
 
 _held: dict[str, Held] = {}
 _FRAME_SENDERS = 1_000_000
 """Senders of parcels that read DataFrames are numbered from here."""
 _IN_TURN = 4
-"""Small batches for which a worker keeps versions open that others have moved on: open files keep their place."""
+"""Small batches for which a worker keeps superseded versions open."""
 _LIMIT = 4
 """Application runs a worker remembers; older ones are closed."""
 
@@ -123,7 +125,7 @@ def held_for(run_id: str, load: Callable[[], bytes]) -> Held:
         job: Job = pickle.load(io.BytesIO(load()))
         _held[run_id] = opened(job)
         _held[run_id].connect()
-        gc.freeze()  # Spark collects garbage after every task: what stays need not be looked at again
+        gc.freeze()  # Spark collects garbage after every task: it need not look at what stays
     return _held[run_id]
 
 
@@ -181,7 +183,7 @@ class WorkerOutput:
 
     def must_exist(self, topic: str) -> None:
         staging = self._staging()
-        if staging is not None:  # Kafka's producer tells by itself
+        if staging is not None:  # Kafka's producer fails by itself
             staging.must_exist(topic)
 
     def _writer(self) -> Any:
@@ -213,56 +215,35 @@ class WorkerOutput:
             self.held.stores.root.settled()
 
 
+def _task(
+    held: Held, plan: Plan, batch: Batch, number: int, sender: int, source: Input | None = None
+) -> RoundTask:
+    """Part of a round: ``sender`` numbers it among the tasks of the round."""
+    held.begin(batch)
+    output = WorkerOutput(held, batch, number, sender)
+    stores, settings, global_tables = held.stores, held.job.settings, held.global_tables(batch)
+    task = RoundTask(plan, batch, number, sender, stores, output, settings, source, global_tables, held.pause)
+    task.report.staged = output.staged
+    return task
+
+
 def read_round(held: Held, plan: Plan, batch: Batch, share: int, shares: int) -> Iterator[Sent]:
     """Round 0 in one task: its share of the source partitions."""
-    spans = [span for place, span in enumerate(batch.read_by(plan.sources)) if place % shares == share]
-    held.begin(batch)
-    output = held.output(batch, 0, share)
-    source = held.input() if spans else None
-    task = RoundTask(
-        plan,
-        batch,
-        0,
-        share,
-        held.stores,
-        output,
-        held.job.settings,
-        source,
-        held.global_tables(batch),
-        held.pause,
-    )
-    if spans or share == 0:
-        task.report.staged = output.staged
-        yield from task.read(spans) if spans else task.run(())
+    spans = batch.read_by(plan.sources)[share::shares]
+    if spans:
+        yield from _task(held, plan, batch, 0, share, held.input()).read(spans)
+    elif share == 0:
+        yield from _task(held, plan, batch, 0, share).run(())
 
 
 def frame_round(held: Held, batch: Batch, rows: Iterable[pa.RecordBatch]) -> Iterator[Sent]:
     """Round 0 of the DataFrame sources in one task."""
-    from pyspark import TaskContext
-
-    from crossstream.spark.frames import FrameInput, frame_spans
-
     context = TaskContext.get()
     assert context is not None
     share = context.partitionId()
     spans = frame_spans(held.job.plan.topology, batch.frames, share)
-    sender = _FRAME_SENDERS + share
-    held.begin(batch)
-    output = held.output(batch, 0, sender)
     source = FrameInput(rows, spans, batch.clock)
-    task = RoundTask(
-        held.job.plan,
-        batch,
-        0,
-        sender,
-        held.stores,
-        output,
-        held.job.settings,
-        source,
-        held.global_tables(batch),
-        held.pause,
-    )
-    task.report.staged = output.staged
+    task = _task(held, held.job.plan, batch, 0, _FRAME_SENDERS + share, source)
     yield from task.read(list(spans.values()))
 
 
@@ -270,21 +251,7 @@ def later_round(
     held: Held, plan: Plan, batch: Batch, number: int, pid: int, parcels: Iterable[Parcel]
 ) -> Iterator[Sent]:
     """A later round in one task: one state partition."""
-    held.begin(batch)
-    output = held.output(batch, number, pid)
-    task = RoundTask(
-        plan,
-        batch,
-        number,
-        pid,
-        held.stores,
-        output,
-        held.job.settings,
-        global_tables=held.global_tables(batch),
-        pause=held.pause,
-    )
-    task.report.staged = output.staged
-    yield from task.run(parcels)
+    yield from _task(held, plan, batch, number, pid).run(parcels)
 
 
 def all_rounds(held: Held, batch: Batch, folder: str | None) -> Iterator[Sent]:
@@ -334,10 +301,66 @@ def send_nothing(index: int, _: Iterable[Any]) -> Iterator[tuple[int, bytes]]:
 
 def current_batch() -> Batch:
     """The batch of the running task, from the job's local property."""
-    from pyspark import TaskContext
-
     context = TaskContext.get()
     assert context is not None
     text = context.getLocalProperty(BATCH_PROPERTY)
     assert text is not None
     return _batches.decode(text)
+
+
+# -- pages of mapped files, given back before they make a worker large (decision 0014)
+#
+# Stores, and parcels on their way, are mapped files. What a worker has read of them counts as its resident memory until
+# it is given back, also for programs that set limits to processes. That costs next to nothing: the pages stay in the
+# cache of the system.
+
+RESIDENT = 1 << 30
+"""Resident bytes above which pages are given back."""
+
+_PAGE = mmap.PAGESIZE
+_DONTNEED = 4  # MADV_DONTNEED
+
+
+def give_back(folders: Sequence[str]) -> None:
+    """If this process holds more than `RESIDENT` bytes, gives back the pages of mapped files.
+
+    Of files with one of ``folders`` in their path. Does nothing where the system has no /proc.
+    """
+    if resident() > RESIDENT and (advise := _madvise()) is not None:
+        for start, size in mapped(folders):
+            advise(start, size, _DONTNEED)
+
+
+def resident() -> int:
+    """Resident bytes of this process; 0 where the system does not report it."""
+    file = _statm(os.getpid())
+    return 0 if file is None else int(os.pread(file, 128, 0).split()[1]) * _PAGE
+
+
+def mapped(folders: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Start and size of each mapping that can only be read, of files with one of ``folders`` in their path."""
+    with open("/proc/self/maps") as file:
+        for line in file:
+            span, rights, _, _, _, *path = line.rstrip("\n").split(maxsplit=5)
+            if path and rights.startswith("r-") and any(folder in path[0] for folder in folders):
+                start, end = (int(address, 16) for address in span.split("-"))
+                yield start, end - start
+
+
+@cache
+def _statm(process: int) -> int | None:
+    """Kept open, for it is read often; of this process, whatever it was forked from."""
+    try:
+        return os.open(f"/proc/{process}/statm", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+@cache
+def _madvise() -> Callable[[int, int, int], int] | None:
+    try:
+        function = ctypes.CDLL(None).madvise
+    except (OSError, AttributeError):
+        return None
+    function.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return function

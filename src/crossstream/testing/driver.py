@@ -1,7 +1,7 @@
-"""TopologyTestDriver: a topology in this process, through the production operators.
+"""TopologyTestDriver: runs a topology in this process, with the production operators.
 
-It runs the plan that Spark runs, with the same kernels and the same stores, over any number of state
-partitions and any batch size. A batch of one record is record-at-a-time processing. Source: semantics 3.6.
+It runs the plan that Spark runs, with the same kernels and stores, for any number of state partitions and any
+batch size. A batch of one record is record-at-a-time processing. Source: semantics 3.6.
 """
 
 from __future__ import annotations
@@ -37,11 +37,8 @@ from crossstream.testing.topics import TestInputTopic, TestOutputTopic, TestReco
 
 __all__ = ["TestRecord", "TopologyTestDriver"]
 
-_BITS = 64
-"""Of the hash of a key; fewer make different keys collide."""
-
+_HASH_BITS = 64
 _NOT_IN_KAFKAS_TOTAL = ("null-key-repartition",)
-
 _COUNTED = ("rows_in", "rows_out", "matched", "unmatched")
 
 
@@ -50,7 +47,7 @@ def _check_count(setting: str, number: object, most: int | None = None) -> None:
         return
     end, step = ("", "1, or a larger int") if most is None else (f" to {most}", f"{most}, or a smaller int")
     raise ConfigError(
-        f"TopologyTestDriver({setting}={number!r}) is no number from 1{end}",
+        f"TopologyTestDriver({setting}={number!r}) is not a number from 1{end}",
         code="CS-201",
         where=here(),
         next=f"write {setting}={step}",
@@ -58,13 +55,12 @@ def _check_count(setting: str, number: object, most: int | None = None) -> None:
 
 
 class TopologyTestDriver:
-    """Runs a topology on records that a test pipes in. A context manager.
+    """Runs a topology on records that a test pipes in; a context manager.
 
     ``partitions``: state partitions, and partitions of the topics. ``commit_every``: records per batch; 1 is
-    record-at-a-time; with more, `commit` ends a batch early. ``deserialization_errors``,
-    ``processing_errors``, ``idle_after``: as in `StreamsConfig`. ``hash_bits``: of the hashes of keys; with few of
-    them different keys have the same hash. Raises `ConfigError`: CS-201 not one of the choices, CS-201 no topology,
-    CS-201 no number from 1, or no number of bits.
+    record-at-a-time; with more, `commit` ends a batch early. ``deserialization_errors``, ``processing_errors``,
+    ``idle_after``: as in `StreamsConfig`. ``hash_bits``: size of the hashes of keys; few bits make different keys
+    collide. Raises `ConfigError` CS-201 for an argument that is not valid.
 
     >>> import crossstream as cs
     >>> from crossstream import serdes
@@ -89,12 +85,12 @@ class TopologyTestDriver:
         deserialization_errors: OnError = "fail",
         processing_errors: OnError = "fail",
         idle_after: Duration | None = None,
-        hash_bits: int = _BITS,
+        hash_bits: int = _HASH_BITS,
     ) -> None:
         check_topology("TopologyTestDriver", topology)
         _check_count("partitions", partitions)
         _check_count("commit_every", commit_every)
-        _check_count("hash_bits", hash_bits, _BITS)
+        _check_count("hash_bits", hash_bits, _HASH_BITS)
         check_on_error("deserialization_errors", deserialization_errors)
         check_on_error("processing_errors", processing_errors)
         self.plan = plan_topology(topology)
@@ -114,7 +110,7 @@ class TopologyTestDriver:
         self._partnerless = Partnerless.of(topology)
         self._topics: dict[str, MemoryTopic] = {}
         self._read_by: dict[str, list[str]] = {}
-        self._places = {name: place for place, name in enumerate(topology.nodes)}
+        self._node_rank = {name: rank for rank, name in enumerate(topology.nodes)}
         self._output = MemoryOutput(partitions, self._fed_back)
         for node in topology:
             if isinstance(node, Source):
@@ -138,11 +134,11 @@ class TopologyTestDriver:
         start_timestamp: Timestamp = 0,
         auto_advance: Duration = 0,
     ) -> TestInputTopic:
-        """A topic to pipe records into; `ConfigError` CS-241 if no source of the topology reads it, and
-        `TopologyError` CS-122 if two patterns match it.
+        """A topic to pipe records into.
 
-        Records without a timestamp get the topic's own clock: ``start_timestamp`` (ms since the epoch or a
-        `datetime`), and ``auto_advance`` later after each of them.
+        A record without a timestamp gets the time of the topic's own clock. It starts at ``start_timestamp`` (ms
+        since the epoch or a `datetime`), and each such record moves it by ``auto_advance``. Raises `ConfigError`
+        CS-241 if no source of the topology reads the topic, `TopologyError` CS-122 if two patterns match it.
 
         >>> from crossstream import Consumed, Materialized, StreamsBuilder, serdes
         >>> text, builder = serdes.string(), StreamsBuilder()
@@ -173,18 +169,9 @@ class TopologyTestDriver:
         return TestInputTopic(pipe, key_serde, value_serde, start, advance, self._partitions)
 
     def create_output_topic(self, topic: str, key_serde: Serde, value_serde: Serde) -> TestOutputTopic:
-        """A topic to read results from; it may be any topic, also one that nothing was written to.
+        """A topic to read results from; it may be any topic, also an empty one.
 
-        Made again for the same topic, with the same serdes or others, it goes on where the topic has been read to.
-
-        >>> from crossstream import Consumed, Materialized, StreamsBuilder, serdes
-        >>> text, builder = serdes.string(), StreamsBuilder()
-        >>> names = builder.table("names", Consumed(key=text, value=text), Materialized(store="names"))
-        >>> names.to_stream().to("out")
-        >>> with TopologyTestDriver(builder.build()) as driver:
-        ...     driver.create_input_topic("names", text, text).pipe_input("k", "ada")
-        ...     driver.create_output_topic("out", text, text).read_key_values()
-        [('k', 'ada')]
+        A second one for the same topic continues after the records that were read, with any serdes.
         """
         check_topic("create_output_topic", topic)
         serdes = {"key_serde": key_serde, "value_serde": value_serde}
@@ -192,26 +179,15 @@ class TopologyTestDriver:
         return TestOutputTopic(self._output, topic, key_serde, value_serde)
 
     def commit(self) -> None:
-        """Ends the batch in hand. A batch that failed is run again, with the records that failed it.
-
-        >>> from crossstream import Consumed, Materialized, StreamsBuilder, serdes
-        >>> text, builder = serdes.string(), StreamsBuilder()
-        >>> names = builder.table("names", Consumed(key=text, value=text), Materialized(store="names"))
-        >>> names.to_stream().to("out")
-        >>> with TopologyTestDriver(builder.build(), commit_every=100) as driver:
-        ...     driver.create_input_topic("names", text, text).pipe_input("k", "ada")
-        ...     driver.commit()
-        ...     driver.metrics()["batches"]
-        1
-        """
+        """Ends the current batch. Runs a batch that failed again, with the records that made it fail."""
         while self._pending:
             self._run_batch()
 
     def advance_wall_clock_time(self, duration: Duration) -> None:
-        """Ends the batch in hand, and moves the clock of the driver.
+        """Ends the current batch and moves the driver's clock.
 
-        Only with ``idle_after`` does anything depend on the clock: where no record has come for so long, the stream
-        time of joins that wait goes on with it.
+        Only ``idle_after`` depends on the clock: without a record for so long, it moves the stream time of joins
+        that wait.
         """
         self.commit()
         self._clock += to_milliseconds(duration)
@@ -237,14 +213,14 @@ class TopologyTestDriver:
         return self._store(name, "versioned")
 
     def get_window_store(self, name: str) -> StoreReader:
-        """The store of records of this name, which a join of streams keeps; `StateError` CS-710 if there is none."""
+        """The store of this name in which a stream join keeps records; `StateError` CS-710 without one."""
         return self._store(name, "window")
 
     def metrics(self) -> dict[str, Any]:
         """Totals since the start: rows in and out by operator, dropped rows by operator and reason.
 
-        ``matched``, ``unmatched``: rows of each join that found a partner, or none; ``warnings``: of joins whose keys
-        have not met. ``dropped-records-total`` is the sum that Kafka's metric of this name gives (semantics 3.10).
+        ``matched``, ``unmatched``: rows of each join with and without a partner. ``warnings``: joins whose keys never
+        met. ``dropped-records-total`` is the sum that Kafka's metric of this name gives (semantics 3.10).
 
         >>> from crossstream import Consumed, Materialized, StreamsBuilder, serdes
         >>> text, builder = serdes.string(), StreamsBuilder()
@@ -266,15 +242,13 @@ class TopologyTestDriver:
         }
 
     def produced_topic_names(self) -> set[str]:
-        """The topics that records have been written to."""
+        """The topics that the topology wrote to."""
         return set(self._output.written)
 
     def close(self) -> None:
-        """Processes what is waiting, unless a batch has failed: its error has been raised already."""
+        """Processes the records that wait, unless a batch failed: its error was raised already."""
         if not self._failed:
             self.commit()
-
-    # -- inside ----------------------------------------------------------------------------------------
 
     def _topic(self, name: str) -> MemoryTopic:
         if name not in self._topics:
@@ -282,7 +256,7 @@ class TopologyTestDriver:
         return self._topics[name]
 
     def _fed_back(self, topic: str) -> MemoryTopic | None:
-        """Where a topic that the topology writes is read again; None if no source reads it."""
+        """The topic that sinks write, if a source reads it; else None."""
         return self._topic(topic) if self._readers(topic) else None
 
     def _readers(self, topic: str) -> list[str]:
@@ -303,12 +277,12 @@ class TopologyTestDriver:
             held.append(taken, None if partition is None else [partition] * taken.num_rows)
             start += taken.num_rows
             self._pending += taken.num_rows
-            # A batch may write records for the next one: to a topic that the topology reads.
+            # A batch may write records for the next one, to a topic that the topology reads.
             while self._pending >= self._every:
                 self._run_batch()
 
     def _run_batch(self) -> None:
-        """One batch; if it fails, everything is as it was before, and the records wait as before."""
+        """Runs one batch. If it fails, stores and topics are unchanged, and the records still wait."""
         self._failed = True
         before = {name: topic.counts() for name, topic in self._topics.items()}
         spans = tuple(self._spans(before))
@@ -335,7 +309,7 @@ class TopologyTestDriver:
         self._failed = False
 
     def _process(self, batch: Batch) -> Report:
-        """The rounds of global tables, if one changes; then those of everything else."""
+        """Runs the rounds of global tables if one changes, then all others."""
         report = Report()
         global_tables = GlobalTables(
             self.plan, batch, MemoryStores(dict(self._stores.versions), self._stores.recorded)
@@ -348,18 +322,18 @@ class TopologyTestDriver:
         return report
 
     def _rounds(self, plan: Plan, batch: Batch, global_tables: GlobalTables) -> Report:
-        """All rounds of a plan, in this process."""
         report, source = Report(), MemoryInput(self._topics)
 
         def task(number: int, pid: int) -> RoundTask:
+            stores, output, settings = self._stores, self._output, self._settings
             return RoundTask(
                 plan,
                 batch,
                 number,
                 pid,
-                self._stores,
-                self._output,
-                self._settings,
+                stores,
+                output,
+                settings,
                 source,
                 global_tables,
                 near=True,
@@ -375,7 +349,7 @@ class TopologyTestDriver:
             lambda store, pid: (store, pid) in self._stores.versions,
         )
         for _ in to_driver:
-            pass  # records for DataFrames, which nobody collects here
+            pass  # records for DataFrames, which the driver does not collect
         return report
 
     def _silence(self) -> Silence | None:
@@ -389,10 +363,10 @@ class TopologyTestDriver:
                     if count:
                         start = self._topics[name].base[partition]
                         spans.append((node, name, partition, start, start + count))
-        ordered = sorted(spans, key=lambda span: (self._places[span[0]], span[1], span[2]))
+        ordered = sorted(spans, key=lambda span: (self._node_rank[span[0]], span[1], span[2]))
         return [
-            SourceRange(*span, rank_of(self.plan.topology[span[0]].shape, place))
-            for place, span in enumerate(ordered)
+            SourceRange(*span, rank_of(self.plan.topology[span[0]].shape, position))
+            for position, span in enumerate(ordered)
         ]
 
     def _store(self, name: str, kind: Kind) -> StoreReader:

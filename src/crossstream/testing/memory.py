@@ -1,4 +1,4 @@
-"""Topics in memory for the test driver, and its stores by their public names."""
+"""Topics in memory for the test driver, and its stores by public name."""
 
 from __future__ import annotations
 
@@ -12,19 +12,15 @@ import pyarrow as pa
 
 from crossstream.errors import StateError
 from crossstream.filetopics.folders import check_name
-from crossstream.partitioning import default_partitions, split_by_partition
+from crossstream.partitioning import default_partitions, murmur2_partitions, split_by_partition
 from crossstream.planning.plan import Plan, StoreDef
 from crossstream.records import RECORDS, concat
 from crossstream.storage.log_entries import SourceRange
-from crossstream.topics import murmur2_partitions
-
-ROWS = pa.schema([RECORDS.field(name) for name in ("key", "value", "timestamp", "headers")])
-"""Records without a place: those that wait, and those that were written."""
 
 
 @dataclass(slots=True)
 class MemoryTopic:
-    """Records that wait to be processed, by partition; ``base``: offset of the first one waiting."""
+    """Records that wait to be processed, by partition; ``base``: the offset of the first one."""
 
     partitions: int
     waiting: list[list[pa.RecordBatch]] = field(default_factory=list)
@@ -35,31 +31,31 @@ class MemoryTopic:
         self.base = [0] * self.partitions
 
     def append(self, records: pa.RecordBatch, partitions: Sequence[int] | None) -> None:
-        """Puts records into the partitions given, one for each; None: by key, as Kafka's producer does."""
+        """Appends records to the given partitions, one for each; None: by key, as Kafka's producer does."""
         if self.partitions == 1:
             self.waiting[0].append(records)
         elif records.num_rows == 1:
             key = records.column(0)[0].as_py()
-            place = murmur2_partitions([key], self.partitions) if partitions is None else partitions
-            self.waiting[place[0]].append(records)
+            chosen = murmur2_partitions([key], self.partitions) if partitions is None else partitions
+            self.waiting[chosen[0]].append(records)
         else:
             keys = records.column(0)
-            chosen = default_partitions(keys, self.partitions) if partitions is None else np.array(partitions)
-            for partition, rows in split_by_partition(records, chosen):
+            each = default_partitions(keys, self.partitions) if partitions is None else np.array(partitions)
+            for partition, rows in split_by_partition(records, each):
                 self.waiting[partition].append(rows)
 
     def counts(self) -> list[int]:
-        """Records waiting in each partition."""
+        """How many records wait in each partition."""
         return [sum(records.num_rows for records in waiting) for waiting in self.waiting]
 
     def keep(self, counts: Sequence[int]) -> None:
-        """Forgets what came after the first ``counts`` records of each partition."""
+        """Drops all but the first ``counts`` records of each partition."""
         for partition, count in enumerate(counts):
             whole = _joined(self.waiting[partition])
             self.waiting[partition] = [] if whole is None else [whole.slice(0, count)]
 
     def drop(self, counts: Sequence[int]) -> None:
-        """Forgets the first ``counts`` records of each partition: they have been processed."""
+        """Drops the first ``counts`` records of each partition, which were processed."""
         for partition, count in enumerate(counts):
             if count:
                 whole = _joined(self.waiting[partition])
@@ -70,7 +66,7 @@ class MemoryTopic:
 
 @dataclass(slots=True)
 class MemoryInput:
-    """The waiting records of all topics, as the engine reads them."""
+    """Reads waiting records for the engine."""
 
     topics: dict[str, MemoryTopic]
 
@@ -84,14 +80,14 @@ class MemoryInput:
             first = span.start - topic.base[span.partition]
             for start in range(0, span.end - span.start, max_rows):
                 rows = waiting.slice(first + start, min(max_rows, span.end - span.start - start))
-                yield span, _placed(rows, span.start + start)
+                yield span, _with_offsets(rows, span.start + start)
 
 
 def _joined(parts: list[pa.RecordBatch]) -> pa.RecordBatch | None:
     return concat(parts) if parts else None
 
 
-def _placed(rows: pa.RecordBatch, first: int) -> pa.RecordBatch:
+def _with_offsets(rows: pa.RecordBatch, first: int) -> pa.RecordBatch:
     key, value, timestamp, headers = rows.columns
     offsets = pa.array(np.arange(first, first + rows.num_rows))
     return pa.RecordBatch.from_arrays([key, value, timestamp, offsets, headers], schema=RECORDS)
@@ -99,7 +95,7 @@ def _placed(rows: pa.RecordBatch, first: int) -> pa.RecordBatch:
 
 @dataclass(slots=True)
 class Position:
-    """How far a topic has been read: ``batches`` of what was written as a whole, and ``records`` of the next one."""
+    """How far a test has read a topic: whole ``batches``, and ``records`` of the next one."""
 
     batches: int = 0
     records: int = 0
@@ -107,9 +103,9 @@ class Position:
 
 @dataclass(slots=True)
 class MemoryOutput:
-    """Collects what sinks write; ``fed_back`` gives a topic that the topology itself reads, None for another.
+    """Collects what sinks write; ``fed_back`` returns the topic if the topology itself reads it.
 
-    ``read``: how far a test has read each topic. Whoever reads it next goes on from there, as in Kafka's driver.
+    ``read``: how far a test has read each topic; the next reader continues there, as in Kafka's driver.
     """
 
     partitions: int
@@ -124,7 +120,7 @@ class MemoryOutput:
             read.append(records, partitions)
 
     def must_exist(self, topic: str) -> None:
-        """Every topic is there that may be."""
+        """Accepts every valid name."""
         check_name(topic)
 
     def partition_count(self, topic: str) -> int:
@@ -155,11 +151,11 @@ _ASKED_BY = MappingProxyType(
         "window": ("a store of records by time", "get_window_store"),
     }
 )
-"""What stores of each kind are called in messages, and the method that asks for them."""
+"""For each kind of store: its name in messages, and the method that returns it."""
 
 
 def store_named(plan: Plan, name: str, kind: Kind) -> StoreDef:
-    """Raises `StateError` CS-710 if there is none, or one of another kind."""
+    """The store of this name; `StateError` CS-710 without one, or if it has another kind."""
     found = next((store for store in plan.stores.values() if store.public == name), None)
     if found is None:
         public = sorted(store.public for store in plan.stores.values() if store.public is not None)

@@ -1,4 +1,4 @@
-"""Test topics: records in as values, records out as values."""
+"""Topics of the test driver: pipe records in, read records out."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from crossstream.durations import (
 from crossstream.errors import ConfigError, SerdeError, writable
 from crossstream.location import here
 from crossstream.query.store import check_dict_keys
-from crossstream.records import Header, decode_headers, encode_headers
+from crossstream.records import PRODUCER_RECORDS, Header, decode_headers, encode_headers
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.signatures import is_whole
-from crossstream.testing.memory import ROWS, MemoryOutput, Position
+from crossstream.testing.memory import MemoryOutput, Position
 
-_TYPES = ROWS.types[:3]
+_TYPES = PRODUCER_RECORDS.types[:3]
 _LENGTHS = {2, 3, 4}
-"""As many fields a record may be written with."""
+"""Lengths of a tuple that is a record."""
 
 
 @dataclass(frozen=True, slots=True)
 class TestRecord:
     """A record of a test topic; two are equal if key, value, timestamp and headers are.
 
-    A timestamp is kept in ms since the epoch, headers as tuples. Raises `ConfigError` CS-201 for what is no timestamp.
+    It keeps a timestamp in ms since the epoch, headers as tuples. Raises `ConfigError` CS-201 for a wrong timestamp.
 
     >>> from datetime import datetime
     >>> TestRecord("k", "v", datetime(1970, 1, 1, 0, 0, 1), [("a", b"b")])
@@ -57,7 +57,7 @@ class TestRecord:
 
 
 def _as_tuples(headers: Any) -> Any:
-    """Pairs as tuples; what are none stays as it is: piping tells of it."""
+    """Pairs as tuples; anything else stays unchanged, and piping refuses it."""
     if headers is None:
         return ()
     if isinstance(headers, Mapping | str | bytes) or not isinstance(headers, Iterable):
@@ -68,8 +68,8 @@ def _as_tuples(headers: Any) -> Any:
 class TestInputTopic:
     """Pipes records into a topic of the topology. Made by `TopologyTestDriver.create_input_topic`.
 
-    Records without a timestamp get the topic's own clock, which starts at ``start`` (ms) and moves by
-    ``auto_advance`` (ms) after each of them.
+    A record without a timestamp gets the time of the topic's own clock, which starts at ``start`` (ms) and then
+    moves by ``auto_advance`` (ms).
     """
 
     __test__ = False
@@ -100,8 +100,7 @@ class TestInputTopic:
     ) -> None:
         """Pipes one record. ``partition``: of the topic; None: by the key, as Kafka's producer does.
 
-        Raises `ConfigError`: CS-201 no timestamp, CS-241 headers that are no pairs of text and bytes, CS-241 a
-        partition that the topic does not have.
+        Raises `ConfigError`: CS-201 for a wrong timestamp, CS-241 for wrong headers or a partition that does not exist.
         """
         self._check_partition(partition)
         keys, values = [calls.serialize(self._key, key)], [calls.serialize(self._value, value)]
@@ -109,14 +108,14 @@ class TestInputTopic:
         self._pipe(self._records(keys, values, self._times([timestamp]), cells), partition)
 
     def pipe_record(self, record: TestRecord | tuple[Any, ...], partition: int | None = None) -> None:
-        """Pipes one record (a `TestRecord`, or a tuple in the order of its fields); raises what `pipe_input` does."""
+        """Pipes a `TestRecord`, or a tuple in the order of its fields; raises what `pipe_input` does."""
         whole = record if isinstance(record, TestRecord) else TestRecord(*_fields(record))
         self.pipe_input(whole.key, whole.value, whole.timestamp, whole.headers, partition)
 
     def pipe_records(self, records: Iterable[TestRecord | tuple[Any, ...]]) -> None:
         """Pipes many records (`TestRecord`, or tuples in the order of its fields), faster than one by one.
 
-        Raises what `pipe_input` does, before any of them is piped.
+        Raises what `pipe_input` does, before it pipes any of them.
         """
         keys, values, timestamps, headers = _columns(records)
         if not keys:
@@ -130,7 +129,7 @@ class TestInputTopic:
         self._clock += to_milliseconds(duration)
 
     def _times(self, given: list[Any]) -> list[int]:
-        """Timestamps in ms; those that are None by the topic's clock, which goes on if all are timestamps."""
+        """Timestamps in ms; None gets the topic's clock, which moves only if all are valid."""
         if {int}.issuperset(map(type, given)) and min(given) >= -LATEST and max(given) <= LATEST:
             return given
         clock, found = self._clock, []
@@ -147,7 +146,7 @@ class TestInputTopic:
             f"the topic has no partition {partition!r}: it has {self._partitions}, numbered from 0",
             code="CS-241",
             where=here(),
-            next="leave it out, for Kafka's default; TopologyTestDriver(partitions=…) says how many there are",
+            next="leave it out for Kafka's default, or make more: TopologyTestDriver(partitions=…)",
         )
 
     def _records(
@@ -158,13 +157,13 @@ class TestInputTopic:
         ]
         none = headers.count(None) == len(headers)
         given = pa.nulls(len(headers), pa.large_binary()) if none else pa.array(headers, pa.large_binary())
-        return pa.RecordBatch.from_arrays([*columns, given], schema=ROWS)
+        return pa.RecordBatch.from_arrays([*columns, given], schema=PRODUCER_RECORDS)
 
 
 def _columns(records: Iterable[TestRecord | tuple[Any, ...]]) -> tuple[list[Any], ...]:
-    """Keys, values, timestamps and headers of records, or of tuples that may end early."""
+    """Columns of keys, values, timestamps and headers; tuples may be short."""
     if isinstance(records, TestRecord) or not isinstance(records, Iterable):
-        raise _no_record(f"pipe_records takes a list of records, not {records!r}", "pipe_record(…) pipes one")
+        raise _refusal(f"pipe_records takes a list of records, not {records!r}", "pipe_record(…) pipes one")
     rows = [record if type(record) is tuple else _fields(record) for record in records]
     lengths = set(map(len, rows))
     if len(lengths) != 1 or not lengths <= _LENGTHS:
@@ -179,21 +178,19 @@ def _fields(record: Any) -> tuple[Any, ...]:
         return record.key, record.value, record.timestamp, record.headers
     if isinstance(record, tuple | list) and len(record) in _LENGTHS:
         return tuple(record)
-    raise _no_record(
-        f"{record!r} is no record", "write TestRecord(key, value, timestamp), or a tuple in this order"
+    raise _refusal(
+        f"{record!r} is not a record", "write TestRecord(key, value, timestamp), or a tuple in this order"
     )
 
 
 def _cell(headers: Any) -> bytes | None:
-    """The headers of a record, packed; None if there are none."""
+    """The packed headers of a record; None without headers."""
     if not headers:
         return None
     given = list(headers) if isinstance(headers, Iterable) else [headers]
     pairs = list(filter(_is_header, given))
     if len(pairs) < len(given):
-        raise _no_record(
-            f"headers={headers!r} are no pairs of text and bytes", 'write them so: headers=[("a", b"b")]'
-        )
+        raise _refusal(f"headers={headers!r} are not pairs of text and bytes", 'write headers=[("a", b"b")]')
     return encode_headers(pairs)
 
 
@@ -205,7 +202,7 @@ def _is_header(pair: Any) -> TypeGuard[Header]:
     return is_text and isinstance(value, bytes | bytearray | memoryview | None)
 
 
-def _no_record(what: str, step: str) -> ConfigError:
+def _refusal(what: str, step: str) -> ConfigError:
     return ConfigError(what, code="CS-241", where=here(), next=step)
 
 
@@ -221,7 +218,7 @@ def _encoded(serde: Serde, values: Sequence[Any]) -> pa.LargeBinaryArray:
 class TestOutputTopic:
     """Reads what the topology wrote to a topic. Made by `TopologyTestDriver.create_output_topic`.
 
-    All that the driver made for one topic read it together, as in Kafka's driver: each record comes out once.
+    Several of one topic share their position, as in Kafka's driver: each record comes out once.
 
     >>> import crossstream as cs
     >>> text, builder = cs.serdes.string(), cs.StreamsBuilder()
@@ -245,16 +242,16 @@ class TestOutputTopic:
 
     @property
     def queue_size(self) -> int:
-        """Records that have not been read."""
+        """How many records are unread."""
         return int(sum(records.num_rows for records in self._unread())) - self._position.records
 
     @property
     def is_empty(self) -> bool:
-        """Whether every record has been read."""
+        """Whether no record is unread."""
         return self.queue_size == 0
 
     def read_record(self) -> TestRecord:
-        """The next record; `IndexError` if there is none. Raises what `read_records` does."""
+        """The next record; `IndexError` at the end. Raises what `read_records` does."""
         if self.is_empty:
             raise IndexError(f"no more records in {self._topic}")
         position = self._position
@@ -265,37 +262,37 @@ class TestOutputTopic:
         return record
 
     def read_records(self) -> list[TestRecord]:
-        """All records not read yet.
+        """All unread records.
 
-        Raises `SerdeError` CS-402 for bytes that the serdes cannot read: no record counts as read then.
+        Raises `SerdeError` CS-402 for bytes that the serdes cannot decode; then all stay unread.
         """
         found = self._rest()
         self._skip()
         return found
 
     def read_values(self) -> list[Any]:
-        """The values of all records not read yet."""
+        """The values of all unread records."""
         return [record.value for record in self.read_records()]
 
     def read_key_values(self) -> list[tuple[Any, Any]]:
-        """Key and value of all records not read yet."""
+        """Key and value of all unread records."""
         return [(record.key, record.value) for record in self.read_records()]
 
     def read_key_values_to_map(self) -> dict[Any, Any]:
-        """The last value of each key among the records not read yet; deleted keys map to None.
+        """The last value of each key among the unread records; deleted keys map to None.
 
-        Raises `StateError` CS-711 for keys that no dict takes, such as dicts, or takes for one, such as 1 and True:
-        no record counts as read then.
+        Raises `StateError` CS-711 for keys that cannot be keys of a dict (dicts), or are equal in it (1 and True);
+        then all stay unread.
         """
         found = self._rest()
         keys = [record.key for record in found]
-        step = "take pairs, which may have any keys: read_key_values()"
+        step = "call read_key_values(): pairs may have any keys"
         check_dict_keys(keys, list(map(repr, keys)), step, topic=self._topic)
         self._skip()
         return {record.key: record.value for record in found}
 
     def _rest(self) -> list[TestRecord]:
-        """All records not read yet, which stay so."""
+        """All unread records, which stay unread."""
         found, first = [], self._position.records
         for records in self._unread():
             found += self._decoded(records.slice(first))
@@ -307,7 +304,7 @@ class TestOutputTopic:
         position.batches, position.records = position.batches + len(self._unread()), 0
 
     def _unread(self) -> list[pa.RecordBatch]:
-        """What was written since; of the first batch some records may have been read."""
+        """Batches with unread records; some of the first batch may be read."""
         return self._output.written.get(self._topic, [])[self._position.batches :]
 
     def _decoded(self, records: pa.RecordBatch) -> list[TestRecord]:

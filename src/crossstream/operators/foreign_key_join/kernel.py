@@ -4,11 +4,10 @@
            left rows whose foreign key names a right row (inner), or for all left rows (left join: None on the
            right)
 
-Two halves in two rounds. `subscribe`, keyed by the primary key, knows the old foreign key of every left row and
-turns a left change into a subscription to the new foreign key and, if the row moved, an unsubscription from
-the old. `resolve`, keyed by the foreign key, holds the right table and the subscriptions with their left values,
-and makes the results. Both belong to one atomic batch, so a row's result is decided in one place, the
-partition of its current foreign key: no answer can be stale. Source: KIP-213, semantics 2.5, 8.12–8.17.
+Two halves in two rounds. `subscribe` (`subscriptions.py`), keyed by the primary key, turns a left change into a
+subscription. `resolve`, keyed by the foreign key, holds the right table and the subscriptions with their left values,
+and makes the results. Both belong to one atomic batch, so a row's result is decided in one place, the partition of its
+current foreign key: no answer can be stale. Source: KIP-213, semantics 2.5, 8.12–8.17.
 
 What they make of a batch (`Emit`, decision 0033):
 
@@ -21,47 +20,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
+from crossstream.columns.as_of import Puts
 from crossstream.columns.changes import Changes, concat_headers
 from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys
 from crossstream.columns.match_counts import Asked
-from crossstream.columns.order import by_key, came_before, last_per_key, last_per_trigger
+from crossstream.columns.order import by_key, came_before
 from crossstream.columns.values import Values, nulls
-from crossstream.operators.stream_table_join.as_of import Puts
+from crossstream.operators.foreign_key_join.subscriptions import (
+    DELETE_KEY_AND_PROPAGATE,
+    INSTRUCTION,
+    PRIMARY,
+    PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE,
+    PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE,
+    Emit,
+    Kind,
+)
 from crossstream.operators.table.kernel import as_changed
 from crossstream.operators.table_join.kernel import Joined, Lookup, call_joiner
 from crossstream.serdes import Serde
 from crossstream.serdes.keys import LEFT, tagged
-from crossstream.storage.columns import Column, same_rows, take, take_all, take_or_null, valid
+from crossstream.storage.columns import Column, same_rows, take, take_all, take_or_null
 from crossstream.storage.snapshot import View, groups_of
 from crossstream.storage.sorted_run import Run, bisect, expand, identities, is_sorted, sort_rows
 
-Kind = Literal["inner", "left"]
-
-# What a left row asks of the partition of a foreign key (`instruction` column).
-LEAVE = 0
-"""Forget the row, say nothing: its result is decided elsewhere."""
-RETRACT = 1
-"""Forget the row and retract its result: it has no foreign key any more, or is gone."""
-ANSWER = 2
-"""Remember the row; give its result, or a tombstone (inner) or the row without partner (left)."""
-ANSWER_IF_FOUND = 3
-"""Remember the row; give its result if there is a right row."""
-
 _NONE = np.empty(0, np.int64)
-
-PRIMARY, INSTRUCTION = "primary key", "instruction"
-
-Emit = Literal["net", "changelog"]
-"""The last result of each row in a batch, or every result for readers of the changes within a batch."""
-
-REFERS = "refers"
-"""Where referrers are counted: 1 for a row that begins to refer to the foreign key, −1 for one that ceases to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,108 +68,6 @@ class Serdes:
         if self.either is None:
             return Values(self.key, wire=primary)
         return Values(self.either, wire=tagged(LEFT, primary))
-
-
-@dataclass(frozen=True, slots=True)
-class Subscribed:
-    """``subscriptions``: keyed by foreign key. ``answers``: left rows that need no right table, by primary key."""
-
-    subscriptions: Changes
-    answers: Changes
-    dropped: dict[str, int]
-
-
-def subscribe(
-    kind: Kind,
-    view: View,
-    left: Changes,
-    references: pa.LargeBinaryArray,
-    serde: Serde | None,
-    *,
-    emit: Emit,
-    bits: int,
-    counted: bool = False,
-) -> Subscribed:
-    """What left changes ask for. ``left``: arrival order, keys not null; ``references``: serialised foreign keys.
-
-    ``serde``: that of the foreign key. ``view``: the store of references, which this updates. ``counted``: the
-    subscriptions say which rows begin or cease to refer (`REFERS`).
-    """
-    lacking = int((~valid(references) & ~left.value.missing()).sum())  # semantics 2.5.3, rows 2, 5, 7
-    dropped = {"null-foreign-key": lacking} if kind == "inner" else {}
-    hashes = left.hashes(bits)
-    if emit == "changelog":
-        rows, begins = last_per_trigger(left, *by_key(left, hashes))
-    else:
-        rows = last_per_key(left, hashes)
-        begins = np.ones(len(rows), bool)
-    net, h, new = left.take(rows), hashes[rows], take(references, rows)
-    keys, is_row = net.key.wire(), ~net.value.missing()
-    old, was_row = _references_before(view, h, keys, new, is_row, begins)
-    has, had = valid(new) & is_row, valid(old) & was_row
-    same = has & had
-    both = np.flatnonzero(same)
-    same[both] = same_rows(new, both, old, both)
-    last = np.flatnonzero(np.append(begins[1:], True))
-    columns = {"h": h, "key": keys, "reference": new, "ts": net.ts, "gone": (~is_row).astype(np.uint8)}
-    view.put(columns if len(last) == len(h) else take_all(columns, last))
-
-    moved = has & had & ~same
-    left_behind = had & ~has
-    if kind == "inner":
-        leaving = np.where(left_behind, RETRACT, LEAVE)
-        joining = np.where(moved, ANSWER, ANSWER_IF_FOUND)
-        alone = np.zeros(len(h), bool)
-    else:
-        leaving = np.full(len(h), LEAVE)
-        joining = np.full(len(h), ANSWER)
-        alone = ~has & (is_row | was_row)
-    leavers = np.flatnonzero(moved | left_behind)
-    joiners = np.flatnonzero(has)
-    subscriptions = _subscriptions(net, keys, serde, (leavers, old, leaving), (joiners, new, joining))
-    if counted:
-        refers = np.concatenate([np.full(len(leavers), -1), (~same)[joiners].astype(np.int64)])
-        subscriptions = replace(subscriptions, extra={**subscriptions.extra, REFERS: refers})
-    if emit == "changelog":  # a row leaves one foreign key before it joins the next
-        subscriptions = subscriptions.take(np.argsort(np.concatenate([leavers, joiners]), kind="stable"))
-    return Subscribed(subscriptions, net.take(np.flatnonzero(alone)), dropped)
-
-
-def _references_before(
-    view: View,
-    hashes: np.ndarray,
-    keys: Column,
-    new: pa.LargeBinaryArray,
-    is_row: np.ndarray,
-    begins: np.ndarray,
-) -> tuple[pa.LargeBinaryArray, np.ndarray]:
-    """For rows grouped by key the foreign key before each, and whether there was a row."""
-    first = np.flatnonzero(begins)
-    whole = len(first) == len(hashes)
-    match = view.lookup(hashes[first], keys if whole else take(keys, first))
-    old = match.gather("reference")
-    if whole:
-        return old, match.found
-    place = np.where(begins, np.cumsum(begins) - 1, len(first) + np.arange(len(hashes)) - 1)
-    return take(pa.concat_arrays([old, new]), place), np.concatenate([match.found, is_row])[place]
-
-
-def _subscriptions(
-    net: Changes,
-    keys: Column,
-    serde: Serde | None,
-    *groups: tuple[np.ndarray, pa.LargeBinaryArray, np.ndarray],
-) -> Changes:
-    rows = np.concatenate([rows for rows, _, _ in groups])
-    references = pa.concat_arrays([take(references, rows) for rows, references, _ in groups])
-    instruction = np.concatenate([codes[rows] for rows, _, codes in groups]).astype(np.uint8)
-    taken = net.take(rows)
-    return replace(
-        taken,
-        key=Values(serde, wire=references),
-        old=None,
-        extra={PRIMARY: take(keys, rows), INSTRUCTION: instruction},
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +124,7 @@ class _Subscriptions:
             "key2": primary,
             "value": self.changes.value.wire(serde),
             "ts": self.changes.ts,
-            "gone": (self.changes.extra[INSTRUCTION] <= RETRACT).astype(np.uint8),
+            "gone": (self.changes.extra[INSTRUCTION] <= DELETE_KEY_AND_PROPAGATE).astype(np.uint8),
         }
         if self.ends is None or self.begins is None:
             return sort_rows({**columns, "limit": self.before})
@@ -280,7 +165,7 @@ def resolve(
     if right.rows:
         there = ~puts.changes.value.missing()
         exists = there | (kind == "left")
-        for lefts, primary, rows in _told(subs, kept, puts, was, serdes.value, chunk):
+        for lefts, primary, rows in _answered(subs, kept, puts, was, serdes.value, chunk):
             referred[rows] = True
             yield _answer(joiner, serdes.keys(primary), lefts, puts.changes, rows, exists[rows])
         asked[1].count(there, there & referred)
@@ -308,13 +193,15 @@ def _from_left(
 
     ``referred``: notes those of the right changes that came with it, so that it answers for them.
     """
-    told = subs.changes.extra[INSTRUCTION]
-    asking, with_it = told >= ANSWER, subs.after > subs.before
+    instruction = subs.changes.extra[INSTRUCTION]
+    asking, with_it = instruction >= PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE, subs.after > subs.before
     put = np.where(subs.after > subs.first, subs.after - 1, -1)
     seen = as_changed(right_rows(subs.hashes[subs.heads], subs.keys), right, subs.group, put)
     asked.count(asking, asking & seen.present)
     referred[put[asking & with_it]] = True
-    emits = (told == RETRACT) | (told == ANSWER) | ((told == ANSWER_IF_FOUND) & (seen.present | with_it))
+    found = seen.present | with_it
+    emits = (instruction == DELETE_KEY_AND_PROPAGATE) | (instruction == PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
+    emits |= (instruction == PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE) & found
     rows = np.flatnonzero(emits)
     if not len(rows):
         return
@@ -348,12 +235,14 @@ def _right_was_later(result: Changes, put: np.ndarray, right: Changes) -> Change
     )
 
 
-def _told(
+def _answered(
     subs: _Subscriptions, kept: Run | None, puts: Puts, was: View, serde: Serde | None, chunk: int
 ) -> Iterator[tuple[Values, Column, np.ndarray]]:
     """Left rows and the right changes that come while they refer to them: value, primary key, place of the change."""
     changes = subs.changes
-    live = np.flatnonzero((changes.extra[INSTRUCTION] >= ANSWER) & (subs.after < subs.until))
+    live = np.flatnonzero(
+        (changes.extra[INSTRUCTION] >= PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE) & (subs.after < subs.until)
+    )
     for rows, places in _expanded(subs.after[live], subs.until[live], chunk):
         yield changes.value.take(live[rows]), take(changes.extra[PRIMARY], live[rows]), places
     ends = np.append(puts.starts[1:], len(puts.rank))

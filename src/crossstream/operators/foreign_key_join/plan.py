@@ -61,10 +61,10 @@ class Asking:
 def subscribe(
     builder: PlanBuilder, node: ForeignKeyJoin, flow: Flow, arrived: str, key: Serde, rounds: tuple[int, int]
 ) -> Asking:
-    """Remembers the foreign key of each left row, and who subscribed to each right one.
+    """Remembers the foreign key of each left row, and the subscriptions to each right one.
 
     ``flow``: the left changes with their foreign keys, which have ``arrived`` in the first of the ``rounds``; in the
-    second are the right rows, whose keys have the serde ``key``. If both are one, answers are where they are wanted,
+    second are the right rows, whose keys have the serde ``key``. If both are one, answers are where they are needed,
     and subscriptions are kept where the left rows are.
     """
     first, second = rounds
@@ -105,7 +105,7 @@ def subscribe(
 
 
 def _referrers(builder: PlanBuilder, node: ForeignKeyJoin, number: int, key: Serde) -> str | None:
-    """The store of how many left rows refer to a right key, for joins that have the rows nobody refers to."""
+    """The store of how many left rows refer to a right key, for joins that keep rows without referrers."""
     if node.kind not in ("right", "outer"):
         return None
     name = builder.inner_store(node, "referrers")

@@ -1,4 +1,4 @@
-"""The foreign-key join: taking references, subscribing, resolving."""
+"""Runs a foreign-key join in a task: takes foreign keys, subscribes, resolves."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from crossstream.columns.functions import Function
 from crossstream.columns.match_counts import Asked, some_key
 from crossstream.graph import nodes as graph
 from crossstream.graph.names import inner
-from crossstream.operators.foreign_key_join.kernel import (
+from crossstream.operators.foreign_key_join.kernel import Serdes, resolve
+from crossstream.operators.foreign_key_join.subscriptions import (
     INSTRUCTION,
     PRIMARY,
     REFERS,
     Emit,
     Kind,
-    Serdes,
-    resolve,
     subscribe,
 )
 from crossstream.operators.foreign_key_join.unreferenced import unreferenced
@@ -44,7 +43,7 @@ class ReferenceRunner(Runner):
     """Takes the foreign key out of each row and serialises it with the right table's key serde.
 
     A row that has none because the extractor failed stays in the table, for other readers; it is marked, and the
-    join passes it over.
+    join skips it.
     """
 
     step: ReferenceStep
@@ -80,7 +79,7 @@ def references_of(function: Function, serde: Serde | None, changes: Changes) -> 
 
 
 def failed_column(column: str) -> str:
-    """Beside the extra column of foreign keys: 1 where there is none because a function failed."""
+    """Beside the extra column of foreign keys: 1 where a function failed."""
     return f"{column} failed"
 
 
@@ -103,7 +102,7 @@ class SubscribeRunner(Runner):
         self.task.report.count_in(node.name, left.rows)
         store = self.task.stores(self.step.store)
         column = left.extra[self.step.column]
-        told = subscribe(
+        subscribed = subscribe(
             LEFT_ROWS[node.kind],
             store.view,
             replace(left, old=None, extra={}),
@@ -113,11 +112,11 @@ class SubscribeRunner(Runner):
             bits=self.task.batch.bits,
             counted=node.kind in ("right", "outer"),
         )
-        self.task.report.count_dropped(node.name, told.dropped)
-        if told.subscriptions.rows:
-            yield self.out(), told.subscriptions
-        if told.answers.rows:
-            yield self.step.answers, told.answers
+        self.task.report.count_dropped(node.name, subscribed.dropped)
+        if subscribed.subscriptions.rows:
+            yield self.out(), subscribed.subscriptions
+        if subscribed.answers.rows:
+            yield self.step.answers, subscribed.answers
 
 
 class ResolveRunner(Runner):
@@ -130,8 +129,8 @@ class ResolveRunner(Runner):
 
     def finish(self) -> Emitted:
         node: graph.ForeignKeyJoin = self.task.node(self.step.node)
-        told_by, alone, table_changes = self.step.inputs
-        subscriptions, answers = self.arrived(told_by), self.arrived(alone)
+        asking, alone, table_changes = self.step.inputs
+        subscriptions, answers = self.arrived(asking), self.arrived(alone)
         take_right = self.arrived if self.step.changelog else self.gathered
         right = latest_only(self, take_right(table_changes))
         if subscriptions is None and answers is None and right is None:
@@ -139,10 +138,10 @@ class ResolveRunner(Runner):
         store = self.task.stores(self.step.subscriptions)
         table = self.task.stores(self.step.right_store)
         flows = self.task.plan.flows
-        told = flows[inner(node.name, "subscriptions")]
+        flow = flows[inner(node.name, "subscriptions")]
         left_key = flows[inner(node.name, "answers")].key
         if subscriptions is None:
-            subscriptions = no_subscriptions(told, counted=self.step.referrers is not None)
+            subscriptions = no_subscriptions(flow, counted=self.step.referrers is not None)
         if right is None:
             right = no_changes(table.definition.key, table.definition.value)
         either = None if self.step.referrers is None else node.key
@@ -153,10 +152,10 @@ class ResolveRunner(Runner):
             node.joiner,
             store.view,
             subscriptions,
-            answers if answers is not None else no_changes(left_key, told.value),
+            answers if answers is not None else no_changes(left_key, flow.value),
             right,
             right_rows,
-            Serdes(left_key, told.value, table.definition.value, either),
+            Serdes(left_key, flow.value, table.definition.value, either),
             (asked, asked),
             emit=emit,
             bits=self.task.batch.bits,

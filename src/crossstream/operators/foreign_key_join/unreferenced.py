@@ -17,7 +17,7 @@ from crossstream.columns.changes import Changes, both_sides
 from crossstream.columns.functions import Function
 from crossstream.columns.order import by_key, same_trigger
 from crossstream.columns.values import Values
-from crossstream.operators.foreign_key_join.kernel import REFERS, Emit
+from crossstream.operators.foreign_key_join.subscriptions import REFERS, Emit
 from crossstream.operators.table.kernel import Rows, as_changed
 from crossstream.operators.table_join.kernel import Joined, Lookup, call_joiner
 from crossstream.serdes import Serde
@@ -26,23 +26,6 @@ from crossstream.storage.columns import EMPTY_BYTES, Column, take
 from crossstream.storage.snapshot import View
 
 _NEVER = np.iinfo(np.int64).min
-
-
-@dataclass(frozen=True, slots=True)
-class Events:
-    """What happened to each foreign key: its changes, grouped by key (sorted by hash), in arrival order within.
-
-    ``row``: of the event among those of its side. ``refers``: by how many referrers an event raised the count; 0 for
-    changes of the right row. ``first``, ``last``: places of the first and the last event of each key.
-    """
-
-    changes: Changes
-    hashes: np.ndarray
-    row: np.ndarray
-    refers: np.ndarray
-    is_right: np.ndarray
-    first: np.ndarray
-    last: np.ndarray
 
 
 def unreferenced(

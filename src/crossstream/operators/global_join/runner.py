@@ -1,4 +1,4 @@
-"""Global tables kept, and looked up by streams and by tables."""
+"""Keeps global tables, and looks them up for streams and tables."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ class GlobalResolveRunner(Runner):
     def finish(self) -> Emitted:
         node: graph.ForeignKeyJoin = self.task.node(self.step.node)
         asked, alone = self.step.inputs
-        told, left_key = self.task.flow(asked), self.task.flow(alone).key
-        subscriptions, answers = (self._as_kept(flow, told.value) for flow in (asked, alone))
+        asking, left_key = self.task.flow(asked), self.task.flow(alone).key
+        subscriptions, answers = (self._as_kept(flow, asking.value) for flow in (asked, alone))
         table = self.task.global_tables.open(self.step.table)
         right = (
             table.every_change() if self.step.changelog else self.task.global_tables.changes(self.step.table)
@@ -89,11 +89,11 @@ class GlobalResolveRunner(Runner):
             LEFT_ROWS[node.kind],
             node.joiner,
             store.view,
-            no_subscriptions(told, counted=False) if subscriptions is None else subscriptions,
-            no_changes(left_key, told.value) if answers is None else answers,
+            no_subscriptions(asking, counted=False) if subscriptions is None else subscriptions,
+            no_changes(left_key, asking.value) if answers is None else answers,
             no_changes(table.key, table.value) if right is None else right,
             table.before,
-            Serdes(left_key, told.value, table.value),
+            Serdes(left_key, asking.value, table.value),
             looking,
             emit="changelog" if self.step.changelog else "net",
             bits=self.task.batch.bits,

@@ -1,4 +1,4 @@
-"""Results on their way out: to topics, and to the driver."""
+"""Sinks in a task: results go to topics, or to the driver."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from crossstream.serdes.refusals import UNDECODABLE, show
 from crossstream.topics import is_legal_name
 
 _CHUNK = 16_384
-"""Rows made bytes at once: written before the next, they use the same memory again (decision 0027)."""
+"""Rows that are serialised at once; the next ones use the same memory (decision 0027)."""
 
 
 class SinkRunner(Runner):
-    """Writes a flow to its topic: at once, or in order with the other sinks that write there."""
+    """Writes a flow to its topic: at once, or in order with the other sinks of the topic."""
 
     step: SinkStep
 
@@ -110,7 +110,7 @@ class SinkRunner(Runner):
             self.task.failures.failed(node, changes, failures)
             for failure in failures:
                 answers[failure.row] = ()
-        # Neighbours go together, so that records of one partition stay in order.
+        # Neighbours are written together, so that records of one partition stay in order.
         for default, group in groupby(enumerate(answers), key=lambda one: one[1] is None):
             if default:
                 placed, chosen = [row for row, _ in group], None
@@ -129,7 +129,7 @@ class SinkRunner(Runner):
         changes: Changes,
         partitions: Sequence[int] | None,
     ) -> None:
-        """``changes``: what the records were."""
+        """Writes records, or keeps them for the sinks that write together. ``changes``: the rows they come from."""
         if self.step.shares is None:
             self.task.output.write(topic, records, partitions)
         else:
@@ -138,28 +138,28 @@ class SinkRunner(Runner):
 
 
 def _topic(node: graph.Sink, name: Any) -> str:
-    """The name that the user's function gave, if a topic can have it: that it has not is the record's failure."""
+    """The name that the function returned. Another value, or a name that Kafka does not allow, is a failure."""
     if not isinstance(name, str):
         raise TypeError(f"expected the name of a topic, got {type(name).__name__}")
     if not is_legal_name(name):
         raise SinkError(
-            f"the function of {node.name} gave {show(name)}, which cannot be the name of a topic",
+            f"the function of {node.name} returned {show(name)}, which cannot be the name of a topic",
             code="CS-656",
-            next="return 1 to 249 ASCII letters, digits, '.', '_' and '-'; or let the record go:"
+            next="return 1 to 249 ASCII letters, digits, '.', '_' and '-'; or skip the record:"
             " processing_errors='skip' or cs.DeadLetter(topic)",
         )
     return name
 
 
 def _partitions(node: graph.Sink, topic: str, answer: Any, count: int) -> tuple[int, ...] | None:
-    """Where a record goes by what the user's partitioner gave; None: where Kafka's default puts it."""
+    """The partitions that the partitioner returned; None: Kafka's default."""
     if answer is None:
         return None
     chosen = tuple(map(index, answer if isinstance(answer, Iterable) else [answer]))
     wrong = [partition for partition in chosen if not 0 <= partition < count]
     if wrong:
         raise SinkError(
-            f"the partitioner of {node.name} gave partition {wrong[0]}; {topic} has {count}",
+            f"the partitioner of {node.name} returned partition {wrong[0]}; {topic} has {count}",
             code="CS-654",
             next="return a partition that exists, a list of them, or None for Kafka's default",
         )
@@ -171,7 +171,7 @@ _LAST_TIMESTAMP = 253_402_300_799_999
 
 
 class FrameSinkRunner(Runner):
-    """Sends records to the driver, in wire form: those that columns hold."""
+    """Sends records to the driver, in wire form."""
 
     def by_key(self) -> bool:
         return True
@@ -187,7 +187,7 @@ class FrameSinkRunner(Runner):
             self.task.report.count_out(node.name, bare.rows)
 
     def _held(self, node: graph.FrameSink, changes: Changes, part: Literal["key", "value"]) -> Changes:
-        """In wire form, without the records whose key or value no column holds, not even one of its own."""
+        """The records in wire form, without those whose key or value fits in no column."""
         serde = getattr(node, part)
         changes = self.writable(changes, part, serde)
         wired = Values(serde, wire=getattr(changes, part).wire(serde))
@@ -202,7 +202,7 @@ class FrameSinkRunner(Runner):
         return self.task.failures.undecodable(node, changes, reasons, part) if reasons else changes
 
     def _dated(self, node: graph.FrameSink, changes: Changes) -> Changes:
-        """Without the records whose timestamp is after the last that Spark has."""
+        """The records without those whose timestamp is too late for Spark."""
         late = np.flatnonzero(changes.ts > _LAST_TIMESTAMP)
         reasons = [
             (row, f"{changes.ts[row]} ms are after the year 9999, the last that Spark has")
@@ -212,9 +212,9 @@ class FrameSinkRunner(Runner):
 
 
 def _unheld(values: Values, first: int = 0) -> list[tuple[int, str]]:
-    """(row, reason) of the values that no column holds, not even one of their own; the first row is ``first``.
+    """(row, reason) of the values that fit in no column, found by halving; the first row is ``first``.
 
-    Raises `SerdeError` if that is not a matter of single rows.
+    Raises `SerdeError` for a fault that is not of single rows.
     """
     try:
         values.series()

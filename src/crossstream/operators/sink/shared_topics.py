@@ -1,4 +1,4 @@
-"""Topics that several sinks write to: records that come on several ways stay in order."""
+"""The order of records that several sinks write to one topic."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import pyarrow as pa
 from crossstream.columns.branch_order import CameFrom, in_branch_order
 from crossstream.columns.changes import Changes
 from crossstream.columns.values import Values
-from crossstream.operators.star_join.right_rows import RAW
+from crossstream.operators.star_join.subscriptions import RAW
 from crossstream.planning.steps import SinkStep
 
 _PARTITION = "partition"
-"""Extra column: the partition that a row goes to, or this if nobody says."""
+"""Extra column: the partition of a row, or `_ANY`."""
 _ANY = -1
+"""Kafka's default partition, by the key."""
 
 Sent = tuple[str, pa.RecordBatch, Sequence[int] | None]
 """A topic, records for it, and the partition of each; None: by their keys."""
@@ -25,7 +26,7 @@ Sent = tuple[str, pa.RecordBatch, Sequence[int] | None]
 
 @dataclass(slots=True)
 class SharedTopics:
-    """Rows that wait for those of other sinks, as they go to topics: by what the sinks are called together."""
+    """Records that wait for the other sinks of their topic, by (group of sinks, topic)."""
 
     _parts: dict[tuple[str, str], list[tuple[str, Changes]]] = field(default_factory=dict)
 
@@ -37,7 +38,7 @@ class SharedTopics:
         changes: Changes,
         partitions: Sequence[int] | None,
     ) -> None:
-        """What a sink has to write; ``changes``: where the records come from."""
+        """Keeps the records of a sink. ``changes``: the rows they come from."""
         assert step.shares is not None
         key, value, _, headers = records.columns
         chosen = np.full(changes.rows, _ANY) if partitions is None else np.array(partitions)
@@ -53,16 +54,16 @@ class SharedTopics:
         self._parts.setdefault((step.shares, topic), []).append((step.node, written))
 
     def take(self, step: SinkStep, came_from: CameFrom) -> Iterator[Sent]:
-        """All that the sinks together have to write, in order."""
+        """The records of all sinks of a group, in order."""
         orders = dict(step.orders)
-        for name, topic in [place for place in self._parts if place[0] == step.shares]:
+        for name, topic in [part for part in self._parts if part[0] == step.shares]:
             order = orders.get(topic) or orders[None]
             parts = sorted(self._parts.pop((name, topic)), key=lambda part: order.sinks.index(part[0]))
             yield from _sent(topic, in_branch_order(parts, order.forks, came_from))
 
 
 def _sent(topic: str, written: Changes) -> Iterator[Sent]:
-    """Neighbours together that go where their keys say, and those that do not."""
+    """Runs of records whose partitions are all chosen, or all Kafka's default."""
     partitions = np.asarray(written.extra[_PARTITION])
     given = partitions != _ANY
     bounds = [0, *(np.flatnonzero(given[1:] != given[:-1]) + 1).tolist(), written.rows]

@@ -1,4 +1,4 @@
-"""Where records come in: one read step a source, decoded for its first reader."""
+"""Plans sources: one read step each, decoded for its first reader (projection pushdown)."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def plan_source(builder: PlanBuilder, node: Source | FrameSource) -> None:
 def decoded_late(
     topology: Graph, steps: Sequence[Step], flows: Mapping[str, Flow], exchanges: Sequence[Exchange]
 ) -> tuple[tuple[Step, ...], tuple[Exchange, ...]]:
-    """Steps and exchanges, where values that are looked at after a shuffle only are not decoded before it.
+    """The steps and exchanges, with values decoded after a shuffle if nothing reads them before it.
 
-    They are decoded where they arrive, for all who read them there; a join of many that is the only one does so itself.
+    The task that they arrive in decodes them for all readers; a star join that is the only reader does it itself.
     """
     found: dict[str, ReadStep] = {}
     for step in steps:
@@ -92,7 +92,6 @@ def decoded_late(
 
 
 def _decoding(step: Step, read: Mapping[str, ReadStep], by_join: Mapping[str, ReadStep]) -> Step:
-    """A step that reads, or decodes, or neither."""
     if isinstance(step, ReadStep):
         return read.get(step.output or "", step)
     if isinstance(step, ReferManyStep):
@@ -101,10 +100,10 @@ def _decoding(step: Step, read: Mapping[str, ReadStep], by_join: Mapping[str, Re
 
 
 def form(builder: PlanBuilder, node: Node) -> str | None:
-    """How the first reader of a source's values wants them, so that checking them is the decoding.
+    """The form in which a source's values are decoded: that of the first reader, so that decoding is the check.
 
-    The expression of a joiner looks at both sides as columns; without a declared type these may not exist. Fields
-    without a column form are looked at by objects only.
+    Objects if the values have no column form and a callable reads them, or if a joiner's expression reads values
+    without a declared type.
     """
     if node.value is not None and node.value.dtype is None and readers_of(builder.topology, node).callables:
         return "objects"
@@ -118,10 +117,9 @@ def form(builder: PlanBuilder, node: Node) -> str | None:
 
 
 def fields(builder: PlanBuilder, node: Node) -> frozenset[str] | None:
-    """The fields that the expressions over a source's values name; None: they want values whole.
+    """The fields that expressions over a source's values read; None: whole values.
 
-    Where all fields of a declared type are checked, these are also those of expressions that read later what is
-    decoded here; there may be none.
+    With a declared type they include the fields that later expressions read of what is decoded here.
     """
     if not _is_declared(node):
         return None
@@ -136,7 +134,7 @@ def _is_declared(node: Node) -> bool:
 
 
 def _named_later(builder: PlanBuilder, node: Node) -> set[str]:
-    """What is read of the values after they were let through."""
+    """The fields that are read of values below row-wise operators that forward them."""
     found: set[str] = set()
     for child in builder.topology.children(node.name):
         if isinstance(child, Filter | Split | Branch | Peek):
@@ -146,7 +144,7 @@ def _named_later(builder: PlanBuilder, node: Node) -> set[str]:
 
 
 def _joined(builder: PlanBuilder, node: Node, only_here: bool) -> set[str]:
-    """What expressions of joiners read. ``only_here``: those of joins that come before any shuffle."""
+    """The fields that expressions of joiners read. ``only_here``: in joins before any shuffle."""
     found: set[str] = set()
     for child in builder.topology.children(node.name):
         joiner = getattr(child, "joiner", None)
@@ -159,7 +157,7 @@ def _joined(builder: PlanBuilder, node: Node, only_here: bool) -> set[str]:
 
 
 def _sides(builder: PlanBuilder, join: Node, only_here: bool) -> Sequence[tuple[str, str]]:
-    """The parents whose values the joiner gets as they were decoded first, and what it knows them by."""
+    """The parents whose values the joiner reads as they were first decoded, with their names in the joiner."""
     named = named_sides(join)
     if any(builder.topology[parent].shape == "global" for parent in join.parents):
         return named[:1]
@@ -183,20 +181,20 @@ def readers(builder: PlanBuilder, node: Node) -> list[Function]:
     return [function for function in found if function is not None]
 
 
-_HANDING_ON = (Branch, Filter, Merge, Peek, Repartition, SelectKey, Sink, Split, ToStream, ToTable)
-"""Operators that hand on values as they are; others read them, or nothing is known of them."""
+_FORWARDING = (Branch, Filter, Merge, Peek, Repartition, SelectKey, Sink, Split, ToStream, ToTable)
+"""Operators that forward values unchanged."""
 
 
 def readers_of(topology: Graph, node: Node) -> Readers:
-    """Who reads the values of a source, directly and after they were handed on."""
+    """Who reads the values of a source, directly or below operators that forward them."""
     extractor = getattr(node, "timestamp_extractor", None)
     found: list[tuple[Function | None, Fields]] = []
     if extractor is not None:
         function = Function.of(extractor, arguments=3)
         found.append((function, _fields(function)))
-    for parent, child in readings(topology, node.name, lambda _, child: isinstance(child, _HANDING_ON)):
+    for parent, child in readings(topology, node.name, lambda _, child: isinstance(child, _FORWARDING)):
         reads = list(_reads(child, parent))
-        if isinstance(child, _HANDING_ON):
+        if isinstance(child, _FORWARDING):
             if child.value not in (None, node.value):  # read by one serde, and written by another
                 return ANYBODY
         elif not reads:
@@ -209,7 +207,7 @@ def readers_of(topology: Graph, node: Node) -> Readers:
 
 
 def _reads(node: Node, parent: str) -> Iterator[tuple[Function | None, Fields]]:
-    """The functions of an operator that get values of this parent, and the fields that they read; None: a plain one."""
+    """The functions of an operator that read values of this parent, with their fields; None: a plain callable."""
     later = [getattr(node, "action", None), *getattr(node, "predicates", ())]
     for function in filter(None, [*over_values(node, parent), *later]):
         yield function, _fields(function)
@@ -231,7 +229,7 @@ def named(functions: Sequence[Function]) -> set[str]:
 
 
 def named_sides(join: Node) -> list[tuple[str, str]]:
-    """The parents of a join, and what its joiner knows them by."""
+    """The parents of a join, with their names in the joiner."""
     return list(zip(join.parents, ("left", *getattr(join, "names", ("right",))), strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Round 0: records of a range become changes, checked, decoded once (decision 0023) and given their timestamps."""
+"""Round 0: checks the records of a range, decodes them once (decision 0023) and sets their timestamps."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Reader:
     newest: int = np.iinfo(np.int64).min
 
     def changes(self, records: pa.RecordBatch) -> Changes | None:
-        """The next piece; None if nothing of it is left."""
+        """The next piece; None if no record of it is left."""
         changes = self._changes(self.span, records)
         if not changes.rows:
             return None
@@ -77,15 +77,15 @@ class Reader:
         )
 
     def _decoded(self, changes: Changes) -> Changes:
-        """Without undecodable records; values that only later rounds look at are left to them, if failures stop all."""
+        """Decodes keys and values. If bad records stop the batch, later rounds decode values that only they read."""
         later = self.step.later and self.task.failures.decoding.action == "fail"
         decoder = Decoder(self.task, self.step, {"topic": self.span.topic, "partition": self.span.partition})
         return decoder.decoded(changes, ("key",) if later else ("key", "value"))
 
     def _timed(self, changes: Changes) -> Changes:
-        """With the timestamps that the source's extractor gives.
+        """Sets the timestamps that the source's extractor returns, and drops records with negative ones.
 
-        Negative ones are refused, or dropped if it gives them; those later than `LATEST` are refused.
+        Raises CS-507 for a record whose own timestamp is negative or later than `LATEST`.
         """
         node: Any = self.task.node(self.step.node)
         extractor = getattr(node, "timestamp_extractor", None)
@@ -103,7 +103,7 @@ class Reader:
                 else f"a record has the timestamp {stamp}, later than {LATEST} ms: 146 million years from now",
                 code="CS-507",
                 where=self.task.failures.place(node, changes, row),
-                next="mend the column timestamp in the DataFrame, or filter such rows out"
+                next="fix the column timestamp in the DataFrame, or filter such rows out"
                 if isinstance(node, FrameSource)
                 else "give a timestamp_extractor in Consumed; where it returns a negative number, records are dropped",
             )
@@ -111,7 +111,7 @@ class Reader:
         return changes.where(~wrong)
 
     def _extracted(self, node: Any, changes: Changes) -> Changes:
-        """With the timestamps of ``extractor(key, value, timestamp)``."""
+        """Sets the timestamps of ``extractor(key, value, timestamp)``."""
         stamps, failures = extract(node.timestamp_extractor, changes)
         timed = replace(changes, ts=stamps)
         if not failures:
@@ -120,7 +120,7 @@ class Reader:
         return timed.without([failure.row for failure in failures])
 
     def _admitted(self, changes: Changes) -> Changes:
-        """Without null keys, where the source is a table."""
+        """Drops null keys if the source is a table."""
         if not self.step.table:
             return changes
         there = ~changes.key.missing()
@@ -138,7 +138,7 @@ def extract(function: Any, changes: Changes) -> tuple[np.ndarray, list[Failure]]
 
 
 def _expressed(function: Function, changes: Changes) -> tuple[np.ndarray, list[Failure]]:
-    """What an expression gives: of values with a field ``timestamp`` it reads that one, of others the record's own."""
+    """The timestamps of an expression; ``timestamp`` is the field of that name, or else the record's own."""
     own = (
         {}
         if has_field(changes.value.serde, _TIMESTAMP)
@@ -163,7 +163,7 @@ def _timestamp(given: Any) -> int:
 
 
 def _stamps(outcome: Outcome) -> tuple[np.ndarray, list[Failure]]:
-    """What an expression gave as ms; a null, or what is no timestamp, is a failure, as it is of a callable."""
+    """The result of an expression in ms; a null, or a value that is not a timestamp, is a failure."""
     series, failed = outcome.values.series(), {failure.row for failure in outcome.failures}
     if isinstance(series.dtype, pl.Date | pl.Datetime):
         stamps = series.dt.epoch("ms")
@@ -200,14 +200,14 @@ class ReadingTask(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """Decodes records of a source. ``where``: what is known of their place, where no single row is at fault."""
+    """Decodes records of a source. ``where``: their topic and partition, for faults that are not of single rows."""
 
     task: ReadingTask
     step: ReadStep
     where: Mapping[str, object] = field(default_factory=dict)
 
     def decoded(self, changes: Changes, parts: Sequence[Part]) -> Changes:
-        """Without undecodable records; keys and values decoded once, in the form that is wanted first."""
+        """Decodes keys and values once, in the form of the first reader; without undecodable records."""
         node: Node = self.task.node(self.step.node)
         for part in parts:
             serde = getattr(changes, part).serde
@@ -223,9 +223,9 @@ class Decoder:
     def _readable(
         self, node: Node, changes: Changes, part: Part, series: bool, read: Callable[[Changes], Changes]
     ) -> Changes:
-        """What ``read`` makes of the records; without those that it fails on, of the others.
+        """The records that ``read`` returns, without those that it fails on.
 
-        Of keys the same is told, however many there are.
+        Bad keys are reported alike, whatever their form.
         """
         while changes.rows:
             try:
@@ -244,14 +244,14 @@ class Decoder:
         return serde.dtype is not None and rows > _FEW
 
     def _in_one_text(self, changes: Changes) -> Changes:
-        """Keys as serialising them gives them, however they were written."""
+        """Keys as the serde writes them, in one form for equal keys."""
         serde, read = changes.key.serde, changes.key.wire()
         assert serde is not None
         written = calls.encode_objects(serde, changes.key.objects())
         return changes if written.equals(read) else replace(changes, key=Values(serde, wire=written))
 
     def _decoded_part(self, changes: Changes, part: Part, series: bool) -> Changes:
-        """With nulls on the wire where bytes stand for null, as the text ``null`` does in JSON."""
+        """Replaces bytes that mean null by nulls, as the text ``null`` in JSON."""
         values: Values = getattr(changes, part)
         wire = values.wire()
         fields = self.step.fields if part == "value" else None
@@ -268,7 +268,7 @@ class Decoder:
         return replace(changes, key=plain) if part == "key" else replace(changes, value=plain)
 
     def _unread(self, values: Values, part: Part) -> Passing | None:
-        """The serde of values that nobody reads, if it can check them without."""
+        """The serde of values without a reader, if it can check them without decoding."""
         serde: object = values.serde
         passes = part == "value" and self.step.readers == NOBODY
         return serde if passes and isinstance(serde, Passing) else None
@@ -291,7 +291,7 @@ class Decoder:
     def _without(
         self, node: Node, changes: Changes, reasons: list[tuple[int, str]], part: Part, error: SerdeError
     ) -> Changes:
-        """Without the undecodable rows, if they do not stop all; ``error``: what decoding them raised."""
+        """The rows without the undecodable ones, if these do not stop the batch; ``error``: from decoding."""
         try:
             return self.task.failures.undecodable(node, changes, reasons, part)
         except SerdeError as refusal:

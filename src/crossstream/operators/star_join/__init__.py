@@ -10,7 +10,8 @@
     >>> orders.join_many({"shop": (shops, "shop_id")}, lambda order, rows: {**order, "shop": rows["shop"]})
     <KTable orders.join_many(shop)>
 
-Three rounds. `state.py`: what a partition of left rows keeps; `right_rows.py`: how it gets the right rows it refers to;
-`kernel.py`: the results. Page: docs/joins/join-many.md, decision 0019.
+Three rounds. `subscriptions.py`: how a partition of left rows gets the right rows it refers to; `state.py`: what it
+keeps; `kernel.py`: the results. `right_changes.py`: right rows at any moment of a batch; `spans.py`: for a changelog,
+the moments at which results change. Page: docs/joins/join-many.md, decisions 0019 and 0033.
 Rules: semantics 2.6 (docs/semantics.md).
 """

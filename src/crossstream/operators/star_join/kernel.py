@@ -1,36 +1,48 @@
-"""KTable with several KTables, by a foreign key into each of them.
+"""Star join: a KTable with several KTables, by a foreign key into each of them.
 
     law    the result holds, for each left row, joiner(left row, {name: the right row its foreign key names}), for the
            left rows whose foreign keys all name a right row (inner), or for all left rows (left join: None for those
            that are missing)
 
 A partition of left rows keeps them, an index of them by foreign key, and the right rows they refer to (`state.py`),
-which `right_rows.py` gets there. So a result is made where its left row is, from rows as they are after the batch:
-once, whatever of it has changed. Source: decision 0019, semantics 8.12 to 8.15.
+which `subscriptions.py` gets there. So results are made where their left rows are. What they make of a batch (`Emit`):
+
+    net         the last result of each row, made once from the rows as they are after the batch
+    changelog   what taking the records one by one makes: a left change sees the right rows as they are when it comes,
+                a right change answers the rows that refer to it when it comes
+
+For a changelog a left row is cut into *spans*, from one of its changes to the next (`spans.py`). Net results skip that:
+see decision 0033 for what it costs. Source: decision 0019, semantics 8.12 to 8.15.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from crossstream.columns.changes import Changes, concat_headers, reference
+from crossstream.columns.changes import Changes, concat_changes, reference
 from crossstream.columns.evaluate import Outcome, evaluate, uncalled
 from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys
 from crossstream.columns.match_counts import Asked
+from crossstream.columns.order import arrival_of, by_key
 from crossstream.columns.values import Values
-from crossstream.operators.star_join.right_rows import WAS
-from crossstream.operators.star_join.state import ChangedRows, Coded, Home, Partners
+from crossstream.operators.star_join.right_changes import RightChanges, RightRows, Seen
+from crossstream.operators.star_join.spans import Spans
+from crossstream.operators.star_join.state import Coded, PartitionState
+from crossstream.operators.star_join.subscriptions import CHANGED, CURRENT, DROPPED, WAS, Emit, answers_of
+from crossstream.operators.table.kernel import as_stored
 from crossstream.operators.table_join.kernel import Joined
 from crossstream.serdes import Serde
-from crossstream.storage.columns import Column, take, take_or_null
+from crossstream.storage.columns import Column, take
 from crossstream.storage.sorted_run import stable_order
 
 Kind = Literal["inner", "left"]
+
+_NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,186 +53,245 @@ class LeftSerdes:
     value: Serde | None
 
 
-def resolve_many(
+def resolve(
     kind: Kind,
     joiner: Function,
-    home: Home,
+    state: PartitionState,
     rows: Changes | None,
     answers: Changes | None,
     serdes: LeftSerdes,
     asked: Sequence[Asked],
     *,
+    emit: Emit,
     chunk: int,
 ) -> Iterator[Joined]:
-    """The results of a batch, in chunks of about ``chunk`` rows.
+    """The results of a batch, in chunks of about ``chunk`` rows. Puts what it gets into ``state``.
 
-    ``rows``: left rows that changed, in order of their hash; ``answers``: what is told of right rows. Both are put
-    into ``home``. ``asked``: counts, for each table, left rows that refer to it.
+    ``rows``: left rows that changed: net changes in order of their hash, or every change in any order. ``answers``: of
+    right rows, see `subscriptions.answer`. ``asked``: counts, for each table, left rows that refer to it.
     """
-    if home.anew:
-        home.index_all()
-    join = _Join(kind, joiner, home, home.as_it_is(), ChangedRows.of(answers, home.bits), serdes, asked)
-    if answers is not None:
-        home.put_partners(answers)
+    if state.rebuilt:
+        state.rebuild_index()
+    current, changes, dropped = (answers_of(answers, kind) for kind in (CURRENT, CHANGED, DROPPED))
+    if current is not None:
+        state.put_right_rows(current, current.value.missing())
+    before, changed = state.snapshot(), RightChanges.of(changes, state.bits)
+    if changes is not None:
+        last = changed.last()
+        state.put_right_rows(last, last.value.missing())
+    if dropped is not None:
+        state.put_right_rows(dropped, np.ones(dropped.rows, bool))
+    join = _Join(kind, joiner, emit, state, before, changed, serdes, chunk)
     if rows is not None and rows.rows:
-        references = home.coded([rows.extra[reference(name)] for name in home.names])
-        home.put_rows(rows, references, serdes.value)
-        yield from join.from_left(rows, references)
-    yield from join.from_right(chunk)
+        yield from (join.net_of_left if emit == "net" else join.every_of_left)(rows, asked)
+    from_right = join.net_of_right if emit == "net" else join.every_of_right
+    for queries, columns in before.index.scan(changed.puts.hashes, changed.puts.keys, chunk):
+        yield from from_right(queries, columns)
 
 
 @dataclass(frozen=True, slots=True)
 class _Join:
-    """One batch in one partition: what there is, what there was, and the right rows that changed."""
+    """One batch in one partition: what there is, what there was before it, and the right rows that changed."""
 
     kind: Kind
     joiner: Function
-    home: Home
-    was: Home
-    changed: ChangedRows | None
+    emit: Emit
+    state: PartitionState
+    before: PartitionState
+    changed: RightChanges
     serdes: LeftSerdes
-    asked: Sequence[Asked]
+    chunk: int
 
-    def from_left(self, rows: Changes, references: Sequence[Coded]) -> Iterator[Joined]:
+    def net_of_left(self, rows: Changes, asked: Sequence[Asked]) -> Iterator[Joined]:
         """Left rows that changed, with the right rows as they are after the batch."""
-        partners = self.home.partners_of(references, self.changed)
-        there = ~rows.value.missing()
-        for asked, foreign, partner in zip(self.asked, references, partners, strict=True):
-            asked.count(there & (foreign.codes >= 0), there & partner.present)
-        exists = there & self._complete(partners)
-        told = exists | self._had(rows, np.flatnonzero(~exists))
-        picked = np.flatnonzero(told)
-        if len(picked):
-            result, left = self._stamped(rows, partners, exists), rows.value
-            if len(picked) < rows.rows:
-                result, left = result.take(picked), left.take(picked)
-            yield self._made(result, left, partners, picked, exists)
+        references = self._put_rows(rows)
+        rights = self._right_rows(references)
+        there, seen = ~rows.value.missing(), [one.as_looked_up() for one in rights]
+        for counts, one in zip(asked, seen, strict=True):
+            counts.count(there & (one.slot >= 0), there & one.present)
+        exists = there & self._complete([one.present for one in seen])
+        emitted = exists | self._had_result(rows, np.flatnonzero(~exists))
+        if emitted.any():
+            latest = self.changed.latest([one.last_change() for one in rights])
+            yield self._made(rows, self._if_later(latest, rows), exists, seen, emitted)
 
-    def _had(self, rows: Changes, candidates: np.ndarray) -> np.ndarray:
+    def _if_later(self, change: np.ndarray, rows: Changes) -> np.ndarray:
+        """The right changes that arrived after the left rows; −1 for the others."""
+        if (change < 0).all():
+            return change
+        major, minor = self.changed.puts.changes.major[change], self.changed.puts.changes.minor[change]
+        later = (major > rows.major) | ((major == rows.major) & (minor > rows.minor))
+        return np.where(later, change, -1)
+
+    def _had_result(self, rows: Changes, candidates: np.ndarray) -> np.ndarray:
         """Which of the ``candidates`` had a result before the batch."""
         had = np.zeros(rows.rows, bool)
         candidates = candidates[np.asarray(rows.extra[WAS])[candidates] == 1]
         if len(candidates):
             keys = take(rows.key.wire(), candidates)
-            old = self.was.references_of(hash_keys(keys, self.was.bits), keys)
-            had[candidates] = self._were_complete(old)
+            had[candidates] = self._were_complete(
+                self.before.references_of(hash_keys(keys, self.state.bits), keys)
+            )
         return had
 
-    def from_right(self, chunk: int) -> Iterator[Joined]:
+    def net_of_right(self, queries: np.ndarray, columns: dict[str, Column]) -> Iterator[Joined]:
         """Left rows that have not changed themselves, by the right rows that have."""
-        if self.changed is not None:
-            run = self.changed.run
-            for queries, columns in self.was.referrers.scan(run["h"], run["key"], chunk):
-                joined = self._from_right(self.changed, queries, columns)
-                if joined is not None:
-                    yield joined
+        left, rights, mine = self._unchanged(queries, columns)
+        if not left.rows:
+            return
+        seen = [one.as_looked_up() for one in rights]
+        exists = self._complete([one.present for one in seen])
+        emitted = mine & exists
+        lacks = np.flatnonzero(mine & ~exists)
+        if len(lacks):
+            references = [take(left.extra[reference(name)], lacks) for name in self.state.names]
+            emitted[lacks] = self._were_complete(references)
+        if emitted.any():
+            latest = self.changed.latest([one.last_change() for one in rights])
+            yield self._made(left, latest, exists, seen, emitted)
 
-    def _from_right(
-        self, changed: ChangedRows, queries: np.ndarray, columns: dict[str, Column]
-    ) -> Joined | None:
-        """Each left row once, by the first of its foreign keys whose right row has changed."""
+    def every_of_left(self, rows: Changes, asked: Sequence[Asked]) -> Iterator[Joined]:
+        """Each change of left rows, and the changes of right rows that come between."""
+        hashes = rows.hashes(self.state.bits)
+        order, begins = by_key(rows, hashes, arrival_of(rows))
+        rows = rows.take(order)
+        self._put_rows(rows.take(np.flatnonzero(np.append(begins[1:], True))))
+        found, stored = self._stored(hashes[order[begins]], take(rows.key.wire(), np.flatnonzero(begins)))
+        extra = {reference(name): rows.extra[reference(name)] for name in self.state.names}
+        now = replace(rows, value=as_stored(rows.value, self.serdes.value), extra=extra)
+        row = np.concatenate([np.flatnonzero(found), np.cumsum(begins) - 1])
+        order = np.argsort(row, kind="stable")
+        both = concat_changes([stored, now]).take(order)
+        yield from self._every(both, self._looked_up(both), row[order], order >= stored.rows, asked)
+
+    def every_of_right(self, queries: np.ndarray, columns: dict[str, Column]) -> Iterator[Joined]:
+        """Left rows that do not change, each once, with all changes of its right rows."""
+        left, rights, mine = self._unchanged(queries, columns)
+        rows = np.flatnonzero(mine)
+        if len(rows):
+            left, rights = left.take(rows), [one.take(rows) for one in rights]
+            yield from self._every(left, rights, np.arange(len(rows)), np.zeros(len(rows), bool))
+
+    def _every(
+        self,
+        left: Changes,
+        rights: Sequence[RightRows],
+        row: np.ndarray,
+        is_change: np.ndarray,
+        asked: Sequence[Asked] = (),
+    ) -> Iterator[Joined]:
+        spans = Spans.of(replace(left, extra={}), row, is_change, rights, self.changed)
+        had = spans.there & ~is_change & self._complete([one.there[one.slot] for one in rights])
+        for moments in spans.moments(self.chunk):
+            there, own = spans.there[moments.span], moments.change < 0
+            for counts, one in zip(asked, moments.seen, strict=False):
+                counts.count(there & own & (one.slot >= 0), there & own & one.present)
+            exists = there & self._complete([one.present for one in moments.seen])
+            emitted = np.flatnonzero(exists | spans.had_result(moments.span, exists, had))
+            if len(emitted):
+                changes = spans.changes.take(moments.span[emitted])
+                seen = [one.take(emitted) for one in moments.seen]
+                yield self._made(changes, moments.change[emitted], exists[emitted], seen)
+
+    def _put_rows(self, rows: Changes) -> list[Coded]:
+        references = self.state.coded([rows.extra[reference(name)] for name in self.state.names])
+        self.state.put_rows(rows, references, self.serdes.value)
+        return references
+
+    def _unchanged(
+        self, queries: np.ndarray, columns: dict[str, Column]
+    ) -> tuple[Changes, Sequence[RightRows], np.ndarray]:
+        """The left rows that the index has under right rows (``queries``), if the batch does not change them.
+
+        And the right rows of each, and whether it was found by the first of them that changed: so it counts once.
+        """
         order = stable_order(columns["s"])
         hashes, keys = columns["s"][order], take(columns["key2"], order)
-        put = self.home.put_now(hashes, keys)
-        if put.all():
-            return None
+        put = self.state.is_put(hashes, keys)
         if put.any():
-            kept = np.flatnonzero(~put)
-            order, hashes, keys = order[kept], hashes[kept], take(keys, kept)
-        match = self.was.rows.lookup(hashes, keys)
-        references = [match.gather(reference(name)) for name in self.home.names]
-        partners = self.home.partners_of(self.home.coded(references), changed)
-        first = changed.first(partners) == queries[order]
-        exists = self._complete(partners)
-        told = first & exists
-        lacks = np.flatnonzero(first & ~exists)
-        if len(lacks):
-            told[lacks] = self._were_complete([take(column, lacks) for column in references])
-        picked = np.flatnonzero(told)
-        if not len(picked):
-            return None
-        left, latest = Values(self.serdes.value, wire=match.gather("value")), changed.latest(partners)
-        if len(picked) < left.rows:
-            keys, left, latest = take(keys, picked), left.take(picked), latest[picked]
-        result = changed.triggered(Values(self.serdes.key, wire=keys), latest)
-        return self._made(result, left, partners, picked, exists)
+            rest = np.flatnonzero(~put)
+            order, hashes, keys = order[rest], hashes[rest], take(keys, rest)
+        found, left = self._stored(hashes, keys)
+        rights = self._looked_up(left)
+        first = np.full(left.rows, -1)
+        for one in reversed(rights):
+            change = one.first_change()
+            first = np.where(change >= 0, change, first)
+        found_by = queries[order] if left.rows == len(order) else queries[order[found]]
+        return left, rights, first == self.changed.puts.starts[found_by]
+
+    def _stored(self, hashes: np.ndarray, keys: Column) -> tuple[np.ndarray, Changes]:
+        """Which of the keys had a left row before the batch, and these rows, with their foreign keys."""
+        match = self.before.rows.lookup(hashes, keys)
+        columns = {name: match.gather(name) for name in ("value", *map(reference, self.before.names))}
+        columns["key"] = keys
+        if not match.found.all():
+            rows = np.flatnonzero(match.found)
+            columns = {name: take(column, rows) for name, column in columns.items()}
+        key = Values(self.serdes.key, wire=columns.pop("key"))
+        value = Values(self.serdes.value, wire=columns.pop("value"))
+        none = np.zeros(key.rows, np.int64)
+        return match.found, Changes(key, value, none, none, none, extra=columns)
+
+    def _looked_up(self, left: Changes) -> list[RightRows]:
+        return self._right_rows(self.state.coded([left.extra[reference(name)] for name in self.state.names]))
+
+    def _right_rows(self, references: Sequence[Coded]) -> list[RightRows]:
+        """The right rows after the batch for net results, else those before it."""
+        view = (self.state if self.emit == "net" else self.before).right_rows
+        return [
+            RightRows.of(foreign, view, self.changed, serde)
+            for foreign, serde in zip(references, self.state.values, strict=True)
+        ]
+
+    def _complete(self, present: Sequence[np.ndarray]) -> np.ndarray:
+        """Where there is a result, as far as right rows matter."""
+        return np.logical_and.reduce(present) if self.kind == "inner" else np.ones(len(present[0]), bool)
+
+    def _were_complete(self, references: Sequence[Column]) -> np.ndarray:
+        """Where there was one before the batch; where that is not known, any row may have had one."""
+        if self.kind == "left" or self.before.rebuilt:
+            return np.ones(len(references[0]), bool)
+        present = []
+        for foreign in self.before.coded(references):
+            found = self.before.right_rows.lookup(foreign.hashes, foreign.keys).found
+            present.append(np.append(found, False)[foreign.codes])
+        return self._complete(present)
 
     def _made(
         self,
-        result: Changes,
-        left: Values,
-        partners: Sequence[Partners],
-        picked: np.ndarray,
+        left: Changes,
+        trigger: np.ndarray,
         exists: np.ndarray,
+        seen: Sequence[Seen],
+        emitted: np.ndarray | None = None,
     ) -> Joined:
-        rights = [partner.values for partner in partners]
-        return made(self.joiner, self.home.names, result, left, rights, picked, exists[picked])
+        """The joiner where the result exists, a tombstone elsewhere. ``emitted``: the rows to make, else all.
 
-    def _complete(self, partners: Sequence[Partners]) -> np.ndarray:
-        """For which left rows there is a result, as far as right rows matter."""
-        there = [partner.present for partner in partners]
-        return np.logical_and.reduce(there) if self.kind == "inner" else np.ones(len(there[0]), bool)
+        ``trigger``: the right change that makes each result; −1: the left row itself.
+        """
+        if emitted is not None and not emitted.all():
+            rows = np.flatnonzero(emitted)
+            left, trigger, exists = replace(left, extra={}).take(rows), trigger[rows], exists[rows]
+            seen = [one.take(rows) for one in seen]
+        result, there = self.changed.stamped(left, trigger, exists, seen), np.flatnonzero(exists)
+        if not len(there):
+            return Joined(result.with_value(uncalled(self.joiner, result.rows)))
+        rights = [one.values(there) for one in seen]
+        if len(there) == result.rows:
+            outcome = self._call(result.key, left.value, rights)
+            return Joined.of(result.with_value(outcome.values), outcome.failures, left.value, left.value)
+        outcome = self._call(result.key.take(there), left.value.take(there), rights)
+        place = np.full(result.rows, -1)
+        place[there] = np.arange(len(there))
+        failures = [failure.at(there[failure.row]) for failure in outcome.failures]
+        return Joined.of(result.with_value(outcome.values.take(place)), failures, left.value, left.value)
 
-    def _were_complete(self, references: Sequence[Column]) -> np.ndarray:
-        """Likewise before the batch; where that is not known, any row may have had a result."""
-        if self.kind == "left" or self.was.anew:
-            return np.ones(len(references[0]), bool)
-        return self._complete(self.was.partners_of(self.was.coded(references), None))
-
-    def _stamped(self, rows: Changes, partners: Sequence[Partners], exists: np.ndarray) -> Changes:
-        """Results of left changes: the newest timestamp of all rows; where a right row came later, that one's."""
-        newest = rows.ts
-        for partner in partners:
-            newest = np.where(partner.present & exists, np.maximum(newest, partner.ts), newest)
-        result = Changes(rows.key, rows.value, newest, rows.major, rows.minor, rows.headers)
-        latest = None if self.changed is None else self.changed.latest(partners)
-        if self.changed is None or latest is None or (latest < 0).all():
-            return result
-        other = self.changed.triggered(rows.key, latest)
-        later = (latest >= 0) & self.changed.later(latest, rows.major, rows.minor)
-        headers = concat_headers([(rows.headers, rows.rows), (other.headers, rows.rows)])
-        place = np.where(later, rows.rows, 0) + np.arange(rows.rows)
-        return Changes(
-            rows.key,
-            rows.value,
-            np.where(later, other.ts, newest),
-            np.where(later, other.major, rows.major),
-            np.where(later, other.minor, rows.minor),
-            None if headers is None else take_or_null(headers, place),
-        )
-
-
-def made(
-    joiner: Function,
-    names: Sequence[str],
-    result: Changes,
-    left: Values,
-    rights: Sequence[Values],
-    picked: np.ndarray,
-    exists: np.ndarray,
-) -> Joined:
-    """The joiner where the row exists, a tombstone elsewhere. ``picked``: the rows of ``rights`` to take."""
-    rows = np.flatnonzero(exists)
-    if not len(rows):
-        return Joined(result.with_value(uncalled(joiner, result.rows)))
-    if len(rows) < rights[0].rows:
-        rights = [one.take(picked[rows]) for one in rights]
-    if len(rows) == result.rows:
-        outcome = call_many(joiner, names, result.key, left, rights)
-        return Joined.of(result.with_value(outcome.values), outcome.failures, left, left)
-    outcome = call_many(joiner, names, result.key.take(rows), left.take(rows), rights)
-    place = np.full(result.rows, -1)
-    place[rows] = np.arange(len(rows))
-    failures = [failure.at(rows[failure.row]) for failure in outcome.failures]
-    return Joined.of(result.with_value(outcome.values.take(place)), failures, left, left)
-
-
-def call_many(
-    joiner: Function, names: Sequence[str], keys: Values, left: Values, rights: Sequence[Values]
-) -> Outcome:
-    """The joiner on every row: a callable gets the right rows as a dict, an expression as a column each."""
-    if joiner.expression is not None:
-        return evaluate(joiner, keys, left=left, **dict(zip(names, rights, strict=True)))
-    columns = [values.own_objects() for values in rights]
-    rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-    return evaluate(joiner, keys, left=left, rows=Values(objects=rows))
+    def _call(self, keys: Values, left: Values, rights: Sequence[Values]) -> Outcome:
+        """The joiner on every row: a callable gets the right rows as a dict, an expression as a column each."""
+        names = self.state.names
+        if self.joiner.expression is not None:
+            return evaluate(self.joiner, keys, left=left, **dict(zip(names, rights, strict=True)))
+        columns = [values.own_objects() for values in rights]
+        rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        return evaluate(self.joiner, keys, left=left, rows=Values(objects=rows))

@@ -1,12 +1,14 @@
-"""The three rounds of a join of many: by primary key, by the foreign keys, and by primary key again."""
+"""The three rounds of a star join: by primary key, by the foreign keys, and by primary key again."""
 
 from __future__ import annotations
+
+from functools import partial
 
 from crossstream.columns.projection import fields_of
 from crossstream.graph.names import inner
 from crossstream.graph.nodes import ManyJoin
 from crossstream.operators.foreign_key_join.plan import changes_of
-from crossstream.operators.star_join.right_rows import PLACE, RAW
+from crossstream.operators.star_join.subscriptions import PARTITION, RAW
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import (
     INDEX,
@@ -32,7 +34,7 @@ def plan_star_join(builder: PlanBuilder, node: ManyJoin) -> None:
     third = second + 1
     arrived = builder.arrive(flow, first, node)
     tables = [builder.materialize(right, second, None) for right in rights]
-    changelog, keep = builder.emits_changelog(node), _Stores(builder, node)
+    changelog, keep = builder.emits_changelog(node), partial(_keep, builder, node)
     rows = builder.add(Flow(inner(node.name, "rows"), first, flow.key, flow.value, routed=True))
     asks = builder.add(Flow(inner(node.name, "asks"), first, RAW, RAW))
     answers = builder.add(Flow(inner(node.name, "answers"), second, RAW, RAW))
@@ -69,7 +71,7 @@ def plan_star_join(builder: PlanBuilder, node: ManyJoin) -> None:
             round=third,
             inputs=(
                 builder.arrive(rows, third, node, columns=_joined(node, flow.value)),
-                builder.arrive(answers, third, node, place=PLACE),
+                builder.arrive(answers, third, node, partition_column=PARTITION),
             ),
             output=out.name,
             rows=keep("rows", many_rows(node.names), third, flow.key, flow.value),
@@ -88,18 +90,18 @@ def _joined(node: ManyJoin, serde: Serde) -> frozenset[str]:
     return frozenset() if fields is None else fields
 
 
-class _Stores:
-    """Makes the stores of a join, named after it."""
-
-    def __init__(self, builder: PlanBuilder, node: ManyJoin) -> None:
-        self.builder = builder
-        self.node = node
-
-    def __call__(
-        self, kind: str, layout: Layout, number: int, key: Serde, value: Serde = RAW, *, derived: bool = False
-    ) -> str:
-        name = self.builder.inner_store(self.node, kind)
-        self.builder.put(
-            StoreDef(name=name, layout=layout, round=number, key=key, value=value, derived=derived)
-        )
-        return name
+def _keep(
+    builder: PlanBuilder,
+    node: ManyJoin,
+    kind: str,
+    layout: Layout,
+    number: int,
+    key: Serde,
+    value: Serde = RAW,
+    *,
+    derived: bool = False,
+) -> str:
+    """Makes a store of the join, named after it."""
+    name = builder.inner_store(node, kind)
+    builder.put(StoreDef(name=name, layout=layout, round=number, key=key, value=value, derived=derived))
+    return name

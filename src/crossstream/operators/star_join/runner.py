@@ -1,11 +1,9 @@
-"""The join of many: referring, answering, resolving."""
+"""Runs a star join in a task: subscribes to right rows, answers, resolves."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-
-import numpy as np
 
 from crossstream.columns.changes import Changes, reference
 from crossstream.columns.evaluate import Failure
@@ -17,25 +15,21 @@ from crossstream.operators.foreign_key_join.runner import references_of
 from crossstream.operators.match_report import report_asked
 from crossstream.operators.runner import Emitted, OpenStore, Runner, emit_joined, latest_only, no_changes
 from crossstream.operators.source.runner import Decoder
-from crossstream.operators.star_join.changelog import resolve_many_every
-from crossstream.operators.star_join.kernel import LeftSerdes, resolve_many
-from crossstream.operators.star_join.right_rows import (
-    Interest,
+from crossstream.operators.star_join.kernel import LeftSerdes, resolve
+from crossstream.operators.star_join.state import PartitionState
+from crossstream.operators.star_join.subscriptions import (
+    Emit,
     LeftRows,
     Right,
+    Subscriptions,
     answer,
     incomplete,
     refer,
-    some_wanted,
+    some_reference,
 )
-from crossstream.operators.star_join.state import Home
 from crossstream.planning.steps import AnswerManyStep, ReferManyStep, ResolveManyStep
-from crossstream.serdes import string
-from crossstream.serdes.serde import NOBODY, Certain
+from crossstream.serdes.serde import NOBODY
 from crossstream.storage.columns import EMPTY_BYTES, Column
-
-_CHECKED_AT_ONCE = 8192
-"""Values whose bytes nobody keeps are taken so many at a time: they stay in the cache."""
 
 _MADE = 0
 """Stream time of a derived store that has been made from what it is derived from."""
@@ -47,10 +41,14 @@ def _is_new(store: OpenStore) -> bool:
     return new
 
 
-class ReferManyRunner(Runner):
-    """First round: which right rows a partition of left rows wants.
+def _emit(step: ReferManyStep | AnswerManyStep | ResolveManyStep) -> Emit:
+    return "changelog" if step.changelog else "net"
 
-    A left row that a foreign key could not be taken from stays in the table for other readers; the join passes it over.
+
+class ReferManyRunner(Runner):
+    """First round: which right rows a partition of left rows needs.
+
+    A left row that a foreign key could not be taken from stays in the table for other readers; the join skips it.
     """
 
     step: ReferManyStep
@@ -60,56 +58,38 @@ class ReferManyRunner(Runner):
         left = latest_only(self, self.gathered(self.step.inputs[0]))
         references = self.task.stores(self.step.references)
         counts = self.task.stores(self.step.interest)
-        anew = _is_new(counts)
-        if left is None and not (anew and references.view.rows):
+        rebuilt = _is_new(counts)
+        if left is None and not (rebuilt and references.view.rows):
             return
         if left is None:
             flow = self.task.flow(self.out())
             left = no_changes(flow.key, flow.value)
         rows = self._rows(node, replace(left, old=None, lost=None, extra={}))
-        interest = Interest(self.task.number, references.view, counts.view, anew)
-        told = refer(node.names, interest, rows, bits=self.task.batch.bits, every=self.step.changelog)
-        if told.rows.rows:
-            yield self.out(), told.rows
-        if told.asks.rows:
-            yield self.step.asks, told.asks
+        subscriptions = Subscriptions(self.task.number, references.view, counts.view, rebuilt)
+        referred = refer(node.names, subscriptions, rows, emit=_emit(self.step), bits=self.task.batch.bits)
+        if referred.rows.rows:
+            yield self.out(), referred.rows
+        if referred.asks.rows:
+            yield self.step.asks, referred.asks
 
     def _rows(self, node: graph.ManyJoin, left: Changes) -> LeftRows:
         """The left rows with their foreign keys.
 
-        Where a failure stops all, no row can turn out to be passed over, so it is known before anything is decoded
-        which changes others have superseded. Of those nothing but the foreign keys is looked at, if that.
+        Where a failure stops the batch, no row can be skipped. So it is known before anything is decoded which changes
+        later ones supersede; of those only the foreign keys are read, for the counts and for failures.
         """
-        bits, every, fields = self.task.batch.bits, self.step.changelog, _Fields.of(node, left.value)
+        bits, emit, fields = self.task.batch.bits, _emit(self.step), _Fields.of(node, left.value)
         if self.task.settings.processing.action == "fail":
             self.task.report.count_in(node.name, left.rows)
-            rows = LeftRows.of(left, bits, every=every)
+            rows = LeftRows.of(left, bits, emit=emit)
             rows = replace(rows, changes=self._keyed(node, rows.changes, fields.all))
             self._count_lacking(node, rows.changes)
-            self._superseded(node, left, rows.superseded, fields.foreign)
+            self._count_lacking(node, self._keyed(node, left.take(rows.superseded), fields.foreign))
             return rows
         keyed = self._keyed(node, left, fields.all)
         self.task.report.count_in(node.name, keyed.rows)
         self._count_lacking(node, keyed)
-        return LeftRows.of(keyed, bits, every=every)
-
-    def _superseded(
-        self, node: graph.ManyJoin, left: Changes, rows: np.ndarray, fields: frozenset[str] | None
-    ) -> None:
-        """These rows likewise; without foreign keys where none can be null or bad: then the values are only checked."""
-        if self.step.undecoded is None or not len(rows) or not self._are_certain(node, left.value.serde):
-            self._count_lacking(node, self._keyed(node, left.take(rows), fields))
-            return
-        for start in range(0, len(rows), _CHECKED_AT_ONCE):
-            self._decoded(node, left.take(rows[start : start + _CHECKED_AT_ONCE]), frozenset())
-
-    def _are_certain(self, node: graph.ManyJoin, serde: object) -> bool:
-        """Whether every left row has all foreign keys, and each is a key of its table."""
-        keys = {self.task.node(parent).key for parent in node.parents[1:]}
-        if keys != {string()} or not isinstance(serde, Certain):
-            return False
-        fields = [function.field for function in node.foreign_keys]
-        return all(field is not None and serde.is_certain(field) for field in fields)
+        return LeftRows.of(keyed, bits, emit=emit)
 
     def _count_lacking(self, node: graph.ManyJoin, keyed: Changes) -> None:
         """Rows that lack a foreign key."""
@@ -117,7 +97,7 @@ class ReferManyRunner(Runner):
             self.task.report.count_dropped(node.name, {"null-foreign-key": incomplete(keyed, node.names)})
 
     def _keyed(self, node: graph.ManyJoin, left: Changes, fields: frozenset[str] | None) -> Changes:
-        """With extra columns of foreign keys, and ``fields`` of the values decoded, if they are wanted as columns."""
+        """With extra columns of foreign keys, and ``fields`` of the values decoded, if functions read columns."""
         if not left.rows:
             return replace(left, extra={reference(name): EMPTY_BYTES for name in node.names})
         left = self._decoded(node, left, fields)
@@ -162,7 +142,7 @@ class _Fields:
 
 
 class AnswerManyRunner(Runner):
-    """Second round: the right rows, to the partitions that want them."""
+    """Second round: the right rows, to the partitions that need them."""
 
     step: AnswerManyStep
 
@@ -173,23 +153,23 @@ class AnswerManyRunner(Runner):
         asked_by, *tables = self.step.inputs
         asks = self.gathered(asked_by)
         changes = {name: latest_only(self, self.gathered(name)) for name in dict.fromkeys(tables)}
-        interested = self.task.stores(self.step.interested)
-        _is_new(interested)
+        subscribers = self.task.stores(self.step.interested)
+        _is_new(subscribers)
         if asks is None and all(change is None for change in changes.values()):
             return
-        rights, asked = [], [Asked() for _ in tables]
-        for name, table in zip(tables, self.step.right_stores, strict=True):
-            store = self.task.stores(table)
-            rows = store.before() if self.step.changelog else store.view
-            rights.append(Right(changes[name], store.lookup_in(rows), store.definition.value))
-        bits, chunk, every = self.task.batch.bits, self.task.settings.chunk_rows, self.step.changelog
-        for told in answer(interested.view, asks, rights, asked=asked, bits=bits, chunk=chunk, every=every):
-            if told.rows:
-                yield self.out(), told
+        stores = [self.task.stores(name) for name in self.step.right_stores]
+        rights = [
+            Right(changes[name], store.lookup_in(store.before()), store.definition.value)
+            for name, store in zip(tables, stores, strict=True)
+        ]
+        asked = [Asked() for _ in tables]
+        emit, bits, chunk = _emit(self.step), self.task.batch.bits, self.task.settings.chunk_rows
+        for answers in answer(subscribers.view, asks, rights, asked=asked, emit=emit, bits=bits, chunk=chunk):
+            if answers.rows:
+                yield self.out(), answers
         names = self.task.node(self.step.node).names
-        for number, (name, table) in enumerate(zip(names, self.step.right_stores, strict=True)):
-            store = self.task.stores(table)
-            wanted = partial(some_wanted, interested.view, number, store.definition.key)
+        for number, (name, store) in enumerate(zip(names, stores, strict=True)):
+            wanted = partial(some_reference, subscribers.view, number, store.definition.key)
             key = partial(some_key, store.view, store.definition.key)
             report_asked(self, asked[number], wanted, key, f"{self.step.node}: {name}")
 
@@ -206,17 +186,20 @@ class ResolveManyRunner(Runner):
             self.task.stores(name) for name in (self.step.rows, self.step.referrers, self.step.partners)
         )
         new = [_is_new(store) for store in derived]
-        anew = any(new)
-        if rows is None and answers is None and not (anew and kept.view.rows):
+        rebuilt = any(new)
+        if rows is None and answers is None and not (rebuilt and kept.view.rows):
             return
-        referrers, partners = (store.view for store in derived)
+        index, right_rows = (store.view for store in derived)
         values = [self.task.plan.stores[name].value for name in self.step.right_stores]
-        home = Home(node.names, values, kept.view, referrers, partners, self.task.batch.bits, anew)
+        state = PartitionState(
+            node.names, values, kept.view, index, right_rows, self.task.batch.bits, rebuilt
+        )
         serdes = LeftSerdes(kept.definition.key, kept.definition.value)
-        chunk = self.task.settings.chunk_rows
-        resolve = resolve_many_every if self.step.changelog else resolve_many
+        emit, chunk = _emit(self.step), self.task.settings.chunk_rows
         asked = [Asked() for _ in node.names]
-        for joined in resolve(node.kind, node.joiner, home, rows, answers, serdes, asked, chunk=chunk):
+        for joined in resolve(
+            node.kind, node.joiner, state, rows, answers, serdes, asked, emit=emit, chunk=chunk
+        ):
             yield from emit_joined(self, joined)
         for name, counts in zip(node.names, asked, strict=True):
             self.task.report.count_asked(f"{node.name}: {name}", counts.matched, counts.unmatched)

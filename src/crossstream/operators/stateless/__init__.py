@@ -1,6 +1,6 @@
-"""filter, map and their kin, on streams and on tables; merge, branch and re-keying.
+"""filter, map and the like, on streams and on tables; merge, branch and re-keying.
 
-    law    a record gives the same whatever is beside it in the batch
+    law    the result of a record does not depend on the other records of the batch
 
     >>> import crossstream as cs
     >>> from crossstream import serdes

@@ -1,10 +1,10 @@
-"""Row-wise operators: filter, map and their kin, on streams and on tables.
+"""Row-wise operators: filter, map and the like, on streams and on tables.
 
 On a table a tombstone passes as a tombstone and no function is called for it; a filtered row that stops
 matching becomes a tombstone, and one that was not in the result yields nothing. Source: semantics 3.2, 3.3, 2.2.5.
 
-A row that a function failed on is left out of the result and told beside it. On a table the function also sees
-the old value; if it fails on that one, what the row was is lost, and a filter takes it for one that was there.
+A row that a function fails on is left out of the result and reported beside it. On a table the function also gets
+the old value; if it fails on that, the old row is lost, and a filter assumes that it was in the result.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _good(changes: Changes, failures: list[Failure]) -> Result:
 
 
 def _lost(changes: Changes, unknown: list[Failure]) -> np.ndarray | None:
-    """The rows whose old value is not known, ``unknown`` ones included."""
+    """The rows whose old value is lost, with ``unknown`` added."""
     if not unknown:
         return changes.lost
     lost = np.zeros(changes.rows, bool) if changes.lost is None else changes.lost.copy()
@@ -76,13 +76,13 @@ def _row_holds(
 
 
 def records_of(changes: Changes) -> Changes:
-    """The changes of a table as the records of a stream, which have nothing that operators on tables tell each other.
+    """The changes of a table as records of a stream, without the columns that only operators on tables read.
 
-    A late version of a versioned table is a record like any other; one that its own input record overtakes is none.
+    A late version of a versioned table is a record; a version that its own input record overtakes is not.
     """
     mark = changes.extra.get(BEHIND)
-    told = changes if mark is None else changes.where(np.asarray(mark) != OVERTAKEN)
-    return replace(told, old=None, extra={}, lost=None)
+    records = changes if mark is None else changes.where(np.asarray(mark) != OVERTAKEN)
+    return replace(records, old=None, extra={}, lost=None)
 
 
 def map_values_stream(changes: Changes, mapper: Function) -> Result:
@@ -107,9 +107,9 @@ def _map_rows(key: Values, value: Values, mapper: Function) -> tuple[Values, lis
     if not len(rows):
         return uncalled(mapper, value.rows), []
     outcome = evaluate(mapper, key.take(rows), value=value.take(rows))
-    place = np.full(value.rows, -1, np.int64)
-    place[rows] = np.arange(len(rows))
-    return outcome.values.take(place), [f.at(rows[f.row]) for f in outcome.failures]
+    index = np.full(value.rows, -1, np.int64)
+    index[rows] = np.arange(len(rows))
+    return outcome.values.take(index), [f.at(rows[f.row]) for f in outcome.failures]
 
 
 def select_key(changes: Changes, mapper: Function) -> Result:
@@ -156,7 +156,7 @@ def flat_map(changes: Changes, mapper: Function) -> Result:
     made = replace(changes.take(rows), key=Values(objects=keys), value=Values(objects=values))
     if not bad:
         return made, failures
-    # A record with one item that is no pair gives nothing at all, and fails once.
+    # A record with an item that is not a pair gives no result, and fails once.
     first = {int(rows[f.row]): f.error for f in reversed(bad)}
     failures = failures + [Failure(row, error, "mapper") for row, error in sorted(first.items())]
     return made.where(~np.isin(rows, list(first))), failures
@@ -194,7 +194,7 @@ def _flattened(objects: list[Any], failures: list[Failure]) -> tuple[np.ndarray,
 
 
 def _items(given: Any) -> Any:
-    """What a function gave for a record, if it can mean several: text is one value, and not its characters."""
+    """The items that a function returned for a record; text is one value, not its characters."""
     if isinstance(given, str | bytes | bytearray | Mapping):
         raise TypeError(f"expected a list of values or the like, got one {type(given).__name__}")
     return given
@@ -208,7 +208,7 @@ _FAILED = -2
 
 
 def split(changes: Changes, predicates: tuple[Function | None, ...]) -> Result:
-    """Adds for each record the branch it goes to, as extra column ``branch``; −1: none."""
+    """Adds the branch of each record as the extra column ``branch``; −1: no branch."""
     branch = np.full(changes.rows, -1, np.int64)
     failures: list[Failure] = []
     for index, predicate in enumerate(predicates):

@@ -1,4 +1,4 @@
-"""filter, map, …, merge and re-keying at work in a task."""
+"""filter, map, …, merge and re-keying in a task."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from crossstream.columns.evaluate import Failure
 from crossstream.graph import nodes as graph
 from crossstream.operators.runner import Emitted, Runner, Task
 from crossstream.operators.stateless import kernel as stateless
-from crossstream.operators.stateless import runner as rowwise
 from crossstream.planning.steps import StatelessStep
 
 
 class StatelessRunner(Runner):
-    """filter, map, … : a piece in, a piece out."""
+    """Applies filter, map, … to each piece; a merge waits for all of its inputs."""
 
     step: StatelessStep
 
@@ -27,7 +26,7 @@ class StatelessRunner(Runner):
         return True
 
     def by_key(self) -> bool:
-        """Not where streams come in from other partitions: their records are in order of arrival."""
+        """Not for a repartition or a merge: their records are in order of arrival."""
         return not isinstance(self.task.node(self.step.node), graph.Repartition | graph.Merge)
 
     def accept(self, flow: str, changes: Changes) -> None:
@@ -42,14 +41,14 @@ class StatelessRunner(Runner):
             return
         if not self.step.old:
             changes = replace(changes, old=None, lost=None)
-        result, failures = rowwise.apply(node, changes)
+        result, failures = apply(node, changes)
         if failures:
             self.task.failures.failed(node, changes, failures)
         if not (isinstance(node, graph.Peek) and node.terminal):
             self.emit(result)
 
     def _with_key(self, changes: Changes) -> Changes:
-        """Without null keys, which have no partition, unless a left join below wants them (semantics 1.4, 8.19)."""
+        """Drops null keys, which have no partition, unless a left join below needs them (semantics 1.4, 8.19)."""
         if self.step.null_keys:
             return changes
         there = ~changes.key.missing()
@@ -64,7 +63,7 @@ class StatelessRunner(Runner):
 
 
 def apply(node: graph.Node, changes: Changes) -> tuple[Changes, list[Failure]]:
-    """The node's function on a piece of its input, and the rows it failed on."""
+    """The result of an operator for a piece of its input, and the rows that its function failed on."""
     table = node.shape == "table"
     match node:
         case graph.Filter():

@@ -19,7 +19,7 @@ many steps as the longest chain is long (`_settle`). Source: semantics 2.1, 8.1â
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -34,7 +34,7 @@ from crossstream.operators.stream_join.partners import (
     RIGHT,
     SIDES,
     Found,
-    Pairs,
+    Hits,
     Pieces,
     Times,
     Window,
@@ -44,7 +44,6 @@ from crossstream.operators.stream_join.partners import (
     search,
 )
 from crossstream.operators.stream_join.records import (
-    Closing,
     Kept,
     Records,
     closing,
@@ -53,7 +52,7 @@ from crossstream.operators.stream_join.records import (
     rows_of,
     waits_on,
 )
-from crossstream.operators.stream_join.results import ALONE, CLOSED, PAIR, Events, Maker, in_order
+from crossstream.operators.stream_join.results import ALONE, CLOSED, PAIR, Events, Maker
 from crossstream.operators.table_join.kernel import Joined
 
 Kind = Literal["inner", "left", "outer"]
@@ -90,7 +89,8 @@ class _Batch:
     """What is known before the first pair.
 
     By place: ``row``, the number of the record among all rows of ``pieces`` (âˆ’1: not kept); ``outer``, whether it may
-    come out alone; ``closes``, the place of the record that closes its window.
+    come out alone; ``keyless``, whether it does so at once, for it has no key; ``closes``, the place of the record that
+    closes its window.
     """
 
     join: StreamJoin
@@ -99,9 +99,10 @@ class _Batch:
     times: Times
     row: np.ndarray
     outer: np.ndarray
+    keyless: np.ndarray
     closes: np.ndarray
     finds_itself: np.ndarray
-    closing: Closing
+    closing: Hits
     passed: tuple[int, int]
     horizons: tuple[int, int]
 
@@ -132,17 +133,17 @@ def join_streams(
     """The results of a batch in order of their triggers, made from about ``chunk`` rows at a time.
 
     ``sides``: the records of each side, which ``records`` puts in order; at least one. ``stores``: their stores;
-    ``waiting``: who waits for the window to close, None where nobody does. All three are updated.
+    ``waiting``: records that wait for their windows to close, None if none do in this join. All three are updated.
     """
     batch = _prepared(join, records, sides, stores, waiting)
     fates = _begun(batch)
     found = [one for side in SIDES for one in _search(batch, side)]
-    keyless = np.flatnonzero(batch.outer & ~records.has_key & records.has_value)
     for start, stop in chunks(found, records.count, chunk):
         valid = _settle(batch, fates, pairs(batch.pieces, found, records.key, start, stop))
         parts = [_pair_events(batch, valid), *_lonely_events(batch, fates, start, stop)]
-        alone = keyless[slice(*keyless.searchsorted([start, stop]))]
-        yield from _results(batch, sides, Events.together(parts).slices(chunk), alone)
+        for events in Events.together(parts).slices(chunk):
+            if len(events.trigger):
+                yield join.maker.results(records, sides, batch.pieces, events)
     asked.count(records.kept, fates.paired)
     _keep(batch, fates, stores, waiting)
 
@@ -152,8 +153,7 @@ def dropped(join: StreamJoin, records: Records, reasons: tuple[str, str]) -> dic
 
     ``reasons``: what a null key counts as, by side.
     """
-    outer = np.array(join.outer)[records.side]
-    lost = ~records.kept & ~(outer & ~records.has_key & records.has_value)
+    lost = ~records.kept & ~_keyless(join, records)
     if not lost.any():
         return {}
     if join.itself:
@@ -176,11 +176,15 @@ def _prepared(
     before = max(newest) if waiting is None else waiting.stream_time
     times = Times.of(records.ts, records.side, records.kept, before, newest)
     passed = _passed(stores, waiting)
-    fresh = [records.run(side, sides[side].value.wire(join.maker.serdes[side])) for side in SIDES]
-    pieces = Pieces.of(fresh, [store.view.pieces() for store in stores])
+    values = [sides[side].value.wire(join.maker.serdes[side]) for side in SIDES]
+    keyless = _keyless(join, records)
+    kept_runs, keyless_runs = (
+        [records.run(side, mask, values[side]) for side in SIDES] for mask in (records.kept, keyless)
+    )
+    pieces = Pieces.of(kept_runs, keyless_runs, [store.view.pieces() for store in stores])
     row = np.full(records.count, -1, np.int64)
-    for side, run in enumerate(fresh):
-        row[run["place"]] = pieces.first[side] + np.arange(run.rows)
+    for first, run in zip(pieces.first[:FRESH], pieces.runs, strict=False):
+        row[run["place"]] = first + np.arange(run.rows)
     closes = np.where(
         records.side == LEFT, *(_closes(join.window, passed, side, records.ts) for side in SIDES)
     )
@@ -191,6 +195,7 @@ def _prepared(
         times,
         row,
         np.array(join.outer)[records.side],
+        keyless,
         times.first_after(closes),
         _finds_itself(join, records, times, stores[LEFT].horizon),
         closing(join.window, join.outer, waiting, pieces, times),
@@ -199,8 +204,13 @@ def _prepared(
     )
 
 
+def _keyless(join: StreamJoin, records: Records) -> np.ndarray:
+    """Records of an outer side without a key: they have no partner, and each comes out alone at once."""
+    return np.asarray(np.array(join.outer)[records.side] & ~records.has_key & records.has_value)
+
+
 def _passed(stores: tuple[Kept, Kept], waiting: Kept | None) -> tuple[int, int]:
-    """By side: records older than this do not wait, for nobody would ever look for them.
+    """By side: records older than this do not wait, for no record would ever look for them.
 
     Time has passed them by with the windows of a run before this one, which were shorter, or of other sides.
     """
@@ -237,7 +247,7 @@ def _search(batch: _Batch, side: int) -> Iterator[Found]:
     return search(batch.pieces, RIGHT - side, places, batch.records.hashes[places], low, high)
 
 
-def _settle(batch: _Batch, fates: _Fates, found: Pairs) -> Pairs:
+def _settle(batch: _Batch, fates: _Fates, found: Hits) -> Hits:
     """The pairs that are valid: those whose older record is not out already."""
     if not batch.join.waits or not len(found.trigger):
         fates.paired[found.trigger] = True
@@ -256,7 +266,7 @@ def _settle(batch: _Batch, fates: _Fates, found: Pairs) -> Pairs:
     return valid
 
 
-def _late(batch: _Batch, found: Pairs) -> np.ndarray:
+def _late(batch: _Batch, found: Hits) -> np.ndarray:
     """The pairs whose older record may come out alone, and its window is closed."""
     late = np.zeros(len(found.trigger), bool)
     for side in SIDES:
@@ -266,7 +276,7 @@ def _late(batch: _Batch, found: Pairs) -> np.ndarray:
     return late
 
 
-def _without_gone(batch: _Batch, found: Pairs, late: np.ndarray) -> tuple[Pairs, np.ndarray]:
+def _without_gone(batch: _Batch, found: Hits, late: np.ndarray) -> tuple[Hits, np.ndarray]:
     """Without records that have left their store, which may be in an older piece and, as gone, in a newer one."""
     gone = np.zeros(len(late), bool)
     for number in numbers_in(found.piece):
@@ -286,7 +296,7 @@ def _without_gone(batch: _Batch, found: Pairs, late: np.ndarray) -> tuple[Pairs,
     return found.where(keep), late[keep]
 
 
-def _note_found(batch: _Batch, fates: _Fates, found: Pairs) -> None:
+def _note_found(batch: _Batch, fates: _Fates, found: Hits) -> None:
     """Remembers the stored records among those found that waited, also on a side that was outer once."""
     for number in numbers_in(found.piece[found.piece >= FRESH]):
         rows = found.row[found.piece == number]
@@ -294,37 +304,21 @@ def _note_found(batch: _Batch, fates: _Fates, found: Pairs) -> None:
         fates.found.append(batch.pieces.first[number] + np.unique(waited))
 
 
-def _results(
-    batch: _Batch, sides: tuple[Changes, Changes], slices: Iterable[Events], keyless: np.ndarray
-) -> Iterator[Joined]:
-    """Of events in order of their triggers, with those of the records without a key, at these places, in between."""
-    maker, records = batch.join.maker, batch.records
-    for events in slices:
-        if len(events.trigger):
-            joined = maker.results(records, sides, batch.pieces, events)
-            before, keyless = np.split(keyless, [int(keyless.searchsorted(events.trigger[-1]))])
-            if len(before):
-                alone = maker.keyless(records, sides, before)
-                joined = in_order([(events.trigger, joined), (before, alone)])
-            yield joined
-    if len(keyless):
-        yield maker.keyless(records, sides, keyless)
-
-
-def _pair_events(batch: _Batch, valid: Pairs) -> Events:
+def _pair_events(batch: _Batch, valid: Hits) -> Events:
     trigger = valid.trigger
     piece, row = batch.pieces.located(batch.row[trigger])
     what = np.full(len(trigger), PAIR, np.int8)
-    side, partner = batch.records.side[trigger], (valid.piece, valid.row)
-    return Events(what, trigger, piece, row, side, partner, valid.ts, valid.n)
+    side = batch.records.side[trigger]
+    return Events(what, trigger, piece, row, side, valid.piece, valid.row, valid.ts, valid.n)
 
 
 def _lonely_events(batch: _Batch, fates: _Fates, start: int, stop: int) -> Iterator[Events]:
-    """Who comes out alone because of the records from ``start`` to ``stop``."""
+    """The records that come out alone because of those from ``start`` to ``stop``."""
     records, places = batch.records, np.arange(start, stop)
     here = batch.outer[start:stop] & records.kept[start:stop] & ~fates.paired[start:stop]
     if batch.join.waits:
         here &= (batch.closes[start:stop] <= places) & ~batch.finds_itself[start:stop]
+    here |= batch.keyless[start:stop]
     if here.any():
         yield _own_events(batch, ALONE, places[here], places[here])
     if batch.join.waits:
@@ -337,21 +331,18 @@ def _lonely_events(batch: _Batch, fates: _Fates, start: int, stop: int) -> Itera
         if len(rows):
             yield _own_events(batch, CLOSED, rows, due[rows])
         stored = batch.closing
-        if len(stored.first):
-            stored = stored.where((stored.first >= start) & (stored.first < stop))
+        if len(stored.trigger):
+            stored = stored.where((stored.trigger >= start) & (stored.trigger < stop))
             stored = stored.where(fates.alone[batch.pieces.number(stored.piece, stored.row)])
-            yield Events.alone(
-                CLOSED, stored.first, stored.piece, stored.row, stored.side, stored.ts, stored.n
-            )
+            yield Events.alone(CLOSED, stored)
 
 
 def _own_events(batch: _Batch, what: int, places: np.ndarray, trigger: np.ndarray) -> Events:
     """Records of the batch, alone."""
     piece, row = batch.pieces.located(batch.row[places])
     records = batch.records
-    return Events.alone(
-        what, trigger, piece, row, records.side[places], records.ts[places], records.numbers(places)
-    )
+    rows = Hits(trigger, piece, row, records.ts[places], records.numbers(places), records.side[places])
+    return Events.alone(what, rows)
 
 
 def _keep(batch: _Batch, fates: _Fates, stores: tuple[Kept, Kept], waiting: Kept | None) -> None:

@@ -1,4 +1,4 @@
-"""Who is a partner of whom in a stream–stream join: windows of time, and a range search by key and time."""
+"""The partners of records in a stream–stream join: windows of time, and a range search by key and time."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from crossstream.storage.sorted_run import Run, bisect, expand, stable_order
 _NOTHING = np.empty(0, np.int64)
 _FEW = 64
 """Rows up to which Python's own set is quicker."""
-FRESH = 2
-"""The first so many pieces hold the records of the batch: the left ones, the right ones."""
+FRESH = 4
+"""The first so many pieces hold the records of the batch: left and right ones, then those without a key of each."""
+_NO_SIDE = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """The rows of both sides. ``side``: of each piece; ``first``: how many rows there are in the pieces before."""
+    """The rows of both sides. ``side``: on which a piece is searched; ``first``: rows in the pieces before each."""
 
     runs: tuple[Run, ...]
     side: tuple[int, ...]
     first: np.ndarray
 
     @classmethod
-    def of(cls, fresh: Sequence[Run], stored: Sequence[Sequence[Run]]) -> Pieces:
-        """``fresh``, ``stored``: of the left and of the right side. The fresh ones are the first two."""
-        runs = [(fresh[side], side) for side in SIDES]
+    def of(cls, fresh: Sequence[Run], keyless: Sequence[Run], stored: Sequence[Sequence[Run]]) -> Pieces:
+        """Each of the left and of the right side. ``keyless``: records that no search finds."""
+        runs = [*zip(fresh, SIDES, strict=True), *((run, _NO_SIDE) for run in keyless)]
         runs += [(run, side) for side in SIDES for run in stored[side] if run.rows]
         first = np.cumsum([0, *(run.rows for run, _ in runs)])
         return cls(tuple(run for run, _ in runs), tuple(side for _, side in runs), first)
@@ -101,8 +102,11 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
-    """Records (``trigger``: place in the batch) and rows they found; of the rows: timestamp, arrival number, side."""
+class Hits:
+    """Rows that records find as partners, or whose windows they close. ``trigger``: place of the record in the batch.
+
+    Of the rows: timestamp, arrival number, side.
+    """
 
     trigger: np.ndarray
     piece: np.ndarray
@@ -111,13 +115,20 @@ class Pairs:
     n: np.ndarray
     side: np.ndarray
 
-    def where(self, mask: np.ndarray) -> Pairs:
+    @classmethod
+    def of(cls, parts: Sequence[Sequence[np.ndarray]]) -> Hits:
+        """Together; each part has the columns in the order above."""
+        if parts:
+            return cls(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        none = _NOTHING
+        return cls(none, none, none, none, none.astype(np.uint64), none)
+
+    def where(self, mask: np.ndarray) -> Hits:
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
-    def take(self, rows: np.ndarray) -> Pairs:
-        return Pairs(
-            self.trigger[rows], self.piece[rows], self.row[rows], self.ts[rows], self.n[rows], self.side[rows]
-        )
+    def take(self, rows: np.ndarray) -> Hits:
+        columns = (self.trigger, self.piece, self.row, self.ts, self.n, self.side)
+        return Hits(*(column[rows] for column in columns))
 
 
 def search(
@@ -145,7 +156,7 @@ def _inverse(numbers: np.ndarray, count: int) -> np.ndarray:
 def _ranges(
     run: Run, hashes: np.ndarray, order: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The records that found rows, and which. ``hashes`` ascend, ``order`` tells whose they are."""
+    """The records that found rows, and which. ``hashes`` ascend; ``order``: of which record each is."""
     h, s = run["h"], run["s"]
     first = h.searchsorted(hashes, "left")
     if len(first) == 1 and (first[0] == run.rows or h[first[0]] != hashes[0]):
@@ -175,11 +186,9 @@ def chunks(found: Sequence[Found], records: int, size: int) -> Iterator[tuple[in
         start = stop
 
 
-def pairs(pieces: Pieces, found: Sequence[Found], keys: Column, start: int, stop: int) -> Pairs:
+def pairs(pieces: Pieces, found: Sequence[Found], keys: Column, start: int, stop: int) -> Hits:
     """What the records from ``start`` to ``stop`` found: rows with the very same key that were there before them."""
-    parts = [_pairs(pieces, one.between(start, stop), keys) for one in found]
-    columns = zip(*parts, strict=True) if parts else [[np.empty(0, np.int64)]] * 6
-    return Pairs(*(np.concatenate(column) for column in columns))
+    return Hits.of([_pairs(pieces, one.between(start, stop), keys) for one in found])
 
 
 def _pairs(pieces: Pieces, found: Found, keys: Column) -> tuple[np.ndarray, ...]:

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from crossstream.columns.as_of import arrival_numbers
 from crossstream.columns.changes import Changes, both_sides
 from crossstream.columns.hashing import hash_keys
 from crossstream.operators.stream_join.partners import (
@@ -16,6 +17,7 @@ from crossstream.operators.stream_join.partners import (
     LEFT,
     RIGHT,
     SIDES,
+    Hits,
     Pieces,
     Times,
     Window,
@@ -24,9 +26,6 @@ from crossstream.operators.stream_join.partners import (
 from crossstream.storage.columns import EMPTY_BYTES, Column, Columns, concat_all, take, take_all, valid
 from crossstream.storage.snapshot import View
 from crossstream.storage.sorted_run import Run, is_sorted, newest, sort_rows, sorted_order
-
-PLACE_BITS = 32
-"""Lower bits of an arrival number: the place of the record in its batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +57,11 @@ class Records:
 
     def numbers(self, places: np.ndarray) -> np.ndarray:
         """The arrival numbers of records."""
-        return places.astype(np.uint64) + np.uint64(self.batch << PLACE_BITS)
+        return arrival_numbers(places, self.batch)
 
-    def run(self, side: int, values: Column) -> Run:
-        """The records of a side that are kept, sorted as in a store; ``values``: of all records of the side."""
-        places = np.flatnonzero(self.kept & (self.side == side))
+    def run(self, side: int, mask: np.ndarray, values: Column) -> Run:
+        """Those records of a side for which the mask holds, sorted as in a store; ``values``: of all of the side."""
+        places = np.flatnonzero(mask & (self.side == side))
         if not len(places):
             return _NO_ROWS
         order = sorted_order({"h": self.hashes[places], "s": self.ts[places]})
@@ -108,7 +107,7 @@ def records_of(
 ) -> Records:
     """The records of both sides by arrival; keys and values are in wire form.
 
-    ``itself``: both sides are the same stream, in arrival order. ``right_first``: tells of which input records, by
+    ``itself``: both sides are the same stream, in arrival order. ``right_first``: says of which input records, by
     their `minor`, the rows that came to the right side arrived first.
     """
     if itself:
@@ -156,27 +155,10 @@ class Kept(Protocol):
     horizon: int
 
 
-@dataclass(frozen=True, slots=True)
-class Closing:
-    """Stored records that wait and whose windows close in this batch. ``first``: the record that closes each."""
-
-    piece: np.ndarray
-    row: np.ndarray
-    side: np.ndarray
-    ts: np.ndarray
-    n: np.ndarray
-    first: np.ndarray
-
-    def where(self, mask: np.ndarray) -> Closing:
-        return Closing(
-            self.piece[mask], self.row[mask], self.side[mask], self.ts[mask], self.n[mask], self.first[mask]
-        )
-
-
 def closing(
     window: Window, outer: tuple[bool, bool], waiting: Kept | None, pieces: Pieces, times: Times
-) -> Closing:
-    """Who of those that wait has waited long enough.
+) -> Hits:
+    """The waiting records whose windows close by the end of the batch.
 
     ``outer``: by side, whether its records come out alone. Those that wait on another side began to when the
     topology had a join of another kind: they stay until the horizon passes them.
@@ -191,16 +173,13 @@ def closing(
                 continue
             queries, found = _same_rows(pieces.runs[number], rows)
             ts, n = rows["s"][queries], rows["n"][queries]
-            first = times.first_after(window.closes(side, ts))
-            parts.append((np.full(len(found), number), found, np.full(len(found), side), ts, n, first))
-    if not parts:
-        none = np.empty(0, np.int64)
-        return Closing(none, none, none, none, np.empty(0, np.uint64), none)
-    return Closing(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+            trigger = times.first_after(window.closes(side, ts))
+            parts.append((trigger, np.full(len(found), number), found, ts, n, np.full(len(found), side)))
+    return Hits.of(parts)
 
 
 def _due(window: Window, waiting: Kept, stream_time: int) -> Run | None:
-    """The rows of those who wait whose windows are closed at the end of the batch."""
+    """The same as rows of the store of waiting records."""
     limits = np.array([window.closing(side, stream_time) for side in SIDES])
     last = int(limits.max()) - 1
     parts: list[Columns] = []
@@ -217,7 +196,7 @@ def _due(window: Window, waiting: Kept, stream_time: int) -> Run | None:
 
 
 def waits_on(waiting: Kept, side: int) -> bool:
-    """Whether stored records of that side wait, or did not long ago."""
+    """Whether stored records of that side wait, or did so lately."""
     return any(
         bool(((run["side"] == side) & (run["s"] >= waiting.horizon)).any())
         for run in waiting.view.pieces()
@@ -261,7 +240,7 @@ def put_records(
 def put_waiting(
     store: Kept, waits: Iterable[tuple[int, Columns, np.ndarray]], ended: Iterable[tuple[int, Columns]]
 ) -> None:
-    """Notes who has begun to wait, and who has found a partner or is out; each with the side."""
+    """Notes the records that begin to wait, and those that have found a partner or are out; each with the side."""
     parts = [_identity(_those(rows, mask), side, 0) for side, rows, mask in waits if mask.any()]
     parts += [_identity(_those(rows, rows["s"] >= store.horizon), side, 1) for side, rows in ended]
     _put(store, parts)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Changes, concat_changes
+from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import evaluate
 from crossstream.columns.functions import Function
-from crossstream.columns.values import Values, concat_values, nulls
-from crossstream.operators.stream_join.partners import FRESH, RIGHT, SIDES, Pieces
+from crossstream.columns.values import Values
+from crossstream.operators.stream_join.partners import FRESH, RIGHT, SIDES, Hits, Pieces
 from crossstream.operators.stream_join.records import Records
-from crossstream.operators.table_join.kernel import Given, Joined
+from crossstream.operators.table_join.kernel import Joined
 from crossstream.serdes import Serde
 from crossstream.storage.columns import take
 
@@ -27,8 +27,8 @@ class Events:
     """Results to be made. ``trigger``: the place of the record that gives them.
 
     ``piece``, ``row``, ``side``: of the record whose key and headers the result has: of a pair the one that came
-    second, else the one that is alone. ``partner``: piece and row of the other one, −1 for none. ``ts``: of the
-    partner, or of the record that is alone; ``n``: its arrival number.
+    second, else the one that is alone. ``partner_piece``, ``partner_row``: of the other one, −1 for none. ``ts``: of
+    the partner, or of the record that is alone; ``n``: its arrival number.
     """
 
     what: np.ndarray
@@ -36,48 +36,31 @@ class Events:
     piece: np.ndarray
     row: np.ndarray
     side: np.ndarray
-    partner: tuple[np.ndarray, np.ndarray]
+    partner_piece: np.ndarray
+    partner_row: np.ndarray
     ts: np.ndarray
     n: np.ndarray
 
     @classmethod
-    def alone(
-        cls,
-        what: int,
-        trigger: np.ndarray,
-        piece: np.ndarray,
-        row: np.ndarray,
-        side: np.ndarray,
-        ts: np.ndarray,
-        n: np.ndarray,
-    ) -> Events:
-        none = np.full(len(trigger), -1, np.int64)
-        return cls(np.full(len(trigger), what, np.int8), trigger, piece, row, side, (none, none), ts, n)
+    def alone(cls, what: int, rows: Hits) -> Events:
+        none = np.full(len(rows.trigger), -1, np.int64)
+        whats = np.full(len(rows.trigger), what, np.int8)
+        return cls(whats, rows.trigger, rows.piece, rows.row, rows.side, none, none, rows.ts, rows.n)
 
     @classmethod
     def together(cls, parts: Sequence[Events]) -> Events:
         """All of them, in the order of semantics 1.6; between different keys that of arrival."""
         parts = [part for part in parts if len(part.trigger)] or list(parts[:1])
-        one = parts[0] if len(parts) == 1 else cls._concatenated(parts)
+        one = parts[0]
+        if len(parts) > 1:
+            one = cls(*(np.concatenate(same) for same in zip(*map(_columns, parts), strict=True)))
         if len(one.trigger) <= 1:
             return one
         left_last = np.where(one.what == CLOSED, RIGHT - one.side, 0)
         return one.take(np.lexsort((one.n, left_last, one.ts, one.what, one.trigger)))
 
-    @classmethod
-    def _concatenated(cls, parts: Sequence[Events]) -> Events:
-        one, *_ = parts
-        columns = {
-            name: np.concatenate([getattr(part, name) for part in parts])
-            for name in cls.__slots__
-            if name != "partner"
-        }
-        partner = [np.concatenate([part.partner[place] for part in parts]) for place in range(2)]
-        return replace(one, **columns, partner=(partner[0], partner[1]))
-
     def take(self, rows: np.ndarray | slice) -> Events:
-        columns = {name: getattr(self, name)[rows] for name in self.__slots__ if name != "partner"}
-        return replace(self, **columns, partner=(self.partner[0][rows], self.partner[1][rows]))
+        return Events(*(column[rows] for column in _columns(self)))
 
     def slices(self, size: int) -> Iterator[Events]:
         """At most ``size`` events at a time. Those after the last one that looks back behind the batch stay apart."""
@@ -85,36 +68,15 @@ class Events:
         if count <= 1:
             yield self
             return
-        stored = np.flatnonzero((self.piece >= FRESH) | (self.partner[0] >= FRESH))
+        stored = np.flatnonzero((self.piece >= FRESH) | (self.partner_piece >= FRESH))
         back = int(stored[-1]) + 1 if len(stored) else 0
         for first, last in ((0, back), (back, count)):
             for start in range(first, last, size):
                 yield self.take(slice(start, min(start + size, last)))
 
 
-def in_order(parts: Sequence[tuple[np.ndarray, Joined]]) -> Joined:
-    """Results with their triggers, which are in order in each part, together and in order."""
-    triggers = np.concatenate([trigger for trigger, _ in parts])
-    order = np.argsort(triggers, kind="stable")
-    row = np.empty(len(order), np.int64)
-    row[order] = np.arange(len(order))
-    failures, first = [], 0
-    for trigger, joined in parts:
-        failures += [replace(one, row=int(row[first + one.row])) for one in joined.failures]
-        first += len(trigger)
-    changes = concat_changes([joined.changes for _, joined in parts]).take(order)
-    given = [joined.given for _, joined in parts if joined.given is not None]
-    if not given:
-        return Joined(changes)
-    ranks = np.argsort([one.row for one in failures])
-    return Joined(changes, [failures[rank] for rank in ranks], _given(given, ranks))
-
-
-def _given(parts: Sequence[Given], order: np.ndarray) -> Given:
-    """What joiners were given, together and in this order."""
-    left, right = (concat_values([getattr(part, side) for part in parts]) for side in ("left", "right"))
-    side = np.concatenate([part.is_right for part in parts]).astype(np.int8)
-    return Given(left.take(order), right.take(order), side[order])
+def _columns(events: Events) -> list[np.ndarray]:
+    return [getattr(events, name) for name in Events.__slots__]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,22 +105,6 @@ class Maker:
         )
         return Joined.of(changes, outcome.failures, left, right, events.side)
 
-    def keyless(self, records: Records, sides: tuple[Changes, Changes], places: np.ndarray) -> Joined:
-        """Records without a key, which have no partner: each alone, with its own timestamp and headers."""
-        side, row = records.side[places], records.row[places]
-        key = Values(self.key, wire=pa.nulls(len(places), pa.large_binary()))
-        left, right = (
-            sides[one].value.take(np.where(side == one, row, -1))
-            if sides[one].rows
-            else nulls(len(places), self.serdes[one])
-            for one in SIDES
-        )
-        outcome = evaluate(self.joiner, key, left=left, right=right)
-        headers = None if records.headers is None else records.headers.take(pa.array(places))
-        ts, major, minor = records.ts[places], records.major[places], records.minor[places]
-        changes = Changes(key, outcome.values, ts, major, minor, headers)
-        return Joined.of(changes, outcome.failures, left, right, side)
-
     def _key(self, records: Records, pieces: Pieces, events: Events) -> Values:
         place = _places(pieces, events.piece, events.row)
         if place is not None:
@@ -169,8 +115,8 @@ class Maker:
     def _values(self, records: Records, values: Values, pieces: Pieces, events: Events, side: int) -> Values:
         """Of a side; ``values``: those of its records in the batch, which may be decoded already."""
         own = events.side == side
-        piece = np.where(own, events.piece, events.partner[0])
-        row = np.where(own, events.row, events.partner[1])
+        piece = np.where(own, events.piece, events.partner_piece)
+        row = np.where(own, events.row, events.partner_row)
         place = _places(pieces, piece, row)
         if place is not None and values.rows:
             return values.take(np.where(place < 0, -1, records.row[place]))
@@ -179,13 +125,13 @@ class Maker:
 
 
 def _places(pieces: Pieces, piece: np.ndarray, row: np.ndarray) -> np.ndarray | None:
-    """The places of rows in the batch, −1 for no row; None if some of them are not of the batch."""
+    """The places of rows in the batch, −1 for no row; None if some rows are stored ones."""
     if (piece >= FRESH).any():
         return None
     place = np.full(len(piece), -1, np.int64)
-    for side in SIDES:
-        mine = np.flatnonzero(piece == side)
-        place[mine] = pieces.runs[side]["place"][row[mine]]
+    for number in range(FRESH):
+        mine = np.flatnonzero(piece == number)
+        place[mine] = pieces.runs[number]["place"][row[mine]]
     return place
 
 

@@ -1,4 +1,4 @@
-"""The stream–stream join at work."""
+"""Runs a stream–stream join in a task."""
 
 from __future__ import annotations
 
@@ -32,15 +32,17 @@ class StreamStreamJoinRunner(Runner):
     def finish(self) -> Emitted:
         left, right = self._sides()
         report, join = self.task.report, self._join()
-        silent = not left.rows + right.rows
-        if silent:
-            left = self._moment(left)
+        waiting = None if self.step.waiting is None else self.task.stores(self.step.waiting)
+        idle = not left.rows + right.rows
+        if idle:
+            left = self._clock_record(left, waiting)
             right = left if join.itself else right
             if not left.rows:
                 return
         else:
             report.count_in(self.step.node, left.rows + (0 if join.itself else right.rows))
-            self._heard()
+            if waiting is not None:
+                waiting.heard(self.task.batch.silence)
         records = records_of(
             left,
             right,
@@ -49,10 +51,9 @@ class StreamStreamJoinRunner(Runner):
             batch=self.task.batch.id,
             bits=self.task.batch.bits,
         )
-        if not silent:
+        if not idle:
             report.count_dropped(self.step.node, dropped(join, records, self.step.refused))
         stores = tuple(self.task.stores(name) for name in self.step.stores)
-        waiting = None if self.step.waiting is None else self.task.stores(self.step.waiting)
         chunk, asked = self.task.settings.chunk_rows, Asked()
         for joined in join_streams(
             join, records, (left, right), (stores[0], stores[1]), waiting, asked, chunk=chunk
@@ -61,16 +62,9 @@ class StreamStreamJoinRunner(Runner):
         left_key, right_key = partial(_some_key, left, stores[0]), partial(_some_key, right, stores[1])
         report_asked(self, asked, left_key, right_key)
 
-    def _heard(self) -> None:
-        """Notes when there was input, where stream time goes on without any."""
-        if self.step.waiting is not None:
-            self.task.stores(self.step.waiting).heard(self.task.batch.silence)
-
-    def _moment(self, nothing: Changes) -> Changes:
-        """A record of nothing but the time, if the partition has been silent for so long, and somebody waits there."""
-        if self.step.waiting is None:
-            return nothing
-        moment = self.task.stores(self.step.waiting).moment(self.task.batch.silence)
+    def _clock_record(self, nothing: Changes, waiting: OpenStore | None) -> Changes:
+        """A record that only moves stream time: when records wait, and no input has come for the configured time."""
+        moment = None if waiting is None else waiting.moment(self.task.batch.silence)
         if moment is None:
             return nothing
         now, null = np.array([moment]), pa.nulls(1, pa.large_binary())

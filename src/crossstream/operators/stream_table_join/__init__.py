@@ -8,7 +8,7 @@
     >>> builder.stream("visits", words).join(builder.table("users", words), lambda visit, user: [visit, user])
     <KStream visits.join(users)>
 
-`kernel.py`: the join; `as_of.py`: the row of a moment, and records that wait for the table (grace). One round. Page:
+`kernel.py`: the join; `buffer.py`: records that wait for the table (grace). One round. Page:
 docs/joins/stream-table.md.
 Rules: semantics 2.3 (docs/semantics.md).
 """

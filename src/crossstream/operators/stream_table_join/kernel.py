@@ -16,12 +16,12 @@ from typing import Literal
 
 import numpy as np
 
+from crossstream.columns.as_of import Puts, last_below, running_maximum_of
 from crossstream.columns.changes import Changes
 from crossstream.columns.functions import Function
 from crossstream.columns.match_counts import Asked
 from crossstream.columns.order import by_key, came_before, in_hash_order
 from crossstream.columns.values import Values, concat_values
-from crossstream.operators.stream_table_join.as_of import Puts, last_below, running_maximum_of
 from crossstream.operators.table.kernel import as_stored, find_versions, latest_versions, lookup
 from crossstream.operators.table_join.kernel import Joined, call_joiner
 from crossstream.serdes import Serde
@@ -42,7 +42,7 @@ class TableHistory:
     """A table before a batch, and all that the batch puts into it.
 
     ``before``: its store. ``puts``: in arrival order, keys not null; of a versioned table those it accepts.
-    ``looking_first``: tells which records, by their `minor`, look the table up before they change it themselves.
+    ``looking_first``: says which records, by their `minor`, look the table up before they change it themselves.
     ``history``: how long versions are kept, ms, None: no versions. ``stream_time``: of the versions before the batch.
     """
 

@@ -1,4 +1,4 @@
-"""The stream–table join at work."""
+"""Runs a stream–table join in a task."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
 from crossstream.operators.match_report import report_asked
 from crossstream.operators.runner import Emitted, OpenStore, Runner, emit_joined, no_changes
-from crossstream.operators.stream_table_join.as_of import Buffer, depart, depart_in_silence, waiting_rows
+from crossstream.operators.stream_table_join.buffer import Buffer, depart, depart_while_idle, waiting_rows
 from crossstream.operators.stream_table_join.kernel import TableHistory, admit, join_stream_table
 from crossstream.planning.steps import StreamTableJoinStep
 
@@ -30,7 +30,7 @@ class StreamTableJoinRunner(Runner):
         stream = self.arrived(records)
         table = stream if puts == records else self.arrived(puts)
         if stream is None or not stream.rows:
-            looking = self._silent(table)
+            looking = self._due_while_idle(table)
         else:
             self.task.report.count_in(node.name, stream.rows)
             looking, dropped = admit(node.kind, stream, self.step.refusal)
@@ -66,8 +66,8 @@ class StreamTableJoinRunner(Runner):
             store.began,
         )
 
-    def _silent(self, table: Changes | None) -> Changes | None:
-        """The records that look because no others have come for so long, after all that the batch puts."""
+    def _due_while_idle(self, table: Changes | None) -> Changes | None:
+        """Waiting records that look now, for no input came for the configured time; they see all puts of the batch."""
         if self.step.buffer is None:
             return None
         store = self.task.stores(self.step.buffer)
@@ -75,7 +75,7 @@ class StreamTableJoinRunner(Runner):
         if now is None:
             return None
         last = now if table is None or not table.rows else max(now, int(table.major.max()) + 1)
-        departure = depart_in_silence(self._buffer(store), now, last)
+        departure = depart_while_idle(self._buffer(store), now, last)
         store.stream_time, store.horizon = departure.clock, departure.horizon
         return departure.leaving
 

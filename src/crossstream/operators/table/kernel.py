@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from crossstream.columns.as_of import running_maximum_of
 from crossstream.columns.changes import Changes
 from crossstream.columns.order import by_key, last_per_key, last_per_trigger, same_trigger
 from crossstream.columns.values import Values, concat_values
-from crossstream.operators.stream_table_join.as_of import running_maximum_of
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, take
 from crossstream.storage.snapshot import Match, View
@@ -24,26 +24,26 @@ BEHIND = "behind"
 """Extra column of versioned tables: 1 for an update behind a newer version of its key, or `OVERTAKEN`."""
 
 OVERTAKEN = 2
-"""In the column `BEHIND`, an update that its own input record overtakes: it is a version, but no change of the row."""
+"""In the column `BEHIND`: an update that its own input record overtakes. It is a version, but not a change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Upserts:
-    """What a batch did to a table: its net changes in order of the key hash, and their hashes.
+    """The net changes of a table in a batch, in order of the key hash, and their hashes.
 
-    ``every``: where it was asked for, each change that an input record made, grouped by key.
+    ``changelog``: each change that an input record made, grouped by key.
     """
 
     changes: Changes
     hashes: np.ndarray
-    every: Changes | None = None
+    changelog: Changes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """What a versioned table takes of a batch, in arrival order, each with the time from which it holds.
+    """The versions that a table takes from a batch, in arrival order, each with its start time.
 
-    ``refused``: how many were too old; ``stream_time``: after the batch.
+    ``refused``: the number of records that are too old. ``stream_time``: after the batch.
     """
 
     changes: Changes
@@ -61,11 +61,11 @@ class Rows:
 
 
 def upsert(
-    view: View, changes: Changes, *, bits: int, serde: Serde | None, want_old: bool, every: bool = False
+    view: View, changes: Changes, *, bits: int, serde: Serde | None, want_old: bool, changelog: bool = False
 ) -> Upserts:
     """Puts the last record of each key into an unversioned table. ``changes`` in arrival order, keys not null."""
     hashes = changes.hashes(bits)
-    if every:
+    if changelog:
         return _upsert_changelog(view, changes, hashes, serde, want_old)
     rows = last_per_key(changes, hashes)
     net, h = changes.take(rows), hashes[rows]
@@ -87,11 +87,11 @@ def _upsert_changelog(
     before = was = None
     if want_old:
         before = lookup(view, h[first], take(made.key.wire(), first), serde).values
-        place = np.where(begins, np.cumsum(begins) - 1, before.rows + np.arange(len(rows)) - 1)
-        was = concat_values([before, values]).take(place)
+        index = np.where(begins, np.cumsum(begins) - 1, before.rows + np.arange(len(rows)) - 1)
+        was = concat_values([before, values]).take(index)
     view.put(_rows(made.take(last), h[last], serde))
-    every = replace(made, value=values, old=was)
-    return Upserts(replace(every.take(last), old=before), h[last], every=every)
+    changes_ = replace(made, value=values, old=was)
+    return Upserts(replace(changes_.take(last), old=before), h[last], changelog=changes_)
 
 
 def lookup(view: View, hashes: np.ndarray, keys: Column, serde: Serde | None) -> Rows:
@@ -101,16 +101,16 @@ def lookup(view: View, hashes: np.ndarray, keys: Column, serde: Serde | None) ->
 
 
 def as_changed(before: Rows, changes: Changes, row: np.ndarray, change: np.ndarray) -> Rows:
-    """The numbered rows, each as one of the ``changes`` leaves it; ``change`` −1: as it is ``before`` them."""
+    """The numbered rows, each after one of the ``changes``; ``change`` −1: as ``before`` them."""
     changed = change >= 0
     if not changed.any():
-        place = np.where(before.present, np.arange(len(before.present)), -1)
-        return Rows(before.present[row], before.values.take(place[row]), before.ts[row])
+        index = np.where(before.present, np.arange(len(before.present)), -1)
+        return Rows(before.present[row], before.values.take(index[row]), before.ts[row])
     values = concat_values([before.values, as_stored(changes.value, before.values.serde)])
     present = np.where(changed, ~changes.value.missing()[change], before.present[row])
-    place = np.where(changed, before.values.rows + change, row)
+    index = np.where(changed, before.values.rows + change, row)
     ts = np.where(changed, changes.ts[change], before.ts[row])
-    return Rows(present, values.take(np.where(present, place, -1)), ts)
+    return Rows(present, values.take(np.where(present, index, -1)), ts)
 
 
 def _rows(net: Changes, hashes: np.ndarray, serde: Serde | None) -> dict[str, Column]:
@@ -124,10 +124,7 @@ def _rows(net: Changes, hashes: np.ndarray, serde: Serde | None) -> dict[str, Co
 
 
 def as_stored(value: Values, serde: Serde | None) -> Values:
-    """The values as the store holds them, so that what is handed on equals what is looked up later.
-
-    And so that both form one column.
-    """
+    """The values as the store holds them, so that emitted values equal those looked up later, in one column."""
     is_stored = value.serde is not None and value.serde == serde and not value.made()
     return value if is_stored else Values(serde, wire=value.wire(serde))
 
@@ -138,12 +135,12 @@ def upsert_versions(
     *,
     bits: int,
     serde: Serde | None,
-    every: bool = False,
+    changelog: bool = False,
 ) -> Upserts:
     """Puts the records that a versioned table takes (`Versions`).
 
-    Those behind a newer version of their key are kept as versions and marked `BEHIND`; of those that become the
-    latest version one for each key, the last, is handed on.
+    Records behind a newer version of their key are kept as versions and marked `BEHIND`. Of the others, the last one of
+    each key is a net change.
     """
     kept = replace(changes, value=as_stored(changes.value, serde))
     if not kept.rows:
@@ -157,18 +154,15 @@ def upsert_versions(
     behind = sorted_.ts < np.where(newest < 0, _floor(latest), sorted_.ts[newest])
     view.put(_version_rows(sorted_, h, begins, serde))
     marks = behind.astype(np.uint8)
-    if every:
+    if changelog:
         marks[_overtaken(sorted_, behind, begins)] = OVERTAKEN
     keep = behind | _last_latest(behind, begins)
     marked = replace(sorted_, extra={**sorted_.extra, BEHIND: marks})
-    return Upserts(marked.where(keep), h[keep], marked if every else None)
+    return Upserts(marked.where(keep), h[keep], marked if changelog else None)
 
 
 def versions_by_time(changes: Changes, history: int, stream_time: int) -> Versions:
-    """Records in arrival order, each a version from its own time on.
-
-    One older than stream time − ``history`` is refused.
-    """
+    """Records in arrival order, each a version from its own time. Refuses those before stream time − ``history``."""
     times = np.maximum.accumulate(np.append(stream_time, changes.ts))
     accepted = changes.ts >= times[1:] - history
     return Versions(changes.where(accepted), int((~accepted).sum()), int(times[-1]))
@@ -184,13 +178,13 @@ def versions_by_arrival(
     stream_time: int,
     repeats: bool,
 ) -> Versions:
-    """Results of an operator in arrival order: the last of a key is its newest version, whatever its time.
+    """Results of an operator in arrival order: the last one of a key is its newest version, whatever its time.
 
     Story: a row of 26 refers to a right row of 2, and then the right row gets a new value at 3. The result has the time
     of the right record, 3, but it replaces one of 26: it holds from 26 on, so its time is 26.
 
     Late versions of a table that keeps them (`BEHIND`) go by their times, as in `versions_by_time`. Without
-    ``repeats`` tombstones of rows that are not there are left out, as if they had never come.
+    ``repeats`` tombstones of missing rows are left out.
     """
     hashes = changes.hashes(bits)
     order, begins = by_key(changes, hashes)
@@ -228,7 +222,7 @@ def version_at(view: View, hashes: np.ndarray, keys: Column, times: np.ndarray, 
 def find_versions(
     view: View, hashes: np.ndarray, keys: Column, times: np.ndarray
 ) -> tuple[Match, np.ndarray]:
-    """Where the versions of `version_at` are, and their timestamps; before all times where there is none."""
+    """The positions of the versions of `version_at`, and their timestamps; the smallest integer for a missing one."""
     best_ts = np.full(len(hashes), np.iinfo(np.int64).min)
     piece = np.full(len(hashes), -1, np.int64)
     row = np.full(len(hashes), -1, np.int64)
@@ -259,7 +253,7 @@ def _newest_before(ts: np.ndarray, begins: np.ndarray, latest: Rows) -> np.ndarr
     newer = ts >= _floor(latest)
     own = np.where(newer, ranks, -1)
     previous = np.where(begins, -1, np.roll(own, 1))
-    # Groups are told apart by their number, so one running maximum serves all of them.
+    # The number of the group is part of the rank, so one running maximum serves all groups.
     best = np.maximum.accumulate(previous + group * (rows + 1)) - group * (rows + 1)
     return np.where(best < 0, -1, order[best])
 
@@ -271,10 +265,10 @@ def _floor(latest: Rows) -> np.ndarray:
 def _last_latest(behind: np.ndarray, begins: np.ndarray) -> np.ndarray:
     """Of the rows not behind, the last one of each group."""
     group = np.cumsum(begins)
-    places = np.flatnonzero(~behind)
-    last = np.append(group[places][1:] != group[places][:-1], True) if len(places) else np.empty(0, bool)
+    rows = np.flatnonzero(~behind)
+    last = np.append(group[rows][1:] != group[rows][:-1], True) if len(rows) else np.empty(0, bool)
     result = np.zeros(len(behind), bool)
-    result[places[last]] = True
+    result[rows[last]] = True
     return result
 
 

@@ -1,4 +1,4 @@
-"""Tables kept and joined by primary key, in their rounds."""
+"""Plans tables: where each one is kept."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from crossstream.planning.plan import Flow
 
 
 def plan_table(builder: PlanBuilder, node: Source | FrameSource | ToTable, raw: Flow) -> None:
-    """A table from records: materialised now if its name or its own changes are wanted, else where it is joined."""
+    """A table of records: kept now if it has a name or a reader of its changes, else where it is joined."""
     builder.raw[node.name] = raw
     spec = node.store
     named = spec is not None and (spec.name is not None or spec.history_retention is not None)

@@ -1,4 +1,4 @@
-"""Tables kept, joined by primary key, and put in order by it."""
+"""Keeping a table in a task, and putting changes in order by key."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from crossstream.planning.steps import MaterializeStep, OrderStep
 
 
 class MaterializeRunner(Runner):
-    """Keeps a table, and yields its changes: the last of each key, or every one."""
+    """Keeps a table, and emits its net changes and its changelog."""
 
     step: MaterializeStep
 
     def by_key(self) -> bool:
-        """Not where there are versions: what is too old depends on the stream time that all keys move."""
+        """Not with versions: which ones are too old depends on the stream time of all keys."""
         return self.task.plan.stores[self.step.store].history is None
 
     def accept(self, flow: str, changes: Changes) -> None:
@@ -46,7 +46,7 @@ class MaterializeRunner(Runner):
                 bits=self.task.batch.bits,
                 serde=definition.value,
                 want_old=self.step.old,
-                every=self.step.changelog is not None,
+                changelog=self.step.changelog is not None,
             )
         else:
             taken = store.taken(plain, self.task.batch.bits)
@@ -58,12 +58,12 @@ class MaterializeRunner(Runner):
                 taken.changes,
                 bits=self.task.batch.bits,
                 serde=definition.value,
-                every=self.step.changelog is not None,
+                changelog=self.step.changelog is not None,
             )
         if net.changes.rows:
             yield self.out(), net.changes
-        if self.step.changelog is not None and net.every is not None and net.every.rows:
-            yield self.step.changelog, net.every
+        if self.step.changelog is not None and net.changelog is not None and net.changelog.rows:
+            yield self.step.changelog, net.changelog
 
 
 class OrderRunner(Runner):

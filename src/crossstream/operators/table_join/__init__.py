@@ -9,6 +9,6 @@
     >>> builder.table("names", words).join(builder.table("towns", words), lambda name, town: f"{name} of {town}")
     <KTable names.join(towns)>
 
-`kernel.py`: events of both sides in arrival order. One round. Page: docs/table-table-join.md.
+`plan.py`: both tables in one round; `kernel.py`: events of both sides in arrival order. Page: docs/table-table-join.md.
 Rules: semantics 2.2 (docs/semantics.md).
 """

@@ -35,9 +35,9 @@ _NEVER = np.iinfo(np.int64).min
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a joiner was given for the rows it failed on, in their order: the values of both sides.
+    """The values of both sides for the rows that a joiner failed on, in their order.
 
-    ``side``: where the record is that each of them is a result of; None: on the left, if that has a value.
+    ``side``: the side of the record that each row is a result of; None: the left side, if it has a value.
     """
 
     left: Values
@@ -52,7 +52,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Result changes, and the rows of them that the joiner could not make. ``given``: what it got for these."""
+    """Result changes, and the rows that the joiner failed on. ``given``: the values it got for these."""
 
     changes: Changes
     failures: list[Failure] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Joined:
         right: Values,
         side: np.ndarray | None = None,
     ) -> Joined:
-        """Results; and of those that failed what the joiner was given. All three as in `Given`, but for all rows."""
+        """Results with their failures. ``left``, ``right``, ``side``: as in `Given`, but for all rows."""
         if not failures:
             return cls(changes)
         rows = np.array([failure.row for failure in failures])
@@ -93,7 +93,7 @@ class _Side:
         return np.asarray(self.present[self.before])
 
     def time(self) -> np.ndarray:
-        """Timestamp of the row there is now; where there is none, before all times."""
+        """Timestamp of the current row; before all times for a missing row."""
         return np.where(self.is_now(), self.ts[self.now], _NEVER)
 
 
@@ -108,11 +108,11 @@ def join_tables(
     *,
     bits: int,
     want_old: bool = False,
-    every: bool = False,
+    changelog: bool = False,
 ) -> Joined:
     """The changes of the result. Joiner: (left value, right value), None for a missing side.
 
-    With ``every`` the result of each event stays, not the last one of each key.
+    ``changelog``: keeps the result of each event, not only the last one of each key.
     """
     both = both_sides(left, right)
     keys, ts, major, minor = both.key, both.ts, both.major, both.minor
@@ -145,7 +145,7 @@ def join_tables(
     emit = _emits(kind, left_now, right_now, lefts.was(), rights.was(), ~is_right | merged, is_right)
     if merged.any():
         emit &= ~np.append(merged[1:], False)
-    kept = np.flatnonzero(emit) if every else _last_of_group(emit, group)
+    kept = np.flatnonzero(emit) if changelog else _last_of_group(emit, group)
 
     event = order[kept]
     there = _exists(kind, left_now[kept], right_now[kept])
@@ -160,7 +160,7 @@ def join_tables(
         None if both.headers is None else take_or_null(both.headers, event),
     )
     if want_old:
-        was = (lefts.before[kept], rights.before[kept]) if every else (group[kept], group[kept])
+        was = (lefts.before[kept], rights.before[kept]) if changelog else (group[kept], group[kept])
         old, unknown = _old_results(kind, joiner, keys.take(event), lefts, rights, *was)
         lost = np.isin(np.arange(changes.rows), [f.row for f in unknown]) if unknown else None
         changes = changes.with_value(value, old, lost)
@@ -170,14 +170,14 @@ def join_tables(
 def _count(
     asked: Asked, left: np.ndarray, right: np.ndarray, is_right: np.ndarray, merged: np.ndarray
 ) -> None:
-    """Each change that leaves a row asks for the other side's row; what one input record changed on both, once."""
+    """Counts each change that leaves a row; two changes by one input record count once."""
     asking = np.where(is_right, right | (merged & left), left)
     asking[:-1] &= ~merged[1:]
     asked.count(asking, asking & left & right)
 
 
 def _changes_alone(changes: Changes, order: np.ndarray) -> _Side:
-    """The only side with changes, where no result depends on what its rows were before."""
+    """The only side with changes, where results do not depend on its old rows."""
     return _Side(~changes.value.missing(), changes.value, changes.ts, order, order)
 
 
@@ -193,9 +193,9 @@ def _side(
     if not changes.rows:
         return _Side(state.present, state.values, state.ts, group, group)
     keys = len(state.present)
-    places = np.maximum.accumulate(np.where(own, np.arange(len(order)), -1))
-    known = places >= start
-    now = np.where(known, keys + order[np.maximum(places, 0)] - offset, group)
+    latest = np.maximum.accumulate(np.where(own, np.arange(len(order)), -1))
+    known = latest >= start
+    now = np.where(known, keys + order[np.maximum(latest, 0)] - offset, group)
     before = np.where(np.arange(len(order)) == start, group, _previous(now))
     return _Side(
         np.concatenate([state.present, ~changes.value.missing()]),
@@ -253,9 +253,9 @@ def _emits(
 
 
 def _last_of_group(emit: np.ndarray, group: np.ndarray) -> np.ndarray:
-    places = np.flatnonzero(emit)
-    groups = group[places]
-    return places[np.append(groups[1:] != groups[:-1], True)] if len(places) > 1 else places
+    events = np.flatnonzero(emit)
+    groups = group[events]
+    return events[np.append(groups[1:] != groups[:-1], True)] if len(events) > 1 else events
 
 
 def _exists(kind: Kind, left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -301,6 +301,6 @@ def call_joiner(
     if not len(rows):
         return uncalled(joiner, len(there)), []
     outcome = evaluate(joiner, keys.take(rows), left=left.take(rows), right=right.take(rows))
-    place = np.full(len(there), -1, np.int64)
-    place[rows] = np.arange(len(rows))
-    return outcome.values.take(place), [f.at(rows[f.row]) for f in outcome.failures]
+    index = np.full(len(there), -1, np.int64)
+    index[rows] = np.arange(len(rows))
+    return outcome.values.take(index), [f.at(rows[f.row]) for f in outcome.failures]

@@ -13,7 +13,7 @@ from crossstream.planning.steps import TableJoinStep
 
 
 class TableJoinRunner(Runner):
-    """Primary-key join of two materialised tables."""
+    """Joins two kept tables by primary key."""
 
     step: TableJoinStep
 
@@ -40,7 +40,7 @@ class TableJoinRunner(Runner):
             asked,
             bits=self.task.batch.bits,
             want_old=self.step.old,
-            every=self.step.changelog,
+            changelog=self.step.changelog,
         )
         left_one, right_one = (partial(some_key, store.view, store.definition.key) for store in stores)
         report_asked(self, asked, left_one, right_one)

@@ -1,11 +1,11 @@
-"""Which right rows a partition of left rows has use for, and how it gets them: two of the rounds of `join_many`.
+"""Which right rows a partition of left rows needs, and how it gets them: the first two rounds of a star join.
 
-    law    for every foreign key that some left row of a partition has, and for no other, the partition is told the
-           right row as it is after each batch; with ``every``, as it was before the batch and each of its changes
+    law    for every foreign key that some left row of a partition has, and for no other, the partition gets the right
+           row before the batch, if it has not had it yet, and the changes of it in each batch
 
-`refer`, keyed by the primary key, counts the left rows of its partition by foreign key. It asks for the right row of a
-foreign key when the first left row with it comes, once, however many follow. `answer`, keyed by the foreign key, knows
-who asked, and tells them the row, and every change of it, until they ask no more. Source: decision 0019.
+`refer`, keyed by the primary key, counts the left rows of its partition by foreign key. It subscribes to the right row
+of a foreign key when the first left row with it comes, once, however many follow. `answer`, keyed by the foreign key,
+knows the subscribers. It sends them the row, and every change of it, until they unsubscribe. Source: decision 0019.
 
 Foreign keys of several tables share one store; the number of the table is the first byte of such a key.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -33,18 +34,20 @@ from crossstream.storage.sorted_run import expand, stable_order
 RAW: Serde = serdes.bytes()
 """Of keys and values that are bytes of several serdes."""
 
-TABLE, PLACE, TOLD = "table", "place", "told"
-"""Extra columns: number of the right table, state partition, and what is asked or told."""
+TABLE, PARTITION, KIND = "table", "partition", "kind"
+"""Extra columns: number of the right table, state partition of the left rows, and what is asked or answered."""
 
-FORGET, WANT, VISIT = 0, 1, 2
-"""Asks (`TOLD`): no left row has the foreign key any more; one has; or one had it, within the batch only."""
+UNSUBSCRIBE, SUBSCRIBE, VISIT = 0, 1, 2
+"""Asks (`KIND`): no left row has the foreign key any more; one has; or one had it, within the batch only."""
 
-GONE, HERE, CHANGED = 0, 1, 2
-"""Answers (`TOLD`): the row is told no longer; this is it; or this is what it has become in this batch."""
+DROPPED, CURRENT, CHANGED = 0, 1, 2
+"""Answers (`KIND`): the row comes no longer; this is it before the batch; or this is one of its changes."""
 
 MOVED, WAS = "moved", "was"
-"""Extra columns of left rows: a bit for each foreign key that is another than before; whether there was a row."""
+"""Extra columns of left rows: a bit for each foreign key that changed; whether there was a row."""
 
+Emit = Literal["net", "changelog"]
+"""The last result of each row in a batch, or every result for readers of the changes within a batch."""
 
 _LOOKED_AT = 1024
 """Rows of a run that are looked at for a foreign key into one of the tables."""
@@ -59,48 +62,47 @@ class Referred:
 
 
 @dataclass(frozen=True, slots=True)
-class Interest:
-    """A partition, and its stores: foreign keys by primary key, and numbers of left rows by foreign key.
+class Subscriptions:
+    """Of the left rows of a ``partition``: their foreign keys by primary key, and their numbers by foreign key.
 
-    ``anew``: nothing of what the partition wants is known, and it asks for all of it.
+    ``rebuilt``: it is not known what the partition has subscribed to, and it subscribes to all of it.
     """
 
-    place: int
+    partition: int
     references: View
     counts: View
-    anew: bool = False
+    rebuilt: bool = False
 
 
 def refer(
-    names: Sequence[str], interest: Interest, rows: LeftRows, *, bits: int, every: bool = False
+    names: Sequence[str], subscriptions: Subscriptions, rows: LeftRows, *, emit: Emit, bits: int
 ) -> Referred:
-    """What left changes make a partition ask for.
+    """What left changes make a partition ask for. Updates the stores.
 
-    ``rows``: of the left table, with extra columns of foreign keys (`reference`). ``every``: each change is handed on,
-    and asks, not the last one of a row. Updates the stores.
+    ``rows``: of the left table, with extra columns of foreign keys (`reference`).
     """
     taken, h, keys = rows.changes, rows.hashes, rows.keys
-    match = interest.references.lookup(h, keys)
+    match = subscriptions.references.lookup(h, keys)
     is_row, was_row = ~taken.value.missing(), rows.of_each(match.found)
     moved = np.zeros(taken.rows, np.int64)
-    turns: list[_Numbered] = []
+    counted: list[_Numbered] = []
     for number, name in enumerate(names):
         new, old = taken.extra[reference(name)], rows.of_each(match.gather(reference(name)))
         has, had = valid(new) & is_row, valid(old) & was_row
         differs = _differ(has, had, new, old)
         moved |= differs.astype(np.int64) << number
-        turns.append(_numbered(number, old, -1, differs & had & rows.ends))
-        turns.append(_numbered(number, new, 1, differs & has & rows.ends))
-        if every:
-            turns.append(_numbered(number, new, 0, has & ~rows.ends))
-            if interest.anew:
-                turns.append(_numbered(number, old, 0, had & rows.ends))
+        counted.append(_numbered(number, old, -1, differs & had & rows.ends))
+        counted.append(_numbered(number, new, 1, differs & has & rows.ends))
+        if emit == "changelog":
+            counted.append(_numbered(number, new, 0, has & ~rows.ends))
+            if subscriptions.rebuilt:
+                counted.append(_numbered(number, old, 0, had & rows.ends))
     changed = np.flatnonzero(rows.ends & ((moved > 0) | (is_row != was_row)))
     put = {"h": rows.of_each(h), "key": taken.key.wire(), **taken.extra, "gone": (~is_row).astype(np.uint8)}
-    interest.references.put(put if len(changed) == taken.rows else take_all(put, changed))
-    told = replace(taken, extra={**taken.extra, MOVED: moved, WAS: was_row.astype(np.uint8)})
-    asks = _all(names, interest, turns, bits) if interest.anew else _turned(interest, turns, bits)
-    return Referred(told.where(is_row | was_row | ~rows.begins), asks)
+    subscriptions.references.put(put if len(changed) == taken.rows else take_all(put, changed))
+    left = replace(taken, extra={**taken.extra, MOVED: moved, WAS: was_row.astype(np.uint8)})
+    asks = _asked(names, subscriptions, counted, bits)
+    return Referred(left.where(is_row | was_row | ~rows.begins), asks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +122,10 @@ class LeftRows:
     row: np.ndarray | None = None
 
     @classmethod
-    def of(cls, left: Changes, bits: int, *, every: bool) -> LeftRows:
-        """Of changes in any order, keys not null: the last one of each row; ``every``: of each input record."""
+    def of(cls, left: Changes, bits: int, *, emit: Emit) -> LeftRows:
+        """Of changes in any order, keys not null: the last one of each row; for a changelog of each input record."""
         hashes = left.hashes(bits)
-        if not (every and left.rows):
+        if emit == "net" or not left.rows:
             order = last_per_key(left, hashes, arrival_of(left))
             changes, each = left.take(order), np.ones(len(order), bool)
             return cls(changes, _others(left, order), hashes[order], changes.key.wire(), each, each)
@@ -154,7 +156,7 @@ def incomplete(left: Changes, names: Sequence[str]) -> int:
 
 
 def _differ(has: np.ndarray, had: np.ndarray, new: Column, old: Column) -> np.ndarray:
-    """Whether foreign keys are others than before."""
+    """Whether foreign keys changed."""
     both = has & had
     if both.all():
         return ~equal(new, old)
@@ -174,24 +176,24 @@ def _numbered(table: int, foreign: pa.LargeBinaryArray, each: int, mask: np.ndar
     return arrays.with_first_byte(table, encoded.dictionary), counts * each
 
 
-def _turned(interest: Interest, turns: Sequence[_Numbered], bits: int) -> Changes:
-    """Asks for foreign keys that are wanted for the first time, no longer, or within this batch."""
-    keys, hashes, raised = _summed(turns, bits)
-    before = np.asarray(interest.counts.lookup(hashes, keys).gather("count"))
+def _asked(
+    names: Sequence[str], subscriptions: Subscriptions, counted: Sequence[_Numbered], bits: int
+) -> Changes:
+    """Asks for foreign keys that get their first left row, lose their last one, or had one within this batch only."""
+    store = subscriptions.counts
+    if subscriptions.rebuilt:
+        live = subscriptions.references.live()
+        columns = [live[reference(name)] for name in names]
+        within = [(keys, np.zeros(len(keys), np.int64)) for keys, each in counted if not each.any()]
+        counted = [*(_numbered(number, one, 1, valid(one)) for number, one in enumerate(columns)), *within]
+    keys, hashes, raised = _summed(counted, bits)
+    before = np.zeros(len(keys), np.int64)
+    if not subscriptions.rebuilt:
+        before = np.asarray(store.lookup(hashes, keys).gather("count"))
     after = before + raised
-    _count(interest.counts, hashes, keys, after)
-    return _asks(keys, before, after, interest.place)
-
-
-def _all(names: Sequence[str], interest: Interest, turns: Sequence[_Numbered], bits: int) -> Changes:
-    """Asks for every foreign key that a left row has, counted anew, and for those it had within this batch."""
-    live = interest.references.live()
-    columns = [live[reference(name)] for name in names]
-    numbered = [_numbered(number, column, 1, valid(column)) for number, column in enumerate(columns)]
-    numbered += [(keys, np.zeros(len(keys), np.int64)) for keys, each in turns if not each.any()]
-    keys, hashes, counts = _summed(numbered, bits)
-    _count(interest.counts, hashes, keys, counts)
-    return _asks(keys, np.zeros(len(keys), np.int64), counts, interest.place)
+    if len(keys):
+        store.put({"h": hashes, "key": keys, "count": after, "gone": (after == 0).astype(np.uint8)})
+    return _asks(keys, before, after, subscriptions.partition)
 
 
 def _summed(parts: Sequence[_Numbered], bits: int) -> tuple[pa.LargeBinaryArray, np.ndarray, np.ndarray]:
@@ -207,29 +209,24 @@ def _summed(parts: Sequence[_Numbered], bits: int) -> tuple[pa.LargeBinaryArray,
     return take(keys, order[first]), hashes[order[first]], np.add.reduceat(numbers[order], first)
 
 
-def _count(view: View, hashes: np.ndarray, keys: pa.LargeBinaryArray, counts: np.ndarray) -> None:
-    if len(keys):
-        view.put({"h": hashes, "key": keys, "count": counts, "gone": (counts == 0).astype(np.uint8)})
-
-
-def _asks(keys: pa.LargeBinaryArray, before: np.ndarray, after: np.ndarray, place: int) -> Changes:
-    """What is asked where so many left rows have had a foreign key, and so many have it now."""
+def _asks(keys: pa.LargeBinaryArray, before: np.ndarray, after: np.ndarray, partition: int) -> Changes:
+    """Asks for the foreign keys that left rows get or lose; ``before``, ``after``: how many rows have each."""
     turned = np.flatnonzero((before == 0) | (after == 0))
-    told = np.where(after > 0, WANT, np.where(before > 0, FORGET, VISIT))[turned].astype(np.uint8)
+    kind = np.where(after > 0, SUBSCRIBE, np.where(before > 0, UNSUBSCRIBE, VISIT))[turned].astype(np.uint8)
     split = arrays.without_first_byte(take(keys, turned))
     assert split is not None
     rows, table = len(turned), split[0].copy()
     never = np.zeros(rows, np.int64)
-    extra = {TABLE: table, PLACE: np.full(rows, place), TOLD: told}
+    extra = {TABLE: table, PARTITION: np.full(rows, partition), KIND: kind}
     none = Values(RAW, wire=pa.nulls(rows, pa.large_binary()))
     return Changes(Values(RAW, wire=split[1]), none, never, never, never, extra=extra)
 
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """One right table in a batch: its changes, None if there are none, and its rows after them.
+    """One right table in a batch: its changes, None if there are none, and its rows before them.
 
-    For `answer` with ``every``: every change, and the rows before them. ``value``: the serde it keeps values in.
+    ``value``: the serde it keeps values in.
     """
 
     changes: Changes | None
@@ -238,74 +235,74 @@ class Right:
 
 
 def answer(
-    interested: View,
+    subscribers: View,
     asks: Changes | None,
     rights: Sequence[Right],
     *,
     asked: Sequence[Asked],
+    emit: Emit,
     bits: int,
     chunk: int,
-    every: bool = False,
 ) -> Iterator[Changes]:
-    """What the partitions that asked are told: keyed by foreign key, values as the right tables keep them.
+    """The answers to the partitions that asked: keyed by foreign key, values as the right tables keep them.
 
-    ``interested``: the store of who wants what, which this updates. ``every``: those who want a row at any moment of
-    the batch are told of each change. ``asked``: counts, for each table, changed rows, and which of them left rows
-    refer to. In chunks of about ``chunk`` rows.
+    ``subscribers``: the store of who needs what, which this updates. For a changelog those who need a row at any moment
+    of the batch get its changes, for net results those who need it after the batch. ``asked``: counts, for each table,
+    changed rows, and which of them left rows refer to. In chunks of about ``chunk`` rows.
     """
     leaving = None
-    if every and asks is not None:
-        told = np.asarray(asks.extra[TOLD])
-        asks, leaving = asks.where(told != FORGET), asks.where(told != WANT)
-    if asks is not None and asks.rows:
-        _note(interested, asks, asks.extra[TOLD] == FORGET, bits)
+    if asks is not None:
+        kind = np.asarray(asks.extra[KIND])
+        asks, leaving = asks.where(kind != UNSUBSCRIBE), asks.where(kind != SUBSCRIBE)
+        _note(subscribers, asks, gone=False, bits=bits)
+        if emit == "net":
+            _note(subscribers, leaving, gone=True, bits=bits)
         for number, right in enumerate(rights):
             mine = asks.where(asks.extra[TABLE] == number)
             if mine.rows:
                 yield _first_answers(mine, right, bits)
     for number, right in enumerate(rights):
-        if right.changes is not None and interested.rows:
+        if right.changes is not None and subscribers.rows:
             yield from _change_answers(
-                interested, number, right.changes, right.value, asked[number], bits, chunk
+                subscribers, number, right.changes, right.value, asked[number], bits, chunk
             )
         elif right.changes is not None:
             asked[number].count(~right.changes.value.missing(), np.zeros(right.changes.rows, bool))
     if leaving is not None and leaving.rows:
-        _note(interested, leaving, np.ones(leaving.rows, bool), bits)
-        yield replace(leaving, extra={**leaving.extra, TOLD: np.full(leaving.rows, GONE, np.uint8)})
+        if emit == "changelog":
+            _note(subscribers, leaving, gone=True, bits=bits)
+        yield replace(leaving, extra={**leaving.extra, KIND: np.full(leaving.rows, DROPPED, np.uint8)})
 
 
-def _note(interested: View, asks: Changes, gone: np.ndarray, bits: int) -> None:
-    keys, places = with_tables(asks), _as_keys(np.asarray(asks.extra[PLACE]))
-    interested.put(
+def _note(subscribers: View, asks: Changes, *, gone: bool, bits: int) -> None:
+    if not asks.rows:
+        return
+    keys, partitions = with_tables(asks).key.wire(), _as_keys(np.asarray(asks.extra[PARTITION]))
+    subscribers.put(
         {
             "h": hash_keys(keys, bits),
-            "s": hash_keys(places, bits),
+            "s": hash_keys(partitions, bits),
             "key": keys,
-            "key2": places,
-            "gone": gone.astype(np.uint8),
+            "key2": partitions,
+            "gone": np.full(asks.rows, gone, np.uint8),
         }
     )
 
 
 def _first_answers(asks: Changes, right: Right, bits: int) -> Changes:
-    """The row as it is, if there is one, to those who ask for the first time; a farewell to those who ask no more."""
+    """The row before the batch, if there is one, to those who subscribe."""
     hashes = asks.hashes(bits)
     order = stable_order(hashes)
-    asks = asks.take(order)
-    found = right.rows(hashes[order], asks.key.wire())
-    wants = asks.extra[TOLD] != FORGET
-    rows = np.flatnonzero(~wants | found.present)
-    taken = asks.take(rows)
-    values = found.values.take(np.where(wants[rows], rows, -1))
-    told = np.where(wants[rows], HERE, GONE).astype(np.uint8)
-    extra = {**taken.extra, TOLD: told}
-    value = Values(RAW, wire=values.wire(right.value))
+    found = right.rows(hashes[order], asks.key.wire().take(pa.array(order)))
+    rows = np.flatnonzero(found.present)
+    taken = asks.take(order[rows])
+    extra = {**taken.extra, KIND: np.full(len(rows), CURRENT, np.uint8)}
+    value = Values(RAW, wire=found.values.take(rows).wire(right.value))
     return Changes(taken.key, value, found.ts[rows], taken.major, taken.minor, extra=extra)
 
 
 def _change_answers(
-    interested: View,
+    subscribers: View,
     number: int,
     changes: Changes,
     serde: Serde | None,
@@ -313,12 +310,12 @@ def _change_answers(
     bits: int,
     chunk: int,
 ) -> Iterator[Changes]:
-    """Each change, in order of arrival for a row, to everybody who wants the row. ``serde``: of the table's values."""
+    """Each change, in order of arrival for a row, to all its subscribers. ``serde``: of the table's values."""
     hashes = changes.hashes(bits)
     order, begins = by_key(changes, hashes, arrival_of(changes))
     first, last = np.flatnonzero(begins), np.flatnonzero(np.append(begins[1:], True))
     taken = changes.take(order)
-    told = Changes(
+    sent = Changes(
         Values(RAW, wire=taken.key.wire()),
         Values(RAW, wire=taken.value.wire(serde)),
         taken.ts,
@@ -326,31 +323,31 @@ def _change_answers(
         taken.minor,
         taken.headers,
     )
-    keys = arrays.with_first_byte(number, take(told.key.wire(), last))
+    keys = arrays.with_first_byte(number, take(sent.key.wire(), last))
     tagged = hash_keys(keys, bits)
     by_hash = stable_order(tagged)
     first, last = first[by_hash], last[by_hash]
     wanted = np.zeros(len(first), bool)
-    for queries, columns in interested.scan(tagged[by_hash], take(keys, by_hash), chunk):
+    for queries, columns in subscribers.scan(tagged[by_hash], take(keys, by_hash), chunk):
         wanted[by_hash[queries]] = True
         counts = (last - first + 1)[queries]
         for start, stop in groups_of(counts, chunk):
             part = queries[start:stop]
             asked, rows = expand(first[part], last[part] + 1)
-            places = take(columns["key2"].slice(start, stop - start), asked)
+            partitions = take(columns["key2"].slice(start, stop - start), asked)
             extra = {
                 TABLE: np.full(len(rows), number, np.uint8),
-                PLACE: _as_places(places),
-                TOLD: np.full(len(rows), CHANGED, np.uint8),
+                PARTITION: _as_partitions(partitions),
+                KIND: np.full(len(rows), CHANGED, np.uint8),
             }
-            yield replace(told.take(rows), extra=extra)
+            yield replace(sent.take(rows), extra=extra)
     there = ~taken.value.missing()
     looking.count(there, there & wanted[np.cumsum(begins) - 1])
 
 
-def some_wanted(interested: View, table: int, serde: Serde | None) -> Values | None:
+def some_reference(subscribers: View, table: int, serde: Serde | None) -> Values | None:
     """A foreign key into a table that left rows have; None if there is none. ``serde``: of the table's keys."""
-    for run in interested.pieces():
+    for run in subscribers.pieces():
         split = arrays.without_first_byte(run["key"][:_LOOKED_AT])
         assert split is not None
         there = np.flatnonzero((split[0] == table) & (run["gone"][:_LOOKED_AT] == 0))
@@ -359,25 +356,35 @@ def some_wanted(interested: View, table: int, serde: Serde | None) -> Values | N
     return None
 
 
-def with_tables(foreign: Changes) -> pa.LargeBinaryArray:
-    """Foreign keys with the number of their table in front."""
+def answers_of(answers: Changes | None, kind: int) -> Changes | None:
+    """The answers of a kind, keyed by table and foreign key; None if there are none."""
+    mask = None if answers is None else np.asarray(answers.extra[KIND]) == kind
+    return None if answers is None or mask is None or not mask.any() else with_tables(answers.where(mask))
+
+
+def with_tables(foreign: Changes) -> Changes:
+    """Rows keyed by foreign keys, with the number of their table in front of these."""
     keys, table = foreign.key.wire(), np.asarray(foreign.extra[TABLE])
     numbers = np.flatnonzero(np.bincount(table))
     if len(numbers) == 1:
-        return arrays.with_first_byte(int(numbers[0]), keys)
-    rows = [np.flatnonzero(table == number) for number in numbers]
-    parts = [arrays.with_first_byte(int(n), take(keys, mine)) for n, mine in zip(numbers, rows, strict=True)]
-    place = np.empty(len(keys), np.int64)
-    place[np.concatenate(rows)] = np.arange(len(keys))
-    return take(pa.concat_arrays(parts), place)
+        keys = arrays.with_first_byte(int(numbers[0]), keys)
+    elif len(numbers):
+        rows = [np.flatnonzero(table == number) for number in numbers]
+        parts = [
+            arrays.with_first_byte(int(n), take(keys, mine)) for n, mine in zip(numbers, rows, strict=True)
+        ]
+        place = np.empty(len(keys), np.int64)
+        place[np.concatenate(rows)] = np.arange(len(keys))
+        keys = take(pa.concat_arrays(parts), place)
+    return replace(foreign, key=Values(RAW, wire=keys), extra={})
 
 
-def _as_keys(places: np.ndarray) -> pa.LargeBinaryArray:
+def _as_keys(partitions: np.ndarray) -> pa.LargeBinaryArray:
     """State partitions as keys: 4 bytes, the highest first."""
-    return arrays.from_fixed_rows(places.astype(">u4").view(np.uint8), 4, None)
+    return arrays.from_fixed_rows(partitions.astype(">u4").view(np.uint8), 4, None)
 
 
-def _as_places(keys: pa.LargeBinaryArray) -> np.ndarray:
+def _as_partitions(keys: pa.LargeBinaryArray) -> np.ndarray:
     rows = arrays.fixed_rows(keys, 4)
     assert rows is not None
     return rows.view(">u4").astype(np.int64)

@@ -1,10 +1,11 @@
-"""The topics that an application reads and writes: where they are, how far they reach, what of them is gone."""
+"""The topics of an application: where they are, how far they reach, what is lost, and what is published."""
 
 from __future__ import annotations
 
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, cast
@@ -14,14 +15,24 @@ from msgspec import structs
 
 from crossstream.config import DeadLetter, StreamsConfig
 from crossstream.errors import ConfigError, SinkError, SourceError
+from crossstream.filetopics import FileTopics, Staged
 from crossstream.graph.nodes import Graph, Sink, Source
 from crossstream.planning.plan import Plan
+from crossstream.runtime.batch import Report
 from crossstream.runtime.extracted_times import ExtractedTimes
 from crossstream.runtime.scheduler import NoTopics, SourcePlanner
 from crossstream.spark.claim import Found
 from crossstream.spark.worker import TopicInput
 from crossstream.storage.commit_log import BatchLog
-from crossstream.storage.log_entries import Application, Commit, SourceRange
+from crossstream.storage.files import file_names
+from crossstream.storage.log_entries import (
+    Application,
+    BatchEntry,
+    Commit,
+    Publication,
+    SourceRange,
+    StagedFrame,
+)
 from crossstream.storage.root import StateRoot
 from crossstream.topics import RangeReader, TopicConnection, TopicLog, TopicPartition
 
@@ -77,7 +88,7 @@ class Inputs:
     def check(self, found: Found) -> None:
         """Checks what can be known of the topics at once; ``found``: the state.
 
-        Raises `ConfigError` CS-203 if it is not said where topics are; `SourceError` CS-602 and `SinkError` CS-652 if
+        Raises `ConfigError` CS-203 if it is not set where topics are; `SourceError` CS-602 and `SinkError` CS-652 if
         one is missing; `StateError`: CS-740 if another instance runs, CS-741 if the state is lost.
         """
         check_topics(self._topology, self._connection)
@@ -92,7 +103,7 @@ class Inputs:
             self._instance.check(places, state, has_commits=found.commit is not None)
 
     def find(self, commit: Commit, application: Application) -> SourcePlanner:
-        """Finds the topics, and goes on in them where the last batch ended.
+        """Finds the topics, and continues in them where the last batch ended.
 
         Where it begins in those that are new is noted with the application. Raises `StateError` CS-740 if another
         instance runs.
@@ -142,11 +153,11 @@ class Inputs:
 
     def reached(self, ends: dict[TopicPartition, int], known: Mapping[str, str]) -> bool:
         """Whether all is read up to ``ends``, of the topics that are still there; ``known``: their ids then."""
-        gone = self.planner.gone() | self._made_anew_since(known)
+        gone = self.planner.gone() | self._recreated_since(known)
         consumed = self.planner.consumed()
         return all(tp.topic in gone or consumed.get(tp, 0) >= end for tp, end in ends.items())
 
-    def _made_anew_since(self, known: Mapping[str, str]) -> set[str]:
+    def _recreated_since(self, known: Mapping[str, str]) -> set[str]:
         """The topics that have another id than was ``known``."""
         ids = self.planner.topic_ids
         return {topic for topic, was in known.items() if ids.get(topic, was) != was}
@@ -156,22 +167,22 @@ class Inputs:
     ) -> bool:
         """Whether what a batch of these ranges failed on is that records are gone which may be: they are left out.
 
-        From ``ends`` too, up to which the application reads, where their topics were made anew.
+        From ``ends`` too, up to which the application reads, where their topics were made again.
         """
         return isinstance(error, SourceError) and (
             self.planner.leave_out(error) or self._replaced(ranges, ends) or self._lost(ranges)
         )
 
     def _replaced(self, ranges: Iterable[SourceRange], ends: dict[TopicPartition, int]) -> bool:
-        """Whether topics were made anew under a running batch, where that is allowed."""
+        """Whether topics were made again under a running batch, where that is allowed."""
         if self._config.on_lost_records != "skip":
             return False
         known = dict(self.planner.topic_ids)
         self.refresh(force=True)
-        anew = self._made_anew_since(known)
-        for tp in [tp for tp in ends if tp.topic in anew]:
+        recreated = self._recreated_since(known)
+        for tp in [tp for tp in ends if tp.topic in recreated]:
             del ends[tp]
-        return not anew.isdisjoint(span.topic for span in ranges)
+        return not recreated.isdisjoint(span.topic for span in ranges)
 
     def _lost(self, ranges: Iterable[SourceRange]) -> bool:
         """Whether records were deleted under a running batch, where that is allowed."""
@@ -189,7 +200,7 @@ class Inputs:
         return {} if self.topics is None else written_ends(self._topology, self._config, self.topics)
 
     def note_consumed(self) -> None:
-        """Tells others how far the application is. Raises `StateError` CS-740 if an earlier instance runs."""
+        """Commits how far the application is. Raises `StateError` CS-740 if an earlier instance runs."""
         if self._instance is not None:
             self._instance.commit(self.planner.consumed())
         elif self.topics is not None:
@@ -215,14 +226,12 @@ def connection_of(config: StreamsConfig) -> TopicConnection | None:
 
         return KafkaConnection(config.servers, config.kafka, config.broker_patience_ms / 1000)
     if config.topics_path is not None:
-        from crossstream.filetopics import FileTopics
-
         return FileTopics(config.topics_path, durable=config.durable)
     return None
 
 
 def check_topics(topology: Graph, connection: TopicConnection | None) -> None:
-    """Raises `ConfigError` CS-203 if a topology has topics and it is not said where they are."""
+    """Raises `ConfigError` CS-203 if a topology has topics and it is not set where they are."""
     if connection is None and any(isinstance(node, Source | Sink) for node in topology):
         raise ConfigError(
             "neither bootstrap_servers nor topics_dir is set",
@@ -250,7 +259,7 @@ def check_written(topology: Graph, config: StreamsConfig, log: TopicLog, known: 
 
 
 def _named(topology: Graph, config: StreamsConfig) -> Iterator[tuple[str, dict[str, str | None]]]:
-    """The topics that are written to, as far as it is known before any record; and who names each."""
+    """The topics that are written to, as far as it is known before any record; and what names each."""
     for node in topology:
         if isinstance(node, Sink) and node.topic is not None:
             line = None if node.location is None else str(node.location)
@@ -316,3 +325,52 @@ def _written(topology: Graph, config: StreamsConfig, known: Mapping[str, int]) -
     policies = (config.deserialization_errors, config.processing_errors)
     letters = {policy.topic for policy in policies if isinstance(policy, DeadLetter)}
     return sorted(known.keys() & (letters | {node.topic for node in sinks if node.topic is not None}))
+
+
+@dataclass(frozen=True, slots=True)
+class Publishing:
+    """Appends staged records to their file topics when their batch has run, each once.
+
+    ``publisher``: of file topics; None where sinks write by themselves. ``staging``: the folder of the files.
+    """
+
+    publisher: Any
+    staging: Path
+    log: BatchLog
+
+    def publish(self, entry: BatchEntry, report: Report, commit: Commit) -> None:
+        """Publishes what a batch has staged, in its order.
+
+        A frame must not outlive the entry of its batch, whose ranges it was made of.
+        """
+        self.log.settled()
+        self.log.assure()
+        self.log.settle(file_names(report.written))
+        if self.publisher is None or not report.staged:
+            return
+        staged = tuple((Path(frame[0]).name, *frame[1:]) for frame in report.staged)
+        if entry.epoch >= 0:  # Spark may split its rows otherwise next time, and so the frames
+            self.log.write_publication(entry, Publication(commit, staged))
+        self._append(entry, staged)
+
+    def finish_last(self, application_id: str) -> None:
+        """Commits the batch whose results the last run of this application was publishing, if they are DataFrames'."""
+        found = self.log.application()
+        if found is None or found.application_id != application_id or self.publisher is None:
+            return
+        entry = self.log.begun(self.log.newest())
+        if entry is not None and entry.publication is not None:
+            self.log.repeat_batch(entry)
+            self.log.settled()
+            self._append(entry, entry.publication.staged)
+            self.log.write_commit(entry.publication.commit)
+
+    def close(self) -> None:
+        if self.publisher is not None:
+            self.publisher.close()
+
+    def _append(self, entry: BatchEntry, staged: Iterable[StagedFrame]) -> None:
+        """Appends the frames that are not in their topics yet; an earlier attempt's are after ``entry.sinks``."""
+        since = {TopicPartition(t, p): end for t, ends in entry.sinks.items() for p, end in enumerate(ends)}
+        frames = [Staged(str(self.staging / frame[0]), *frame[1:]) for frame in staged]
+        self.publisher.publish(frames, since)

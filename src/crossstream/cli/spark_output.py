@@ -1,9 +1,8 @@
-"""What Spark prints: kept apart, so that what functions of the user print can be told from log lines.
+"""What Spark's processes print: log lines go to a file, output of the application's functions is shown.
 
-The JVM inherits the standard output and error of this process, and what Python workers print comes out of the
-JVM's. While `SparkOutput.inherited`, both are a pipe; a thread reads it, shows what is not Spark's own and
-writes Spark's log lines to a file. What this process itself prints meanwhile goes past the pipe: what is shown
-would come out of it again.
+The JVM inherits standard output and error of this process, and Python workers print through the JVM. While
+`SparkOutput.inherited`, both are a pipe. A thread reads it, shows what is not Spark's own and writes Spark's log
+lines to a file. What this process itself prints meanwhile bypasses the pipe: else it would be shown twice.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import IO
 from crossstream.storage.files import PRIVATE, make_folder, opener, rights_in
 
 _LOG_LINE = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
-_GOES_ON = re.compile(
+_CONTINUED = re.compile(
     r"\s|Caused by:|Traceback \(most recent|Driver stacktrace|During handling of|The above exception"
     r"|[\w.$]+(Error|Exception|Exit|Throwable|Interrupt)\b|crossstream-error:|$"
 )
@@ -37,8 +36,8 @@ QUIET_SECONDS = 0.1
 class SparkOutput:
     """Sorts the lines of Spark's processes.
 
-    ``show`` gets those that the user's own functions printed; with ``everything`` all of them. ``log`` is the
-    file for the others, made when there is one.
+    ``show`` gets what the application's own functions printed; with ``everything`` all lines. ``log`` is the file
+    for Spark's lines, made when the first one comes.
     """
 
     def __init__(self, show: Callable[[str], None], log: Path, *, everything: bool = False) -> None:
@@ -59,15 +58,15 @@ class SparkOutput:
 
     @contextmanager
     def inherited(self) -> Iterator[None]:
-        """Processes that are started in this block print into the pipe."""
+        """Processes that start in this block print into the pipe."""
         reading, writing = os.pipe()
         threading.Thread(target=self._read, args=(reading,), name="spark output", daemon=True).start()
         sys.stdout.flush()
         sys.stderr.flush()
-        past = ExitStack()
-        out, err = past.enter_context(_copy_of(1)), past.enter_context(_copy_of(2))
-        past.enter_context(redirect_stdout(out))
-        past.enter_context(redirect_stderr(err))
+        bypass = ExitStack()
+        out, err = bypass.enter_context(_copy_of(1)), bypass.enter_context(_copy_of(2))
+        bypass.enter_context(redirect_stdout(out))
+        bypass.enter_context(redirect_stderr(err))
         try:
             os.dup2(writing, 1)
             os.dup2(writing, 2)
@@ -77,10 +76,10 @@ class SparkOutput:
             os.dup2(err.fileno(), 2)
             os.close(writing)
             with self._showing:
-                past.close()
+                bypass.close()
 
     def close(self, seconds: float = 1.0) -> None:
-        """Waits until nothing has come for a moment, at most ``seconds``; ignores what comes later."""
+        """Waits for a moment without output, at most ``seconds``; ignores what comes later."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             time.sleep(QUIET_SECONDS)
@@ -88,11 +87,11 @@ class SparkOutput:
                 break
         self._closed = True
         if self._file is not None:
-            with suppress(OSError):  # what a full disk has not taken has been shown
+            with suppress(OSError):  # a full disk; the lines it refused were shown
                 self._file.close()
 
     def take(self, line: str) -> None:
-        """Sorts one line; a log line behind something printed without an end of its own counts as another."""
+        """Sorts one line; a log line behind printed text without a line end is another line."""
         self._last = time.monotonic()
         if self._closed:
             return
@@ -106,10 +105,10 @@ class SparkOutput:
                 self._show(line)
 
     def is_logged(self, line: str) -> bool:
-        """Whether a line is Spark's own, or goes on with one that is."""
+        """Whether a line is Spark's own, or continues one that is."""
         if _GREETINGS.match(line) or _LOG_LINE.match(line):
             self._in_log = True
-        elif self._in_log and not _GOES_ON.match(line):
+        elif self._in_log and not _CONTINUED.match(line):
             self._in_log = False
         return self._in_log
 
@@ -122,7 +121,7 @@ class SparkOutput:
             self._file.write(line + "\n")
             self._logged = True
         except OSError:
-            self._everything = True  # a full or forbidden disk: show it rather than lose it
+            self._everything = True  # a full or forbidden disk: show the line instead of losing it
 
     def _read(self, pipe: int) -> None:
         with os.fdopen(pipe, "r", encoding="utf-8", errors="replace") as lines:
@@ -131,5 +130,5 @@ class SparkOutput:
 
 
 def _copy_of(number: int) -> IO[str]:
-    """A stream to where standard output (1) or error (2) goes now, wherever that goes later."""
+    """A stream to the present target of standard output (1) or error (2)."""
     return os.fdopen(os.dup(number), "w", buffering=1, encoding="utf-8", errors="backslashreplace")

@@ -19,7 +19,7 @@ from crossstream.kafka import KafkaConnection
 from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog
 from crossstream.runtime.backlog_split import Cutter, Span, count
-from crossstream.topics import Moment, OffsetRange, TopicPartition
+from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
 from tests.faults.one_process import application
 from tests.kafka.conftest import await_end, new_topic, rows_of, whole
 
@@ -27,13 +27,13 @@ pytestmark = pytest.mark.kafka
 
 PAST = 1_700_000_000_000
 MINUTE = 60_000
-Held = dict[OffsetRange, list[Moment]]
+Held = dict[OffsetRange, list[OffsetAndTimestamp]]
 """Partitions, and their committed records."""
 
 
 def write(
     log: KafkaLog, broker: KafkaConnection, topic: str, partition: int, *parts: tuple[str, Sequence[int]]
-) -> tuple[OffsetRange, list[Moment]]:
+) -> tuple[OffsetRange, list[OffsetAndTimestamp]]:
     """Records of these times, each part "committed", "aborted" or "plain"; returns what is held afterwards."""
     servers = {"bootstrap.servers": broker.bootstrap_servers}
     producer = Producer({**servers, "transactional.id": f"{topic}-{partition}"})
@@ -50,13 +50,13 @@ def write(
         if kind != "plain":
             (producer.commit_transaction if kind == "committed" else producer.abort_transaction)(30)
         if kind != "aborted":
-            held += [Moment(number, time) for number, time in enumerate(times, offset)]
+            held += [OffsetAndTimestamp(number, time) for number, time in enumerate(times, offset)]
         offset += len(times) + (kind != "plain")
         await_end(log, topic, offset, partition)
     return whole(log, topic, partition), held
 
 
-def first(held: Sequence[Moment], span: OffsetRange, timestamp: int) -> Moment | None:
+def first(held: Sequence[OffsetAndTimestamp], span: OffsetRange, timestamp: int) -> OffsetAndTimestamp | None:
     """The truth."""
     late = (one for one in held if span.start <= one.offset < span.end and one.timestamp >= timestamp)
     return next(late, None)
@@ -120,7 +120,7 @@ def test_the_first_committed_record_of_a_time(
             spans.append(OffsetRange(span.topic, span.partition, start, span.end))
         timestamp = PAST + data.draw(st.integers(-1, 125)) * MINUTE + data.draw(st.integers(-1, 1))
         most = data.draw(st.sampled_from([1_000, 60, 10, 1]), "most")
-        found = log.moments_at(spans, timestamp, most)
+        found = log.offsets_for_times(spans, timestamp, most)
         truth = {span: first(held, span, timestamp) for span in spans for held in [held_in(mixed, span)]}
         told = {span: found[TopicPartition(span.topic, span.partition)] for span in spans}
         if told != truth:
@@ -131,11 +131,11 @@ def test_the_first_committed_record_of_a_time(
     log.close()
 
 
-def held_in(mixed: Held, part: OffsetRange) -> list[Moment]:
+def held_in(mixed: Held, part: OffsetRange) -> list[OffsetAndTimestamp]:
     return next(held for span, held in mixed.items() if span.partition == part.partition)
 
 
-def passed(span: OffsetRange, moment: Moment | None) -> int:
+def passed(span: OffsetRange, moment: OffsetAndTimestamp | None) -> int:
     return (span.end if moment is None else moment.offset) - span.start
 
 
@@ -223,7 +223,7 @@ def test_what_was_deleted_is_told_by_those_who_read_it(
     monkeypatch.setattr(KafkaReader, "read_many", deleted)
     [span] = [OffsetRange(one.topic, 0, 20, one.end) for one in mixed if one.partition == 0]
     place = TopicPartition(span.topic, 0)
-    assert log.moments_at([span], PAST, 10) == {place: Moment(20, PAST)}
+    assert log.offsets_for_times([span], PAST, 10) == {place: OffsetAndTimestamp(20, PAST)}
     log.close()
 
 

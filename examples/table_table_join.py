@@ -1,0 +1,50 @@
+"""A join of two tables by their common key: a user's profile with the user's settings.
+
+python examples/table_table_join.py
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import crossstream as cs
+from crossstream import serdes
+
+TEXT, JSON = serdes.string(), serdes.json()
+
+
+def build() -> cs.Topology:
+    builder = cs.StreamsBuilder()
+    profiles = builder.table("profiles", cs.Consumed(key=TEXT, value=JSON))
+    settings = builder.table("settings", cs.Consumed(key=TEXT, value=JSON))
+    users = profiles.left_join(settings, merged, materialized=cs.Materialized(store="users"))
+    users.to_stream().to("users")
+    return builder.build()
+
+
+def merged(profile: dict[str, Any], settings: dict[str, Any] | None) -> dict[str, Any]:
+    """A left join passes None for a row that is missing on the right."""
+    return {**profile, "language": settings["language"] if settings else "en"}
+
+
+def main() -> None:
+    with cs.TopologyTestDriver(build()) as driver:
+        profiles = driver.create_input_topic("profiles", TEXT, JSON)
+        settings = driver.create_input_topic("settings", TEXT, JSON)
+        users = driver.create_output_topic("users", TEXT, JSON)
+
+        profiles.pipe_input("u1", {"name": "Ada"})
+        settings.pipe_input("u1", {"language": "fr"})
+        settings.pipe_input("u1", None)
+        profiles.pipe_input("u1", None)
+        assert users.read_key_values() == [
+            ("u1", {"name": "Ada", "language": "en"}),
+            ("u1", {"name": "Ada", "language": "fr"}),
+            ("u1", {"name": "Ada", "language": "en"}),  # the settings were deleted
+            ("u1", None),  # the profile was deleted
+        ]
+    print("four changes in, four changes out")
+
+
+if __name__ == "__main__":
+    main()
