@@ -10,7 +10,7 @@ import numpy as np
 from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
 
 Ranges = Mapping[TopicPartition, OffsetRange]
-Places = dict[TopicPartition, OffsetAndTimestamp | None]
+FirstRecords = dict[TopicPartition, OffsetAndTimestamp | None]
 """The first entry or record of a time or later, if there is one, in each partition."""
 Columns = tuple[list[np.ndarray], list[np.ndarray]]
 """Offsets and timestamps, in parts."""
@@ -65,26 +65,22 @@ class Timelines:
     read: Callable[[Ranges], Mapping[TopicPartition, Columns]]
     _known: dict[TopicPartition, Timeline] = field(default_factory=dict)
 
-    def turn_to(self, place: TopicPartition, position: int, first: int) -> None:
+    def turn_to(self, tp: TopicPartition, position: int, first: int) -> None:
         """Continues from ``first`` on what is known of a partition; forgets what lies before ``position``."""
-        known = self._known.get(place)
+        known = self._known.get(tp)
         if known is None or not known.begin <= first <= known.end:
             known = Timeline(first, first)
-        self._known[place] = known.since(position)
+        self._known[tp] = known.since(position)
 
-    def seek(self, sought: Ranges, timestamp: int, most: int) -> Places:
+    def seek(self, sought: Ranges, timestamp: int, most: int) -> FirstRecords:
         """Looks through the ranges together, until all is found or more than ``most`` offsets lie before it."""
         chunk = CHUNK
         while True:
-            found = {place: self._known[place].first(span.start, timestamp) for place, span in sought.items()}
-            ends = {place: self._known[place].end for place in sought}
-            left = {
-                place: span
-                for place, span in sought.items()
-                if found[place] is None and ends[place] < span.end
-            }
-            found |= {place: self._known[place].last(timestamp) for place in left}
-            before = sum(passed(span, found[place]) for place, span in sought.items())
+            found = {tp: self._known[tp].first(span.start, timestamp) for tp, span in sought.items()}
+            ends = {tp: self._known[tp].end for tp in sought}
+            left = {tp: span for tp, span in sought.items() if found[tp] is None and ends[tp] < span.end}
+            found |= {tp: self._known[tp].last(timestamp) for tp in left}
+            before = sum(passed(span, found[tp]) for tp, span in sought.items())
             if not left or before > most:
                 return found
             self._look_further(left, min(chunk, (most - before) // len(left) + 1))
@@ -93,11 +89,11 @@ class Timelines:
     def _look_further(self, spans: Ranges, chunk: int) -> None:
         """Continues the timelines by as many offsets, or to the ends of the ranges."""
         wanted = {}
-        for place, span in spans.items():
-            known = self._known[place].end
-            wanted[place] = OffsetRange(place.topic, place.partition, known, min(known + chunk, span.end))
-        for place, more in self.read(wanted).items():
-            self._known[place] = self._known[place].until(wanted[place].end, more)
+        for tp, span in spans.items():
+            known = self._known[tp].end
+            wanted[tp] = OffsetRange(tp.topic, tp.partition, known, min(known + chunk, span.end))
+        for tp, more in self.read(wanted).items():
+            self._known[tp] = self._known[tp].until(wanted[tp].end, more)
 
 
 def passed(span: OffsetRange, moment: OffsetAndTimestamp | None) -> int:
@@ -105,5 +101,5 @@ def passed(span: OffsetRange, moment: OffsetAndTimestamp | None) -> int:
     return (span.end if moment is None else moment.offset) - span.start
 
 
-def place_of(span: OffsetRange) -> TopicPartition:
+def partition_of(span: OffsetRange) -> TopicPartition:
     return TopicPartition(span.topic, span.partition)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from benchmarks.data import START_MS, Ends, customer_messages, updates_of
 
-from crossstream.topics import murmur2_partitions
+from crossstream.partitioning import murmur2_partitions
 
 
 def test_every_order_is_inserted_and_some_move_or_go() -> None:

@@ -15,7 +15,7 @@ from benchmarks.star_data import MOVES, Star, StarEnds, order_updates, orders_an
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.topics import murmur2_partitions
+from crossstream.partitioning import murmur2_partitions
 
 STAR = Star(orders=400, customers=60, products=30, stores=7)
 TEXT, JSON = serdes.string(), serdes.json()

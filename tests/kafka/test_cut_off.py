@@ -9,7 +9,8 @@ from confluent_kafka.admin import AdminClient
 from crossstream.kafka import KafkaConnection
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
-from crossstream.topics import TopicPartition, murmur2_partitions
+from crossstream.partitioning import murmur2_partitions
+from crossstream.topics import TopicPartition
 from tests.kafka.conftest import await_end, new_topic, numbered, proxied, records, rows_of, whole
 from tests.kafka.proxy import FORGETFUL, Proxy
 

@@ -14,7 +14,7 @@ from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.producer import KafkaWriter
-from crossstream.topics import murmur2_partitions
+from crossstream.partitioning import murmur2_partitions
 from tests.kafka.conftest import frozen, new_topic, numbered, offsets_of, records, rows_of, whole
 
 pytestmark = pytest.mark.kafka

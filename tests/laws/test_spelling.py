@@ -1,4 +1,7 @@
-"""The law of spellings: equal values of a declared type have one JSON, in whatever order their parts were put in."""
+"""The law of keys: equal values of a declared type have one JSON, in whatever order their parts were put in.
+
+Types for which that does not hold are refused as keys.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import crossstream as cs
 from crossstream import SerdeError, serdes
 from tests.laws.effort import cases
 
@@ -39,6 +43,16 @@ class Wider(Named):
 class Pair(NamedTuple):
     id: int
     tags: frozenset[str]
+
+
+class Short(msgspec.Struct, omit_defaults=True):
+    area: str = "eu"
+
+
+class Numbered(msgspec.Struct, omit_defaults=True, array_like=True):
+    """Arrays have all fields."""
+
+    area: str = "eu"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,20 +160,32 @@ def test_one_json_of_a_set(numbers: set[int], seed: int) -> None:
     check(set[int], [numbers], seed)
 
 
-def test_chains_of_any_length() -> None:
-    """As long as msgspec has JSON for them: what is not spelled is refused, and not written in some spelling."""
-    serde = serdes.json(Category)
-    for length in (1, 5, 100):
-        text = b'{"tags":["x"],"parent":null}'
-        for _ in range(length):
-            text = b'{"tags":["a","b","c","d"],"parent":%s}' % text
-        assert serde.serialize(serde.deserialize(text)) == text
-    chain = None
-    for _ in range(400):
-        chain = Category(frozenset("ab"), chain)
-    with pytest.raises(SerdeError) as caught:
-        serde.serialize(chain)
-    assert caught.value.code == "CS-403"
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (Short, "omit_defaults"),
+        (list[Short | None], "omit_defaults"),
+        (Numbered, None),
+        (Chained, "TypedDict"),
+        (dict[str, Named], "TypedDict"),
+        (Named, None),
+        (set[Colour], "cannot be sorted"),
+        (tuple[int, frozenset[str]], None),
+        (frozenset[frozenset[str]], "cannot be sorted"),
+    ],
+)
+def test_types_that_cannot_be_keys(kind: Any, reason: str | None) -> None:
+    serde = serdes.json(kind)
+    assert cs.Consumed(value=serde).value == serde
+    if reason is None:
+        assert cs.Consumed(key=serde).key == serde
+        return
+    for option in (cs.Consumed, cs.Produced, cs.Materialized, cs.Repartitioned, cs.StreamJoined, cs.Joined):
+        with pytest.raises(SerdeError, match=reason) as caught:
+            option(key=serde)
+        with pytest.raises(SerdeError, match=reason):
+            option(key=serdes.left_or_right(serdes.string(), serde))
+        assert caught.value.code == "CS-404"
 
 
 def test_an_object_that_is_not_what_its_class_says() -> None:
@@ -184,6 +210,8 @@ def check(kind: Any, values: list[Any], seed: int) -> None:
     assert serde.encode_objects(values).to_pylist() == written
     assert serde.decode_objects(serde.encode_objects(values)) == values
     for value, text in zip(values, written, strict=True):
+        if serde.unfit_for_keys:  # type: ignore[attr-defined]
+            return
         assert text is not None
         other = serde.deserialize(json.dumps(shuffled(msgspec.to_builtins(value), kind, seed)).encode())
         if other == value:  # a list in another order is another value

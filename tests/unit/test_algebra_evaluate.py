@@ -15,7 +15,7 @@ from polars import selectors
 from crossstream import serdes
 from crossstream.columns.evaluate import call_rows, evaluate, holds
 from crossstream.columns.functions import Function
-from crossstream.columns.projection import ALL, uses_of
+from crossstream.columns.projection import ALL, projection_of
 from crossstream.columns.values import Values, nulls
 from crossstream.errors import ProcessingError
 
@@ -134,7 +134,7 @@ READS = [
 
 @pytest.mark.parametrize(("expression", "reads"), READS, ids=str)
 def test_what_an_expression_reads(expression: pl.Expr, reads: dict[str, Any]) -> None:
-    found = uses_of(Function.of(expression))
+    found = projection_of(Function.of(expression))
     assert found == {name: None if fields is None else frozenset(fields) for name, fields in reads.items()}
 
 

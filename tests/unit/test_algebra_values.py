@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from crossstream import serdes
 from crossstream.columns.values import Values, concat_values, nulls
-from crossstream.serdes.serde import ANYBODY, Readers
+from crossstream.serdes.serde import ANY_READER, Readers
 from tests.unit.state_rows import binary
 
 law = settings(max_examples=80, deadline=None)
@@ -192,7 +192,7 @@ def test_bytes_that_somebody_asked_for_change_nothing_for_others() -> None:
         assert made.serde is None
 
 
-@pytest.mark.parametrize("checked", [None, ANYBODY])
+@pytest.mark.parametrize("checked", [None, ANY_READER])
 def test_after_some_fields_the_whole(checked: Readers | None) -> None:
     serde = serdes.json({"a": pl.Int64, "b": pl.String, "c": pl.Int64})
     rows = [{"a": 1, "b": "x", "c": 2}, None, {"a": 3, "b": None, "c": 4}]

@@ -46,7 +46,10 @@ def test_no_java(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("place", "found"),
     [
-        ("http://me:secret@x", "http://x: state cannot be kept at this URI: the scheme http is not supported"),
+        (
+            "http://me:secret@x",
+            "http://x: state cannot be kept at this URI: the scheme http is not supported",
+        ),
         ("file://x/state", "file://x/state: state cannot be kept at this URI: a file URI names a folder"),
         ("s3://", "s3://: state cannot be kept at this URI: it names no bucket"),
         ("file", "file is a file, not a folder"),

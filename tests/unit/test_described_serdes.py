@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import crossstream as cs
 from crossstream import serdes
 from crossstream.serdes.described import Described, PlainJson, as_data, describe, made, of_data
-from crossstream.serdes.json_typed import SchemaJson
+from crossstream.serdes.json_schemas import SchemaJson
 from crossstream.storage.commit_log import BatchLog
 from tests.docs.state_folder import Writer
 from tests.faults.one_process import streams

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-import msgspec
 import polars as pl
 import pytest
 
@@ -48,19 +47,3 @@ class Rated:
 @pytest.mark.parametrize("foreign_key", [lambda order: order.rate, pl.col("rate")])
 def test_a_decimal_without_declared_scale(foreign_key: ForeignKey, rows: int) -> None:
     assert found(JSON, Rated, foreign_key, "19.5", [Rated(Decimal("19.5"))] * rows) == names(rows)
-
-
-class Ref(msgspec.Struct, frozen=True, omit_defaults=True):
-    id: int
-    region: str = "eu"
-
-
-class Referring(msgspec.Struct):
-    ref: Ref
-
-
-@pytest.mark.parametrize("rows", ROWS)
-@pytest.mark.parametrize("foreign_key", [lambda order: order.ref, pl.col("ref")])
-def test_a_struct_without_its_defaults(foreign_key: ForeignKey, rows: int) -> None:
-    orders = [Referring(Ref(1))] * rows
-    assert found(serdes.json(Ref), Referring, foreign_key, Ref(1), orders) == names(rows)

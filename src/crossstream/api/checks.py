@@ -11,12 +11,13 @@ import polars as pl
 
 from crossstream.api.types import Inputs, checked_predicate, named_field, typed
 from crossstream.columns.functions import Function, keyed
-from crossstream.columns.projection import ALL, other_rows, uses_of
+from crossstream.columns.projection import ALL, other_rows, projection_of
 from crossstream.durations import is_duration, to_milliseconds
 from crossstream.errors import TopologyError
 from crossstream.graph.names import name_fault
 from crossstream.graph.nodes import Node
 from crossstream.location import here
+from crossstream.serdes.serde import check_key_serde
 from crossstream.signatures import deferred_kind, fits_call
 
 T = TypeVar("T")
@@ -78,7 +79,11 @@ _BOTH_WAYS = ("serialize", "deserialize")
 def check_serdes(
     owner: str, /, *, optional: bool = True, ways: Collection[str] = _BOTH_WAYS, **serdes: object
 ) -> None:
-    """Refuses (CS-101) anything but a serde with these methods (``ways``); ``optional``: None is allowed."""
+    """Refuses (CS-101) anything but a serde with these methods (``ways``); ``optional``: None is allowed.
+
+    Raises `SerdeError` (CS-404) for a serde that cannot serve keys, as ``key``.
+    """
+    check_key_serde(serdes.get("key"))
     for setting, serde in serdes.items():
         if (serde is None and optional) or _is_serde(serde, ways):
             continue
@@ -220,7 +225,7 @@ def _check_rows(what: str, expression: pl.Expr, operator: str) -> None:
 
 
 def _check_columns(what: str, function: Function, sides: Collection[str], operator: str) -> None:
-    unknown = sorted(uses_of(function).keys() - {*sides, "key", ALL})
+    unknown = sorted(projection_of(function).keys() - {*sides, "key", ALL})
     if not unknown:
         return
     named = ", ".join(map(repr, unknown))

@@ -12,8 +12,8 @@ from crossstream.errors import TopologyError
 from crossstream.graph.nodes import Node
 from crossstream.location import here
 from crossstream.serdes import Serde
-from crossstream.serdes.json_typed import SchemaJson
-from crossstream.serdes.serde import alike, told_apart
+from crossstream.serdes.json_schemas import SchemaJson
+from crossstream.serdes.serde import alike, names_apart
 
 
 def source_serdes(operator: str, key: Serde | None, value: Serde | None) -> tuple[Serde, Serde]:
@@ -37,7 +37,7 @@ def table_serdes(topic: str, consumed: Consumed, stored: Materialized | None) ->
     asked = stored or Materialized()
     for name, read, kept in (("key", consumed.key, asked.key), ("value", consumed.value, asked.value)):
         if read is not None and kept is not None and not alike(read, kept):
-            mine, theirs = told_apart(read, kept)
+            mine, theirs = names_apart(read, kept)
             raise TopologyError(
                 f"table {topic} is read with {name} serde {mine}, but stored with {theirs}",
                 code="CS-140",
@@ -50,7 +50,7 @@ def table_serdes(topic: str, consumed: Consumed, stored: Materialized | None) ->
 def needed_key(operator: str, inherited: Serde | None, given: Serde | None, option: str) -> Serde:
     """The key serde of an operation by key. Raises CS-140 if there is none or two differ."""
     if inherited is not None and given is not None and not alike(inherited, given):
-        option_serde, found = told_apart(given, inherited)
+        option_serde, found = names_apart(given, inherited)
         raise TopologyError(
             f"{operator}: the key serde given is {option_serde}, but its input has {found} keys",
             code="CS-140",
@@ -72,7 +72,7 @@ def check_same_keys(operator: str, left: Node, key: Serde | None, right: Node, s
     """Refuses (CS-134) to join inputs whose key serdes differ. ``key``: of the left input; ``step``: another way."""
     if key is None or right.key is None or alike(key, right.key):
         return
-    mine, theirs = told_apart(key, right.key)
+    mine, theirs = names_apart(key, right.key)
     raise TopologyError(
         f"cannot join by key: {left.name} has {mine} keys, {right.name} has {theirs} keys",
         code="CS-134",
@@ -84,7 +84,7 @@ def check_same_keys(operator: str, left: Node, key: Serde | None, right: Node, s
 def agreed(operator: str, what: str, known: Serde | None, given: Serde | None, setting: str) -> Serde | None:
     """The serde of an input, known or given by an option. Raises CS-140 if the two differ."""
     if known is not None and given is not None and not alike(known, given):
-        option_serde, found = told_apart(given, known)
+        option_serde, found = names_apart(given, known)
         raise TopologyError(
             f"{operator}: the serde given says that {what} are {option_serde}, but they are {found}",
             code="CS-140",

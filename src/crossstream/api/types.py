@@ -20,13 +20,13 @@ import pyarrow as pa
 from crossstream import serdes
 from crossstream.columns.expressions import result_type
 from crossstream.columns.functions import Function
-from crossstream.columns.projection import ALL, WHOLE, fields_of, uses_of
+from crossstream.columns.projection import ALL, WHOLE, fields_of, projection_of
 from crossstream.errors import ProcessingError, SerdeError, TopologyError
 from crossstream.graph.nodes import Node
 from crossstream.location import here
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
-from crossstream.serdes.json_typed import SchemaJson
+from crossstream.serdes.json_schemas import SchemaJson
 from crossstream.serdes.kept import typed_as
 from crossstream.serdes.serde import columns_in
 
@@ -160,7 +160,7 @@ def _wrong_form(what: str, operator: str, step: str | None) -> TopologyError:
 
 
 def _check_declared(what: str, operator: str, function: Function, key: Node, inputs: Inputs) -> None:
-    uses = uses_of(function)
+    uses = projection_of(function)
     if "key" in uses and key_dtype(key) is None:
         raise _undeclared(what, operator, f"the keys of {key.name}", "key=serdes.string()")
     for name, node in inputs.items():
@@ -185,7 +185,7 @@ def _check_columns(what: str, operator: str, serde: Serde, fields: Collection[st
 
 def _read(function: Function, name: str) -> frozenset[str] | None:
     """The fields of an input that an expression names; empty: the whole input; None: it does not read the input."""
-    uses = uses_of(function)
+    uses = projection_of(function)
     if name == WHOLE:
         whole = WHOLE in uses or ALL in uses
         names = frozenset() if whole else frozenset(uses.keys() - {"key"})
@@ -212,7 +212,7 @@ def _no_field(
         {field.name for dtype in types.values() if isinstance(dtype, pl.Struct) for field in dtype.fields}
     )
     read = {
-        *(uses_of(function).keys() - {"key", WHOLE, ALL, *types}),
+        *(projection_of(function).keys() - {"key", WHOLE, ALL, *types}),
         *(field for name in types if name != WHOLE for field in fields_of(function, name) or ()),
     }
     missing = sorted(name for name in read if name not in known) or [reason.splitlines()[0]]

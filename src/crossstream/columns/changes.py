@@ -22,9 +22,9 @@ from crossstream.storage.columns import Column, concat, cut, take, take_or_null
 class Changes:
     """Rows in arrival order. ``ts``: ms; ``headers``: packed (see `records.py`) or None where no row has any.
 
-    ``old``: for tables where somebody asked, the value before the change; ``lost``: the rows for which it is not
-    known, because a function failed on it then and the record was let go. ``extra``: columns that one operator
-    hands to the next.
+    ``old``: for tables, if an operator needs it, the value before the change; ``lost``: the rows for which it is not
+    known, because a function failed on it then and the record was skipped. ``extra``: columns from one operator for
+    the next.
     """
 
     key: Values
@@ -117,7 +117,7 @@ def concat_changes(parts: Sequence[Changes]) -> Changes:
 def both_sides(left: Changes, right: Changes) -> Changes:
     """The rows of both sides, those of the left one first: their keys, places in time and headers, without values.
 
-    The key serde of both is the same. What stands for the values is not to be looked at.
+    The key serde of both is the same. The values are placeholders: do not read them.
     """
     sides = [side for side in (left, right) if side.rows] or [left]
     if len(sides) == 1:

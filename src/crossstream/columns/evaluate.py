@@ -4,8 +4,8 @@ A row on which a callable raises is a *failure*, a value like any other: the eng
 application stops or the record goes to the dead letters. An expression that fails is evaluated again on
 halves of the rows, and so on, to find the rows at fault.
 
-An expression reads the fields of a value. A null value has none, so such a row is a failure, as it is where a callable
-reads a field of None. An expression that reads the value as a whole (the column ``value``) decides itself.
+An expression reads the fields of a value. A null value has no fields, so such a row is a failure, as where a callable
+reads a field of None. An expression that reads the whole value (the column ``value``) decides itself.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from crossstream.columns.values import Values
 from crossstream.errors import CrossStreamError, ProcessingError, SerdeError
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
-from crossstream.serdes.json_columns import beyond, null_series
+from crossstream.serdes.json_columns import beyond_the_calendar, null_series
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A row that a function of the user could not process."""
+    """A row that a user's function could not process."""
 
     row: int
     error: BaseException
@@ -42,7 +42,7 @@ class Failure:
 
 
 class Raised(Exception):
-    """Around an error of ours that a function of the user raised: it is no refusal of ours."""
+    """Wraps an error of this package that a user's function raised: it is not a refusal of this package."""
 
     def __init__(self, error: CrossStreamError) -> None:
         super().__init__(error)
@@ -93,7 +93,7 @@ def call_of_user(
     check: Callable[[Any], Any] | None = None,
     role: str = "function",
 ) -> tuple[list[Any], list[Failure]]:
-    """A callable of the user on every row: as `call_rows`, and what it raises is its own, also an error of ours.
+    """A user's callable on every row: as `call_rows`, with its errors marked as its own (`raised`).
 
     ``check``: makes the result of what it gave, or raises.
     """
@@ -108,14 +108,14 @@ def call_of_user(
 
 
 def raised(error: BaseException) -> BaseException:
-    """The error of a function of the user, which nobody takes for a refusal of ours."""
+    """The error of a user's function, so marked that it is not taken for a refusal of this package."""
     return Raised(error) if isinstance(error, CrossStreamError) else error
 
 
 def call_rows(call: Callable[..., Any], columns: list[list[Any]]) -> tuple[list[Any], list[Failure]]:
     """A callable on every row; where it raised: None and a failure.
 
-    Where it raises StopIteration, `map` is at its end for those who ask, and goes on when asked again.
+    Where it raises StopIteration, `map` ends, and continues when it is asked again.
     """
     calls: Iterator[Any] = map(call, *columns)
     results: list[Any] = []
@@ -212,8 +212,10 @@ def _taken(arguments: Mapping[str, Values], rows: np.ndarray) -> dict[str, Value
 def _express_together(function: Function, key: Values, arguments: Mapping[str, Values]) -> Outcome:
     assert function.expression is not None
     try:
-        series = select(function.expression, frame_for(function, key, arguments))
-        return _in_the_calendar(_of_declared_type(series, function), function)
+        series = _of_declared_type(select(function.expression, frame_for(function, key, arguments)), function)
+        if beyond_the_calendar(series):
+            raise ValueError("the expression gave a time before the year 1 or after 9999")
+        return Outcome(Values(function.returns, series=series))
     except ProcessingError:
         raise
     except (Exception, pl.exceptions.PanicException) as error:  # of Polars, or of a function in `map_batches`
@@ -235,7 +237,7 @@ def _of_declared_type(series: pl.Series, function: Function) -> pl.Series:
 
 
 def _as_exception(error: BaseException) -> Exception:
-    """The error; a panic of Polars is none that `except Exception` would find."""
+    """The error as an `Exception`, which a panic of Polars is not."""
     return error if isinstance(error, Exception) else RuntimeError(str(error))
 
 
@@ -251,14 +253,3 @@ def _merged(function: Function, groups: list[np.ndarray], outcomes: list[Outcome
     dtype = next((part.dtype for part, bad in zip(parts, failed, strict=True) if not bad), parts[0].dtype)
     parts = [null_series(len(part), dtype) if bad else part for part, bad in zip(parts, failed, strict=True)]
     return Outcome(Values(function.returns, series=pl.concat(parts)), failures)
-
-
-def _in_the_calendar(series: pl.Series, function: Function) -> Outcome:
-    """Times that Python has; those before the year 1 and after 9999 are failures."""
-    mask = beyond(series)
-    if mask is None:
-        return Outcome(Values(function.returns, series=series))
-    wrong = ValueError("the expression gave a time before the year 1 or after 9999")
-    rows = np.flatnonzero(mask)
-    kept = series.gather(pl.Series(pa.array(np.arange(len(series)), mask=mask), dtype=pl.Int64))
-    return Outcome(Values(function.returns, series=kept), [Failure(row, wrong) for row in rows.tolist()])

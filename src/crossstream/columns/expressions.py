@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from crossstream.columns.functions import Function
-from crossstream.columns.projection import ALL, WHOLE, Same, fields_of, uses_of
+from crossstream.columns.projection import ALL, WHOLE, Same, fields_of, projection_of
 from crossstream.columns.values import Values
 from crossstream.errors import ProcessingError
 
@@ -28,10 +28,10 @@ def is_joiner(arguments: Mapping[str, Any]) -> bool:
 
 def frame_for(function: Function, key: Values, arguments: Mapping[str, Values]) -> pl.DataFrame:
     """The columns that the expression of the function reads. Raises `SerdeError`."""
-    uses, joiner = uses_of(function), is_joiner(arguments)
-    columns = {"key": key.series()} if "key" in uses else {}
+    projection, joiner = projection_of(function), is_joiner(arguments)
+    columns = {"key": key.series()} if "key" in projection else {}
     for name, values in arguments.items():
-        if name != WHOLE and (name in uses or (joiner and ALL in uses)):
+        if name != WHOLE and (name in projection or (joiner and ALL in projection)):
             columns[name] = values.series(fields_of(function, name))
     if not joiner:
         columns.update(_value_columns(function, arguments, columns))
@@ -41,29 +41,31 @@ def frame_for(function: Function, key: Values, arguments: Mapping[str, Values]) 
 def _value_columns(
     function: Function, arguments: Mapping[str, Values], others: Mapping[str, Any]
 ) -> dict[str, pl.Series]:
-    uses = uses_of(function)
-    whole = WHOLE in uses or ALL in uses
-    names = uses.keys() - others.keys() - {WHOLE, ALL, "key"}
+    projection = projection_of(function)
+    whole = WHOLE in projection or ALL in projection
+    names = projection.keys() - others.keys() - {WHOLE, ALL, "key"}
     if not (whole or names):
         return {}
     series = arguments[WHOLE].series(None if whole else names)
     found = {}
     if isinstance(series.dtype, pl.Struct):
         fields = series.struct
-        found = {name: fields.field(name) for name in fields.schema if name in uses or ALL in uses}
-    if WHOLE in uses or not isinstance(series.dtype, pl.Struct):
+        found = {
+            name: fields.field(name) for name in fields.schema if name in projection or ALL in projection
+        }
+    if WHOLE in projection or not isinstance(series.dtype, pl.Struct):
         found.setdefault(WHOLE, series)
     return found
 
 
 def reads_fields_only(function: Function, others: Mapping[str, Any]) -> bool:
-    """Whether an expression reads fields of a value, and never asks whether the value itself is there."""
-    uses = uses_of(function)
-    return WHOLE not in uses and bool(uses.keys() - others.keys() - {"key"})
+    """Whether an expression reads fields of a value, and not the whole value."""
+    projection = projection_of(function)
+    return WHOLE not in projection and bool(projection.keys() - others.keys() - {"key"})
 
 
 def select(expression: pl.Expr, frame: pl.DataFrame) -> pl.Series:
-    """What the expression gives, a value for each row. Raises CS-501 for another number of them."""
+    """The result of the expression, one value for each row. Raises CS-501 for another number of values."""
     rows = frame.height
     try:
         result = frame.select(expression.alias("result")).to_series()

@@ -57,7 +57,7 @@ def arrival_of(changes: Changes) -> np.ndarray | None:
 
 
 class InTime(Protocol):
-    """What has places in time, in arrival order."""
+    """Rows with positions in time, in arrival order."""
 
     @property
     def major(self) -> np.ndarray: ...
@@ -69,9 +69,9 @@ class InTime(Protocol):
 def came_before(
     major: np.ndarray, minor: np.ndarray, events: InTime, *, or_with: bool | np.ndarray
 ) -> np.ndarray:
-    """For each place (``major``, ``minor``) the number of ``events`` that came before it.
+    """For each position (``major``, ``minor``) the number of ``events`` that came before it.
 
-    ``or_with``: those that the same input record caused count too, everywhere or at these places.
+    ``or_with``: those that the same input record caused count too, everywhere or at these positions.
     """
     low, high = events.major.searchsorted(major, "left"), events.major.searchsorted(major, "right")
     return bisect(events.minor, low, high, minor + or_with, right=False)
@@ -104,7 +104,7 @@ def by_key(
 
 
 def in_hash_order(keys: Column, codes: np.ndarray, bits: int) -> tuple[Column, np.ndarray, np.ndarray]:
-    """Different keys in order of their hashes, the hashes, and ``codes``, the numbers of keys (−1: none), anew."""
+    """Different keys in order of their hashes, the hashes, and the new numbers of keys for ``codes`` (−1: none)."""
     hashes = hash_keys(keys, bits)
     order = stable_order(hashes)
     number = np.full(len(order) + 1, -1)

@@ -1,4 +1,4 @@
-"""What an expression reads: which columns and fields, and whether it looks at other rows than its own.
+"""Projection pushdown: the columns and fields that an expression reads, and whether it reads other rows than its own.
 
 Fields that are not read are never decoded. An expression that looks at other rows would depend on how batches are cut.
 
@@ -43,24 +43,24 @@ class Same:
         return isinstance(other, Same) and other.expression is self.expression
 
 
-def uses_of(function: Function) -> Mapping[str, Fields]:
+def projection_of(function: Function) -> Mapping[str, Fields]:
     """The columns that an expression reads, or `ALL`, and which fields of each. A callable reads no columns."""
-    return {} if function.expression is None else _uses(Same(function.expression))
+    return {} if function.expression is None else _projection(Same(function.expression))
 
 
 def columns_of(function: Function) -> frozenset[str]:
     """The columns that an expression reads; ``value``, the value as a whole, also where it reads `ALL`."""
-    return frozenset(WHOLE if name == ALL else name for name in uses_of(function))
+    return frozenset(WHOLE if name == ALL else name for name in projection_of(function))
 
 
 def fields_of(function: Function, column: str) -> Fields:
     """The fields of a column that an expression reads; empty if it does not read the column."""
-    uses = uses_of(function)
-    return None if ALL in uses else uses.get(column, frozenset())
+    projection = projection_of(function)
+    return None if ALL in projection else projection.get(column, frozenset())
 
 
 @lru_cache(maxsize=512)
-def _uses(same: Same) -> dict[str, Fields]:
+def _projection(same: Same) -> dict[str, Fields]:
     parts = serialized(same.expression)
     if parts is None:
         return dict.fromkeys(filter(None, same.expression.meta.root_names()))
@@ -104,7 +104,7 @@ def _reads(node: Any) -> Iterator[tuple[str, str | None]]:
 
 
 def operands(kind: str, node: Any) -> Any:
-    """Of the inner part of a serialised expression of a kind what expressions it has, not names and options."""
+    """The expressions inside a part of a serialised expression, without names and options."""
     if kind in ("Column", "Field", "Literal"):
         return None
     if kind == "Alias" and isinstance(node, list):
@@ -157,7 +157,7 @@ _NODES = {
     "SortBy": "expr",
     "Window": "function",
 }
-"""Expressions of Polars that combine or move rows, and what of them has the rows; nothing: all of it."""
+"""Polars expressions that combine or move rows, and the operand with the rows; "": any operand."""
 
 _FUNCTIONS = frozenset(
     """
@@ -177,11 +177,11 @@ _OF_A_KIND = {
     ),
     "StringExpr": frozenset({"ConcatVertical"}),
 }
-"""Likewise, by the namespace they are in."""
+"""More of them, by namespace."""
 
 
 def other_rows(expression: pl.Expr) -> str | None:
-    """What makes an expression look at other rows, by Polars' name of it (``Sum``); None if nothing is known to."""
+    """Polars' name of what makes an expression read other rows (``Sum``); None if nothing is known to."""
     return _found(serialized(expression))
 
 

@@ -1,9 +1,9 @@
 """Which rows of a column a serde refuses, and the bytes of the others.
 
-Each row is told by what the serde says of it alone, in the form that it has: what an expression gave is a column, of
-which a serde may take what it would not take as an object (a UUID as text). So it is the same in whatever batch the row
-comes. A column is halved until the refused rows stand alone: a wrong one among many costs few calls. Nulls are null
-bytes in every serde, also where the type of their column is wrong.
+The serde decides on each row alone, in the form that it has. The result of an expression is a column, of which a serde
+may take what it would not take as an object (a UUID as text). So the batch in which a row comes makes no difference. A
+column is halved until the refused rows stand alone: one wrong row among many costs few calls. Nulls are null bytes in
+every serde, also where the type of their column is wrong.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Piece: TypeAlias = tuple[np.ndarray, Bytes | SerdeError]
 """Rows in ascending order, and their bytes, or why the serde refuses each of them."""
 
 _FEW = 16
-"""Rows that are looked at one by one: where many are wrong, halving further would ask for each of them twice."""
+"""Rows that are checked one by one: where many are wrong, halving further would check each of them twice."""
 
 
 def encoded(values: Values, serde: Serde) -> tuple[Bytes, list[tuple[int, SerdeError]]]:
@@ -50,18 +50,8 @@ def encoded(values: Values, serde: Serde) -> tuple[Bytes, list[tuple[int, SerdeE
 
 def first_refused(values: Values, serde: Serde) -> tuple[int, SerdeError] | None:
     """The first row that the serde refuses, and why; None if it refuses none. Raises as `encoded`."""
-    firsts = [
-        next(
-            (
-                (int(own[within[0]]), piece)
-                for within, piece in _pieces(part, serde)
-                if isinstance(piece, SerdeError)
-            ),
-            None,
-        )
-        for own, part in values.parts()
-    ]
-    return min((one for one in firsts if one is not None), key=lambda one: one[0], default=None)
+    wrong = encoded(values, serde)[1]
+    return wrong[0] if wrong else None
 
 
 def _pieces(values: Values, serde: Serde) -> Iterator[Piece]:

@@ -1,11 +1,11 @@
-"""A column of values that is decoded at most once, in the form somebody asks for.
+"""A column of values that is decoded at most once, in the form that is asked for first.
 
-Values arrive as wire bytes with a serde, come out of a callable as Python objects and out of an
-expression as a Polars series. Each form is made from another when it is first wanted, and kept. Picking
-rows is lazy: rows picked many times over (the right side of a fan-out) are decoded once. But not for a joiner that is
-a callable, if it can change them: it may do with its arguments what it likes (`own_objects`, decision 0031).
+Values arrive as wire bytes with a serde, come out of a callable as Python objects and out of an expression as a
+Polars series. Each form is made from another when it is first needed, and kept. Picking rows is lazy: rows that are
+picked many times (the right side of a fan-out) are decoded once. A joiner that is a callable gets objects of its own,
+because it may change its arguments (`own_objects`, decision 0031).
 
-What a function made has no bytes of its own: who wants bytes of it says in which serde. Its ``serde``, if there is one,
+What a function made has no bytes of its own: the reader of its bytes names the serde. Its ``serde``, if there is one,
 is that of the type which the function declares.
 """
 
@@ -29,13 +29,14 @@ Bytes: TypeAlias = Any
 
 
 class Values:
-    """Values of one column. Exactly the forms given are there; `serde` is that of the wire form.
+    """Values of one column, in the forms given; `serde` is that of the wire form.
 
     ``objects`` and ``series`` may hold nulls; ``None`` is a null (a tombstone, or a missing side). ``fields``: beside
     ``wire`` a series of some fields, that have been decoded.
     """
 
     __slots__ = (
+        "_base",
         "_chained",
         "_encoded",
         "_expressed",
@@ -49,6 +50,25 @@ class Values:
         "rows",
         "serde",
     )
+    serde: Serde | None
+    rows: int
+    _wire: Bytes | None
+    _objects: list[Any] | None
+    _series: pl.Series | None
+    _partial: bool
+    """Whether the series has some fields only."""
+    _expressed: bool
+    """Whether the series is what an expression gave."""
+    _encoded: tuple[Serde, Bytes] | None
+    """The bytes in another serde, once made."""
+    _nulls: np.ndarray | None
+    _given: np.ndarray | None
+    """Of objects that were decoded: which of them a joiner has got."""
+    _chained: Sequence[Values]
+    """Parts one after the other, each in the form it has."""
+    _base: Values | None
+    """The values of which rows were ``_picked``."""
+    _picked: np.ndarray
 
     def __init__(
         self,
@@ -59,52 +79,46 @@ class Values:
         series: pl.Series | None = None,
         fields: pl.Series | None = None,
     ) -> None:
-        self.serde = serde
-        self._wire = wire
-        self._objects = objects
+        form: Any = wire if wire is not None else objects if objects is not None else series
+        self._begin(serde, len(form))
+        self._wire, self._objects = wire, objects
         self._series = series if fields is None else fields
         self._partial = fields is not None
-        self._expressed = series is not None and wire is None and objects is None
-        self._picked: tuple[Values, np.ndarray] | None = None
-        self._nulls: np.ndarray | None = None
-        self._chained: Sequence[Values] = ()
-        self._given: np.ndarray | None = None  # of objects that were decoded: which a joiner has got
-        self._encoded: tuple[Serde, Bytes] | None = None  # bytes in another serde that somebody asked for
-        form: Any = wire if wire is not None else objects if objects is not None else series
-        self.rows = len(form)
+        self._expressed = series is not None and form is series
+
+    def _begin(self, serde: Serde | None, rows: int) -> None:
+        self.serde, self.rows = serde, rows
+        self._wire = self._objects = self._series = self._encoded = self._nulls = self._given = None
+        self._base, self._chained = None, ()
+        self._partial = self._expressed = False
 
     def take(self, rows: np.ndarray) -> Values:
         """The rows asked for; a negative number gives a null."""
         if len(rows) == 1 == self.rows and rows[0] == 0:
             return self
         base, picked = self, np.maximum(rows, -1)
-        if self._picked is not None and self.decoded() is None:
-            base, inner = self._picked
+        if self._base is not None and self.decoded() is None:
+            base, inner = self._base, self._picked
             picked = np.where(picked < 0, -1, inner[picked]) if len(inner) else picked
-        view = Values.__new__(Values)
-        view.serde, view.rows = base.serde, len(picked)
-        view._wire = view._objects = view._series = view._nulls = view._given = view._encoded = None
-        view._partial = view._expressed = False
-        view._chained = ()
-        view._picked = (base, picked)
+        view = _empty(base.serde, len(picked))
+        view._base, view._picked = base, picked
         return view
 
     def slice(self, start: int, stop: int) -> Values:
         """Rows ``start`` to ``stop``, in the forms that are there."""
         if self._chained:
             return self.take(np.arange(start, stop))
-        part = Values.__new__(Values)
-        part.serde, part.rows, part._partial = self.serde, stop - start, self._partial
-        part._expressed = self._expressed
-        part._chained = ()
+        part = _empty(self.serde, stop - start)
+        part._partial, part._expressed, part._base = self._partial, self._expressed, self._base
         part._wire = None if self._wire is None else cut(self._wire, start, stop)
         part._objects = None if self._objects is None else self._objects[start:stop]
         part._series = None if self._series is None else self._series.slice(start, stop - start)
         part._nulls = None if self._nulls is None else self._nulls[start:stop]
         part._given = None if self._given is None else self._given[start:stop]
-        part._picked = None if self._picked is None else (self._picked[0], self._picked[1][start:stop])
-        encoded = self._encoded
-        part._encoded = None if encoded is None else (encoded[0], cut(encoded[1], start, stop))
+        if self._encoded is not None:
+            part._encoded = self._encoded[0], cut(self._encoded[1], start, stop)
+        if self._base is not None:
+            part._picked = self._picked[start:stop]
         return part
 
     def missing(self) -> np.ndarray:
@@ -120,48 +134,45 @@ class Values:
             return np.fromiter((v is None for v in self._objects), bool, self.rows)
         if self._series is not None:
             return missing_in(self._series)
-        if self._chained:
+        if self._base is None:
             return np.concatenate([part.missing() for part in self._chained])
-        base, picked = self._base()
-        if not base.rows:
+        if not self._base.rows:
             return np.ones(self.rows, bool)
-        return np.asarray(base.missing()[picked] | (picked < 0))
+        return np.asarray(self._base.missing()[self._picked] | (self._picked < 0))
 
     def wire(self, serde: Serde | None = None) -> Bytes:
         """Serialised bytes; ``serde`` None: the one they have, if no function made them. Raises `SerdeError`."""
         if (serde is None or serde is self.serde or serde == self.serde) and not self.made():
-            if self._wire is None:
-                self._wire = take_or_null(self._base()[0]._wire, self._rows())
-            return self._wire
+            return self._own_wire()
         wanted = self._known_serde() if serde is None else serde
         if self._encoded is None or self._encoded[0] != wanted:
             self._encoded = wanted, self._encode(wanted)
         return self._encoded[1]
 
+    def _own_wire(self) -> Bytes:
+        if self._wire is None:
+            assert self._base is not None
+            self._wire = take_or_null(self._base._wire, self._picked)
+        return self._wire
+
     def _encode(self, serde: Serde) -> Bytes:
-        base = self._origin()
-        known = None if base is None else base._bytes_in(serde)
-        if known is not None:
-            return take_or_null(known, self._rows())
-        if base is not None and base._chained:
-            return take_or_null(base.wire(serde), self._rows())
+        base = self._base
+        if base is not None and (base._chained or base._has_bytes_in(serde)):
+            return take_or_null(base.wire(serde), self._picked)
         if self._chained:
             return pa.concat_arrays([part.wire(serde) for part in self._chained])
         if self.expressed():
             return calls.encode_series(serde, self.series())
         return calls.encode_objects(serde, self.objects())
 
-    def _bytes_in(self, serde: Serde) -> Bytes | None:
-        """The bytes in this serde, if they have been made."""
-        if self._wire is not None and self.serde == serde:
-            return self._wire
-        return self._encoded[1] if self._encoded is not None and self._encoded[0] == serde else None
+    def _has_bytes_in(self, serde: Serde) -> bool:
+        encoded = self._encoded is not None and self._encoded[0] == serde
+        return encoded or (self._wire is not None and self.serde == serde)
 
     def objects(self) -> list[Any]:
-        """Python objects, shared by all who ask. Raises `SerdeError`."""
+        """Python objects, shared by all callers. Raises `SerdeError`."""
         if self._objects is None:
-            base = self._origin()
-            shared = base is not None and base._objects is not None
+            shared = self._base is not None and self._base._objects is not None
             self._objects = self._to_objects()
             if self._wire is not None and not shared:
                 self._given = np.zeros(self.rows, bool)
@@ -169,39 +180,35 @@ class Values:
 
     def own_objects(self) -> list[Any]:
         """Objects that no other caller of this gets, where they can be changed and have bytes. Raises `SerdeError`."""
-        base = self._origin()
         if self._cannot_change():
             return self.objects()
-        if base is None or (self._objects is not None and self._given is not None):
+        if self._base is None or (self._objects is not None and self._given is not None):
             base, rows = self, np.arange(self.rows)
         else:
-            rows = self._rows()
-        if base._objects is not None:
-            return self.objects() if base._given is None else base._given_away(rows)
-        return self._to_objects()
+            base, rows = self._base, self._picked
+        if base._objects is None:
+            return self._to_objects()
+        return self.objects() if base._given is None else base._give_away(rows)
 
     def _to_objects(self) -> list[Any]:
-        base = self._origin()
-        if base is not None:
-            if (
-                base._objects is not None
-                or base._chained
-                or (base.rows < self.rows and base._cannot_change())
-            ):
-                items, rows = base.objects(), self._rows().tolist()
-                return [None if r < 0 else items[r] for r in rows]
-            if base._wire is None:
-                return self.series().to_list()
-            if self._wire is None:
-                self._wire = take_or_null(base._wire, self._rows())
-        if self._chained:
-            return [value for part in self._chained for value in part.objects()]
-        if self._wire is None:
-            return self._held_series().to_list()
-        return calls.decode_objects(self._known_serde(), self._wire)
+        base = self._base
+        if base is None:
+            if self._chained:
+                return [value for part in self._chained for value in part.objects()]
+            if self._wire is not None:
+                return calls.decode_objects(self._known_serde(), self._wire)
+            assert self._series is not None
+            return self._series.to_list()
+        repeated = base.rows < self.rows and base._cannot_change()
+        if base._objects is not None or base._chained or repeated:
+            items = base.objects()
+            return [None if row < 0 else items[row] for row in self._picked.tolist()]
+        if base._wire is None:
+            return self.series().to_list()
+        return calls.decode_objects(self._known_serde(), self._own_wire())
 
-    def _given_away(self, rows: np.ndarray) -> list[Any]:
-        """The objects of these rows; where a joiner has got one before and may have changed it, another like it."""
+    def _give_away(self, rows: np.ndarray) -> list[Any]:
+        """The objects of these rows. Where a joiner has got one before, and may have changed it, another like it."""
         items, given = self.objects(), self._given
         assert given is not None
         found = [None if row < 0 else items[row] for row in rows.tolist()]
@@ -218,56 +225,30 @@ class Values:
 
     def _cannot_change(self) -> bool:
         """Whether the objects are numbers, text or the like."""
-        dtype = None if self.serde is None else self.serde.dtype
-        return dtype is not None and not dtype.is_nested()
+        return self.serde is not None and self.serde.dtype is not None and not self.serde.dtype.is_nested()
 
     def series(self, fields: Collection[str] | None = None, *, checked: Readers | None = None) -> pl.Series:
         """A Polars series; ``fields``: only these struct fields are needed. Raises `SerdeError`.
 
-        ``checked``: all fields are looked at nevertheless, for these readers, and there may be more of them.
+        ``checked``: all fields are checked nevertheless, for these readers, and there may be more of them.
         """
         if self._series is not None and (self.expressed() or self._holds(self._series, fields)):
             return self._series
-        base = self._origin()
-        if base is not None:
-            if base._has_columns(fields) or base.rows < self.rows:
-                picked = pl.Series(self._rows()).cast(pl.Int64)
-                rows = picked.set(picked < 0, None) if (self._rows() < 0).any() else picked
-                return base.series(fields, checked=checked).gather(rows)
-            if base._wire is not None and self._wire is None:
-                self._wire = take_or_null(base._wire, self._rows())
+        base = self._base
+        if base is not None and (base._has_columns(fields) or base.rows < self.rows):
+            rows = pl.Series(self._picked).cast(pl.Int64)
+            if (self._picked < 0).any():
+                rows = rows.set(rows < 0, None)
+            return base.series(fields, checked=checked).gather(rows)
         if self._chained:
             self._series = pl.concat([part.series() for part in self._chained])
-            self._partial = False
         else:
             self._series = _decoded(self._known_serde(), self.wire(), fields, checked)
-            self._partial = fields is not None
+        self._partial = fields is not None and not self._chained
         return self._series
 
-    def parts(self) -> Iterator[tuple[np.ndarray, Values]]:
-        """What was put one after the other, as far as rows of it are here: the rows, and their values."""
-        base = self._origin() or self
-        if not base._chained or not self.rows:
-            yield np.arange(self.rows), self
-            return
-        rows = np.arange(self.rows) if base is self else self._rows()
-        starts = np.cumsum([0, *(part.rows for part in base._chained)])
-        numbers = np.maximum(np.searchsorted(starts, rows, side="right") - 1, 0)
-        order = np.argsort(numbers, kind="stable")
-        for places in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):
-            number, picked = int(numbers[places[0]]), rows[places]
-            part = base._chained[number].take(np.where(picked < 0, -1, picked - starts[number]))
-            if not part._is_chained():
-                yield places, part
-                continue
-            for within, one in part.parts():
-                yield places[within], one
-
-    def _is_chained(self) -> bool:
-        return bool((self._origin() or self)._chained)
-
     def _has_columns(self, fields: Collection[str] | None) -> bool:
-        """Whether there is a series of these fields, or one without anything to make others of."""
+        """Whether there is a series of these fields, or one without bytes to make another of."""
         return self._series is not None and (self._wire is None or self._holds(self._series, fields))
 
     def _holds(self, series: pl.Series, fields: Collection[str] | None) -> bool:
@@ -282,31 +263,33 @@ class Values:
             return None
         return self._series if fields is None else _only(self._series, fields)
 
+    def parts(self) -> Iterator[tuple[np.ndarray, Values]]:
+        """The parts of a concatenation that have rows here: the rows, and their values."""
+        base = self._base or self
+        if not base._chained or not self.rows:
+            yield np.arange(self.rows), self
+            return
+        rows = np.arange(self.rows) if base is self else self._picked
+        starts = np.cumsum([0, *(part.rows for part in base._chained)])
+        numbers = np.maximum(np.searchsorted(starts, rows, side="right") - 1, 0)
+        order = np.argsort(numbers, kind="stable")
+        for places in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):
+            number, picked = int(numbers[places[0]]), rows[places]
+            part = base._chained[number].take(np.where(picked < 0, -1, picked - starts[number]))
+            for within, one in part.parts():
+                yield places[within], one
+
     def declared(self) -> bool:
         """Whether the type of the values is declared."""
         return self.serde is not None and self.serde.dtype is not None
 
     def expressed(self) -> bool:
-        """Whether the values came out of an expression: its column is what they are, whoever asks for their objects."""
-        return (self._origin() or self)._expressed
+        """Whether the values came out of an expression: then the column decides, and objects follow from it."""
+        return (self._base or self)._expressed
 
     def made(self) -> bool:
-        """Whether a function made the values: there are no bytes of them that only had to be taken."""
-        return (self._origin() or self)._wire is None
-
-    def _origin(self) -> Values | None:
-        return None if self._picked is None else self._picked[0]
-
-    def _base(self) -> tuple[Values, np.ndarray]:
-        assert self._picked is not None
-        return self._picked
-
-    def _rows(self) -> np.ndarray:
-        return self._base()[1]
-
-    def _held_series(self) -> pl.Series:
-        assert self._series is not None
-        return self._series
+        """Whether a function made the values, so that they have no bytes yet."""
+        return (self._base or self)._wire is None
 
     def _known_serde(self) -> Serde:
         if self.serde is None:
@@ -314,6 +297,12 @@ class Values:
                 "what a function made has bytes, and a column, only in the serde that its reader names"
             )
         return self.serde
+
+
+def _empty(serde: Serde | None, rows: int) -> Values:
+    values = Values.__new__(Values)
+    values._begin(serde, rows)
+    return values
 
 
 def nulls(rows: int, serde: Serde | None = None) -> Values:
@@ -328,7 +317,7 @@ def concat_values(parts: Sequence[Values]) -> Values:
         return parts[0]
     serdes = {part.serde for part in parts}
     serde = parts[0].serde if len(serdes) == 1 else None
-    if len(serdes) > 1 or any(part._is_chained() for part in parts):
+    if len(serdes) > 1 or any((part._base or part)._chained for part in parts):
         return _chain(serde, parts)
     if all(part.expressed() for part in parts):
         columns = [part.series() for part in parts]
@@ -344,14 +333,13 @@ def concat_values(parts: Sequence[Values]) -> Values:
 
 def _chain(serde: Serde | None, parts: Sequence[Values]) -> Values:
     """Values one after the other, each in the form it has: columns of several types, bytes beside what was made."""
-    whole = Values(serde, objects=[])
-    whole._objects, whole._chained = None, [one for part in parts for one in part._chained or [part]]
-    whole.rows = sum(part.rows for part in parts)
+    whole = _empty(serde, sum(part.rows for part in parts))
+    whole._chained = [one for part in parts for one in part._chained or [part]]
     return whole
 
 
 def missing_in(series: pl.Series) -> np.ndarray:
-    """Row by row, whether the value is null; where all or none are, counting them tells, at a hundredth of the cost."""
+    """Row by row, whether the value is null; counting is enough where all or none are, at a hundredth of the cost."""
     count = series.null_count()
     return np.full(len(series), count > 0) if count in (0, len(series)) else series.is_null().to_numpy()
 

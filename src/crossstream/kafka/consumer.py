@@ -85,7 +85,7 @@ class KafkaReader:
     def _read_wave(
         self, spans: Sequence[OffsetRange], max_rows: int
     ) -> Iterator[tuple[Cursor, pa.RecordBatch]]:
-        cursors = {cursor.place: cursor for cursor in map(Cursor, spans)}
+        cursors = {cursor.tp: cursor for cursor in map(Cursor, spans)}
         consumer = self._begin(cursors)
         mine, finished = self._reads, False
         stall = Stall(consumer, self._complaints, self._connection.patience_seconds)
@@ -98,7 +98,7 @@ class KafkaReader:
                 self._fetch(consumer, cursors, stall)
                 if stall.wants_another_client():
                     consumer = stall.consumer = self._reopen(cursors)
-            self._left = {place: cursor for place, cursor in cursors.items() if cursor.assigned}
+            self._left = {tp: cursor for tp, cursor in cursors.items() if cursor.assigned}
             self._reading, finished = False, True
         finally:
             if not finished and mine == self._reads:
@@ -112,16 +112,16 @@ class KafkaReader:
         self._reading = True
         self._complaints.denied = None
         continued = {
-            place: last
-            for place, last in self._left.items()
-            if place in cursors and cursors[place].position == last.position
+            tp: last
+            for tp, last in self._left.items()
+            if tp in cursors and cursors[tp].position == last.position
         }
         _unassign(consumer, self._left.keys() - continued.keys())
         self._left = {}
-        self._meet(consumer, {place.topic for place in cursors})
-        _assign(consumer, [cursor for place, cursor in cursors.items() if place not in continued])
-        for place, last in continued.items():
-            cursors[place].continue_from(last)
+        self._meet(consumer, {tp.topic for tp in cursors})
+        _assign(consumer, [cursor for tp, cursor in cursors.items() if tp not in continued])
+        for tp, last in continued.items():
+            cursors[tp].continue_from(last)
         return consumer
 
     def _open(self) -> Consumer:
@@ -169,9 +169,9 @@ class KafkaReader:
         records = messages
         if any(map(Message.error, messages)):
             records = [message for message in messages if message.error() is None]
-        for place, run in runs(records) if records else ():
-            if place in cursors:
-                cursors[place].take(run)
+        for tp, run in runs(records) if records else ():
+            if tp in cursors:
+                cursors[tp].take(run)
         advanced = bool(records)
         if records is not messages:
             for message in messages:
@@ -185,7 +185,7 @@ class KafkaReader:
         """Deals with an event of a partition; whether it finished a range."""
         if is_denial(error):
             raise faults.refused(error.str(), message.topic())
-        cursor = cursors.get(_place(message))
+        cursor = cursors.get(_tp(message))
         if cursor is None:
             return False
         was_done = cursor.done
@@ -196,7 +196,7 @@ class KafkaReader:
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
             _take_up_again(consumer, cursor, stall)
         elif error.code() in faults.GARBLED or error.fatal():
-            raise faults.unreadable(cursor.place, cursor.position, error.str())
+            raise faults.unreadable(cursor.tp, cursor.position, error.str())
         else:
             logger.info("%s [%s]: %s", message.topic(), message.partition(), error.str())
         return cursor.done and not was_done
@@ -219,11 +219,11 @@ def _waves(spans: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
         wave: dict[tuple[str, int], OffsetRange] = {}
         later = []
         for span in waiting:
-            place = span.topic, span.partition
-            if place in wave:
+            tp = span.topic, span.partition
+            if tp in wave:
                 later.append(span)
             else:
-                wave[place] = span
+                wave[tp] = span
         yield list(wave.values())
         waiting = later
 
@@ -238,7 +238,7 @@ def _room(cursors: Cursors) -> int:
 
 def _left(consumer: Consumer, cursor: Cursor) -> int:
     """Offsets between the range and the end of its partition, as far as the client has heard."""
-    _, end = consumer.get_watermark_offsets(KafkaPartition(*_pair(cursor.place)), cached=True)
+    _, end = consumer.get_watermark_offsets(KafkaPartition(*_pair(cursor.tp)), cached=True)
     return int(end) - cursor.position
 
 
@@ -247,31 +247,31 @@ def _take_up_again(consumer: Consumer, cursor: Cursor, stall: Stall) -> None:
     try:
         stall.check_range(cursor.span, cursor.position, settled=True)
     except KafkaException as failed:
-        logger.info("cannot ask for the offsets of %s: %s", cursor.place, failed)
+        logger.info("cannot ask for the offsets of %s: %s", cursor.tp, failed)
     sleep(0.05)
-    _unassign(consumer, [cursor.place])
+    _unassign(consumer, [cursor.tp])
     _assign(consumer, [cursor])
 
 
 def _stop_fetching(consumer: Consumer, cursors: Sequence[Cursor]) -> None:
-    _unassign(consumer, [cursor.place for cursor in cursors])
+    _unassign(consumer, [cursor.tp for cursor in cursors])
     for cursor in cursors:
         cursor.assigned, cursor.ahead = False, []
 
 
 def _assign(consumer: Consumer, cursors: Iterable[Cursor]) -> None:
-    if places := [KafkaPartition(*_pair(cursor.place), cursor.position) for cursor in cursors]:
-        consumer.incremental_assign(places)
+    if partitions := [KafkaPartition(*_pair(cursor.tp), cursor.position) for cursor in cursors]:
+        consumer.incremental_assign(partitions)
 
 
-def _unassign(consumer: Consumer, places: Iterable[TopicPartition]) -> None:
-    if gone := [KafkaPartition(*_pair(place)) for place in places]:
+def _unassign(consumer: Consumer, partitions: Iterable[TopicPartition]) -> None:
+    if gone := [KafkaPartition(*_pair(tp)) for tp in partitions]:
         consumer.incremental_unassign(gone)
 
 
-def _place(message: Message) -> TopicPartition:
+def _tp(message: Message) -> TopicPartition:
     return TopicPartition(message.topic() or "", message.partition() or 0)
 
 
-def _pair(place: TopicPartition) -> tuple[str, int]:
-    return place.topic, place.partition
+def _pair(tp: TopicPartition) -> tuple[str, int]:
+    return tp.topic, tp.partition

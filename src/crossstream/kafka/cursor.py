@@ -71,7 +71,7 @@ class Cursor:
 
     def __init__(self, span: OffsetRange) -> None:
         self.span = span
-        self.place = TopicPartition(span.topic, span.partition)
+        self.tp = TopicPartition(span.topic, span.partition)
         self.position = span.start
         self.assigned = True
         self.ahead: list[Message] = []

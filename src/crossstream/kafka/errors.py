@@ -1,4 +1,4 @@
-"""Every error of reading, writing and managing topics on Kafka, in one place.
+"""Every error of reading, writing and managing topics on Kafka, in one tp.
 
 ====== ===========================================================================
 CS-601 a part of the range was deleted by retention
@@ -121,12 +121,12 @@ def refused(reason: str, topic: str | None = None) -> SourceError:
     )
 
 
-def unreadable(place: TopicPartition, offset: int, reason: str) -> SourceError:
+def unreadable(tp: TopicPartition, offset: int, reason: str) -> SourceError:
     """CS-606."""
     return SourceError(
         f"what the broker sent cannot be read: {reason}",
         code="CS-606",
-        where={"topic": place.topic, "partition": place.partition, "offset": offset},
+        where={"topic": tp.topic, "partition": tp.partition, "offset": offset},
         next="read the offset with another client; if it fails too, the log is damaged or its codec unknown",
     )
 

@@ -36,17 +36,17 @@ PAUSE_SECONDS = 30.0
 SHOWN = 5
 
 
-class Mark(msgspec.Struct, frozen=True):
+class Mark(msgspec.Struct, frozen=True, rename={"folder": "place"}):
     """What an instance notes beside its offsets, as JSON.
 
-    ``state``: the id of its state folder; ``run``: its own. ``place``: where the folder is. ``since``, ``at``: when it
+    ``state``: the id of its state folder; ``run``: its own. ``folder``: where that is. ``since``, ``at``: when it
     started, and when it noted this, in seconds. ``has_commits``: a batch of its state was committed.
     """
 
     state: str
     run: str
     process: str
-    place: str
+    folder: str
     since: float
     at: float
     has_commits: bool
@@ -54,7 +54,7 @@ class Mark(msgspec.Struct, frozen=True):
 
     @property
     def owner(self) -> str:
-        return f"process {self.process}, state in {self.place}"
+        return f"process {self.process}, state in {self.folder}"
 
     @property
     def is_alive(self) -> bool:
@@ -63,14 +63,14 @@ class Mark(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Instance:
-    """This run of an application. ``place``: where its state is, which it has locked.
+    """This run of an application. ``folder``: of its state, which it has locked.
 
     ``restarts``: it may begin again without state.
     """
 
     log: KafkaLog
     group: str
-    place: str
+    folder: str
     restarts: bool
     _run: str = field(default_factory=lambda: uuid.uuid4().hex)
     _since: float = field(default_factory=time)
@@ -82,20 +82,20 @@ class Instance:
     _has_warned: bool = False
     _has_rival: bool = False
 
-    def check(self, places: Sequence[TopicPartition], state: str | None, has_commits: bool) -> None:
+    def check(self, partitions: Sequence[TopicPartition], state: str | None, has_commits: bool) -> None:
         """Looks at a start which instance has committed before; ``state``: the id of the folder, if it has one.
 
         Raises `StateError`: CS-740 if that one still runs, CS-741 if there are offsets and no state that belongs to
         them.
         """
-        found = self._unless_refused(lambda: self.log.committed(self.group, places))
+        found = self._unless_refused(lambda: self.log.committed(self.group, partitions))
         if found is None:
             return
-        self._seen = {place: _read(found[place].note) if place in found else None for place in places}
+        self._seen = {tp: _read(found[tp].note) if tp in found else None for tp in partitions}
         marks = [mark for mark in self._seen.values() if mark is not None]
         last = max(marks, key=lambda mark: mark.at, default=None)
         if last is not None and last.state != state:
-            if last.is_alive and last.place != self.place:  # in our place nothing else runs
+            if last.is_alive and last.folder != self.folder:  # on our folder nothing else runs
                 raise self._runs_already(last)
             if has_commits:
                 logger.warning(
@@ -106,7 +106,7 @@ class Instance:
                 )
         if has_commits:
             return
-        offsets = {place: one.offset for place, one in found.items() if one.offset > 0}
+        offsets = {tp: one.offset for tp, one in found.items() if one.offset > 0}
         if offsets and (last is None or last.has_commits):
             lost = self._lost(offsets, last)
             if not self.restarts:
@@ -116,7 +116,7 @@ class Instance:
     def begin(self, offsets: Mapping[TopicPartition, int], state: str, has_commits: bool) -> None:
         """Takes the group; from now on others can see that this one runs. Raises `StateError` CS-740."""
         process = f"{os.getpid()} on {socket.gethostname()}"
-        self._mark = Mark(state, self._run, process, self.place, self._since, time(), has_commits)
+        self._mark = Mark(state, self._run, process, self.folder, self._since, time(), has_commits)
         self._commit(offsets, offsets)
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -142,17 +142,17 @@ class Instance:
             self._offsets = dict(known)
             self._unless_refused(lambda: self._look_and_commit(min(known), offsets))
 
-    def _look_and_commit(self, place: TopicPartition, offsets: Mapping[TopicPartition, int]) -> None:
-        found = self.log.committed(self.group, [place]).get(place)
-        self._check_alone(place, None if found is None else _read(found.note))
+    def _look_and_commit(self, tp: TopicPartition, offsets: Mapping[TopicPartition, int]) -> None:
+        found = self.log.committed(self.group, [tp]).get(tp)
+        self._check_alone(tp, None if found is None else _read(found.note))
         assert self._mark is not None
         self._mark = structs.replace(self._mark, at=time())
         self.log.commit_offsets(self.group, offsets, _noted(self._mark))
         self._marked = monotonic()
 
-    def _check_alone(self, place: TopicPartition, mark: Mark | None) -> None:
+    def _check_alone(self, tp: TopicPartition, mark: Mark | None) -> None:
         """Refuses the later of two instances: another one has left a mark since this one looked, or left its own."""
-        before, self._seen[place] = self._seen.get(place, mark), mark
+        before, self._seen[tp] = self._seen.get(tp, mark), mark
         if mark is None or mark == before or mark.run == self._run or mark.has_ended:
             return
         if (mark.since, mark.run) < (self._since, self._run):
@@ -188,7 +188,7 @@ class Instance:
             "another instance of the application runs, on a state folder of its own: "
             "each of them would process every record",
             code="CS-740",
-            where={"application": self.group, "state": self.place, "other": mark.owner},
+            where={"application": self.group, "state": self.folder, "other": mark.owner},
             next="stop the other one, or give this one an application_id of its own; "
             f"if the other one was killed, start this one {LIVE_SECONDS:.0f} seconds after that",
         )
@@ -202,7 +202,7 @@ class Instance:
             code="CS-741",
             where={
                 "application": self.group,
-                "state": self.place,
+                "state": self.folder,
                 "offsets": ", ".join(first + more),
                 "last": None if last is None else last.owner,
             },

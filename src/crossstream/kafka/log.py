@@ -119,9 +119,9 @@ class KafkaLog:
 
         One request, and in topics that are written in transactions a look at records: `offsets_for_times`.
         """
-        places = [TopicPartition(span.topic, span.partition) for span in spans]
-        found = self._moments(places, OffsetSpec.for_timestamp(timestamp), nowhere=True)
-        answers = {place: None if moment.offset < 0 else moment for place, moment in found.items()}
+        partitions = [TopicPartition(span.topic, span.partition) for span in spans]
+        found = self._moments(partitions, OffsetSpec.for_timestamp(timestamp), nowhere=True)
+        answers = {tp: None if moment.offset < 0 else moment for tp, moment in found.items()}
         return self._times.find(spans, answers, timestamp, most)
 
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
@@ -159,9 +159,11 @@ class KafkaLog:
         with suppress(KafkaException):
             self._group(group).commit(_marks(offsets, note), TRY_SECONDS)
 
-    def committed(self, group: str, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, Committed]:
+    def committed(
+        self, group: str, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, Committed]:
         """What was committed to the consumer group, where anything was. Raises `SourceError` CS-608."""
-        wanted = [KafkaPartition(place.topic, place.partition) for place in places]
+        wanted = [KafkaPartition(tp.topic, tp.partition) for tp in partitions]
         try:
             found = self._patiently(partial(self._group(group).committed, wanted)) if wanted else []
         except KafkaException as failed:
@@ -184,7 +186,7 @@ class KafkaLog:
         return self._client
 
     def _offsets(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
-        return {place: moment.offset for place, moment in self._moments(partitions, spec).items()}
+        return {tp: moment.offset for tp, moment in self._moments(partitions, spec).items()}
 
     def _moments(
         self, partitions: Sequence[TopicPartition], spec: OffsetSpec, nowhere: bool = False
@@ -192,7 +194,7 @@ class KafkaLog:
         """One request per broker for all partitions; ``nowhere``: the offset -1 is an answer."""
         if not partitions:
             return {}
-        wanted = {KafkaPartition(place.topic, place.partition): spec for place in partitions}
+        wanted = {KafkaPartition(tp.topic, tp.partition): spec for tp in partitions}
 
         def ask(timeout: float) -> dict[TopicPartition, OffsetAndTimestamp]:
             answers = self._admin().list_offsets(
@@ -225,14 +227,14 @@ class KafkaLog:
 
     def _missing(self, partitions: Sequence[TopicPartition]) -> SourceError | None:
         """What is wrong with one of the partitions, for which a request failed."""
-        for place in partitions:
-            topic = self._patiently(partial(self._describe, place.topic))
+        for tp in partitions:
+            topic = self._patiently(partial(self._describe, tp.topic))
             if topic.error is not None and is_denial(topic.error):
-                return faults.refused(topic.error.str(), place.topic)
+                return faults.refused(topic.error.str(), tp.topic)
             if topic.error is not None:
-                return faults.missing(place.topic)
-            if place.partition not in topic.partitions:
-                return faults.missing(place.topic, place.partition)
+                return faults.missing(tp.topic)
+            if tp.partition not in topic.partitions:
+                return faults.missing(tp.topic, tp.partition)
         return None
 
     def _describe(self, topic: str, timeout: float) -> TopicMetadata:
@@ -289,7 +291,7 @@ class KafkaLog:
 
 
 def _marks(offsets: Mapping[TopicPartition, int], note: str) -> list[KafkaPartition]:
-    return [KafkaPartition(place.topic, place.partition, offset, note) for place, offset in offsets.items()]
+    return [KafkaPartition(tp.topic, tp.partition, offset, note) for tp, offset in offsets.items()]
 
 
 def _may_pass(error: KafkaError) -> bool:
@@ -340,7 +342,7 @@ class Group:
                 self.close()
             raise KafkaException(error)
 
-    def committed(self, places: Sequence[KafkaPartition], timeout: float) -> list[KafkaPartition]:
+    def committed(self, partitions: Sequence[KafkaPartition], timeout: float) -> list[KafkaPartition]:
         """What was committed last, with its metadata; an offset below 0: nothing. Raises as `commit` does.
 
         It waits in slices, and looks for a refusal in between: the client does not give up for one.
@@ -351,7 +353,7 @@ class Group:
         while True:
             left = max(0.0, deadline - monotonic())
             try:
-                found = self._consumer.committed(list(places), min(left, SLICE_SECONDS))
+                found = self._consumer.committed(list(partitions), min(left, SLICE_SECONDS))
                 break
             except KafkaException as failed:
                 refusal = self._refusal(self._consumer, 0)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from crossstream.errors import SourceError
 from crossstream.kafka.consumer import KafkaReader
-from crossstream.timelines import Columns, Places, Ranges, Timelines, passed, place_of
+from crossstream.timelines import Columns, FirstRecords, Ranges, Timelines, partition_of, passed
 from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
 
 if TYPE_CHECKING:
@@ -42,19 +42,21 @@ class OffsetsForTimes:
         self._proven: dict[TopicPartition, int] = {}  # an entry of each that is a committed record
         self._mixed: set[TopicPartition] = set()  # those in which other entries were found
 
-    def find(self, spans: Sequence[OffsetRange], answers: Places, timestamp: int, most: int) -> Places:
+    def find(
+        self, spans: Sequence[OffsetRange], answers: FirstRecords, timestamp: int, most: int
+    ) -> FirstRecords:
         """The first record of each range with that timestamp (ms) or a later one; see `TopicLog.offsets_for_times`.
 
         ``answers``: of the brokers. Raises `SourceError` as `KafkaReader.read` does, but not where records were
         deleted meanwhile: the read of them reports it, if it matters.
         """
-        ranges = {place_of(span): span for span in spans}
+        ranges = {partition_of(span): span for span in spans}
         try:
             return self._find(ranges, answers, timestamp, most)
         except SourceError as error:
             if error.code != "CS-601":
                 raise
-            return {place: _within(span, answers[place]) for place, span in ranges.items()}
+            return {tp: _within(span, answers[tp]) for tp, span in ranges.items()}
 
     def close(self) -> None:
         """Closes the client; a later question opens another."""
@@ -62,61 +64,55 @@ class OffsetsForTimes:
             self._reader.close()
             self._reader = None
 
-    def _find(self, ranges: Ranges, answers: Places, timestamp: int, most: int) -> Places:
+    def _find(self, ranges: Ranges, answers: FirstRecords, timestamp: int, most: int) -> FirstRecords:
         self._prove(ranges, answers)
-        doubtful = {
-            place: span for place, span in ranges.items() if self._is_doubtful(place, span, answers[place])
-        }
-        certain = {
-            place: _within(span, answers[place]) for place, span in ranges.items() if place not in doubtful
-        }
-        sought = {place: self._turn_to(place, span, answers[place]) for place, span in doubtful.items()}
-        before = sum(passed(ranges[place], moment) for place, moment in certain.items())
-        skipped = sum(sought[place].start - span.start for place, span in doubtful.items())
+        doubtful = {tp: span for tp, span in ranges.items() if self._is_doubtful(tp, span, answers[tp])}
+        certain = {tp: _within(span, answers[tp]) for tp, span in ranges.items() if tp not in doubtful}
+        sought = {tp: self._turn_to(tp, span, answers[tp]) for tp, span in doubtful.items()}
+        before = sum(passed(ranges[tp], moment) for tp, moment in certain.items())
+        skipped = sum(sought[tp].start - span.start for tp, span in doubtful.items())
         return certain | self._timelines.seek(sought, timestamp, most - before - skipped)
 
-    def _prove(self, ranges: Ranges, answers: Places) -> None:
+    def _prove(self, ranges: Ranges, answers: FirstRecords) -> None:
         """Checks that the entries in the answers are committed records; a partition where one is not is mixed."""
         unknown = {
-            place: OffsetRange(span.topic, span.partition, moment.offset, moment.offset + 1)
-            for place, span in ranges.items()
-            if (moment := answers[place]) is not None
+            tp: OffsetRange(span.topic, span.partition, moment.offset, moment.offset + 1)
+            for tp, span in ranges.items()
+            if (moment := answers[tp]) is not None
             and span.start <= moment.offset < span.end
-            and self._proven.get(place) != moment.offset
-            and place not in self._mixed
+            and self._proven.get(tp) != moment.offset
+            and tp not in self._mixed
         }
-        for place, (offsets, _) in self._read(unknown).items():
+        for tp, (offsets, _) in self._read(unknown).items():
             if offsets:
-                self._proven[place] = unknown[place].start
+                self._proven[tp] = unknown[tp].start
             else:
-                self._mixed.add(place)
+                self._mixed.add(tp)
 
-    def _is_doubtful(
-        self, place: TopicPartition, span: OffsetRange, answer: OffsetAndTimestamp | None
-    ) -> bool:
+    def _is_doubtful(self, tp: TopicPartition, span: OffsetRange, answer: OffsetAndTimestamp | None) -> bool:
         """Whether the answer may be another entry than the record that is asked for."""
         if answer is None or answer.offset >= span.end:
             return False
-        return answer.offset < span.start or place in self._mixed
+        return answer.offset < span.start or tp in self._mixed
 
     def _turn_to(
-        self, place: TopicPartition, span: OffsetRange, answer: OffsetAndTimestamp | None
+        self, tp: TopicPartition, span: OffsetRange, answer: OffsetAndTimestamp | None
     ) -> OffsetRange:
         """The part of the range that may hold the record; its timeline can be continued from there."""
         assert answer is not None
         first = max(span.start, answer.offset)
-        self._timelines.turn_to(place, span.start, first)
+        self._timelines.turn_to(tp, span.start, first)
         return OffsetRange(span.topic, span.partition, first, span.end)
 
     def _read(self, spans: Ranges) -> dict[TopicPartition, Columns]:
         """Where and when the records of the ranges are."""
-        columns: dict[TopicPartition, Columns] = {place: ([], []) for place in spans}
+        columns: dict[TopicPartition, Columns] = {tp: ([], []) for tp in spans}
         if spans and self._reader is None:
             settings = {**FETCH_LESS, **self._connection.settings}
             self._reader = KafkaReader(replace(self._connection, settings=settings))
         if self._reader is not None:
             for span, batch in self._reader.read_many(spans.values(), LARGE):
-                offsets, times = columns[place_of(span)]
+                offsets, times = columns[partition_of(span)]
                 offsets.append(batch.column("offset").to_numpy())
                 times.append(batch.column("timestamp").to_numpy())
         return columns

@@ -204,40 +204,29 @@ class KafkaWriter:
         for start in range(0, records.num_rows, CHUNK):
             some = records.slice(start, CHUNK)
             rows = _rows(some, None if partitions is None else partitions[start : start + CHUNK])
-            headers = some.column("headers")
-            if headers.null_count == len(headers):
-                self._produce(producer, topic, rows)
-            else:
-                self._produce_with_headers(producer, topic, rows, headers.to_pylist())
+            self._produce(producer, topic, rows, some.column("headers"))
             self._answer(producer, partial(producer.poll, 0))
             self._check(producer)
 
-    def _produce(self, producer: Producer, topic: str, rows: Rows) -> None:
+    def _produce(self, producer: Producer, topic: str, rows: Rows, cells: pa.Array) -> None:
         keys, values, partitions, timestamps = rows
         nothing = repeat(None)
-        # By position: half the cost of keywords. No Python frame per record.
-        calls = map(producer.produce, repeat(topic), values, keys, partitions, nothing, nothing, timestamps)
+        headers: Sequence[Headers | None] = [None] * len(keys)
+        if cells.null_count < len(cells):
+            headers = [list(decode_headers(cell)) or None for cell in cells.to_pylist()]
+        # By position: half the cost of keywords. No Python frame per record without headers.
+        calls = map(
+            producer.produce, repeat(topic), values, keys, partitions, nothing, nothing, timestamps, headers
+        )
         done: list[None] = []
         while len(done) < len(keys):
             try:
                 done.extend(calls)
             except (BufferError, KafkaException) as full:
                 row = len(done)
-                self._retry(
-                    producer, full, topic, (keys[row], values[row], partitions[row], timestamps[row]), None
-                )
+                failed = keys[row], values[row], partitions[row], timestamps[row]
+                self._retry(producer, full, topic, failed, headers[row])
                 done.append(None)
-
-    def _produce_with_headers(
-        self, producer: Producer, topic: str, rows: Rows, headers: Sequence[bytes | None]
-    ) -> None:
-        for row, cell in zip(zip(*rows, strict=True), headers, strict=True):
-            key, value, partition, timestamp = row
-            pairs: Headers | None = list(decode_headers(cell)) or None
-            try:
-                producer.produce(topic, value, key, partition, None, None, timestamp, pairs)
-            except (BufferError, KafkaException) as full:
-                self._retry(producer, full, topic, row, pairs)
 
     def _retry(
         self,
@@ -287,8 +276,8 @@ class KafkaWriter:
             lost = len(self._failures)
             if error.code() in faults.TIMED_OUT and self._complaints.denied is not None:
                 error = self._complaints.denied
-            place = message.topic(), message.partition(), message.key()
-            return faults.undelivered(error, *place, lost, self._complaints.last)
+            record = message.topic(), message.partition(), message.key()
+            return faults.undelivered(error, *record, lost, self._complaints.last)
         if self._complaints.denied is not None:
             return faults.not_allowed(self._complaints.denied.str())
         return None

@@ -82,8 +82,8 @@ class Stall:
 
         ``settled``: an early end is no passing state. (A new leader may lag behind for a moment.)
         """
-        place = KafkaPartition(span.topic, span.partition)
-        begin, end = self.consumer.get_watermark_offsets(place, timeout=PROBE_SECONDS, cached=False)
+        tp = KafkaPartition(span.topic, span.partition)
+        begin, end = self.consumer.get_watermark_offsets(tp, timeout=PROBE_SECONDS, cached=False)
         if begin > position:
             raise faults.deleted(span, position, begin)
         if end < span.end and settled:
@@ -145,7 +145,7 @@ def is_cut_off(producer: Producer, connection: KafkaSettings) -> bool:
         return False
     cut_off = not _is_answered(producer)
     if cut_off:
-        logger.warning("a client has lost all brokers and does not find them again; another takes its place")
+        logger.warning("a client has lost all brokers and does not find them again; another takes its tp")
     return cut_off
 
 

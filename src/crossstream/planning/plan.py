@@ -117,9 +117,10 @@ class Exchange:
     """A flow that goes to the state partitions of ``to_round``, where it is called ``arrives``.
 
     Rows travel in the serdes of their reader, the operator ``node``; the bytes of the key decide the partition.
-    ``partitioner``: decides the partition instead of the hash (KIP-775). ``partition_column``: the extra column with the
-    partition of each row. ``stays``: rows are in the state partition of their key already. ``columns``: decoded fields
-    that travel with the values. ``undecoded``: the step that read the rows, if the task they arrive in decodes the values.
+    ``partitioner``: decides the partition instead of the hash (KIP-775). ``partition_column``: the extra column
+    with the partition of each row. ``stays``: rows are in the state partition of their key already. ``columns``:
+    decoded fields that travel with the values. ``undecoded``: the step that read the rows, if the task they arrive
+    in decodes the values.
     """
 
     flow: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from crossstream.columns.branch_order import Fork
-from crossstream.serdes.serde import ANYBODY, Readers
+from crossstream.serdes.serde import ANY_READER, Readers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class ReadStep(Step):
 
     form: str | None = None
     fields: frozenset[str] | None = None
-    readers: Readers = ANYBODY
+    readers: Readers = ANY_READER
     table: bool = False
     later: bool = False
 

@@ -20,7 +20,7 @@ from crossstream.runtime.backlog_split import Times
 from crossstream.runtime.bad_records import Failures
 from crossstream.runtime.batch import Batch, Input, Policy, Report, Settings
 from crossstream.storage.log_entries import SourceRange
-from crossstream.timelines import Columns, Places, Ranges, Timelines, passed, place_of
+from crossstream.timelines import Columns, FirstRecords, Ranges, Timelines, partition_of, passed
 from crossstream.topics import OffsetRange, TopicPartition
 
 GONE = frozenset({"CS-601", "CS-602"})
@@ -72,14 +72,14 @@ class ExtractedTimes:
         task = _Task(plan.topology, report, failures)
         return cls(log, input_, sources, {step.node: step for step in steps}, task)
 
-    def offsets_for_times(self, spans: Sequence[OffsetRange], timestamp: int, most: int) -> Places:
+    def offsets_for_times(self, spans: Sequence[OffsetRange], timestamp: int, most: int) -> FirstRecords:
         """See `TopicLog.offsets_for_times`."""
-        ahead = {place_of(span): span for span in spans if self._source(span.topic) is not None}
-        others = [span for span in spans if place_of(span) not in ahead]
-        found: Places = dict(self.log.offsets_for_times(others, timestamp, most)) if others else {}
-        for place, span in ahead.items():
-            self._timelines.turn_to(place, span.start, span.start)
-        before = sum(passed(span, found[place_of(span)]) for span in others)
+        ahead = {partition_of(span): span for span in spans if self._source(span.topic) is not None}
+        others = [span for span in spans if partition_of(span) not in ahead]
+        found: FirstRecords = dict(self.log.offsets_for_times(others, timestamp, most)) if others else {}
+        for tp, span in ahead.items():
+            self._timelines.turn_to(tp, span.start, span.start)
+        before = sum(passed(span, found[partition_of(span)]) for span in others)
         try:
             return found | self._timelines.seek(ahead, timestamp, most - before)
         except SourceError as error:
@@ -99,14 +99,14 @@ class ExtractedTimes:
         )
 
     def _read(self, spans: Ranges) -> Mapping[TopicPartition, Columns]:
-        columns: dict[TopicPartition, Columns] = {place: ([], []) for place in spans}
+        columns: dict[TopicPartition, Columns] = {tp: ([], []) for tp in spans}
         wanted = [
             SourceRange(self._source(span.topic) or "", span.topic, span.partition, span.start, span.end, 0)
             for span in spans.values()
         ]
         for span, records in self.input.read(wanted, self.rows):
             offsets, times = Reader(self.task, self.steps[span.node], span).times(records)
-            place = TopicPartition(span.topic, span.partition)
-            columns[place][0].append(offsets)
-            columns[place][1].append(times)
+            tp = TopicPartition(span.topic, span.partition)
+            columns[tp][0].append(offsets)
+            columns[tp][1].append(times)
         return columns

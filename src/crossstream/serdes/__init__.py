@@ -34,10 +34,10 @@ __all__ = [
 
 _NOT_YET = ("avro", "confluent_avro", "debezium_json", "windowed")
 
-if not TYPE_CHECKING:  # a type checker knows that there are none
+if not TYPE_CHECKING:  # a type checker knows that they are missing
 
     def __getattr__(name: str) -> Any:
-        """Tells which serdes are planned."""
+        """Says which serdes are planned."""
         if name in _NOT_YET:
             raise AttributeError(f"module {__name__!r} has no {name} yet: see Status in README.md")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -53,10 +53,10 @@ def string() -> Serde:
 
 
 def bytes() -> Serde:
-    """Bytes as they are. Columns: Binary.
+    """Bytes, unchanged. Columns: Binary.
 
-    >>> bytes().deserialize(b"as it is")
-    b'as it is'
+    >>> bytes().deserialize(b"raw")
+    b'raw'
     """
     return Bytes()
 
@@ -125,7 +125,7 @@ def uuid() -> Serde:
 
 
 def left_or_right(left: Serde, right: Serde) -> Serde:
-    """`LeftOrRight` keys: a byte, 0 or 1, that tells the table, then the key in that table's serde.
+    """`LeftOrRight` keys: a byte for the table, 0 or 1, then the key in that table's serde.
 
     Columns: a struct of left and right. Source: decision 0018.
 

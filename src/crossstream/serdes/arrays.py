@@ -1,7 +1,4 @@
-"""Arrow's large binary arrays as numpy sees them, and back.
-
-Slices are normal, and so is garbage under nulls.
-"""
+"""Arrow's large binary arrays as numpy arrays, and back. Arrays may be slices, with any bytes under nulls."""
 
 from __future__ import annotations
 
@@ -83,12 +80,12 @@ def text_bytes(text: pl.Series) -> pa.LargeBinaryArray:
 
 
 def bytes_text(data: pa.LargeBinaryArray) -> pl.Series:
-    """A String series of UTF-8 bytes. Raises `pa.ArrowInvalid` where they are none."""
+    """A String series of UTF-8 bytes. Raises `pa.ArrowInvalid` where they are not UTF-8."""
     return pl.Series(data.cast(pa.large_string()))
 
 
 def series_of(array: pa.Array) -> pl.Series:
-    """A series of any Arrow array. Polars 1.31 mistakes what is in a list that is not itself in a struct."""
+    """A series of any Arrow array. Polars 1.31 misreads a list that is not inside a struct."""
     if not pa.types.is_large_list(array.type):
         return pl.Series(array)
     return pl.Series(pa.StructArray.from_arrays([array], names=[""])).struct.unnest().to_series()

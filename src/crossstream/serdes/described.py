@@ -1,4 +1,4 @@
-"""Serdes as plain data, so that a state folder says how its rows are read, and no code comes out of it."""
+"""Serdes as plain data: a state folder says how its rows are read, and holds no code."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ import pyarrow as pa
 
 from crossstream.errors import CrossStreamError, StateError
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.json_reading import reading_of
-from crossstream.serdes.json_typed import SchemaJson, TypedJson
+from crossstream.serdes.json_schemas import SchemaJson
+from crossstream.serdes.json_typed import TypedJson
 from crossstream.serdes.json_untyped import UntypedJson
 from crossstream.serdes.kept import kept
 from crossstream.serdes.keys import LeftOrRightSerde
 from crossstream.serdes.numeric import Number
 from crossstream.serdes.scalar import Boolean, Bytes, String, Uuid
-from crossstream.serdes.serde import Serde, Way, find_invalid
+from crossstream.serdes.serde import Bisecting, Serde
 
 _VALUES = (str, int, float, bool, bytes, Decimal, UUID, dt.datetime, dt.date, dt.time, dt.timedelta)
-"""Types that `json(type)` takes and every process has."""
+"""Types for `json(type)` that every process has."""
 
 _NAMED = MappingProxyType(
     {
@@ -41,7 +41,7 @@ _NAMED = MappingProxyType(
 
 
 class Described(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a serde is made. ``kind``: "known", by its name; "schema" and "class", of JSON; "left_or_right"; "own".
+    """How a serde is made. ``kind``: "known" (by its name), "schema" or "class" (of JSON), "left_or_right" or "own".
 
     ``columns``: the type of a column, of JSON, as `as_data` gives it. ``is_plain``: whether plain values are written as
     the class writes its own. ``sides``: the serdes of `LeftOrRight` keys.
@@ -56,7 +56,7 @@ class Described(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @lru_cache(maxsize=1)
 def _known() -> Mapping[str, Serde]:
-    """The serdes that their names describe."""
+    """The serdes that need no more than their names."""
     numbers = map(Number, ("int16", "int32", "int64", "float32", "float64"))
     typed = map(TypedJson, _VALUES)
     made: list[Serde] = [String(), Bytes(), Boolean(), Uuid(), UntypedJson(), kept(), *numbers, *typed]
@@ -64,7 +64,7 @@ def _known() -> Mapping[str, Serde]:
 
 
 def describe(serde: Serde) -> Described:
-    """What any process needs to know of a serde."""
+    """A serde as data."""
     name, known = serde.name, _known().get(serde.name)
     if type(serde) is type(known) and serde == known:
         return Described(name, "known")
@@ -74,7 +74,7 @@ def describe(serde: Serde) -> Described:
         return Described(name, "schema", as_data(serde.dtype))
     if isinstance(serde, TypedJson):
         dtype = serde.dtype if isinstance(serde.dtype, pl.Struct) else None
-        fits = dtype is not None and not reading_of(serde.type).omits and is_plain(serde, dtype)
+        fits = dtype is not None and serde.unfit_for_keys is None and is_plain(serde, dtype)
         return Described(name, "class", None if dtype is None else as_data(dtype), fits)
     return Described(name, "own")
 
@@ -85,16 +85,16 @@ def names_in(described: Described) -> set[str]:
 
 
 def made(described: Described, given: Mapping[str, Serde]) -> Serde:
-    """The serde that was described; ``given``: serdes by their names, which come first.
+    """The serde of a description. Serdes that are ``given`` by name come first.
 
-    Raises `StateError`: CS-703 for one of the user's own that is not given, CS-701 for what describes none.
+    Raises `StateError`: CS-703 for a user's own serde that is not given, CS-701 for a damaged description.
     """
     name = described.name
     if name in given:
         return given[name]
     if described.kind == "own":
         raise StateError(
-            f"the serde {name} is not one of crossstream's own, and nothing says what it is",
+            f"the serde {name} is not part of crossstream, and the state does not describe it",
             code="CS-703",
             where={"serde": name},
             next=f"pass serdes={{{name!r}: …}} to open_store, with a serde that the application uses; "
@@ -143,7 +143,7 @@ def as_data(dtype: Any) -> Any:
 
 
 def of_data(data: Any) -> pl.DataType:
-    """The type that `as_data` has described. Raises what a wrong description raises."""
+    """The type that `as_data` wrote. Raises some exception for a wrong description."""
     if isinstance(data, str):
         return _NAMED[data]()
     ((kind, what),) = data.items()
@@ -167,8 +167,8 @@ _SAMPLES: dict[type[pl.DataType], tuple[Any, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class PlainJson:
-    """Rows of the serde ``name``, read without its class. ``dtype``: of its columns, None if it has none.
+class PlainJson(Bisecting):
+    """Rows of a class, read without the class. ``dtype``: the type of its columns, None if it has no column form.
 
     ``is_plain``: whether dicts of all its fields can be written, to look up keys. It never writes to a topic.
     """
@@ -203,14 +203,9 @@ class PlainJson:
         serde = UntypedJson() if self.dtype is None else SchemaJson(self.dtype)
         return serde.decode_series(data, fields)
 
-    def find_invalid(
-        self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
-    ) -> list[tuple[int, str]]:
-        return find_invalid(self, data, fields, way)
-
 
 def is_plain(serde: TypedJson, dtype: pl.Struct) -> bool:
-    """Whether the class writes what a dict of its fields has, and no more: no tag, no names or texts of its own."""
+    """Whether the class writes exactly its fields: no tag, no names or texts of its own."""
     try:
         for which in (0, 1):
             text = SchemaJson(dtype).serialize(_sample(dtype, which))
@@ -228,7 +223,7 @@ def _sample(dtype: Any, which: int) -> Any:
 
 
 def _has_all(value: Any, dtype: pl.Struct) -> bool:
-    """Whether a dict, and those in it, have every field: what is left out would be a null, or a default."""
+    """Whether a dict, and those in it, have every field."""
     if not isinstance(value, dict):
         return False
     return all(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import date, datetime, timezone
+from datetime import date
 from functools import lru_cache
 from itertools import chain
 from operator import attrgetter
@@ -39,7 +39,7 @@ def to_series(values: list[Any], shape: Shape, serde: str) -> pl.Series:
     """A series of wire values, None → null. Raises `SerdeError` (CS-402) for what the column cannot hold."""
     try:
         series = _at_once(values, shape) if len(values) <= _FEW else _series(values, shape)
-        if beyond(series) is not None:
+        if beyond_the_calendar(series):
             raise ValueError("a time before the year 1 or after 9999 in UTC")
         return series
     except (TypeError, ValueError, OverflowError, pa.ArrowException, pl.exceptions.PolarsError) as error:
@@ -51,7 +51,12 @@ def null_series(rows: int, dtype: pl.DataType) -> pl.Series:
 
 
 def _at_once(values: list[Any], shape: Shape) -> pl.Series:
-    return arrays.series_of(pa.array(msgspec.to_builtins(values, builtin_types=KEPT), _arrow_type(shape)))
+    return series_of_plain(msgspec.to_builtins(values, builtin_types=KEPT), shape)
+
+
+def series_of_plain(values: list[Any], shape: Shape) -> pl.Series:
+    """A series of dicts, lists and single values that fit the shape."""
+    return arrays.series_of(pa.array(values, _arrow_type(shape)))
 
 
 @lru_cache(maxsize=512)
@@ -237,60 +242,34 @@ def _below(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-_FIRST, _LAST = date.min, date.max
-
-
-@lru_cache(maxsize=512)
-def _is_dated(dtype: Any) -> bool:
-    """Whether there are dates or points in time in a column of this type."""
+def beyond_the_calendar(values: pl.Series) -> bool:
+    """Whether a time in the series is before the year 1 or after 9999, so that Python has no object for it."""
+    dtype: Any = values.dtype
+    if not len(values) or not any_leaf(dtype, _is_dated):
+        return False
     if isinstance(dtype, pl.Struct):
-        return any(_is_dated(field.dtype) for field in dtype.fields)
+        return any(map(beyond_the_calendar, values.struct.unnest().get_columns()))
     if isinstance(dtype, pl.List | pl.Array):
-        return bool(_is_dated(dtype.inner))
-    return isinstance(dtype, pl.Datetime) or dtype == pl.Date
+        return beyond_the_calendar(values.explode())
+    per_day = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+    width = 1 if dtype == pl.Date else per_day[dtype.time_unit]
+    least, most = values.to_physical().min(), values.to_physical().max()
+    return least is not None and not _FIRST_DAY * width <= least <= most < (_LAST_DAY + 1) * width  # type: ignore[operator]
 
 
-def beyond(values: pl.Series) -> np.ndarray | None:
-    """Which rows have such a time somewhere; None: none has."""
-    dtype = values.dtype
-    if not _is_dated(dtype) or not len(values):
-        return None
+_EPOCH = date(1970, 1, 1)
+_FIRST_DAY, _LAST_DAY = (date.min - _EPOCH).days, (date.max - _EPOCH).days
+
+
+def _is_dated(dtype: pl.DataType) -> bool:
+    return isinstance(dtype, pl.Datetime | pl.Date)
+
+
+@lru_cache(maxsize=1024)
+def any_leaf(dtype: Any, holds: Callable[[Any], bool]) -> bool:
+    """Whether ``holds`` is true of a column in a column of this type."""
     if isinstance(dtype, pl.Struct):
-        return _any(beyond(part) for part in values.struct.unnest().get_columns())
-    if isinstance(dtype, pl.List | pl.Array):
-        return _in_lists(values)
-    low, high = _limits(dtype)
-    counted = values.to_physical()
-    least, most = counted.min(), counted.max()
-    if least is None or (least >= low and most <= high):  # type: ignore[operator]
-        return None
-    return ((counted < low) | (counted > high)).fill_null(False).to_numpy()
-
-
-def _in_lists(values: pl.Series) -> np.ndarray | None:
-    frame = pl.DataFrame({"items": values}).with_row_index("row").explode("items")
-    found = beyond(frame["items"])
-    if found is None:
-        return None
-    rows = np.zeros(len(values), bool)
-    rows[frame["row"].to_numpy()[found]] = True
-    return rows
-
-
-def _any(found: Any) -> np.ndarray | None:
-    masks = [mask for mask in found if mask is not None]
-    return np.logical_or.reduce(masks) if masks else None
-
-
-@lru_cache(maxsize=16)
-def _limits(dtype: Any) -> tuple[int, int]:
-    """The first and the last that Python has, as the column counts them."""
-    if dtype == pl.Date:
-        epoch = date(1970, 1, 1)
-        return (_FIRST - epoch).days, (_LAST - epoch).days
-    per_second = {"ms": 10**3, "us": 10**6, "ns": 10**9}[dtype.time_unit]
-    first, last = (
-        round(datetime(day.year, day.month, day.day, tzinfo=timezone.utc).timestamp())
-        for day in (_FIRST, _LAST)
-    )
-    return first * per_second, (last + 86_400) * per_second - 1
+        return any(any_leaf(field.dtype, holds) for field in dtype.fields)
+    if isinstance(dtype, pl.Array):
+        return holds(dtype) or any_leaf(dtype.inner, holds)
+    return any_leaf(dtype.inner, holds) if isinstance(dtype, pl.List) else holds(dtype)

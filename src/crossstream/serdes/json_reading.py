@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
-import msgspec.inspect
 import msgspec.inspect as mi
 import pyarrow as pa
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import refusals
+from crossstream.serdes.json_canonical import encoder_of, field_order, lacks_defaults, unfit_for_keys
 from crossstream.serdes.json_columns import CHUNK
-from crossstream.serdes.json_defaults import leaves_defaults
-from crossstream.serdes.json_omitted import omits_defaults
-from crossstream.serdes.json_rows import Decoder, Read, decode_row, decode_rows, whole
+from crossstream.serdes.json_rows import Decoder, Encoder, Read, decode_row, decode_rows, whole
 from crossstream.serdes.json_shapes import Layout, NoColumn, Shape, is_checked, optional, rows_of
-from crossstream.serdes.json_spelling import Spelling, spelling
 from crossstream.serdes.json_types import (
     any_node,
     classes_of,
@@ -32,9 +29,9 @@ from crossstream.serdes.serde import Readers
 
 
 class Columns(NamedTuple):
-    """How a column is decoded: rows by ``decoder``, and the shape they then have (or are converted to).
+    """How a column is decoded: by ``decoder``, then ``convert`` (None: nothing to convert) to the ``shape``.
 
-    ``read``: what functions read of an object, now or later.
+    ``read``: the part of an object that functions read, now or later.
     """
 
     decoder: Decoder
@@ -44,7 +41,11 @@ class Columns(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What is derived from a declared type, once for each process."""
+    """What is derived from a declared type, once for each process.
+
+    ``checks``, ``column_checks``: see `checks`. ``many``: a list of rows. ``derives``: see `derives_values`.
+    ``lacks_defaults``, ``order``, ``encoder``, ``unfit_for_keys``: see `json_canonical`.
+    """
 
     name: str
     decoder: Decoder
@@ -54,23 +55,34 @@ class Reading(NamedTuple):
     shape: Shape | NoColumn
     layout: Layout | NoColumn
     derives: bool
-    incomplete: bool
-    omits: bool
-    spelling: Spelling | None
+    lacks_defaults: bool
+    order: Sequence[str]
+    encoder: Encoder
+    unfit_for_keys: str | None
     classes: tuple[type, ...]
 
 
 @lru_cache(maxsize=256)
 def reading_of(kind: Any) -> Reading:
-    node = msgspec.inspect.type_info(kind)
+    node = mi.type_info(kind)
     layout = read_record(node)
     shape = layout.struct() if isinstance(layout, Layout) else read_type(node)[0]
     decoder = msgspec.json.Decoder(kind | None)
-    name, derives, incomplete = f"json[{type_name(kind)}]", derives_values(node), leaves_defaults(node)
-    defaults = derives, incomplete, omits_defaults(node)
-    looks = checks(node, shape, decoder), column_checks(node, shape, decoder)
-    many = rows_of(kind)
-    return Reading(name, decoder, *looks, many, shape, layout, *defaults, spelling(node), classes_of(node))
+    return Reading(
+        name=f"json[{type_name(kind)}]",
+        decoder=decoder,
+        checks=checks(node, shape, decoder),
+        column_checks=column_checks(node, shape, decoder),
+        many=rows_of(kind),
+        shape=shape,
+        layout=layout,
+        derives=derives_values(node),
+        lacks_defaults=lacks_defaults(node),
+        order=field_order(node),
+        encoder=encoder_of(node),
+        unfit_for_keys=unfit_for_keys(node),
+        classes=classes_of(node),
+    )
 
 
 @lru_cache(maxsize=512)
@@ -89,7 +101,7 @@ def columns_of(kind: Any, names: frozenset[str] | None) -> Columns:
 
 @lru_cache(maxsize=512)
 def checked_columns(kind: Any, names: frozenset[str], readers: Readers) -> Columns:
-    """How columns of some fields of a Python type are decoded while the others are to be what the type says."""
+    """How columns of some fields of a Python type are decoded, while the others are checked."""
     layout = reading_of(kind).layout
     if not isinstance(layout, Layout):
         return columns_of(kind, None)
@@ -102,7 +114,7 @@ def checked_columns(kind: Any, names: frozenset[str], readers: Readers) -> Colum
 def checked(
     layout: Layout, decoder: Decoder, names: frozenset[str], fit: Collection[str], readers: Readers
 ) -> Columns:
-    """Columns of these fields, and of those others that are to ``fit`` into columns and only a column can refuse."""
+    """Columns of these fields, and of others that must ``fit`` into columns where only making the column shows it."""
     made = [
         field.name
         for field in layout.fields
@@ -140,10 +152,10 @@ _UNCHECKED = (mi.StructType, mi.DataclassType, mi.NamedTupleType, mi.FloatType)
 
 
 def checks(node: mi.Type, shape: Shape | NoColumn, whole: Decoder) -> tuple[Decoder, ...]:
-    """What decodes rows to find out whether they can be read: if the first cannot, the last one decides.
+    """The decoders that check whether written rows can be read: if the first refuses, the last one decides.
 
-    ``whole``: the decoder of the type. A wire struct refuses what only objects hold, such as an int of 65 bits. None at
-    all: `msgspec.convert` has looked at everything.
+    ``whole``: the decoder of the type. A wire struct refuses what only objects hold, such as an int of 65 bits. No
+    decoder: `msgspec.convert` has checked everything.
     """
     if isinstance(node, mi.FloatType) or not any_node(node, lambda one: isinstance(one, _UNCHECKED)):
         return ()
@@ -151,7 +163,7 @@ def checks(node: mi.Type, shape: Shape | NoColumn, whole: Decoder) -> tuple[Deco
 
 
 def column_checks(node: mi.Type, shape: Shape | NoColumn, whole: Decoder) -> tuple[Decoder, ...]:
-    """As `checks`, of columns: they have text for UUIDs and members of Enums, and know no limits."""
+    """As `checks`, for columns: they have text for UUIDs and Enums, and no limits."""
     return _decoders(node, shape, whole) if any_node(node, _is_narrower) else ()
 
 
@@ -168,7 +180,7 @@ def _is_narrower(node: mi.Type) -> bool:
 def check_rows(
     rows: pa.LargeBinaryArray, values: Iterable[Any], decoders: Iterable[Decoder], serde: str
 ) -> None:
-    """Raises `SerdeError` (CS-401) for the first of the values whose row none of the decoders can read."""
+    """Raises `SerdeError` (CS-401) for the first value whose row no decoder can read."""
     error: SerdeError | None = None
     for decoder in decoders:
         try:

@@ -10,9 +10,9 @@ whenever something fails, rows are decoded one by one, and what that gives is th
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -20,17 +20,40 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from crossstream.errors import SerdeError
 from crossstream.gc_pause import paused_gc
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.json_decimals import plainly
-from crossstream.serdes.json_finite import check_finite
-from crossstream.serdes.json_halves import without_halves
+from crossstream.serdes.json_shapes import KEPT
 
 Decoder = msgspec.json.Decoder[Any]
 
 Read = Callable[[Any], Any]
 
-encoder = msgspec.json.Encoder()
+Encoder = msgspec.json.Encoder
+
+encoder = Encoder()
+
+sorting_encoder = Encoder(order="deterministic")
+"""Writes sets, and dicts, sorted, so that equal ones have one text."""
+
+_KEPT = (*KEPT, msgspec.Raw)
+_NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
+"""How such a float begins in MessagePack; other bytes may begin like that too.
+
+JSON has no NaN and no infinities, and msgspec writes null in their place. So a text without a null holds none. Of other
+objects their MessagePack, which has every float in 9 bytes, shows which of them are to be searched.
+"""
+
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
+"""Any escape, whole surrogate pairs first; the group is there for half of a pair.
+
+Such a half, as JavaScript writes an emoji that was cut, is legal in JSON, but neither a `str` that can be written nor a
+column holds it. msgspec refuses any text with one, also where it skips the field. So it gets the text with another
+character in its place, and then with a second one: what it makes of both alike does not depend on the half.
+"""
 
 _NEWLINE = pa.scalar(b"\n", arrays.LARGE_BINARY)
 _NULL_TEXT = b"null"
@@ -46,14 +69,14 @@ _HINT = (
 
 
 def whole(value: Any) -> Any:
-    """All of an object is read."""
+    """The whole object."""
     return value
 
 
 def decode_rows(data: pa.LargeBinaryArray, decoder: Decoder, serde: str, read: Read = whole) -> list[Any]:
     """An object for every row; ``decoder`` must take ``null``. Raises `SerdeError` (CS-402).
 
-    ``read``: what is looked at of an object. Halves of surrogate pairs are refused there only.
+    ``read``: the part of an object that functions read. Halves of surrogate pairs are refused there only.
     """
     if len(data) > arrays.FEW and (lines := _lines(data)) is not None:
         try:
@@ -67,7 +90,7 @@ def decode_rows(data: pa.LargeBinaryArray, decoder: Decoder, serde: str, read: R
 
 
 def nulls(data: pa.LargeBinaryArray, decoder: Decoder, serde: str) -> list[bool]:
-    """Row by row, whether it is a null; nothing of the others is read."""
+    """Row by row, whether it is a null."""
     return [value is None for value in decode_rows(data, decoder, serde, lambda value: None)]
 
 
@@ -90,7 +113,7 @@ def decode_row(row: bytes, decoder: Decoder, serde: str, read: Read = whole) -> 
 
 
 def _lines(data: pa.LargeBinaryArray) -> memoryview | None:
-    """The rows as JSON Lines, null rows as ``null``; None if they cannot be told apart for certain."""
+    """The rows as JSON Lines, null rows as ``null``; None if it is not certain where each row ends."""
     filled = data.fill_null(_NULL) if data.null_count else data
     positions, content = arrays.offsets(filled), arrays.content(filled)
     begins, ends = positions[:-1], positions[1:]
@@ -109,43 +132,39 @@ def _all_null_text(content: arrays.Content, begins: arrays.Offsets, ends: arrays
     return all((content[begins + at] == byte).all() for at, byte in enumerate(_NULL_TEXT))
 
 
-def encode_rows(values: Sequence[Any], serde: str) -> pa.LargeBinaryArray:
+def encode_rows(values: Sequence[Any], serde: str, encode: Encoder = encoder) -> pa.LargeBinaryArray:
     """The JSON of every object, None → null. Raises `SerdeError` (CS-403)."""
-    lines = plainly(_lines_of, values)[0] if len(values) > arrays.FEW else None
+    lines = _lines_of(values, encode) if len(values) > arrays.FEW else None
     if lines:
         cut = _cut(lines, len(values))
         if cut is not None:
             check_finite(values, [lines], serde)
             return _without_null_text(cut, values, serde)
-    return arrays.binary_rows(_texts(values, serde))
+    return arrays.binary_rows(_texts(values, serde, encode))
 
 
-def encode_row(value: Any, serde: str) -> bytes | None:
+def encode_row(value: Any, serde: str, encode: Encoder = encoder) -> bytes | None:
     """The JSON of one object. Raises `SerdeError` (CS-403)."""
-    return _texts([value], serde)[0]
+    return _texts([value], serde, encode)[0]
 
 
-def _texts(values: Sequence[Any], serde: str) -> Sequence[bytes | None]:
-    texts = plainly(partial(_texts_of, serde=serde), values)
+def _texts(values: Sequence[Any], serde: str, encode: Encoder) -> list[bytes | None]:
+    texts = [None if value is None else _text_of(value, serde, encode) for value in values]
     check_finite(values, texts, serde)
     return texts
 
 
-def _lines_of(values: Sequence[Any]) -> list[bytes | None]:
-    """One text, the JSON Lines of all objects; None if one has no JSON."""
+def _lines_of(values: Sequence[Any], encode: Encoder) -> bytes | None:
+    """The JSON Lines of all objects; None if one has no JSON."""
     try:
-        return [encoder.encode_lines(values)]
+        return encode.encode_lines(values)
     except Exception:
-        return [None]
+        return None
 
 
-def _texts_of(values: Sequence[Any], serde: str) -> list[bytes | None]:
-    return [None if value is None else _text_of(value, serde) for value in values]
-
-
-def _text_of(value: Any, serde: str) -> bytes:
+def _text_of(value: Any, serde: str, encode: Encoder) -> bytes:
     try:
-        text = encoder.encode(value)
+        text = encode.encode(value)
     except Exception as error:
         raise refusals.no_bytes_for(
             serde,
@@ -179,3 +198,77 @@ def _without_null_text(rows: pa.LargeBinaryArray, values: Sequence[Any], serde: 
         if values[row] is not None:
             raise refusals.null_text(serde, values[row])
     return pc.if_else(pa.array(nulls), pa.scalar(None, arrays.LARGE_BINARY), rows)
+
+
+def check_finite(values: Sequence[Any], texts: Iterable[bytes | None], serde: str) -> None:
+    """Raises `SerdeError` (CS-403) for the first value in which a float is not finite. ``texts``: their JSON."""
+    if any(text is not None and b"null" in text for text in texts) and _is_suspect(values):
+        for value in filter(_is_suspect, values):
+            if (refusal := not_finite(value, serde)) is not None:
+                raise refusal
+
+
+def not_finite(value: Any, serde: str) -> SerdeError | None:
+    """The error of a value in which a float is not finite; None if all are."""
+    try:
+        plain = msgspec.to_builtins(value, builtin_types=_KEPT)
+    except Exception:  # it has no JSON at all
+        return None
+    pending = [("", plain)]
+    while pending:
+        path, item = pending.pop()
+        if isinstance(item, float) and not math.isfinite(item):
+            return refusals.not_finite(serde, plain, item, path)
+        if isinstance(item, dict):
+            pending += [(f"{path}.{name}" if path else str(name), one) for name, one in item.items()]
+        elif isinstance(item, list | tuple | set | frozenset):
+            pending += [(f"{path}[]", one) for one in item]
+    return None
+
+
+def _is_suspect(value: Any) -> bool:
+    try:
+        return _NOT_FINITE.search(msgspec.msgpack.encode(value)) is not None
+    except Exception:  # MessagePack has no integers of more than 64 bits
+        return True
+
+
+def without_halves(
+    row: bytes, decode: Callable[[bytes], Any], read: Callable[[Any], Any]
+) -> tuple[Any, str | None] | None:
+    """The value of a row, and the path to the first half in what is ``read`` of it (None: there is none there).
+
+    None for a row that has no halves at all. Raises what ``decode`` raises.
+    """
+    first, second = (_with_halves_as(row, escape) for escape in (rb"\ufffd", rb"\ufffe"))
+    if first == second:
+        return None
+    value = decode(first)
+    return value, _difference(*(_plain(read(one)) for one in (value, decode(second))))
+
+
+def _with_halves_as(row: bytes, escape: bytes) -> bytes:
+    return _ESCAPE.sub(lambda found: escape if found[1] else found[0], row)
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.to_builtins(value, builtin_types=KEPT)
+
+
+def _difference(one: Any, other: Any) -> str | None:
+    """The path to a part in which two plain values differ; None if they do not."""
+    pending = [("", one, other)]
+    while pending:
+        path, one, other = pending.pop()
+        if isinstance(one, dict):
+            names = [f"{path}.{name}" if path else str(name) for name in one]
+            if list(one) != list(other):
+                return next((name for name, its in zip(names, other, strict=False) if its not in one), path)
+            pending += zip(names, one.values(), other.values(), strict=True)
+        elif isinstance(one, list | tuple):
+            if len(one) != len(other):  # of sets
+                return f"{path}[]"
+            pending += [(f"{path}[]", *pair) for pair in zip(one, other, strict=True)]
+        elif one != other and one == one:  # NaN, the default of a field, is no difference
+            return path
+    return None

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 KEPT = (bytes, datetime, date, time, timedelta, Decimal)
-"""Types that stay what they are when wire structs become plain dicts."""
+"""Types that stay unchanged when wire structs become plain dicts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class NoColumn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaf:
-    """A single value. ``narrow``: what a wire value becomes where the column holds less than its type.
+    """A single value. ``narrow``: makes of a wire value what the column holds, where that is less.
 
-    ``loose``: what Python functions are given, where that is more than the column holds; so in lists and structs.
+    ``loose``: the wire type of Python functions, where it is wider than the column; also in lists and structs.
     """
 
     dtype: pl.DataType
@@ -182,17 +182,12 @@ _CHECKED = (
 
 
 def is_checked(shape: Shape | NoColumn) -> bool:
-    """Whether whatever msgspec takes for the shape fits into its column, so that none need be made to find out."""
+    """Whether everything that msgspec accepts for the shape fits into its column."""
     if isinstance(shape, StructOf):
         return all(is_checked(field.shape) for field in shape.fields)
     if isinstance(shape, ListOf):
         return is_checked(shape.item)
     return isinstance(shape, Leaf) and shape.dtype in _CHECKED
-
-
-def is_text(shape: Shape | NoColumn) -> bool:
-    """Whether its column is text."""
-    return isinstance(shape, Leaf) and shape.dtype == pl.String
 
 
 def integer(dtype: pl.DataType, **limits: Any) -> Leaf:

@@ -1,33 +1,36 @@
 """Polars series to JSON text, one document for each row.
 
-A struct is written by Polars in one call, after columns that Polars would write in another way than msgspec
-(or than another release of Polars) have been made text: times, dates, decimals, bytes, categories. What
-remains, and few rows, go through Python objects and msgspec, and so do NaN and infinities, which are refused there.
-The text of a value is the same either way, for keys are compared by it.
+Polars writes structs in one call. Columns that it would write differently from msgspec, or from another release of
+Polars, become text first: times, dates, decimals, bytes, categories. Other types, few rows, NaN and infinities go
+through Python objects and msgspec. The text of a value is the same either way, because keys are compared by it.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.json_columns import beyond, struct_of, with_nulls_of
-from crossstream.serdes.json_decimals import decimals_as_text
+from crossstream.serdes.json_columns import any_leaf, beyond_the_calendar, struct_of, with_nulls_of
 from crossstream.serdes.json_rows import encode_rows
+from crossstream.serdes.json_types import DECIMAL_DIGITS
 
 FEW = 64
 """Rows up to which Python objects are cheaper than a call of Polars' encoder."""
 
 _SIGNED, _UNSIGNED = (pl.Int8, pl.Int16, pl.Int32, pl.Int64), (pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
-_AS_IS = (*_SIGNED, *_UNSIGNED, pl.Float64, pl.Boolean, pl.String, pl.Null)
-_CAST = (pl.Date, pl.Categorical, pl.Enum)
-_OTHERWISE = (pl.Float32,)
-"""Columns whose Python objects msgspec writes in another way than they are written here."""
+_PLAIN = (*_SIGNED, *_UNSIGNED, pl.Float64, pl.Boolean, pl.String, pl.Null)
+"""Columns that every release of Polars writes as msgspec writes their objects."""
+
+_OTHER_TEXT = (pl.Date, pl.Categorical, pl.Enum, pl.Decimal, pl.Float32, pl.Binary)
+"""Columns that are made plain first. The others (times of day, durations) go through Python objects."""
+
+_SCALELESS = pl.Decimal(*DECIMAL_DIGITS)
+"""The column of Decimals for which no scale is declared."""
 
 _EXPONENT = 1e16
 """From here on floats are written with an exponent: by msgspec as 1e16, by Polars as 1e+16."""
@@ -38,38 +41,81 @@ def json_text(values: pl.Series, serde: str, shortest: bool = False) -> pa.Large
 
     Raises `SerdeError` (CS-403).
     """
-    values = decimals_as_text(_in_utc(values), shortest)
-    if (late := beyond(values)) is not None:
-        raise refusals.beyond_the_calendar(serde, int(late.sum()))
+    if beyond_the_calendar(values):
+        raise refusals.beyond_the_calendar(serde)
+    few = len(values) <= FEW
+    if not few or any_leaf(values.dtype, _differs):
+        values = plain_columns(values, shortest)
     dtype = values.dtype
-    if not isinstance(dtype, pl.Struct) or not _columnar(dtype):
+    if few or not isinstance(dtype, pl.Struct) or any_leaf(dtype, _is_not_plain) or _has_odd_floats(values):
         return encode_rows(values.to_list(), serde)
-    if len(values) <= FEW and not _has(dtype, _OTHERWISE):
-        return encode_rows(values.to_list(), serde)
-    written = _writable(values)
-    if len(values) <= FEW or _has_odd_floats(written):
-        return encode_rows(written.to_list(), serde)
-    return with_null_rows(arrays.text_bytes(written.struct.json_encode()), values)
-
-
-def with_null_rows(text: pa.LargeBinaryArray, values: pl.Series) -> pa.LargeBinaryArray:
-    """The text with null where the series is null."""
+    text = arrays.text_bytes(values.struct.json_encode())
     if not values.null_count():
         return text
     return pc.if_else(values.is_null().to_arrow(), pa.scalar(None, arrays.LARGE_BINARY), text)
 
 
-def _has(dtype: Any, kinds: tuple[Any, ...]) -> bool:
-    """Whether a column of one of the ``kinds`` is in it."""
+def plain_columns(values: pl.Series, shortest: bool) -> pl.Series:
+    """The series with text and numbers in place of all that has a text of its own. ``shortest``: as in `json_text`."""
+    dtype = values.dtype
+    if not any_leaf(dtype, _has_other_text):
+        return values
     if isinstance(dtype, pl.Struct):
-        return any(_has(field.dtype, kinds) for field in dtype.fields)
-    return _has(dtype.inner, kinds) if isinstance(dtype, pl.List) else dtype in kinds
+        parts = {part.name: plain_columns(part, shortest) for part in values.struct.unnest().get_columns()}
+        return with_nulls_of(struct_of(parts, len(values)), values)
+    if isinstance(dtype, pl.Array):
+        return plain_columns(values.arr.to_list(), shortest)
+    if isinstance(dtype, pl.List):
+        return _plain_items(values.to_arrow(), shortest)
+    if isinstance(dtype, pl.Datetime):
+        return _times_as_text(values)
+    if isinstance(dtype, pl.Float32):
+        return values.cast(pl.Float64)
+    if isinstance(dtype, pl.Binary):
+        return values.bin.encode("base64")
+    text = values.cast(pl.String)
+    if not shortest or dtype != _SCALELESS:
+        return text
+    return text.str.strip_chars_end("0").str.strip_chars_end(".")
+
+
+def _plain_items(lists: pa.LargeListArray, shortest: bool) -> pl.Series:
+    items = plain_columns(arrays.series_of(lists.flatten()), shortest)
+    ends = np.zeros(len(lists) + 1, np.int64)
+    np.cumsum(pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False), out=ends[1:])
+    made = pa.LargeListArray.from_arrays(pa.array(ends), items.to_arrow(), mask=lists.is_null())
+    return arrays.series_of(made)
+
+
+def _times_as_text(values: pl.Series) -> pl.Series:
+    zone = values.dtype.time_zone  # type: ignore[attr-defined]
+    if zone not in (None, "UTC"):  # offsets of old times have seconds, which those of JSON have not
+        values = values.dt.convert_time_zone("UTC")
+    text = values.dt.to_string("%Y-%m-%dT%H:%M:%S%.6f").str.strip_suffix(".000000")
+    return text if zone is None else text + "Z"
+
+
+def _is_not_plain(dtype: Any) -> bool:
+    return dtype not in _PLAIN
+
+
+def _has_other_text(dtype: Any) -> bool:
+    if isinstance(dtype, pl.Datetime):
+        return dtype.time_unit != "ns"
+    return isinstance(dtype, pl.Array) or dtype in _OTHER_TEXT
+
+
+def _differs(dtype: Any) -> bool:
+    """Whether msgspec writes the objects of such a column in another way."""
+    if isinstance(dtype, pl.Datetime):
+        return dtype.time_zone not in (None, "UTC")
+    return isinstance(dtype, pl.Float32 | pl.Decimal | pl.Array)
 
 
 def _has_odd_floats(values: pl.Series) -> bool:
     """Whether floats are so large that they are written with an exponent, or have no JSON: NaN and infinities."""
     dtype = values.dtype
-    if not _has(dtype, (pl.Float64,)):
+    if not any_leaf(dtype, _is_float):
         return False
     if isinstance(dtype, pl.Struct):
         return any(_has_odd_floats(part) for part in values.struct.unnest().get_columns())
@@ -81,64 +127,5 @@ def _has_odd_floats(values: pl.Series) -> bool:
     return least is not None and bool(least <= -_EXPONENT or most >= _EXPONENT)  # type: ignore[operator]
 
 
-def _in_utc(values: pl.Series) -> pl.Series:
-    """Times with UTC as their zone: offsets of old times have seconds, which JSON's have not."""
-    dtype = values.dtype
-    if not _zoned(dtype):
-        return values
-    if not isinstance(dtype, pl.Struct):
-        return values.cast(_utc(dtype))
-    parts = {part.name: _in_utc(part) for part in values.struct.unnest().get_columns()}
-    return with_nulls_of(struct_of(parts, len(values)), values)
-
-
-@lru_cache(maxsize=512)
-def _zoned(dtype: Any) -> bool:
-    """Whether there are times of another zone than UTC."""
-    if isinstance(dtype, pl.Struct):
-        return any(_zoned(field.dtype) for field in dtype.fields)
-    if isinstance(dtype, pl.List):
-        return bool(_zoned(dtype.inner))
-    return isinstance(dtype, pl.Datetime) and dtype.time_zone not in (None, "UTC")
-
-
-def _utc(dtype: Any) -> Any:
-    if isinstance(dtype, pl.List):
-        return pl.List(_utc(dtype.inner))
-    if isinstance(dtype, pl.Struct):
-        return pl.Struct({field.name: _utc(field.dtype) for field in dtype.fields})
-    return pl.Datetime(dtype.time_unit, "UTC") if _zoned(dtype) else dtype
-
-
-def _columnar(dtype: Any) -> bool:
-    if isinstance(dtype, pl.Struct):
-        return all(_columnar(field.dtype) for field in dtype.fields)
-    if isinstance(dtype, pl.List):
-        return _as_is(dtype)
-    if isinstance(dtype, pl.Datetime):
-        return dtype.time_unit != "ns"
-    return dtype in (*_AS_IS, *_CAST, pl.Binary, pl.Float32)
-
-
-def _as_is(dtype: Any) -> bool:
-    if isinstance(dtype, pl.Struct):
-        return all(_as_is(field.dtype) for field in dtype.fields)
-    return _as_is(dtype.inner) if isinstance(dtype, pl.List) else dtype in _AS_IS
-
-
-def _writable(values: pl.Series) -> pl.Series:
-    """The series with nothing in it but what every release of Polars writes as msgspec does."""
-    dtype = values.dtype
-    if _as_is(dtype):
-        return values
-    if isinstance(dtype, pl.Struct):
-        parts = {part.name: _writable(part) for part in values.struct.unnest().get_columns()}
-        return with_nulls_of(struct_of(parts, len(values)), values)
-    if isinstance(dtype, pl.Datetime):
-        text = values.dt.to_string("%Y-%m-%dT%H:%M:%S%.6f").str.strip_suffix(".000000")
-        return text if dtype.time_zone is None else text + "Z"
-    if dtype == pl.Float32:
-        return values.cast(pl.Float64)
-    if dtype == pl.Binary:
-        return values.bin.encode("base64")
-    return values.cast(pl.String)
+def _is_float(dtype: Any) -> bool:
+    return isinstance(dtype, pl.Float64)

@@ -22,7 +22,7 @@ Read = tuple["Shape | NoColumn", bool]
 """A shape, and whether null is a value of the type too."""
 
 DECIMAL_DIGITS = (38, 18)
-"""Precision and scale of the column of a `Decimal`, which tells neither: Spark's choice for the same case."""
+"""Precision and scale of the column of a `Decimal` that declares neither: Spark's choice for the same case."""
 
 _RECORDS = (mi.StructType, mi.DataclassType, mi.TypedDictType)
 
@@ -67,7 +67,7 @@ def fields_of(node: Any) -> Sequence[mi.Field]:
     fields: Sequence[mi.Field] = node.fields
     if not isinstance(node, mi.TypedDictType):
         return fields
-    declared = list(plain_class(node.cls).__annotations__)  # msgspec tells them in alphabetical order
+    declared = list(plain_class(node.cls).__annotations__)  # msgspec sorts them by name
     return sorted(fields, key=lambda field: declared.index(field.name))
 
 
@@ -78,7 +78,7 @@ def plain_class(cls: Any) -> type:
 
 
 def derives_values(node: Any) -> bool:
-    """Whether objects of the type are more than their text: a class has a ``__post_init__``, an Enum ``_missing_``."""
+    """Whether objects hold more than their text: a class has ``__post_init__``, or an Enum ``_missing_``."""
     return any_class(node, _derives)
 
 
@@ -200,7 +200,7 @@ def _default_of(field: mi.Field) -> Callable[[], Any] | None:
 
 
 _UNCHANGING = (str, int, float, UUID, *KEPT)
-"""Wire values that rows may share."""
+"""Wire values that rows can share."""
 
 
 def _wire_default(make: Callable[[], Any], shape: Shape) -> tuple[Any, Shape | NoColumn]:

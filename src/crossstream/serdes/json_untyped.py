@@ -11,22 +11,28 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows, encode_row, encode_rows, nulls
-from crossstream.serdes.json_spelling import holds_sets, with_sets_in_order
+from crossstream.serdes.json_rows import (
+    Decoder,
+    decode_row,
+    decode_rows,
+    encode_row,
+    encode_rows,
+    nulls,
+)
 from crossstream.serdes.json_text import json_text
-from crossstream.serdes.serde import Way, find_invalid
+from crossstream.serdes.serde import Bisecting
 
 _decoder: Decoder = msgspec.json.Decoder()
 _ARRAY = ord("[")
+_SETS = frozenset({set, frozenset})
 
 
 @dataclass(frozen=True, slots=True)
-class UntypedJson:
-    """Any JSON value; what msgspec encodes is encoded as msgspec does it, but Decimals without exponent.
+class UntypedJson(Bisecting):
+    """Any JSON value; what msgspec encodes is encoded as msgspec does it.
 
-    Expressions need a declared type. The text ``null`` is a null. Of names that occur twice in an
-    object, the last counts. Sets, alone or in arrays, are written sorted; those inside objects as they come: keys of
-    that kind want a declared type.
+    Expressions need a declared type. The text ``null`` is a null. Of names that occur twice in an object, the last
+    counts. A set is written sorted, but as it comes where it is inside something else: such keys need a declared type.
     """
 
     name: ClassVar[str] = "json"
@@ -34,19 +40,16 @@ class UntypedJson:
     varied: ClassVar[bool] = True
 
     def serialize(self, value: Any) -> bytes | None:
-        text = encode_row(value, "json")
-        if text is None or text[0] != _ARRAY or not holds_sets([value]):
-            return text
-        return encode_row(with_sets_in_order(value), "json")
+        return encode_row(_listed(value), "json")
 
     def deserialize(self, data: bytes | None) -> Any:
         return None if data is None else decode_row(data, _decoder, "json")
 
     def encode_objects(self, values: Sequence[Any]) -> pa.LargeBinaryArray:
         rows = encode_rows(values, "json")
-        if arrays.begins_with(rows, _ARRAY) and holds_sets(values):
-            return encode_rows(list(map(with_sets_in_order, values)), "json")
-        return rows
+        if not arrays.begins_with(rows, _ARRAY) or _SETS.isdisjoint(map(type, values)):
+            return rows
+        return encode_rows(list(map(_listed, values)), "json")
 
     def decode_objects(self, data: pa.LargeBinaryArray) -> list[Any]:
         return decode_rows(data, _decoder, "json")
@@ -67,7 +70,12 @@ class UntypedJson:
         except (pa.ArrowException, OverflowError, RecursionError, pl.exceptions.PolarsError) as error:
             raise refusals.mixed_types("json", error) from error
 
-    def find_invalid(
-        self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
-    ) -> list[tuple[int, str]]:
-        return find_invalid(self, data, fields, way)
+
+def _listed(value: Any) -> Any:
+    """A set as a list in an order that depends on nothing but its items; anything else unchanged."""
+    if type(value) not in _SETS:
+        return value
+    try:
+        return sorted(value)
+    except TypeError:  # of items of several types, or without an order
+        return sorted(value, key=repr)

@@ -1,4 +1,4 @@
-"""The serde of values that no serde is named for: plain JSON that stays inside the engine (decision 0005)."""
+"""The serde of values for which no serde is named: plain JSON that stays inside the engine (decision 0005)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ import pyarrow as pa
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import refusals
-from crossstream.serdes.json_schemas import shape_of
-from crossstream.serdes.json_typed import SchemaJson
+from crossstream.serdes.json_schemas import SchemaJson, shape_of
 from crossstream.serdes.json_untyped import UntypedJson
-from crossstream.serdes.serde import Serde, Way, find_invalid
+from crossstream.serdes.serde import Bisecting, Serde, Way
 
 _JSON = UntypedJson()
 _PLAIN = frozenset({str, int, float, bool, type(None)})
@@ -26,12 +25,13 @@ _DEEPEST = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What JSON gives back as it was: dicts with text as keys, lists, text, numbers, booleans. A tuple becomes a list.
+class Kept(Bisecting):
+    """Values that JSON gives back unchanged: dicts with text as keys, lists, text, numbers, booleans.
 
-    Anything else (a dataclass, an Enum, a datetime, a set) would come back as something else, so it is refused: CS-410.
+    A tuple comes back as a list. Anything else (a dataclass, an Enum, a datetime, a set) is refused: CS-410.
     """
 
+    only_way: ClassVar[Way] = "objects"
     name: ClassVar[str] = "kept"
     dtype: ClassVar[pl.DataType | None] = None
     varied: ClassVar[bool] = True
@@ -56,11 +56,6 @@ class Kept:
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         return _JSON.decode_series(data, fields)
 
-    def find_invalid(
-        self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
-    ) -> list[tuple[int, str]]:
-        return find_invalid(self, data, fields, way or "objects")
-
 
 def kept() -> Serde:
     """The serde of values without one."""
@@ -72,7 +67,7 @@ def is_kept(serde: Serde | None) -> bool:
 
 
 def _check(values: Sequence[Any]) -> None:
-    """Raises CS-410 for the first value that JSON does not give back. Level by level, without a call for each value."""
+    """Raises CS-410 for the first value that JSON does not give back. Works by levels, not value by value."""
     level: Any = values
     for _ in range(_DEEPEST):
         kinds = set(map(type, level))
@@ -97,7 +92,7 @@ def _refusal(values: Sequence[Any]) -> SerdeError:
 
 
 def _fault(value: Any) -> str | None:
-    """What in a value JSON does not give back: its type; None: nothing."""
+    """The type that JSON does not give back in a value; None: there is no such type."""
     level = [value]
     while level:
         one = level.pop()

@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.serde import Comparable, Serde, Way, find_invalid, identity, is_varied
+from crossstream.serdes.serde import Bisecting, Comparable, Serde, identity, is_varied, key_fault
 
 LEFT, RIGHT = 0, 1
 _WANTED = "LeftOrRight(left=…) or LeftOrRight(right=…), exactly one of them set"
@@ -37,8 +37,8 @@ class LeftOrRight(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOrRightSerde:
-    """`LeftOrRight` keys: a byte that tells the table, and the key in the serde of that table's keys."""
+class LeftOrRightSerde(Bisecting):
+    """`LeftOrRight` keys: a byte for the table, and the key in the key serde of that table."""
 
     left: Serde
     right: Serde
@@ -59,6 +59,11 @@ class LeftOrRightSerde:
     @property
     def classes(self) -> tuple[type | Comparable, ...]:
         return identity(self.left)[1] + identity(self.right)[1]
+
+    @property
+    def unfit_for_keys(self) -> str | None:
+        """As `key_fault` of the two serdes."""
+        return key_fault(self.left) or key_fault(self.right)
 
     def serialize(self, value: Any) -> bytes | None:
         if value is None:
@@ -132,11 +137,6 @@ class LeftOrRightSerde:
         if there.all():
             return struct
         return pl.select(pl.when(pl.Series(there)).then(struct).alias("key")).to_series()
-
-    def find_invalid(
-        self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
-    ) -> list[tuple[int, str]]:
-        return find_invalid(self, data, fields, way)
 
     def _sides(self, value: Any) -> tuple[Any, Any]:
         pair = tuple(value) if isinstance(value, tuple | list) else ()

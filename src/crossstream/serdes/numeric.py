@@ -6,7 +6,7 @@ import math
 import struct
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.serde import Way, find_invalid
+from crossstream.serdes.serde import Bisecting, Way
 
 
 class _Format(NamedTuple):
@@ -38,7 +38,7 @@ _FORMATS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class Number(Bisecting):
     """Numbers of one width. ``name``: int16, int32, int64, float32 or float64.
 
     Integers take `int` only (no `bool`, no `float`); floats take `int` too. A `float32` rounds, and refuses
@@ -46,6 +46,7 @@ class Number:
     others, and keys are compared by their bytes.
     """
 
+    only_way: ClassVar[Way] = "objects"
     name: str
 
     @property
@@ -112,11 +113,6 @@ class Number:
             raise refusals.undecodable(self.name, f"not all records are of {wire.itemsize} bytes")
         values: npt.NDArray[Any] = rows.view(wire).astype(wire.newbyteorder("="))
         return arrays.numeric_series(values, arrays.validity(data))
-
-    def find_invalid(
-        self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
-    ) -> list[tuple[int, str]]:
-        return find_invalid(self, data, fields, way or "objects")
 
     def _check_type(self, value: object) -> None:
         takes = (int, np.integer) if self._integral else (int, float, np.integer, np.floating)

@@ -1,12 +1,4 @@
-"""The errors of this package, one builder for each code.
-
-CS-401 a value of the wrong Python or column type     CS-404 untyped JSON that is no one column
-CS-402 bytes that cannot be decoded                   CS-404 a type that `json(type)` cannot read
-CS-403 a value the serde has no bytes for             CS-401 a field the type does not have
-CS-404 a type without a column form                   CS-401 a null in a field that is never null
-CS-403 a value whose JSON would be the text `null`    CS-410 a value that JSON does not give back
-CS-412 a serde that gives something else than it is to
-"""
+"""The errors of serdes: one function builds each message."""
 
 from __future__ import annotations
 
@@ -17,7 +9,7 @@ from crossstream.errors import SerdeError
 _SHOWN = 60
 
 UNDECODABLE = "CS-402"
-"""The code that is about single rows; all others about reading are about a type or a column."""
+"""The code for single rows that cannot be read; other codes are about a type or a column."""
 
 NO_COLUMN = "CS-404"
 """The code of a type without a column form: no single row is at fault."""
@@ -52,7 +44,7 @@ def misfit(serde: str, value: object, reason: str) -> SerdeError:
 
 
 def unreadable(serde: str, value: object, reason: str) -> SerdeError:
-    """An instance of the declared type, but not with the fields that the type says."""
+    """An instance of the declared type whose fields are of other types than it declares."""
     kind = type(value).__name__
     return SerdeError(
         f"this {kind} could not be read again by serde {serde} ({reason}): {show(value)}",
@@ -88,8 +80,8 @@ def unreadable_row(reason: str, store: str, **where: object) -> SerdeError:
         f"a row that an earlier run kept in the store {store} cannot be read: {reason}",
         code=UNDECODABLE,
         where={"store": store, **where},
-        next="give fields that are new in its type a default, and leave the types of the others as they were; or begin "
-        "anew, with a new application_id or an empty state folder",
+        next="give fields that are new in its type a default, and do not change the types of the others; or begin "
+        "again, with a new application_id or an empty state folder",
     )
 
 
@@ -108,16 +100,16 @@ def unencodable(serde: str, reason: str) -> SerdeError:
         f"serde {serde} has no bytes for a value ({reason})",
         code="CS-403",
         where={"serde": serde},
-        next="mend the serde, or the function that gives it the value",
+        next="fix the serde, or the function that gives it the value",
     )
 
 
 def classless(serde: str, value: object) -> SerdeError:
     return SerdeError(
-        f"without its class, nothing says which bytes serde {serde} has for {show(value)}",
+        f"without its class, the bytes that serde {serde} has for {show(value)} are not known",
         code="CS-403",
         where={"serde": serde},
-        next=f"pass serdes={{{serde!r}: …}} to open_store; a dict of all fields does where these are plain",
+        next=f"pass serdes={{{serde!r}: …}} to open_store, or a dict of all fields where they are plain",
     )
 
 
@@ -149,9 +141,9 @@ def no_column(serde: str, reason: str) -> SerdeError:
     )
 
 
-def beyond_the_calendar(serde: str, rows: int) -> SerdeError:
+def beyond_the_calendar(serde: str) -> SerdeError:
     return SerdeError(
-        f"serde {serde} has no bytes for times before the year 1 or after 9999, which {rows} rows have",
+        f"serde {serde} has no bytes for times before the year 1 or after 9999",
         code="CS-403",
         where={"serde": serde},
         next="keep times between these years, or make them null",
@@ -177,6 +169,15 @@ def not_finite(serde: str, value: object, number: float, field: str) -> SerdeErr
         where={"serde": serde, "field": field or None},
         next="give None or a text in its place; in an expression for instance .fill_nan(None), or "
         "pl.when(pl.col('price').is_finite()).then('price')",
+    )
+
+
+def unfit_for_keys(serde: str, reason: str) -> SerdeError:
+    return SerdeError(
+        f"serde {serde} cannot serve keys, because equal objects may have different bytes: {reason}",
+        code="CS-404",
+        where={"serde": serde},
+        next="key by another type, such as a frozen dataclass of text and numbers; values may have this one",
     )
 
 

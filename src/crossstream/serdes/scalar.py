@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.serde import Way, find_invalid
+from crossstream.serdes.serde import Bisecting, Way
 
 _UUID_TEXT = r"\A[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\z"
 _UUID_BYTES = re.compile(_UUID_TEXT.replace(r"\z", r"\Z").encode())
@@ -22,9 +22,10 @@ _NOT_UUID = "not the 36 characters of a UUID"
 
 
 @dataclass(frozen=True, slots=True)
-class String:
+class String(Bisecting):
     """Text as UTF-8."""
 
+    only_way: ClassVar[Way] = "objects"
     name: ClassVar[str] = "string"
     dtype: ClassVar[pl.DataType] = pl.String()
 
@@ -76,11 +77,6 @@ class String:
         except pa.ArrowInvalid as error:
             raise refusals.undecodable("string", "not UTF-8") from error
 
-    def find_invalid(
-        self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
-    ) -> list[tuple[int, str]]:
-        return find_invalid(self, data, fields, way or "objects")
-
 
 def _no_utf8(value: object) -> Exception:
     return refusals.no_bytes_for(
@@ -93,7 +89,7 @@ def _no_utf8(value: object) -> Exception:
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """Bytes as they are."""
+    """Bytes, unchanged."""
 
     name: ClassVar[str] = "bytes"
     dtype: ClassVar[pl.DataType] = pl.Binary()
@@ -134,9 +130,10 @@ class Bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Boolean:
+class Boolean(Bisecting):
     """One byte: 0 or 1."""
 
+    only_way: ClassVar[Way] = "objects"
     name: ClassVar[str] = "boolean"
     dtype: ClassVar[pl.DataType] = pl.Boolean()
 
@@ -179,20 +176,16 @@ class Boolean:
             raise refusals.undecodable("boolean", "not all records are one byte 0 or 1")
         return arrays.numeric_series(rows.astype(np.bool_), arrays.validity(data))
 
-    def find_invalid(
-        self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
-    ) -> list[tuple[int, str]]:
-        return find_invalid(self, data, fields, way or "objects")
-
 
 @dataclass(frozen=True, slots=True)
-class Uuid:
+class Uuid(Bisecting):
     """A UUID as text of 36 characters, written in lower case (Kafka's UUIDSerializer).
 
     Objects are `uuid.UUID`, columns the text. The shorter notations that Java's ``UUID.fromString`` would
     take as well are refused.
     """
 
+    only_way: ClassVar[Way] = "objects"
     name: ClassVar[str] = "uuid"
     dtype: ClassVar[pl.DataType] = pl.String()
     varied: ClassVar[bool] = True
@@ -229,11 +222,6 @@ class Uuid:
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         return pl.Series(pc.utf8_lower(self._text(data)))
-
-    def find_invalid(
-        self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
-    ) -> list[tuple[int, str]]:
-        return find_invalid(self, data, fields, way or "objects")
 
     def _text(self, data: pa.LargeBinaryArray) -> pa.LargeStringArray:
         try:

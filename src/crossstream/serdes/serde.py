@@ -1,4 +1,4 @@
-"""What every serde does: wire bytes to values and back, one by one, as objects, or as a column; and calls of serdes.
+"""What a serde does: wire bytes to values and back, one by one, as objects, or as a column; and calls of serdes.
 
 A serde may be the user's own: what it raises becomes a `SerdeError`, and what it gives is checked.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
 import polars as pl
 import pyarrow as pa
@@ -24,34 +24,34 @@ Way = Literal["objects", "series"]
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """Who reads values, now or later: expressions, of which fields (None: all); and callables, which read all."""
+    """Who reads values, now or later: expressions, of these ``fields`` (None: all); and callables, which read all."""
 
     fields: frozenset[str] | None = None
     callables: bool = True
 
 
-ANYBODY = Readers()
-NOBODY = Readers(frozenset(), callables=False)
+ANY_READER = Readers()
+NO_READER = Readers(frozenset(), callables=False)
 
 
 @runtime_checkable
 class Checking(Protocol):
-    """What a serde of structs may have besides: a way to make columns of some fields and yet check all of them."""
+    """A serde of structs that makes columns of some fields, and checks all of them."""
 
     def decode_checked(
-        self, data: pa.LargeBinaryArray, fields: Collection[str], readers: Readers = NOBODY
+        self, data: pa.LargeBinaryArray, fields: Collection[str], readers: Readers = NO_READER
     ) -> pl.Series:
-        """A column of at least these fields, as far as there are such.
+        """A column of at least these fields, as far as the type has them.
 
-        Raises `SerdeError` if ``decode_series(data)`` does of them or of those of the ``readers``; or if another field
-        is not what Python functions take for its type, whose columns may hold less. What callables cannot be given,
-        though it is of the type, counts where there are such, and in fields that are read.
+        Raises `SerdeError` if ``decode_series(data)`` does for these fields or those of the ``readers``; or if another
+        field is not what Python functions take for its type, whose columns may hold less. What is of the type, and yet
+        cannot be given to callables, counts where there are such readers, and in fields that are read.
         """
 
 
 @runtime_checkable
 class Passing(Protocol):
-    """What a serde may have besides: a way to check values that go on as the bytes they are, and nobody reads."""
+    """A serde that can check values which pass as the bytes they are, because no function reads them."""
 
     def nulls(self, data: pa.LargeBinaryArray) -> Sequence[bool]:
         """Row by row, whether it is a null. Raises `SerdeError` for what is of another type, read or not."""
@@ -59,9 +59,9 @@ class Passing(Protocol):
 
 @runtime_checkable
 class Varied(Protocol):
-    """What a serde has besides in which a value may be written in several ways, as in JSON with and without spaces.
+    """A serde in which one value may have several texts, as in JSON with and without spaces.
 
-    Keys that are read are written anew, so that each has one text. Source: semantics 3.1; Kafka Streams deserialises
+    Keys that are read are written again, so that each has one text. Source: semantics 3.1; Kafka Streams deserialises
     keys at its sources, and its stores serialise them.
     """
 
@@ -71,13 +71,26 @@ class Varied(Protocol):
 
 
 def is_varied(serde: object) -> bool:
-    """Whether a serde has values that may be written in several ways (`Varied`)."""
+    """Whether one value may have several texts (`Varied`)."""
     return isinstance(serde, Varied) and serde.varied
+
+
+def key_fault(serde: object) -> str | None:
+    """Why a serde may write equal objects in several ways, as it says in ``unfit_for_keys``; None: it does not."""
+    fault: str | None = getattr(serde, "unfit_for_keys", None)
+    return fault
+
+
+def check_key_serde(serde: object) -> None:
+    """Raises `SerdeError` (CS-404) for a serde that cannot serve keys, because keys are equal by their bytes."""
+    fault = key_fault(serde)
+    if isinstance(serde, Serde) and fault is not None:
+        raise refusals.unfit_for_keys(serde.name, fault)
 
 
 @runtime_checkable
 class OfClasses(Protocol):
-    """What a serde of declared types has besides: the classes of its values, for two classes may have one name."""
+    """A serde of declared types: it has the classes of its values, because two classes may have one name."""
 
     @property
     def classes(self) -> tuple[type | Comparable, ...]:
@@ -86,7 +99,7 @@ class OfClasses(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparable:
-    """A serde whose class says which of them are equal, by fields for instance. Its hash need not tell them apart."""
+    """A serde whose class says which of them are equal, by fields for instance. Its hash may be that of another one."""
 
     serde: Serde
 
@@ -123,19 +136,19 @@ def alike(one: Serde, other: Serde) -> bool:
     return identity(one) == identity(other)
 
 
-def told_apart(one: Serde, other: Serde) -> tuple[str, str]:
-    """What two serdes are called in a message that is about their difference."""
+def names_apart(one: Serde, other: Serde) -> tuple[str, str]:
+    """The names of two serdes in a message about their difference."""
     if one.name != other.name:
         return one.name, other.name
     pairs = zip_longest(_behind(one), _behind(other))
     pair = next((pair for pair in pairs if pair[0] != pair[1]), (None, None))
-    mine, theirs = map(_told, pair)
+    mine, theirs = map(_part_name, pair)
     if mine == theirs:
         theirs += ", another one" if isinstance(pair[1], Comparable) else ", another class of that name"
     return f"{one.name} ({mine})", f"{other.name} ({theirs})"
 
 
-def _told(part: type | Comparable | None) -> str:
+def _part_name(part: type | Comparable | None) -> str:
     if isinstance(part, Comparable):
         return repr(part.serde)
     return "no class" if part is None else f"{part.__module__}.{part.__qualname__}"
@@ -143,14 +156,14 @@ def _told(part: type | Comparable | None) -> str:
 
 @runtime_checkable
 class Serde(Protocol):
-    """Wire bytes of one key or value, to and fro. Implementations are frozen, picklable and hashable.
+    """Wire bytes of a key or value, both ways. Implementations are frozen, picklable and hashable.
 
     ``None`` is always a null: nothing else is written as null bytes, and a null is never given to the
     format. Both ways of decoding give the same values; where a type is wider as an object than as a
-    column (an `int` beyond 64 bits), the column way refuses what it cannot hold.
+    column (an `int` beyond 64 bits), the column refuses what it cannot hold.
 
-    A serde of the user may raise anything: it is told as a `SerdeError`, CS-402 while reading and CS-403 while writing
-    (`crossstream.serdes.serde`). docs/serdes.md has an example.
+    A serde may raise anything: it becomes a `SerdeError`, CS-402 while reading and CS-403 while writing.
+    docs/serdes.md has an example.
     """
 
     @property
@@ -194,6 +207,19 @@ class Serde(Protocol):
         """
 
 
+class Bisecting:
+    """Finds undecodable rows by decoding halves. ``only_way``: the way that stands for both."""
+
+    __slots__ = ()
+    only_way: ClassVar[Way | None] = None
+
+    def find_invalid(
+        self: Any, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
+    ) -> list[tuple[int, str]]:
+        """As `Serde.find_invalid`."""
+        return find_invalid(self, data, fields, way or self.only_way)
+
+
 @runtime_checkable
 class SomeColumns(Protocol):
     """A serde of a class that may have fields without a column form, which are for callables only."""
@@ -225,7 +251,7 @@ def find_invalid(
 def invalid_rows(
     serde: Serde, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
 ) -> list[tuple[int, str]]:
-    """`Serde.find_invalid`; where that raises what is no refusal, or finds nothing, as for any serde."""
+    """`Serde.find_invalid`; where that fails, or finds nothing, as for any serde."""
     try:
         found = list(serde.find_invalid(data, fields, way))
     except Exception as error:
@@ -252,30 +278,8 @@ def bisected(
     return []
 
 
-_BYTES = "a pyarrow.LargeBinaryArray, as pa.array(rows, pa.large_binary()) gives"
-
-
-def unread(serde: Serde, error: Exception) -> Exception:
-    """What the serde raised while it read, as a `SerdeError`: CS-402, if it does not say otherwise."""
-    return error if _is_told(error) else _caused(refusals.undecodable(serde.name, _reason(error)), error)
-
-
-def _unwritten(serde: Serde, error: Exception) -> Exception:
-    """What the serde raised while it wrote, as a `SerdeError`: CS-403, if it does not say otherwise."""
-    return error if _is_told(error) else _caused(refusals.unencodable(serde.name, _reason(error)), error)
-
-
-def _caused(refusal: SerdeError, error: Exception) -> SerdeError:
-    refusal.__cause__ = error
-    return refusal
-
-
 def serialize(serde: Serde, value: Any) -> bytes | None:
-    try:
-        data: Any = serde.serialize(value)
-    except Exception as error:
-        refusal = _unwritten(serde, error)
-        raise refusal from refusal.__cause__
+    data: Any = _called(serde, _unwritten, serde.serialize, value)
     if data is None or isinstance(data, bytes):
         return data
     if not isinstance(data, bytearray | memoryview):
@@ -284,29 +288,17 @@ def serialize(serde: Serde, value: Any) -> bytes | None:
 
 
 def encode_objects(serde: Serde, values: Sequence[Any]) -> pa.LargeBinaryArray:
-    try:
-        data = serde.encode_objects(values)
-    except Exception as error:
-        refusal = _unwritten(serde, error)
-        raise refusal from refusal.__cause__
+    data = _called(serde, _unwritten, serde.encode_objects, values)
     return _checked(serde, "encode_objects", data, pa.LargeBinaryArray, _BYTES, len(values))
 
 
 def encode_series(serde: Serde, values: pl.Series) -> pa.LargeBinaryArray:
-    try:
-        data = serde.encode_series(values)
-    except Exception as error:
-        refusal = _unwritten(serde, error)
-        raise refusal from refusal.__cause__
+    data = _called(serde, _unwritten, serde.encode_series, values)
     return _checked(serde, "encode_series", data, pa.LargeBinaryArray, _BYTES, len(values))
 
 
 def decode_objects(serde: Serde, data: pa.LargeBinaryArray) -> list[Any]:
-    try:
-        values = serde.decode_objects(data)
-    except Exception as error:
-        refusal = unread(serde, error)
-        raise refusal from refusal.__cause__
+    values = _called(serde, unread, serde.decode_objects, data)
     found: list[Any] = _checked(serde, "decode_objects", values, list, "a list", len(data))
     return found
 
@@ -314,24 +306,42 @@ def decode_objects(serde: Serde, data: pa.LargeBinaryArray) -> list[Any]:
 def decode_series(
     serde: Serde, data: pa.LargeBinaryArray, fields: Collection[str] | None = None
 ) -> pl.Series:
-    try:
-        series = serde.decode_series(data, fields)
-    except Exception as error:
-        refusal = unread(serde, error)
-        raise refusal from refusal.__cause__
+    series = _called(serde, unread, serde.decode_series, data, fields)
     found: pl.Series = _checked(serde, "decode_series", series, pl.Series, "a polars.Series", len(data))
     return found
 
 
-def _is_told(error: Exception) -> bool:
-    """Whether it says what is wrong as our own serdes do; or is not about the values at all."""
-    if isinstance(error, SerdeError):
-        return error.code != SerdeError.default_code
-    return isinstance(error, MemoryError)
+def unread(serde: Serde, error: Exception) -> Exception:
+    """What a serde raised while it read, as a `SerdeError`: CS-402, if it does not say otherwise."""
+    return _refusal(serde, error, refusals.undecodable)
 
 
-def _reason(error: Exception) -> str:
-    return error.what if isinstance(error, CrossStreamError) else told(error)
+def _unwritten(serde: Serde, error: Exception) -> Exception:
+    """What a serde raised while it wrote, as a `SerdeError`: CS-403, if it does not say otherwise."""
+    return _refusal(serde, error, refusals.unencodable)
+
+
+def _refusal(serde: Serde, error: Exception, refuse: Callable[[str, str], SerdeError]) -> Exception:
+    if isinstance(error, MemoryError):  # not about the values at all
+        return error
+    if isinstance(error, SerdeError) and error.code != SerdeError.default_code:
+        return error
+    refusal = refuse(serde.name, error.what if isinstance(error, CrossStreamError) else told(error))
+    refusal.__cause__ = error
+    return refusal
+
+
+def _called(
+    serde: Serde,
+    refused: Callable[[Serde, Exception], Exception],
+    method: Callable[..., Any],
+    *arguments: Any,
+) -> Any:
+    try:
+        return method(*arguments)
+    except Exception as error:
+        refusal = refused(serde, error)
+        raise refusal from refusal.__cause__
 
 
 def _checked(serde: Serde, method: str, given: Any, kind: type, wanted: str, rows: int) -> Any:
@@ -341,3 +351,6 @@ def _checked(serde: Serde, method: str, given: Any, kind: type, wanted: str, row
     if len(given) != rows:  # type: ignore[arg-type]
         raise refusals.wrong_count(serde.name, method, rows, len(given))  # type: ignore[arg-type]
     return given
+
+
+_BYTES = "a pyarrow.LargeBinaryArray, as pa.array(rows, pa.large_binary()) gives"

@@ -1,16 +1,16 @@
-"""Pickles for other processes: with the classes that cannot be imported there, those of msgspec too.
+"""Pickles for other processes, with the classes that cannot be imported there, also those of msgspec.
 
 cloudpickle sends such classes (of the application's main file, of a notebook) along with their values, but
 
 - of a `msgspec.Struct` class only an empty shell arrives: fields are made where the class is made;
 - msgspec leaves a cache that cannot be pickled on every dataclass, Enum and TypedDict it has seen;
-- nor can its `Meta` be pickled;
+- its `Meta` cannot be pickled;
 - a dataclass arrives with copies of the sentinel `dataclasses.MISSING`, which msgspec takes for defaults;
 - a generic NamedTuple has a method of `typing.Generic` that pickle does not find in Python 3.11,
 - annotations kept as text (``from __future__ import annotations``) cannot be resolved on the other side,
 - Polars 1.31 cannot read what it made of a ``when(…).then(…)`` without an ``otherwise``.
 
-`dumps` amends that. What it makes is read by plain `pickle.loads`.
+`dumps` handles all of these. Plain `pickle.loads` reads what it writes.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import pyspark
@@ -277,3 +278,28 @@ class SharedSession:
 
 SHARED = SharedSession()
 """The one of this process."""
+
+
+@dataclass(slots=True)
+class SessionUse:
+    """The session of one application: the one that was ``given``, or a use of the shared one."""
+
+    application_id: str
+    settings: Mapping[str, Any]
+    given: SparkSession | None
+    _session: SparkSession | None = None
+
+    def open(self) -> SparkSession:
+        if self._session is None:
+            self._session = self.given or SHARED.use(self.application_id, self.settings)
+        check_running(self._session.sparkContext)
+        return self._session
+
+    def release(self) -> None:
+        session, self._session = self._session, None
+        if session is not None and self.given is None:
+            SHARED.release(session)
+
+    def has_lost_jvm(self) -> bool:
+        context = None if self._session is None else self._session.sparkContext
+        return context is not None and not is_stopped(context) and is_gone(context)

@@ -23,9 +23,9 @@ from crossstream.planning.planner import plan_topology
 from crossstream.query.files import open_own
 from crossstream.query.store import StoreReader
 from crossstream.spark.driver import Engine
-from crossstream.spark.errors import held, is_gone, jvm_ended, unpacked
+from crossstream.spark.errors import held, jvm_ended, unpacked
 from crossstream.spark.progress import Listeners, Progress
-from crossstream.spark.session import SHARED, check_running, check_session, is_stopped
+from crossstream.spark.session import SHARED, SessionUse, check_session
 from crossstream.storage.root import StateRoot, root_of
 from crossstream.storage.uris import is_uri
 
@@ -73,8 +73,7 @@ class SparkStreams:
         self.topology = topology
         self.config = config
         self.plan = plan_topology(topology)
-        self._given = spark
-        self._session: SparkSession | None = None
+        self._session = SessionUse(config.application_id, config.spark, spark)
         self._state = state_of(config)
         self._settled = _settled(config)
         self._engine: Engine | None = None
@@ -217,7 +216,7 @@ class SparkStreams:
             try:
                 self._engine = self._opened()
             except BaseException as error:
-                self._release_session()
+                self._session.release()
                 if isinstance(error, CrossStreamError):
                     self._placed(error)
                 raise
@@ -226,17 +225,11 @@ class SparkStreams:
     def _opened(self) -> Engine:
         engine = Engine(self.topology, self.plan, self._settled, self._state, self._on_progress, self._token)
         try:
-            engine.open(self._running_session)
+            engine.open(self._session.open)
         except BaseException:
             engine.close()
             raise
         return engine
-
-    def _running_session(self) -> SparkSession:
-        if self._session is None:
-            self._session = self._given or SHARED.use(self.config.application_id, self.config.spark)
-        check_running(self._session.sparkContext)
-        return self._session
 
     def _end_thread(self) -> None:
         """Waits for the batches in the background to end, and closes what they ran in."""
@@ -357,7 +350,7 @@ class SparkStreams:
         )
 
     def _fail(self, error: Exception) -> None:
-        lost = not isinstance(error, CrossStreamError) and self._has_lost_jvm()
+        lost = not isinstance(error, CrossStreamError) and self._session.has_lost_jvm()
         self._error = self._placed(jvm_ended() if lost else unpacked(error, self._token))
         if self._error is not error:
             self._error.__cause__ = error
@@ -368,10 +361,6 @@ class SparkStreams:
         is_placed = any(value is not None for value in error.where.values())
         return error if is_placed else error.at(application=self.config.application_id)
 
-    def _has_lost_jvm(self) -> bool:
-        session = self._session
-        return session is not None and not is_stopped(session.sparkContext) and is_gone(session.sparkContext)
-
     def _raise_error(self) -> None:
         if self._error is not None:
             error, self._error = self._error, None
@@ -381,7 +370,7 @@ class SparkStreams:
         try:
             self._close_engine()
         finally:
-            self._release_session()
+            self._session.release()
 
     def _close_engine(self) -> None:
         """Where a batch was interrupted only the state shows what is done: the next engine begins from there."""
@@ -399,12 +388,6 @@ class SparkStreams:
                 self._fail(error)
         if self._status != "failed":
             self._status = "stopped"
-
-    def _release_session(self) -> None:
-        """Ends the use of a session that was made here."""
-        session, self._session = self._session, None
-        if session is not None and self._given is None:
-            SHARED.release(session)
 
 
 def _called_inside(what: str) -> ConfigError:

@@ -7,11 +7,17 @@
 Two halves in two rounds. `subscribe` (`subscriptions.py`), keyed by the primary key, turns a left change into a
 subscription. `resolve`, keyed by the foreign key, holds the right table and the subscriptions with their left values,
 and makes the results. Both belong to one atomic batch, so a row's result is decided in one place, the partition of its
-current foreign key: no answer can be stale. Source: KIP-213, semantics 2.5, 8.12–8.17.
+current foreign key: no answer can be stale.
+
+    Story: an order refers to customer `a`. In one batch the order moves to customer `b` at 1, and `a` changes at 2. At
+    1 the partition of `a` deletes the subscription, so the change at 2 does not answer the order.
+    Test: `test_no_cut_into_batches_changes_the_table`.
+
+Source: KIP-213, semantics 2.5, 8.12–8.17.
 
 What they make of a batch (`Emit`, decision 0033):
 
-    changelog   what taking the records one by one makes. A left change sees the right row as it is then, a right change
+    changelog   what taking the records one by one makes. A left change sees the right row at that time, a right change
                 answers the rows that refer to it then; what one record does to both sides, the left row answers
     net         the last result of each row: as if right changes came first, but the later record is the trigger
 """

@@ -28,6 +28,7 @@ from crossstream.operators.foreign_key_join.subscriptions import (
 from crossstream.operators.foreign_key_join.unreferenced import unreferenced
 from crossstream.operators.match_report import report_asked
 from crossstream.operators.runner import Emitted, Runner, emit_joined, latest_only, no_changes
+from crossstream.operators.table_join.kernel import Lookup
 from crossstream.planning.plan import Flow
 from crossstream.planning.steps import ReferenceStep, ResolveStep, SubscribeStep
 from crossstream.serdes import Serde
@@ -37,6 +38,10 @@ LEFT_ROWS: Mapping[graph.ForeignKeyKind, Kind] = MappingProxyType(
     {"inner": "inner", "left": "left", "right": "inner", "outer": "left"}
 )
 """Which join the rows of left keys are, in each kind of join."""
+
+
+def emit_of(changelog: bool) -> Emit:
+    return "changelog" if changelog else "net"
 
 
 class ReferenceRunner(Runner):
@@ -108,7 +113,7 @@ class SubscribeRunner(Runner):
             replace(left, old=None, extra={}),
             column,
             store.definition.value,
-            emit="changelog" if self.step.changelog else "net",
+            emit=emit_of(self.step.changelog),
             bits=self.task.batch.bits,
             counted=node.kind in ("right", "outer"),
         )
@@ -146,7 +151,6 @@ class ResolveRunner(Runner):
             right = no_changes(table.definition.key, table.definition.value)
         either = None if self.step.referrers is None else node.key
         asked, right_rows = Asked(), table.lookup_in(table.before())
-        emit: Emit = "changelog" if self.step.changelog else "net"
         chunks = resolve(
             LEFT_ROWS[node.kind],
             node.joiner,
@@ -157,7 +161,7 @@ class ResolveRunner(Runner):
             right_rows,
             Serdes(left_key, flow.value, table.definition.value, either),
             (asked, asked),
-            emit=emit,
+            emit=emit_of(self.step.changelog),
             bits=self.task.batch.bits,
             chunk=self.task.settings.chunk_rows,
         )
@@ -168,20 +172,27 @@ class ResolveRunner(Runner):
             self, asked, partial(some_key, store.view, foreign), partial(some_key, table.view, foreign)
         )
         if self.step.referrers is not None:
-            assert node.key is not None
-            alone_there = unreferenced(
-                node.joiner,
-                self.task.stores(self.step.referrers).view,
-                subscriptions,
-                right,
-                right_rows,
-                node.key,
-                subscriptions.value.serde,
-                emit=emit,
-                bits=self.task.batch.bits,
-            )
-            if alone_there is not None:
-                yield from emit_joined(self, alone_there)
+            yield from self._unreferenced(self.step.referrers, subscriptions, right, right_rows)
+
+    def _unreferenced(
+        self, store: str, subscriptions: Changes, right: Changes, right_rows: Lookup
+    ) -> Emitted:
+        """The rows of right keys in a right or an outer join. ``store``: counts the left rows of each."""
+        node: graph.ForeignKeyJoin = self.task.node(self.step.node)
+        assert node.key is not None
+        joined = unreferenced(
+            node.joiner,
+            self.task.stores(store).view,
+            subscriptions,
+            right,
+            right_rows,
+            node.key,
+            subscriptions.value.serde,
+            emit=emit_of(self.step.changelog),
+            bits=self.task.batch.bits,
+        )
+        if joined is not None:
+            yield from emit_joined(self, joined)
 
 
 def no_subscriptions(flow: Flow, counted: bool) -> Changes:

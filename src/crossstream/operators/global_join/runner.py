@@ -9,7 +9,7 @@ from crossstream.columns.changes import Changes
 from crossstream.columns.match_counts import Asked, some_given, some_key
 from crossstream.graph import nodes as graph
 from crossstream.operators.foreign_key_join.kernel import Serdes, resolve
-from crossstream.operators.foreign_key_join.runner import LEFT_ROWS, no_subscriptions
+from crossstream.operators.foreign_key_join.runner import LEFT_ROWS, emit_of, no_subscriptions
 from crossstream.operators.global_join.global_table import History
 from crossstream.operators.global_join.kernel import look_up
 from crossstream.operators.match_report import report_asked
@@ -95,7 +95,7 @@ class GlobalResolveRunner(Runner):
             table.before,
             Serdes(left_key, asking.value, table.value),
             looking,
-            emit="changelog" if self.step.changelog else "net",
+            emit=emit_of(self.step.changelog),
             bits=self.task.batch.bits,
             chunk=self.task.settings.chunk_rows,
         )

@@ -35,7 +35,7 @@ from crossstream.operators.table.plan import plan_table
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import Exchange, Flow
 from crossstream.planning.steps import ReadStep, ReferManyStep, Step
-from crossstream.serdes.serde import ANYBODY, Readers, columns_in
+from crossstream.serdes.serde import ANY_READER, Readers, columns_in
 
 
 def plan_source(builder: PlanBuilder, node: Source | FrameSource) -> None:
@@ -196,9 +196,9 @@ def readers_of(topology: Graph, node: Node) -> Readers:
         reads = list(_reads(child, parent))
         if isinstance(child, _FORWARDING):
             if child.value not in (None, node.value):  # read by one serde, and written by another
-                return ANYBODY
+                return ANY_READER
         elif not reads:
-            return ANYBODY
+            return ANY_READER
         found += reads
     callables = any(function is None or function.expression is None for function, _ in found)
     fields = [read for function, read in found if function is not None and function.expression is not None]

@@ -24,7 +24,15 @@ from crossstream.planning.steps import ReadStep
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.serdes.refusals import show
-from crossstream.serdes.serde import NOBODY, Checking, Passing, bisected, columns_in, invalid_rows, is_varied
+from crossstream.serdes.serde import (
+    NO_READER,
+    Checking,
+    Passing,
+    bisected,
+    columns_in,
+    invalid_rows,
+    is_varied,
+)
 from crossstream.storage.log_entries import SourceRange
 
 if TYPE_CHECKING:
@@ -270,7 +278,7 @@ class Decoder:
     def _unread(self, values: Values, part: Part) -> Passing | None:
         """The serde of values without a reader, if it can check them without decoding."""
         serde: object = values.serde
-        passes = part == "value" and self.step.readers == NOBODY
+        passes = part == "value" and self.step.readers == NO_READER
         return serde if passes and isinstance(serde, Passing) else None
 
     def _reasons(self, node: Node, changes: Changes, part: Part, series: bool) -> list[tuple[int, str]]:

@@ -7,7 +7,8 @@
 A partition of left rows keeps them, an index of them by foreign key, and the right rows they refer to (`state.py`),
 which `subscriptions.py` gets there. So results are made where their left rows are. What they make of a batch (`Emit`):
 
-    net         the last result of each row, made once from the rows as they are after the batch
+    net         the last result of each row, made once from the rows after the batch; its trigger is the record that
+                came last
     changelog   what taking the records one by one makes: a left change sees the right rows as they are when it comes,
                 a right change answers the rows that refer to it when it comes
 
@@ -30,10 +31,11 @@ from crossstream.columns.hashing import hash_keys
 from crossstream.columns.match_counts import Asked
 from crossstream.columns.order import arrival_of, by_key
 from crossstream.columns.values import Values
+from crossstream.operators.foreign_key_join.subscriptions import Emit
 from crossstream.operators.star_join.right_changes import RightChanges, RightRows, Seen
 from crossstream.operators.star_join.spans import Spans
 from crossstream.operators.star_join.state import Coded, PartitionState
-from crossstream.operators.star_join.subscriptions import CHANGED, CURRENT, DROPPED, WAS, Emit, answers_of
+from crossstream.operators.star_join.subscriptions import CHANGED, CURRENT, DROPPED, WAS, answers_of
 from crossstream.operators.table.kernel import as_stored
 from crossstream.operators.table_join.kernel import Joined
 from crossstream.serdes import Serde

@@ -11,14 +11,13 @@ from crossstream.columns.match_counts import Asked, some_key
 from crossstream.columns.projection import WHOLE, columns_of, fields_of
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
-from crossstream.operators.foreign_key_join.runner import references_of
+from crossstream.operators.foreign_key_join.runner import emit_of, references_of
 from crossstream.operators.match_report import report_asked
 from crossstream.operators.runner import Emitted, OpenStore, Runner, emit_joined, latest_only, no_changes
 from crossstream.operators.source.runner import Decoder
 from crossstream.operators.star_join.kernel import LeftSerdes, resolve
 from crossstream.operators.star_join.state import PartitionState
 from crossstream.operators.star_join.subscriptions import (
-    Emit,
     LeftRows,
     Right,
     Subscriptions,
@@ -28,7 +27,7 @@ from crossstream.operators.star_join.subscriptions import (
     some_reference,
 )
 from crossstream.planning.steps import AnswerManyStep, ReferManyStep, ResolveManyStep
-from crossstream.serdes.serde import NOBODY
+from crossstream.serdes.serde import NO_READER
 from crossstream.storage.columns import EMPTY_BYTES, Column
 
 _MADE = 0
@@ -39,10 +38,6 @@ def _is_new(store: OpenStore) -> bool:
     """Whether a derived store has to be made, in this batch; afterwards it is."""
     new, store.stream_time = store.stream_time < _MADE, _MADE
     return new
-
-
-def _emit(step: ReferManyStep | AnswerManyStep | ResolveManyStep) -> Emit:
-    return "changelog" if step.changelog else "net"
 
 
 class ReferManyRunner(Runner):
@@ -66,7 +61,9 @@ class ReferManyRunner(Runner):
             left = no_changes(flow.key, flow.value)
         rows = self._rows(node, replace(left, old=None, lost=None, extra={}))
         subscriptions = Subscriptions(self.task.number, references.view, counts.view, rebuilt)
-        referred = refer(node.names, subscriptions, rows, emit=_emit(self.step), bits=self.task.batch.bits)
+        referred = refer(
+            node.names, subscriptions, rows, emit=emit_of(self.step.changelog), bits=self.task.batch.bits
+        )
         if referred.rows.rows:
             yield self.out(), referred.rows
         if referred.asks.rows:
@@ -78,7 +75,7 @@ class ReferManyRunner(Runner):
         Where a failure stops the batch, no row can be skipped. So it is known before anything is decoded which changes
         later ones supersede; of those only the foreign keys are read, for the counts and for failures.
         """
-        bits, emit, fields = self.task.batch.bits, _emit(self.step), _Fields.of(node, left.value)
+        bits, emit, fields = self.task.batch.bits, emit_of(self.step.changelog), _Fields.of(node, left.value)
         if self.task.settings.processing.action == "fail":
             self.task.report.count_in(node.name, left.rows)
             rows = LeftRows.of(left, bits, emit=emit)
@@ -118,7 +115,7 @@ class ReferManyRunner(Runner):
             return Decoder(self.task, replace(source, fields=fields)).decoded(left, ("value",))
         by_columns = any(function.expression is not None for function in node.foreign_keys)
         if by_columns and left.value.declared() and not left.value.made():
-            left.value.series(fields, checked=NOBODY)
+            left.value.series(fields, checked=NO_READER)
         return left
 
 
@@ -163,7 +160,7 @@ class AnswerManyRunner(Runner):
             for name, store in zip(tables, stores, strict=True)
         ]
         asked = [Asked() for _ in tables]
-        emit, bits, chunk = _emit(self.step), self.task.batch.bits, self.task.settings.chunk_rows
+        emit, bits, chunk = emit_of(self.step.changelog), self.task.batch.bits, self.task.settings.chunk_rows
         for answers in answer(subscribers.view, asks, rights, asked=asked, emit=emit, bits=bits, chunk=chunk):
             if answers.rows:
                 yield self.out(), answers
@@ -195,7 +192,7 @@ class ResolveManyRunner(Runner):
             node.names, values, kept.view, index, right_rows, self.task.batch.bits, rebuilt
         )
         serdes = LeftSerdes(kept.definition.key, kept.definition.value)
-        emit, chunk = _emit(self.step), self.task.settings.chunk_rows
+        emit, chunk = emit_of(self.step.changelog), self.task.settings.chunk_rows
         asked = [Asked() for _ in node.names]
         for joined in resolve(
             node.kind, node.joiner, state, rows, answers, serdes, asked, emit=emit, chunk=chunk

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +24,7 @@ from crossstream.columns.hashing import hash_keys
 from crossstream.columns.match_counts import Asked
 from crossstream.columns.order import arrival_of, by_key, last_per_key, last_per_trigger
 from crossstream.columns.values import Values
+from crossstream.operators.foreign_key_join.subscriptions import Emit
 from crossstream.operators.table_join.kernel import Lookup
 from crossstream.serdes import Serde, arrays
 from crossstream.storage.columns import Column, equal, same_rows, take, take_all, valid
@@ -45,9 +45,6 @@ DROPPED, CURRENT, CHANGED = 0, 1, 2
 
 MOVED, WAS = "moved", "was"
 """Extra columns of left rows: a bit for each foreign key that changed; whether there was a row."""
-
-Emit = Literal["net", "changelog"]
-"""The last result of each row in a batch, or every result for readers of the changes within a batch."""
 
 _LOOKED_AT = 1024
 """Rows of a run that are looked at for a foreign key into one of the tables."""

@@ -12,9 +12,15 @@ then its pairs, then its own row.
     final    a record whose unmatched result is out has no partners any more; so each record of an outer side has a
              pair or one unmatched result, never both (not in eager mode)
 
-Whether a late pair is valid depends on whether its older record, whose window has closed, had found a partner before;
-and that pair may be late itself. Each link goes back in time: from the pairs that are sure the others are found, in as
-many steps as the longest chain is long (`_settle`). Source: semantics 2.1, 8.1–8.6; KIP-633, KAFKA-10847, KIP-962.
+A record whose window is closed may still get a late partner, but only if it has a pair already.
+
+    Story: an outer join, window 5 ms each way, no grace. Left `A` comes at 0, then a right record of another key at 6:
+    it closes the window of `A`, which comes out alone. Right `B` at 3 comes late, and gives nothing. If right `C` at 1
+    had come before the record at 6, `A` would have a pair with `C`, and `B` a late one with `A`.
+    Test: `test_late_records_of_joins_that_wait_do_not_depend_on_batches`.
+
+The pair it has may be late itself. Each link goes back in time: from the pairs that are sure the others are found, in
+as many steps as the longest chain is long (`_settle`). Source: semantics 2.1, 8.1–8.6; KIP-633, KAFKA-10847, KIP-962.
 """
 
 from __future__ import annotations

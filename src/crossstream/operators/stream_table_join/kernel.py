@@ -123,7 +123,7 @@ class _Sight:
 
     @classmethod
     def as_they_came(cls, stream: Changes, table: TableHistory, bits: int) -> _Sight:
-        """The records in the order they have: where many share a key, telling keys apart costs less than sorting."""
+        """The records in the order they have: where many share a key, numbering keys costs less than sorting."""
         encoded = stream.key.wire().dictionary_encode()
         keys, hashes, group = in_hash_order(encoded.dictionary, encoded.indices.to_numpy(), bits)
         puts = Puts.of(table.puts, bits)

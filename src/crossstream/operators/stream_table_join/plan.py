@@ -14,7 +14,7 @@ from crossstream.serdes import Serde
 def plan_stream_table_join(builder: PlanBuilder, node: StreamTableJoin) -> None:
     """The join in the first round that has both the records and the table; the table is kept there.
 
-    The join reads what the table is kept from: every change, where the step that keeps it hands on the last.
+    The join reads what the table is kept from: every change, where the step that keeps it emits the last.
     """
     stream, table = builder.flow(node.parents[0]), builder.topology[node.parents[1]]
     number = max(builder.earliest(stream), builder.earliest(builder.source_of(table)))
