@@ -21,7 +21,7 @@ from crossstream.runtime.stores import FolderStores
 from crossstream.runtime.task import RoundTask, Sent
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import Application, BatchEntry, Commit, SourceRange
-from crossstream.storage.vacuum import Retirement
+from crossstream.storage.vacuum import Vacuum
 
 Record = tuple[bytes, bytes | None, int]
 """Key, value, timestamp (ms)."""
@@ -75,7 +75,7 @@ class Writer:
         self.plan = plan_topology(self.topology)
         self.log = BatchLog(self.root)
         self.stores = FolderStores(self.root)
-        self.retirement = Retirement(self.root, self.log, self.retain)
+        self.retirement = Vacuum(self.root, self.log, self.retain)
         self.log.lock("application")
         self.log.write_application(
             Application(

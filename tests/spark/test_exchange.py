@@ -23,7 +23,7 @@ from crossstream.spark.shuffle_spill import (
     put_aside,
     shared_folder,
 )
-from crossstream.storage.files import FEW, Gathered
+from crossstream.storage.files import FEW, BufferList
 
 SMALL = b"s" * INLINE_BYTES
 LARGE = [bytes([number]) * (INLINE_BYTES + number) for number in range(1, 200, 13)]
@@ -33,8 +33,8 @@ def parcels(blobs: Sequence[Any]) -> list[Parcel]:
     return [(1, 0, 7, number, blob) for number, blob in enumerate(blobs)]
 
 
-def gathered(pieces: Sequence[bytes]) -> Gathered:
-    blob = Gathered()
+def gathered(pieces: Sequence[bytes]) -> BufferList:
+    blob = BufferList()
     for piece in pieces:
         blob.write(piece)
     return blob

@@ -16,7 +16,7 @@ import pytest
 from crossstream.errors import StateError
 from crossstream.storage.cache import Cache
 from crossstream.storage.files import FEW, Memory, Storage
-from crossstream.storage.manifest import PieceRef, read_manifest, read_run, write_run
+from crossstream.storage.manifest import SegmentRef, read_manifest, read_run, write_run
 from crossstream.storage.remote import RemoteRoot
 from crossstream.storage.root import LocalRoot, StateRoot, root_of
 from crossstream.storage.sorted_run import Run, sort_rows
@@ -202,24 +202,30 @@ class TestCopies:
         return on_s3.storage("stores/x/0")
 
     @pytest.fixture
-    def ref(self, on_s3: RemoteRoot, storage: Any) -> PieceRef:
+    def ref(self, on_s3: RemoteRoot, storage: Any) -> SegmentRef:
         ref = write_run(storage, "run.arrow", some_run())
         on_s3.settled()
         return ref
 
     @pytest.fixture
-    def copy(self, on_s3: RemoteRoot, ref: PieceRef) -> Path:
+    def copy(self, on_s3: RemoteRoot, ref: SegmentRef) -> Path:
         return on_s3.here / "stores" / "x" / "0" / ref.file
 
     def test_who_writes_a_file_has_a_copy(
-        self, object_store: ObjectStore, tmp_path: Path, storage: Any, ref: PieceRef, copy: Path, cache: Path
+        self,
+        object_store: ObjectStore,
+        tmp_path: Path,
+        storage: Any,
+        ref: SegmentRef,
+        copy: Path,
+        cache: Path,
     ) -> None:
         assert copy.is_relative_to(cache)
         assert copy.read_bytes() == object_store.objects(tmp_path.name)["stores/x/0/run.arrow"]
         object_store.delete(tmp_path.name, "stores/x/0/run.arrow")
         assert read_run(storage, ref).rows == 20
 
-    def test_who_reads_a_file_gets_a_copy(self, storage: Any, ref: PieceRef, copy: Path) -> None:
+    def test_who_reads_a_file_gets_a_copy(self, storage: Any, ref: SegmentRef, copy: Path) -> None:
         whole = copy.read_bytes()
         copy.unlink()
         assert read_run(storage, ref).rows == 20
@@ -231,7 +237,7 @@ class TestCopies:
 
     @pytest.mark.parametrize("damage", [b"", b"short", None])
     def test_a_damaged_copy_is_fetched_again(
-        self, storage: Any, ref: PieceRef, copy: Path, damage: bytes | None
+        self, storage: Any, ref: SegmentRef, copy: Path, damage: bytes | None
     ) -> None:
         whole = copy.read_bytes()
         copy.write_bytes(whole[:99] + bytes([whole[99] ^ 1]) + whole[100:] if damage is None else damage)
@@ -248,7 +254,13 @@ class TestCopies:
 
     @pytest.mark.parametrize("copied", [True, False])
     def test_a_damaged_object_is_told(
-        self, object_store: ObjectStore, tmp_path: Path, storage: Any, ref: PieceRef, copy: Path, copied: bool
+        self,
+        object_store: ObjectStore,
+        tmp_path: Path,
+        storage: Any,
+        ref: SegmentRef,
+        copy: Path,
+        copied: bool,
     ) -> None:
         """Whether there is no copy, or a damaged one."""
         whole = copy.read_bytes()
@@ -258,7 +270,7 @@ class TestCopies:
             read_run(storage, ref)
         assert caught.value.code == "CS-701"
 
-    def test_a_file_that_is_deleted_has_no_copy(self, on_s3: RemoteRoot, ref: PieceRef, copy: Path) -> None:
+    def test_a_file_that_is_deleted_has_no_copy(self, on_s3: RemoteRoot, ref: SegmentRef, copy: Path) -> None:
         on_s3.delete(f"stores/x/0/{ref.file}")
         assert not copy.exists()
 
@@ -267,7 +279,7 @@ class TestCopies:
         self,
         on_s3: RemoteRoot,
         storage: Any,
-        ref: PieceRef,
+        ref: SegmentRef,
         copy: Path,
         reads: bool,
         monkeypatch: pytest.MonkeyPatch,

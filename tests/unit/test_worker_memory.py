@@ -66,8 +66,8 @@ def test_large_runs_are_held_in_their_files(tmp_path: Path) -> None:
     assert open_files(tmp_path) == set()
     count = MAPPED_BYTES // 100
     version = grow(stores, STORE, 0, version, rows(1, count), -1, 1)
-    assert open_files(tmp_path) == {piece.ref.file for piece in version.parts[0].pieces if piece.ref}
-    keys = {row.as_py() for row in version.view().live()["key"]}
+    assert open_files(tmp_path) == {segment.ref.file for segment in version.parts[0].segments if segment.ref}
+    keys = {row.as_py() for row in version.snapshot().live()["key"]}
     assert keys == {b"%d" % n for n in range(count)}
 
 

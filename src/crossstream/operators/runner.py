@@ -37,7 +37,7 @@ from crossstream.runtime.stores import GlobalTables
 from crossstream.serdes import Serde
 from crossstream.storage.columns import EMPTY_BYTES, Column
 from crossstream.storage.log_entries import Silence
-from crossstream.storage.snapshot import View
+from crossstream.storage.snapshot import Snapshot
 
 Emitted = Iterator[tuple[str, Changes]]
 
@@ -51,7 +51,7 @@ class OpenStore:
     """
 
     definition: StoreDef
-    view: View
+    view: Snapshot
     stream_time: int
     horizon: int = 0
     clock: int = 0
@@ -60,9 +60,9 @@ class OpenStore:
     def __post_init__(self) -> None:
         self.began = self.stream_time
 
-    def before(self) -> View:
+    def before(self) -> Snapshot:
         """The store as it was before this batch."""
-        return View(self.view.layout, self.view.slots)
+        return Snapshot(self.view.layout, self.view.levels)
 
     def heard(self, silence: Silence | None) -> None:
         """Notes that there was input, where stream time goes on without any."""
@@ -96,7 +96,7 @@ class OpenStore:
             repeats=store.repeats,
         )
 
-    def lookup_in(self, view: View) -> Lookup:
+    def lookup_in(self, view: Snapshot) -> Lookup:
         """Looks rows up: of a versioned table the latest ones, deletes left out."""
 
         def rows(hashes: np.ndarray, keys: Column) -> Rows:

@@ -130,7 +130,7 @@ def _partition(root: StateRoot, store: str, partition: int, name: str) -> Partit
         partition,
         manifest.rows,
         manifest.size,
-        sum(1 for slot in manifest.slots if slot.pieces),
+        sum(1 for level in manifest.levels if level.segments),
         None if manifest.stream_time < 0 else manifest.stream_time,
         manifest.batch,
     )

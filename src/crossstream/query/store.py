@@ -206,7 +206,7 @@ class StoreReader:
     def _lookup(
         self, version: Version, hashes: np.ndarray, keys: Any, at: int | datetime | None
     ) -> list[Any]:
-        view, serde = version.view(), self.value
+        view, serde = version.snapshot(), self.value
         if self.history is None:
             return lookup(view, hashes, keys, serde).values.objects()
         if at is None:
@@ -228,7 +228,7 @@ class StoreReader:
         return take_all(columns, order.astype(np.int64))
 
     def _live_rows(self, version: Version) -> dict[str, Any]:
-        live = version.view().live()
+        live = version.snapshot().live()
         if self.history is None:
             return {name: live[name] for name in ("key", "value", "ts")}
         h, s = live["h"], live["s"]
@@ -304,7 +304,7 @@ def records_of(version: Version, hashes: np.ndarray, key: Column, low: int, high
     """The records of one key from ``low`` to ``high``, by timestamp, then arrival."""
     bounds = np.array([max(low, version.horizon)]), np.array([high])
     parts: list[Columns] = []
-    for run in version.view().pieces():
+    for run in version.snapshot().segments():
         _, rows = run.match_range(hashes, key, *bounds)
         parts.append(take_all(run.columns, rows))
     found = merge([Run(part) for part in parts], drop_gone=True)
@@ -313,7 +313,7 @@ def records_of(version: Version, hashes: np.ndarray, key: Column, low: int, high
 
 def all_records(versions: Sequence[Version]) -> Records:
     """All records of a store, by the bytes of the key, then timestamp, then arrival."""
-    live = [version.view().live().columns for version in versions]
+    live = [version.snapshot().live().columns for version in versions]
     columns = concat_all(
         [take_all(c, np.flatnonzero(c["s"] >= v.horizon)) for c, v in zip(live, versions, strict=True)]
     )

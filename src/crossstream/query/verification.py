@@ -21,7 +21,7 @@ from crossstream.storage.bucket import AWAY
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.files import UNFINISHED, partition_folder
 from crossstream.storage.log_entries import Application, Commit
-from crossstream.storage.manifest import Manifest, PieceRef, read_manifest, read_run
+from crossstream.storage.manifest import Manifest, SegmentRef, read_manifest, read_run
 from crossstream.storage.root import Place, StateRoot, root_of
 from crossstream.storage.sorted_run import Layout, Run, newest
 
@@ -172,7 +172,7 @@ class _Verification:
         storage = self.root.storage(path)
         where = {"store": place.store, "partition": place.partition}
         kind = self.application.stores[place.store].split("/")[0]
-        pieces: dict[str, list[tuple[PieceRef, list[Commit]]]] = {}
+        segments: dict[str, list[tuple[SegmentRef, list[Commit]]]] = {}
         for name, commits in place.manifests.items():
             self.used.add(f"{path}/{name}")
             manifest = self._read(
@@ -180,9 +180,11 @@ class _Verification:
             )
             for what in () if manifest is None else self._manifest_faults(place, manifest, commits):
                 self._tell(what, f"{path}/{name}", commits, **where)
-            for piece in () if manifest is None else (p for slot in manifest.slots for p in slot.pieces):
-                pieces.setdefault(piece.file, []).append((piece, commits))
-        for file, refs in pieces.items():
+            for segment in (
+                () if manifest is None else (p for level in manifest.levels for p in level.segments)
+            ):
+                segments.setdefault(segment.file, []).append((segment, commits))
+        for file, refs in segments.items():
             self.used.add(f"{path}/{file}")
             leading = [commit for _, commits in refs for commit in commits]
             run = self._read(f"{path}/{file}", partial(read_run, storage, refs[0][0]), leading, **where)
@@ -206,11 +208,11 @@ class _Verification:
         anywhere = (*self.application.placed, *self.application.derived, *self.application.by_key2)
         yield from manifest_faults(manifest, *(WHOLE if place.store in anywhere else own))
 
-    def _run_faults(self, run: Run, kind: str, refs: list[PieceRef]) -> Iterator[str]:
+    def _run_faults(self, run: Run, kind: str, refs: list[SegmentRef]) -> Iterator[str]:
         if len({(ref.size, ref.checksum) for ref in refs}) > 1:
             yield "manifests do not agree on its size or checksum"
         yield from run_faults(run, kind)
-        yield from dict.fromkeys(fault for ref in refs for fault in piece_faults(run, ref))
+        yield from dict.fromkeys(fault for ref in refs for fault in segment_faults(run, ref))
 
 
 def _log_file(folder: str, number: int) -> str:
@@ -225,25 +227,25 @@ def _rank(problem: Problem) -> tuple[Any, ...]:
 
 def manifest_faults(manifest: Manifest, low: int, high: int) -> Iterator[str]:
     """What is wrong with a manifest whose rows must have hashes from ``low`` to below ``high``."""
-    for number, slot in enumerate(manifest.slots):
+    for number, level in enumerate(manifest.levels):
         above = -1
-        for piece in slot.pieces:
-            where = f"rows {piece.start} to {piece.stop} of {piece.file}, in slot {number},"
-            if not (0 <= piece.start < piece.stop and piece.low <= piece.high):
+        for segment in level.segments:
+            where = f"rows {segment.start} to {segment.stop} of {segment.file}, in level {number},"
+            if not (0 <= segment.start < segment.stop and segment.low <= segment.high):
                 yield f"{where} are none"
-            if piece.low < above:
+            if segment.low < above:
                 yield f"{where} overlap the rows before them"
-            if piece.low < low or piece.high >= high:
+            if segment.low < low or segment.high >= high:
                 yield f"{where} belong to another partition"
-            above = piece.high
+            above = segment.high
 
 
-def piece_faults(run: Run, piece: PieceRef) -> Iterator[str]:
-    """Whether a manifest says the truth about a piece of a run."""
-    if piece.stop > run.rows:
-        yield f"the manifest takes rows up to {piece.stop}, and there are {run.rows}"
-    elif (int(run["h"][piece.start]), int(run["h"][piece.stop - 1])) != (piece.low, piece.high):
-        yield f"the manifest has other hashes for rows {piece.start} to {piece.stop}"
+def segment_faults(run: Run, segment: SegmentRef) -> Iterator[str]:
+    """Whether a manifest says the truth about a segment of a run."""
+    if segment.stop > run.rows:
+        yield f"the manifest takes rows up to {segment.stop}, and there are {run.rows}"
+    elif (int(run["h"][segment.start]), int(run["h"][segment.stop - 1])) != (segment.low, segment.high):
+        yield f"the manifest has other hashes for rows {segment.start} to {segment.stop}"
 
 
 def place_faults(run: Run, partition: int, partitions: int) -> Iterator[str]:

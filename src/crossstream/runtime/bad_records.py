@@ -27,7 +27,7 @@ from crossstream.serdes import serde as calls
 from crossstream.serdes.refusals import UNDECODABLE
 from crossstream.serdes.serde import find_invalid
 from crossstream.storage.columns import Column, cut, cut_all, take
-from crossstream.storage.snapshot import View
+from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import Run
 
 _NEXT = "fix the function, or skip such records: processing_errors='skip' or cs.DeadLetter(topic)"
@@ -238,11 +238,11 @@ class Unreadable:
     reason: str
 
 
-def unreadable_row(stores: Iterable[tuple[StoreDef, View]], serde: object) -> Unreadable | None:
+def unreadable_row(stores: Iterable[tuple[StoreDef, Snapshot]], serde: object) -> Unreadable | None:
     """The first row that is in the way; None if there is none. ``serde``: the name of the one that refused bytes."""
     for store, view in stores:
         if serde in (None, store.value.name) and "value" in store.layout.names:
-            for run in view.pieces():
+            for run in view.segments():
                 for row, reason in _refused(store.value, run):
                     if _is_live(view, run, row):
                         return Unreadable(store, _key(store, run, row), reason)
@@ -259,13 +259,13 @@ def _refused(serde: Serde, run: Run) -> Iterator[tuple[int, str]]:
         yield from ((start + row, reason) for row, reason in found)
 
 
-def _is_live(view: View, run: Run, row: int) -> bool:
+def _is_live(view: Snapshot, run: Run, row: int) -> bool:
     """Whether no newer run replaces the row; of those with several rows under a key each is taken for live."""
     if view.layout.sort is not None:
         return True
     one = cut_all(run.columns, row, row + 1)
     match = view.lookup(one["h"], one["key"])
-    return bool(match.found[0]) and match.pieces[int(match.piece[0])] is run
+    return bool(match.found[0]) and match.segments[int(match.segment[0])] is run
 
 
 def _key(store: StoreDef, run: Run, row: int) -> Any:

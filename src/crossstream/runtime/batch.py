@@ -14,7 +14,7 @@ from crossstream.columns.order import OFFSET_BITS
 from crossstream.config import DeadLetter, OnError, StreamsConfig
 from crossstream.graph.nodes import Shape
 from crossstream.storage.log_entries import Silence, SourceRange, StagedFrame
-from crossstream.storage.manifest import PieceRef
+from crossstream.storage.manifest import SegmentRef
 
 FRAME_RANK = 1 << 20
 """Added to the ranks of DataFrame sources, which come after topic partitions: one for each source in each partition."""
@@ -41,7 +41,7 @@ class Batch(msgspec.Struct, frozen=True):
     repeated: bool = False
     bits: int = 64
     recorded: bool = False
-    histories: dict[str, dict[int, PieceRef]] = {}
+    histories: dict[str, dict[int, SegmentRef]] = {}
     silence: Silence | None = None
     shares: int = 1
     clock: int = 0
@@ -92,7 +92,7 @@ class Report:
     unmatched: dict[str, int] = field(default_factory=dict)
     keys: dict[str, Keys] = field(default_factory=dict)
     staged: list[StagedFrame] = field(default_factory=list)
-    histories: dict[str, dict[int, PieceRef]] = field(default_factory=dict)
+    histories: dict[str, dict[int, SegmentRef]] = field(default_factory=dict)
 
     def count_in(self, operator: str, rows: int) -> None:
         self.rows_in[operator] = self.rows_in.get(operator, 0) + rows

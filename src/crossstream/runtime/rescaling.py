@@ -117,13 +117,15 @@ def misplaced(log: BatchLog, placements: Mapping[str, Placement]) -> list[str]:
 
 
 def _sample(root: StateRoot, store: str, partition: int, name: str) -> Iterator[Run]:
-    """Rows of a state partition, from the newest piece on, so many that they are `SAMPLED`."""
+    """Rows of a state partition, from the newest segment on, so many that they are `SAMPLED`."""
     folder, wanted = _folder(root, store, partition), SAMPLED
     try:
-        for piece in (piece for slot in read_manifest(folder, name).slots for piece in slot.pieces):
+        for segment in (
+            segment for level in read_manifest(folder, name).levels for segment in level.segments
+        ):
             if wanted <= 0:
                 return
-            run = read_run(folder, piece).slice(piece.start, piece.stop)
+            run = read_run(folder, segment).slice(segment.start, segment.stop)
             rows = np.linspace(0, run.rows - 1, min(run.rows, wanted), dtype=np.int64)
             wanted -= len(rows)
             yield Run(take_all(run.columns, rows))
@@ -168,7 +170,7 @@ def _open_one(root: StateRoot, store: str, partition: int, name: str) -> Version
     folder = _folder(root, store, partition)
     try:
         manifest = read_manifest(folder, name)
-        first = next((piece for slot in manifest.slots for piece in slot.pieces), None)
+        first = next((segment for level in manifest.levels for segment in level.segments), None)
         if first is None:
             return load_version(folder, Layout(manifest.kind, ()), name)
         opened: dict[str, Run] = {first.file: read_run(folder, first)}

@@ -26,7 +26,7 @@ from crossstream.errors import ProcessingError, told
 from crossstream.planning.plan import Exchange, Partitioner
 from crossstream.serdes import Serde
 from crossstream.storage.columns import from_record_batch, to_record_batch
-from crossstream.storage.files import FEW, Gathered, whole
+from crossstream.storage.files import FEW, BufferList, whole
 
 Parcel = tuple[int, int, int, int, Any]
 """The blob is bytes, gathered or as a buffer, or, on the way, the place where it lies (`spark/shuffle_spill.py`).
@@ -53,7 +53,7 @@ _DECODED = "decoded"
 """The column with what is decoded of the values."""
 
 
-def pack(changes: Changes, value_serde: Serde | None, key_serde: Serde | None) -> bytes | Gathered:
+def pack(changes: Changes, value_serde: Serde | None, key_serde: Serde | None) -> bytes | BufferList:
     """Changes as a schema and a record batch in Arrow's IPC form; values in wire form, and what is decoded of them."""
     columns = {
         "key": changes.key.wire(key_serde),
@@ -73,7 +73,7 @@ def pack(changes: Changes, value_serde: Serde | None, key_serde: Serde | None) -
     size = schema.size.to_bytes(8, "little")
     if batch.num_rows <= FEW:
         return b"".join((size, schema, batch.serialize()))
-    blob = Gathered()
+    blob = BufferList()
     blob.write(size)
     pa.ipc.new_stream(blob, batch.schema).write_batch(batch)
     return blob
@@ -127,7 +127,7 @@ def route(
     sender: int,
     place: Callable[[Changes, int], dict[str, Any]],
     near: bool = False,
-) -> Iterator[tuple[int, bytes | Gathered | Changes]]:
+) -> Iterator[tuple[int, bytes | BufferList | Changes]]:
     """(state partition, blob) for every partition that gets rows. ``sender``: the one they come from.
 
     ``place``: where a row is from. ``near``: whoever gets them is in this process.

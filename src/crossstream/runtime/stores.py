@@ -17,11 +17,11 @@ from crossstream.planning.plan import Plan, StoreDef
 from crossstream.runtime.batch import Batch
 from crossstream.storage.compaction import NO_HORIZON
 from crossstream.storage.files import Storage, partition_folder
-from crossstream.storage.manifest import PieceRef, read_manifest, read_run, write_run
+from crossstream.storage.manifest import SegmentRef, read_manifest, read_run, write_run
 from crossstream.storage.root import Place, root_of
-from crossstream.storage.snapshot import View
+from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import Run
-from crossstream.storage.store import Piece, Version, advance, load_version, saver, store_version
+from crossstream.storage.store import Segment, Version, advance, load_version, saver, store_version
 
 
 def measure(root: Place, versions: Mapping[str, Mapping[int, str]]) -> dict[str, tuple[int, int]]:
@@ -42,7 +42,7 @@ def grow(
     fresh: Run | None,
     stream_time: int,
     batch: int,
-    early: Sequence[Piece] = (),
+    early: Sequence[Segment] = (),
     horizon: int = NO_HORIZON,
     clock: int = 0,
 ) -> Version:
@@ -63,20 +63,20 @@ class MemoryStores:
     def open(self, store: StoreDef, partition: int, name: str | None) -> Version:
         return self.versions.get((store.name, partition)) or Version(store.layout)
 
-    def saver(self, store: StoreDef, partition: int, batch: int) -> Callable[[Run], Piece]:
-        return lambda run: Piece(Run(dict(run.columns), run.rows))
+    def saver(self, store: StoreDef, partition: int, batch: int) -> Callable[[Run], Segment]:
+        return lambda run: Segment(Run(dict(run.columns), run.rows))
 
     def save(self, store: StoreDef, partition: int, version: Version) -> Version:
         self.versions[store.name, partition] = version
         return version
 
-    def record(self, store: StoreDef, partition: int, batch: int, run: Run) -> PieceRef:
+    def record(self, store: StoreDef, partition: int, batch: int, run: Run) -> SegmentRef:
         """Keeps a run that belongs to no version; the last one of each partition."""
         name = f"{store.name}/{partition}"
         self.recorded[name] = run
-        return PieceRef(name, 0, run.rows, 0, 0, 0, "")
+        return SegmentRef(name, 0, run.rows, 0, 0, 0, "")
 
-    def recall(self, store: StoreDef, partition: int, ref: PieceRef) -> Run:
+    def recall(self, store: StoreDef, partition: int, ref: SegmentRef) -> Run:
         """A run that was kept by `record`."""
         return self.recorded[ref.file]
 
@@ -122,15 +122,15 @@ class FolderStores:
             if held.batch < batch and held.name != versions.get(store, {}).get(partition):
                 del self.held[store, partition], self.files[store, partition]
 
-    def saver(self, store: StoreDef, partition: int, batch: int) -> Callable[[Run], Piece]:
+    def saver(self, store: StoreDef, partition: int, batch: int) -> Callable[[Run], Segment]:
         return saver(self._storage(store, partition), f"{batch:012d}-{uuid.uuid4().hex[:8]}")
 
-    def record(self, store: StoreDef, partition: int, batch: int, run: Run) -> PieceRef:
+    def record(self, store: StoreDef, partition: int, batch: int, run: Run) -> SegmentRef:
         """Writes a run that belongs to no version."""
         name = f"{batch:012d}-{uuid.uuid4().hex[:8]}.history"
         return write_run(self._storage(store, partition), name, run)
 
-    def recall(self, store: StoreDef, partition: int, ref: PieceRef) -> Run:
+    def recall(self, store: StoreDef, partition: int, ref: SegmentRef) -> Run:
         """A run that was written by `record`; `StateError` if it is not what was written."""
         try:
             return read_run(self._storage(store, partition), ref)
@@ -163,14 +163,14 @@ class GlobalTables:
             store, places = self.plan.stores[name], range(self.batch.partitions)
             manifests, histories = self.batch.versions.get(name, {}), self.batch.histories.get(name, {})
             self._opened[name] = WholeTable(
-                [self.stores.open(store, place, manifests.get(place)).view() for place in places],
+                [self.stores.open(store, place, manifests.get(place)).snapshot() for place in places],
                 [self._history(store, place, histories.get(place)) for place in places],
                 store.key,
                 store.value,
             )
         return self._opened[name]
 
-    def opened(self) -> Iterator[tuple[StoreDef, View]]:
+    def opened(self) -> Iterator[tuple[StoreDef, Snapshot]]:
         """The state partitions of the tables that have been looked up, as they were before the batch."""
         for name, table in self._opened.items():
             yield from ((self.plan.stores[name], view) for view in table.views)
@@ -181,5 +181,5 @@ class GlobalTables:
             self._changes[name] = self.open(name).changes()
         return self._changes[name]
 
-    def _history(self, store: StoreDef, place: int, ref: PieceRef | None) -> History | None:
+    def _history(self, store: StoreDef, place: int, ref: SegmentRef | None) -> History | None:
         return None if ref is None else History.from_run(self.stores.recall(store, place, ref))

@@ -32,9 +32,9 @@ from crossstream.runtime.shuffle_codec import (
 from crossstream.runtime.stores import FolderStores, GlobalTables, MemoryStores, grow
 from crossstream.serdes import refusals
 from crossstream.serdes.refusals import UNDECODABLE
-from crossstream.storage.files import Gathered
+from crossstream.storage.files import BufferList
 from crossstream.storage.log_entries import SourceRange
-from crossstream.storage.store import Piece, Version
+from crossstream.storage.store import Segment, Version
 
 Sent = tuple[int, list[Parcel]]
 """A state partition and the parcels for it."""
@@ -46,7 +46,7 @@ class _Opened:
 
     store: OpenStore
     before: Version
-    early: list[Piece] = field(default_factory=list)
+    early: list[Segment] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -121,11 +121,11 @@ class RoundTask:
     def _put_away(self) -> None:
         """Between two slices: what the stores got goes into files, for nobody in the task looks it up again."""
         for opened in self._opened.values():
-            fresh = opened.store.view.fresh
+            fresh = opened.store.view.memtable
             if fresh is not None and fresh.rows:
                 save = self.stores.saver(opened.store.definition, self.sender, self.batch.id)
                 opened.early.append(save(fresh))
-                opened.store.view.fresh = None
+                opened.store.view.memtable = None
 
     def _addressed(self, parcels: Iterable[Parcel]) -> list[Parcel]:
         """The parcels for this round; the others go on as they are."""
@@ -178,7 +178,9 @@ class RoundTask:
             definition = self.plan.stores[name]
             manifest = self.batch.versions.get(name, {}).get(self.sender)
             version = self.stores.open(definition, self.sender, manifest)
-            store = OpenStore(definition, version.view(), version.stream_time, version.horizon, version.clock)
+            store = OpenStore(
+                definition, version.snapshot(), version.stream_time, version.horizon, version.clock
+            )
             self._opened[name] = _Opened(store, version)
         return self._opened[name].store
 
@@ -243,7 +245,7 @@ class RoundTask:
 
     def _routed(
         self, changes: Changes, exchange: Exchange
-    ) -> Iterator[tuple[int, bytes | Gathered | Changes]]:
+    ) -> Iterator[tuple[int, bytes | BufferList | Changes]]:
         assert self._failures is not None
         place = partial(self._failures.place, self.plan.topology[exchange.node])
         batch = self.batch
@@ -305,7 +307,7 @@ class RoundTask:
                 opened.store.definition,
                 self.sender,
                 opened.before,
-                opened.store.view.fresh,
+                opened.store.view.memtable,
                 opened.store.stream_time,
                 self.batch.id,
                 opened.early,

@@ -31,7 +31,7 @@ from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.files import make_folder
 from crossstream.storage.log_entries import BatchEntry, Commit
 from crossstream.storage.root import Place, root_of
-from crossstream.storage.vacuum import Retirement
+from crossstream.storage.vacuum import Vacuum
 from crossstream.topics import TopicPartition
 
 
@@ -116,7 +116,7 @@ class Engine:
         self._next = commit.id + 1
         self._epoch = commit.epoch
         self._repeat, self._frames = found.repeat, found.application.frames
-        self.retirement = Retirement(self.state, self.log, self.config.retain_batches, self._staging)
+        self.retirement = Vacuum(self.state, self.log, self.config.retain_batches, self._staging)
         self.retirement.sweep(self._next)
         self._account.state = measure(self.state, self._versions)
         self._rescale(bool(misplaced(self.log, placements(self.plan, self.partitions))))

@@ -20,7 +20,7 @@ from pyspark import SparkContext, SparkFiles
 
 from crossstream.runtime.shuffle_codec import Parcel
 from crossstream.runtime.task import Sent
-from crossstream.storage.files import PRIVATE, Written, make_folder, opener, pieces_of
+from crossstream.storage.files import PRIVATE, Written, buffers_of, make_folder, opener
 
 INLINE_BYTES = 16 << 10
 """Blobs up to that size travel inside their parcels."""
@@ -97,7 +97,7 @@ class _File:
             make_folder(self.folder, PRIVATE)
             self._open = open(self.folder / self.name, "wb", opener=opener(PRIVATE))  # noqa: SIM115 - closed on leaving
         location = BlobLocation(str(self.folder / self.name), self.size, len(blob))
-        for piece in pieces_of(blob):
+        for piece in buffers_of(blob):
             self._open.write(piece)
         rest = -len(blob) % _ALIGNMENT
         self._open.write(bytes(rest))

@@ -87,7 +87,7 @@ class Folder:
             make_folder(target.parent, rights)
             handle = open(beside, "wb", buffering=0, opener=make)  # noqa: SIM115 - closed below
         with handle:
-            for rest in pieces_of(data):
+            for rest in buffers_of(data):
                 while len(rest):
                     rest = rest[handle.write(rest) :]
             if forced:
@@ -142,7 +142,7 @@ class Memory:
         self.files.pop(name, None)
 
 
-class Gathered:
+class BufferList:
     """What a writer of Arrow's gives, as it gives it: a file to write to, and afterwards bytes to write on.
 
     The buffers are those of the columns, which must stay as they are meanwhile. Pickled it is plain bytes.
@@ -187,17 +187,17 @@ FEW = 512
 """Rows up to which copying buffers together is cheaper than handling them one by one."""
 
 Written: TypeAlias = Any
-"""Bytes to be written: `bytes`, a `memoryview`, a `pyarrow.Buffer`, or `Gathered`."""
+"""Bytes to be written: `bytes`, a `memoryview`, a `pyarrow.Buffer`, or `BufferList`."""
 
 
-def pieces_of(data: Written) -> Iterator[memoryview]:
+def buffers_of(data: Written) -> Iterator[memoryview]:
     """The bytes, piece by piece."""
-    return iter(data) if isinstance(data, Gathered) else iter([memoryview(data).cast("B")])
+    return iter(data) if isinstance(data, BufferList) else iter([memoryview(data).cast("B")])
 
 
 def whole(data: Written) -> Any:
     """The bytes in one piece."""
-    return bytes(data) if isinstance(data, Gathered) else data
+    return bytes(data) if isinstance(data, BufferList) else data
 
 
 LOCK = "lock"

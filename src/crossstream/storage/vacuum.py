@@ -20,7 +20,7 @@ Files = dict[str, set[str]]
 """Names of files by place, which is ``store/partition``."""
 
 
-class Retirement:
+class Vacuum:
     """Keeps the last ``retain`` batches readable and deletes the files that only older ones used.
 
     ``staged``: where records wait to be published; by default in the state folder.
