@@ -16,7 +16,7 @@ from crossstream.query.files import describe_readers
 from crossstream.records import RECORDS
 from crossstream.runtime.batch import Batch, Report, Settings, unpack_report
 from crossstream.runtime.rescaling import partitioners, placements, rescale
-from crossstream.runtime.shuffle_codec import REPORT, Parcel
+from crossstream.runtime.shuffle_codec import REPORT, Block
 from crossstream.runtime.stores import FolderStores
 from crossstream.runtime.task import RoundTask, Sent
 from crossstream.storage.commit_log import BatchLog
@@ -138,16 +138,16 @@ class Writer:
             sent = [s for pid, task in enumerate(tasks) for s in task.run(inboxes[pid])]
             inboxes = self._delivered(sent)
         report = Report()
-        for parcel in (parcel for inbox in inboxes for parcel in inbox):
-            if parcel[1] == REPORT:
-                report.add(unpack_report(parcel[4]))
+        for block in (block for inbox in inboxes for block in inbox):
+            if block[1] == REPORT:
+                report.add(unpack_report(block[4]))
         return report
 
     def _task(self, batch: Batch, number: int, sender: int, given: Any = None) -> RoundTask:
         return RoundTask(self.plan, batch, number, sender, self.stores, NoSinks(), Settings(), given)
 
-    def _delivered(self, sent: list[Sent]) -> list[list[Parcel]]:
-        inboxes: list[list[Parcel]] = [[] for _ in range(self.partitions)]
-        for pid, parcels in sent:
-            inboxes[pid].extend(parcels)
+    def _delivered(self, sent: list[Sent]) -> list[list[Block]]:
+        inboxes: list[list[Block]] = [[] for _ in range(self.partitions)]
+        for pid, blocks in sent:
+            inboxes[pid].extend(blocks)
         return inboxes

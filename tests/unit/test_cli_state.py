@@ -408,7 +408,7 @@ def twice_in_a_slot(manifest: Manifest) -> Manifest:
     [
         (piece_with(stop=99), "takes rows up to 99, and there are 20"),
         (piece_with(start=1), "other hashes for rows 1 to 20"),
-        (piece_with(start=7, stop=7), "are none"),
+        (piece_with(start=7, stop=7), "not a valid range"),
         (piece_with(low=5), "other hashes for rows 0 to 20"),
         (twice_in_a_slot, "overlap the rows before them"),
         (lambda manifest: msgspec.structs.replace(manifest, kind="versioned"), "of a versioned store"),

@@ -118,7 +118,7 @@ def test_ids_are_taken_on_where_they_are_known() -> None:
         found.refresh()
         assert found.topic_ids == known
     log.ids = {"a": "2"}
-    with pytest.raises(SourceError, match="made anew") as caught:
+    with pytest.raises(SourceError, match="recreated") as caught:
         found.refresh()
     assert caught.value.code == "CS-603"
     assert caught.value.where == {"operator": "a", "topic": "a"}
@@ -151,7 +151,7 @@ def test_a_topic_that_is_replaced_after_topics_were_looked_for(now: dict[TopicPa
         log.ends, log.ids = now, {"a": "1"}
         return found
 
-    with pytest.raises(SourceError, match="made anew since it was read") as caught:
+    with pytest.raises(SourceError, match="recreated since it was read") as caught:
         replaced("fail").end_offsets()
     assert caught.value.code == "CS-603"
     found = replaced("skip")

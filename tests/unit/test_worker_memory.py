@@ -86,12 +86,12 @@ def test_files_of_old_versions_are_closed(tmp_path: Path) -> None:
         first, needed = version.name, version.files()
         assert first is not None
         for each in (ours, theirs):
-            each.let_go(batch + 1, {"rows": {0: first}})
+            each.close_superseded(batch + 1, {"rows": {0: first}})
         del before, version
         assert open_files(tmp_path) <= needed, batch
     assert len(needed) < 29, "some were merged"
     assert ours.held == {}
-    theirs.let_go(31, {"rows": {0: first}})
+    theirs.close_superseded(31, {"rows": {0: first}})
     assert theirs.held[("rows", 0)].name == first, "it is still the newest"
     assert (tmp_path / partition_folder("rows", 0)).is_dir()
 
@@ -102,9 +102,9 @@ def test_a_batch_that_runs_does_not_lose_what_it_has_just_made(tmp_path: Path) -
     before = grow(stores, STORE, 0, Version(KEY_VALUE), rows(0), -1, 0)
     assert before.name is not None
     grow(stores, STORE, 0, before, rows(1), -1, 1)
-    stores.let_go(1, {"rows": {0: before.name}})
+    stores.close_superseded(1, {"rows": {0: before.name}})
     assert stores.held[("rows", 0)].batch == 1
-    stores.let_go(2, {"rows": {0: before.name}})
+    stores.close_superseded(2, {"rows": {0: before.name}})
     assert stores.held == {}
 
 

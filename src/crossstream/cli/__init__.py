@@ -16,7 +16,7 @@ from typing import Any
 
 from crossstream.cli.arguments import make_parser
 from crossstream.cli.options import WRONG_USAGE
-from crossstream.errors import CrossStreamError, told
+from crossstream.errors import CrossStreamError, described_error
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,7 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except Exception as error:  # a message instead of a traceback
         next = "rerun with --debug to see the traceback, and report it"
-        return _failed(CrossStreamError(told(error), code="CS-001", next=next), arguments, cause=error)
+        return _failed(
+            CrossStreamError(described_error(error), code="CS-001", next=next), arguments, cause=error
+        )
 
 
 def _command(name: str) -> Callable[[Any], int]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from crossstream.cli.console import show_table
-from crossstream.errors import CrossStreamError, told
+from crossstream.errors import CrossStreamError, described_error
 from crossstream.java import INSTALL, JAVA_VERSION, java_command, no_java
 from crossstream.storage.remote import RemoteRoot
 from crossstream.storage.root import root_of
@@ -326,7 +326,11 @@ def _join_on_spark(*, debug: bool) -> Check:
         except Exception as error:
             if debug:
                 raise
-            what = f"[{error.code}] {error.what}" if isinstance(error, CrossStreamError) else told(error)
+            what = (
+                f"[{error.code}] {error.what}"
+                if isinstance(error, CrossStreamError)
+                else described_error(error)
+            )
             return Check("a join on Spark", "problem", what, _fix(error, home.log))
     found = f"{outcome.records} records in, {len(outcome.after)} rows out, {outcome.seconds:.1f} s"
     return Check("a join on Spark", "ok" if len(outcome.after) == 4 else "problem", found, "report this")

@@ -252,7 +252,7 @@ class StoreReader:
 
     @contextmanager
     def _telling(self, **where: Any) -> Iterator[None]:
-        """Of bytes that the serdes cannot read it is told that they are in the state, and what to do about it."""
+        """Makes an error of bytes in the state that the serdes cannot read."""
         try:
             yield
         except SerdeError as error:
@@ -280,7 +280,7 @@ def _arrow(values: Values) -> pa.Array:
 def check_dict_keys(keys: Sequence[Any], marks: Sequence[object], step: str, **where: object) -> None:
     """Raises `StateError` CS-711 where a dict of these keys would not have them all.
 
-    ``marks``: what tells apart keys that are equal for Python; ``step``: what to do instead; ``where``: whose they are.
+    ``marks``: what differs between keys that Python takes for equal. ``step``: what to do instead.
 
     >>> check_dict_keys(["a", 1], [b"a", b"1"], "ask for one after the other")
     """

@@ -37,7 +37,7 @@ WHOLE = (0, 1 << 64)
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """``batches``: those whose state cannot be trusted, of those that are kept; empty where it is none of theirs."""
+    """``batches``: those whose state cannot be trusted, of those that are kept; empty where it is of none of them."""
 
     what: str
     file: str
@@ -103,7 +103,7 @@ class _Verification:
             list(threads.map(self._check, self._places(commits)))
         oldest = min(log.commits(), default=0)
         found.batches = tuple(commit.id for commit in commits if commit.id >= oldest)
-        # What was retired meanwhile was nobody's any more.
+        # No batch needs what was retired meanwhile.
         found.problems = sorted(
             (one for one in found.problems if max(one.batches, default=oldest) >= oldest), key=_rank
         )
@@ -114,7 +114,7 @@ class _Verification:
     def _files(self) -> list[str]:
         return [f"{folder}/{name}" for folder, names in self.root.tree("stores").items() for name in names]
 
-    def _tell(self, what: str, file: str, commits: Iterable[Commit] = (), **place: Any) -> None:
+    def _report(self, what: str, file: str, commits: Iterable[Commit] = (), **place: Any) -> None:
         batches = tuple(sorted({commit.id for commit in commits}))
         self.found.problems.append(Problem(what, file, batches=batches, **place))
 
@@ -123,9 +123,9 @@ class _Verification:
         ids = log.commits()
         whole = range(ids[0] if ids else max(begun, default=0) - 1, max([*begun, *ids], default=0))
         for gap in sorted(set(whole) - {*ids, -1}):
-            self._tell("the commit is missing", _log_file("commits", gap), [Commit(gap, 0)])
+            self._report("the commit is missing", _log_file("commits", gap), [Commit(gap, 0)])
         if self.application.committed and not (begun or ids):
-            self._tell("the commits are missing", "commits")
+            self._report("the commits are missing", "commits")
         for id_ in ids:
             file = _log_file("commits", id_)
             commit = self._read(file, partial(log.commit, id_), [Commit(id_, 0)])
@@ -133,7 +133,7 @@ class _Verification:
                 continue
             unknown = sorted(commit.versions.keys() - self.application.stores.keys())
             if unknown:
-                self._tell(
+                self._report(
                     f"it names stores that the application has not: {', '.join(unknown)}", file, [commit]
                 )
             yield commit
@@ -150,11 +150,11 @@ class _Verification:
         except StateError as error:
             if error.code in UNREACHED:
                 raise
-            self._tell(error.what, file, commits, **place)
+            self._report(error.what, file, commits, **place)
         except FileNotFoundError:
             pass  # retired between listing and reading
         except (msgspec.MsgspecError, pa.ArrowException, ValueError) as error:
-            self._tell(f"it cannot be read: {error}", file, commits, **place)
+            self._report(f"it cannot be read: {error}", file, commits, **place)
         return None
 
     def _places(self, commits: Iterable[Commit]) -> list[_Place]:
@@ -179,7 +179,7 @@ class _Verification:
                 f"{path}/{name}", partial(read_manifest, storage, name, kind), commits, **where
             )
             for what in () if manifest is None else self._manifest_faults(place, manifest, commits):
-                self._tell(what, f"{path}/{name}", commits, **where)
+                self._report(what, f"{path}/{name}", commits, **where)
             for segment in (
                 () if manifest is None else (p for level in manifest.levels for p in level.segments)
             ):
@@ -189,10 +189,10 @@ class _Verification:
             leading = [commit for _, commits in refs for commit in commits]
             run = self._read(f"{path}/{file}", partial(read_run, storage, refs[0][0]), leading, **where)
             for what in () if run is None else self._run_faults(run, kind, [ref for ref, _ in refs]):
-                self._tell(what, f"{path}/{file}", leading, **where)
+                self._report(what, f"{path}/{file}", leading, **where)
             if run is not None and place.store in self.application.by_key2:
                 for what in place_faults(run, place.partition, leading[0].partitions):
-                    self._tell(what, f"{path}/{file}", leading, **where)
+                    self._report(what, f"{path}/{file}", leading, **where)
             self.found.size += refs[0][0].size
             self.found.rows += 0 if run is None else run.rows
 
@@ -232,7 +232,7 @@ def manifest_faults(manifest: Manifest, low: int, high: int) -> Iterator[str]:
         for segment in level.segments:
             where = f"rows {segment.start} to {segment.stop} of {segment.file}, in level {number},"
             if not (0 <= segment.start < segment.stop and segment.low <= segment.high):
-                yield f"{where} are none"
+                yield f"{where} are not a valid range"
             if segment.low < above:
                 yield f"{where} overlap the rows before them"
             if segment.low < low or segment.high >= high:
@@ -251,7 +251,7 @@ def segment_faults(run: Run, segment: SegmentRef) -> Iterator[str]:
 def place_faults(run: Run, partition: int, partitions: int) -> Iterator[str]:
     """Whether rows, of a store where the second key decides, are in the right one of so many partitions."""
     if "s" not in run.columns:
-        return  # which is told as columns of another kind
+        return  # `run_faults` reports that
     elsewhere = int((partition_of(run["s"], partitions) != partition).sum())
     if elsewhere:
         yield f"{elsewhere} rows belong to another partition"

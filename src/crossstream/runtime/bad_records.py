@@ -15,7 +15,7 @@ from crossstream.columns.evaluate import Failure, Raised
 from crossstream.columns.order import place_of
 from crossstream.columns.refused import encoded, first_refused
 from crossstream.columns.values import Values
-from crossstream.errors import CrossStreamError, ProcessingError, SerdeError, told
+from crossstream.errors import CrossStreamError, ProcessingError, SerdeError, described_error
 from crossstream.graph.nodes import Graph, Node
 from crossstream.operators.table_join.kernel import Given
 from crossstream.planning.plan import StoreDef
@@ -64,7 +64,7 @@ class Failures:
                 f"the {part} of a record cannot be decoded: {reason}",
                 code="CS-402",
                 where=self.place(node, changes, row) | {"serde": None if serde is None else serde.name},
-                next="mend or skip the record: deserialization_errors='skip' or cs.DeadLetter(topic)",
+                next="fix or skip the record: deserialization_errors='skip' or cs.DeadLetter(topic)",
             )
         self.report.count_dropped(node.name, {"undecodable": len(rows)})
         if self.decoding.action == "dead-letter":
@@ -91,7 +91,7 @@ class Failures:
             raise self.error(node, changes, first)
         self.report.count_dropped(node.name, {"failed": len(failures)})
         if self.processing.action == "dead-letter":
-            reasons = [(f.row, told(_of_user(f.error))) for f in failures]
+            reasons = [(f.row, described_error(_of_user(f.error))) for f in failures]
             self._bury(self.processing, node, changes, reasons, given, forms)
 
     def error(self, node: Node, changes: Changes, failure: Failure) -> CrossStreamError:
@@ -101,7 +101,7 @@ class Failures:
             return _of_operator(failure.error).at(**place)
         cause = _of_user(failure.error)
         error = ProcessingError(
-            f"the {failure.role} of {node.name} raised {told(cause)}",
+            f"the {failure.role} of {node.name} raised {described_error(cause)}",
             code="CS-501",
             where=place,
             next=_NEXT,
@@ -182,8 +182,8 @@ class Failures:
 
     def _where(self, node: Node, changes: Changes, row: int) -> list[Header]:
         place = self.place(node, changes, row)
-        told = {f"crossstream.{name}": place[name] for name in ("operator", "topic", "partition", "offset")}
-        return [(name, _utf8(str(value))) for name, value in told.items() if value is not None]
+        known = {f"crossstream.{name}": place[name] for name in ("operator", "topic", "partition", "offset")}
+        return [(name, _utf8(str(value))) for name, value in known.items() if value is not None]
 
 
 def _utf8(text: str) -> bytes:
@@ -212,7 +212,7 @@ def _of_user(error: BaseException) -> BaseException:
 
 
 def _readable(changes: Changes) -> Changes:
-    """The rows as columns of their own, so that nobody decodes the ones left out along with them."""
+    """The rows as columns of their own, so that the dropped rows are not decoded with them."""
     key, value = (Values(values.serde, wire=values.wire()) for values in (changes.key, changes.value))
     return replace(changes, key=key, value=value)
 

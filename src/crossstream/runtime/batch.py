@@ -159,7 +159,7 @@ class Output(Protocol):
         """Appends records (key, value, timestamp, headers) in order."""
 
     def must_exist(self, topic: str) -> None:
-        """Raises `SinkError` where writing would make the topic, or its name is none: a record named it."""
+        """Raises `SinkError` where writing would create the topic, or the name that a record gave is not valid."""
 
     def partition_count(self, topic: str) -> int:
         """How many partitions the topic has."""

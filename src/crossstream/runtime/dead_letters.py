@@ -117,7 +117,7 @@ class Letter:
         return replace(self, place=[*self.place, (SPILLED, str(file).encode())])
 
     def _file_name(self, place: dict[str, str]) -> str:
-        """By the record that was processed; the rest tells apart what several operators, or one, made of it."""
+        """By the record that was processed; the rest differs for what several operators, or one, made of it."""
         known = [self.key, self.value, self.timestamp, self.headers, place.get("operator")]
         digest = xxhash.xxh3_64_hexdigest(msgspec.msgpack.encode(known))
         if "topic" not in place:
@@ -126,7 +126,7 @@ class Letter:
 
 
 def as_records(letters: Sequence[Letter]) -> pa.RecordBatch:
-    """The letters as they are written."""
+    """The records that the letters are written as."""
     columns = [
         pa.array([letter.key for letter in letters], pa.large_binary()),
         pa.array([letter.value for letter in letters], pa.large_binary()),
@@ -180,7 +180,7 @@ def _write(file: Path, content: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Forms:
-    """The serdes of dead letters; None: nobody but the engine has bytes of these.
+    """The serdes of dead letters; None: only the engine has bytes of these.
 
     ``value``: of the records, or of those of a join's left side; ``right``: of those of its right side.
     """

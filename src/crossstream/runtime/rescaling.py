@@ -1,6 +1,6 @@
 """Another number of state partitions, between two batches.
 
-All stores of the last commit are cut anew, into files beside the old ones, and one commit, which reads no records,
+All stores of the last commit are sliced again, into files beside the old ones, and one commit, which reads no records,
 names them (decision 0011). Until it is there nothing has happened; older commits keep the partitions they had. Where
 their number stays, and a partitioner is another one, only the stores that partitioners place are cut.
 """
@@ -144,7 +144,7 @@ def _check_placed(log: BatchLog, application: Application, placements: Mapping[s
             f"the rows of {', '.join(unknown)} are placed by a partitioner, which only the application has",
             code="CS-730",
             where={"folder": str(log.root)},
-            next="start the application with another number of partitions: it places them anew",
+            next="start the application with another number of partitions: it places them again",
         )
 
 

@@ -1,6 +1,6 @@
 """What travels between rounds: a handful of Arrow blobs per task and target partition.
 
-A parcel is (target round, exchange, sender, sequence, blob). Spark shuffles parcels by state partition and never
+A block is (target round, exchange, sender, sequence, blob). Spark shuffles blocks by state partition and never
 looks inside. Receivers sort them by exchange, sender and sequence, so the order in which a shuffle
 delivers them changes nothing.
 """
@@ -22,13 +22,13 @@ from crossstream.columns.changes import Changes, concat_changes
 from crossstream.columns.evaluate import call_rows
 from crossstream.columns.hashing import partition_of
 from crossstream.columns.values import Values
-from crossstream.errors import ProcessingError, told
+from crossstream.errors import ProcessingError, described_error
 from crossstream.planning.plan import Exchange, Partitioner
 from crossstream.serdes import Serde
 from crossstream.storage.columns import from_record_batch, to_record_batch
 from crossstream.storage.files import FEW, BufferList, whole
 
-Parcel = tuple[int, int, int, int, Any]
+Block = tuple[int, int, int, int, Any]
 """The blob is bytes, gathered or as a buffer, or, on the way, the place where it lies (`spark/shuffle_spill.py`).
 
 Within a process, few rows go from round to round as `Changes`.
@@ -38,15 +38,15 @@ Place = Callable[[int], dict[str, Any]]
 """Operator, line, topic, partition, offset and key of a row, as far as they are known."""
 
 HANDED = 512
-"""Rows up to which changes are handed on within a process as they are; more are packed, to be taken in slices.
+"""Rows up to which changes are not packed within a process; more are, to be taken in slices.
 
 Decision 0029.
 """
 
 REPORT = -1
-"""Exchange number of a parcel that holds a task's report."""
+"""Exchange number of a block that holds a task's report."""
 FRAME = -2
-"""Exchange number of a parcel for the driver: records of a `FrameSink`."""
+"""Exchange number of a block for the driver: records of a `FrameSink`."""
 
 _HEAD = ("key", "value", "ts", "major", "minor")
 _DECODED = "decoded"
@@ -130,13 +130,13 @@ def route(
 ) -> Iterator[tuple[int, bytes | BufferList | Changes]]:
     """(state partition, blob) for every partition that gets rows. ``sender``: the one they come from.
 
-    ``place``: where a row is from. ``near``: whoever gets them is in this process.
+    ``place``: where a row is from. ``near``: the receiver is in this process.
     """
     if not changes.rows:
         return
     key, value, partitioner = exchange.key, exchange.value, exchange.partitioner
     changes = _in_wire_form(changes, key, value, exchange.columns)
-    send = _as_they_are if near and changes.rows <= HANDED else pack
+    send = _unpacked_rows if near and changes.rows <= HANDED else pack
     if exchange.stays or (partitions == 1 and partitioner is None):
         yield 0 if partitions == 1 else sender, send(changes, value, key)
         return
@@ -172,7 +172,7 @@ def _in_wire_form(
 
 
 def _can_travel(series: pl.Series) -> bool:
-    """Whether columns come out of a parcel as they go in."""
+    """Whether columns come out of a block as they go in."""
     arrow = series[:0].to_arrow()
     return _has_no_dictionary(arrow.type) and pl.Series(arrow).dtype == series.dtype
 
@@ -184,7 +184,7 @@ def _has_no_dictionary(kind: pa.DataType) -> bool:
     return all(_has_no_dictionary(kind.field(place).type) for place in range(kind.num_fields))
 
 
-def _as_they_are(changes: Changes, value: Serde | None, key: Serde | None) -> Changes:
+def _unpacked_rows(changes: Changes, value: Serde | None, key: Serde | None) -> Changes:
     return changes
 
 
@@ -197,7 +197,7 @@ def chosen_partitions(partitioner: Partitioner, key: Values, partitions: int, pl
     given, failures = call_rows(lambda k: 0 if k is None else partitioner(k, partitions), [keys])
     for failure in failures:
         raise ProcessingError(
-            f"a partitioner raised {told(failure.error)}",
+            f"a partitioner raised {described_error(failure.error)}",
             code="CS-505",
             where=place(failure.row),
             next="a partitioner takes (key, number of partitions) and returns an int",
@@ -221,16 +221,16 @@ def _existing(pid: Any, partitions: int) -> int:
     return found
 
 
-def in_order(parcels: Iterable[Parcel]) -> dict[int, list[Any]]:
+def in_order(blocks: Iterable[Block]) -> dict[int, list[Any]]:
     """Blobs of each exchange in order of their senders."""
     found: dict[int, list[Any]] = {}
-    for _, exchange, _, _, blob in sorted(parcels, key=lambda parcel: parcel[1:4]):
+    for _, exchange, _, _, blob in sorted(blocks, key=lambda block: block[1:4]):
         found.setdefault(exchange, []).append(blob)
     return found
 
 
 WHOLE_BYTES = 16 << 20
-"""Parcels of up to that size are taken all at once."""
+"""Blocks of up to that size are taken all at once."""
 SLICE_BYTES = 8 << 20
 """About how much of larger ones is taken at a time."""
 
@@ -240,7 +240,7 @@ Arrived = dict[int, Changes]
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """The rows of one parcel, and the slice that each belongs to."""
+    """The rows of one block, and the slice that each belongs to."""
 
     exchange: int
     changes: Changes

@@ -115,7 +115,7 @@ class FolderStores:
             files.pop(gone, None)  # another thread that reads may have been here
         self.held[store.name, partition] = version
 
-    def let_go(self, batch: int, versions: Mapping[str, Mapping[int, str]]) -> None:
+    def close_superseded(self, batch: int, versions: Mapping[str, Mapping[int, str]]) -> None:
         """Closes what other processes moved on: older versions than ``batch`` that are not in ``versions``."""
         for store, partition in list(self.held):
             held = self.held[store, partition]

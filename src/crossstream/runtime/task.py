@@ -23,7 +23,7 @@ from crossstream.runtime.shuffle_codec import (
     FRAME,
     REPORT,
     Arrived,
-    Parcel,
+    Block,
     all_at_once,
     in_order,
     in_slices,
@@ -36,8 +36,8 @@ from crossstream.storage.files import BufferList
 from crossstream.storage.log_entries import SourceRange
 from crossstream.storage.store import Segment, Version
 
-Sent = tuple[int, list[Parcel]]
-"""A state partition and the parcels for it."""
+Sent = tuple[int, list[Block]]
+"""A state partition and the blocks for it."""
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class RoundTask:
     near: bool = False
     report: Report = field(default_factory=Report)
     _opened: dict[str, _Opened] = field(default_factory=dict)
-    _outbox: dict[int, list[Parcel]] = field(default_factory=dict)
+    _outbox: dict[int, list[Block]] = field(default_factory=dict)
     _sequence: int = 0
     _runners: list[Runner] = field(default_factory=list)
     _readers: dict[str, list[Runner]] = field(default_factory=dict)
@@ -92,11 +92,11 @@ class RoundTask:
         yield from self._finish()
         yield from self._close(started)
 
-    def run(self, parcels: Iterable[Parcel]) -> Iterator[Sent]:
-        """A later round: takes the parcels of one state partition."""
+    def run(self, blocks: Iterable[Block]) -> Iterator[Sent]:
+        """A later round: takes the blocks of one state partition."""
         started = time.perf_counter()
         task = self._set_up()
-        for number, arrived in enumerate(self._arrived(in_order(self._addressed(parcels)))):
+        for number, arrived in enumerate(self._arrived(in_order(self._addressed(blocks)))):
             if number:
                 self._put_away()
             for exchange, changes in arrived.items():
@@ -119,7 +119,7 @@ class RoundTask:
         return Decoder(task, step).decoded(changes, ("value",))
 
     def _put_away(self) -> None:
-        """Between two slices: what the stores got goes into files, for nobody in the task looks it up again."""
+        """Between two slices: what the stores got goes into files, because no step looks it up again."""
         for opened in self._opened.values():
             fresh = opened.store.view.memtable
             if fresh is not None and fresh.rows:
@@ -127,14 +127,14 @@ class RoundTask:
                 opened.early.append(save(fresh))
                 opened.store.view.memtable = None
 
-    def _addressed(self, parcels: Iterable[Parcel]) -> list[Parcel]:
-        """The parcels for this round; the others go on as they are."""
+    def _addressed(self, blocks: Iterable[Block]) -> list[Block]:
+        """The blocks for this round; the others are forwarded unchanged."""
         mine = []
-        for parcel in parcels:
-            if parcel[0] == self.number and parcel[1] >= 0:
-                mine.append(parcel)
+        for block in blocks:
+            if block[0] == self.number and block[1] >= 0:
+                mine.append(block)
             else:
-                self._outbox.setdefault(self.sender % self.batch.partitions, []).append(parcel)
+                self._outbox.setdefault(self.sender % self.batch.partitions, []).append(block)
         return mine
 
     def _set_up(self) -> Task:
@@ -206,8 +206,8 @@ class RoundTask:
     def _send(self, number: int, exchange: Exchange, changes: Changes) -> None:
         """Routes changes to the state partitions of a later round."""
         for pid, blob in self._routed(changes, exchange):
-            parcel = (exchange.to_round, number, self.sender, self._sequence, blob)
-            self._outbox.setdefault(pid, []).append(parcel)
+            block = (exchange.to_round, number, self.sender, self._sequence, blob)
+            self._outbox.setdefault(pid, []).append(block)
             self._sequence += 1
 
     def _locate(self, error: CrossStreamError, runner: Runner) -> None:
@@ -270,8 +270,8 @@ class RoundTask:
         """Records that the driver wants, named by the node that collects them."""
         name = node.encode()
         packed = len(name).to_bytes(4, "big") + name + blob
-        parcel = (self.plan.rounds, FRAME, self.sender, self._sequence, packed)
-        self._outbox.setdefault(self.sender % self.batch.partitions, []).append(parcel)
+        block = (self.plan.rounds, FRAME, self.sender, self._sequence, packed)
+        self._outbox.setdefault(self.sender % self.batch.partitions, []).append(block)
         self._sequence += 1
 
     def _finish(self) -> Iterator[Sent]:
@@ -292,8 +292,8 @@ class RoundTask:
         self.output.finish()
         self.report.seconds[f"round {self.number}"] = time.perf_counter() - started
         if not self.near:
-            parcel = (self.number + 1, REPORT, self.sender, self._sequence, pack_report(self.report))
-            yield self.sender % self.batch.partitions, [parcel]
+            block = (self.number + 1, REPORT, self.sender, self._sequence, pack_report(self.report))
+            yield self.sender % self.batch.partitions, [block]
 
     def _sent(self) -> Iterator[Sent]:
         sent, self._outbox = self._outbox, {}
@@ -340,29 +340,29 @@ def in_turn(
     plan: Plan,
     batch: Batch,
     first: Iterable[Sent],
-    later: Callable[[int, int, list[Parcel]], Iterable[Sent]],
+    later: Callable[[int, int, list[Block]], Iterable[Sent]],
     has: Callable[[str, int], bool],
-) -> Iterator[Parcel]:
-    """Round by round, partition by partition; yields the parcels for the driver.
+) -> Iterator[Block]:
+    """Round by round, partition by partition; yields the blocks for the driver.
 
-    ``first``: what round 0 sends; ``later``: what a (round, partition) sends that got those parcels; ``has``: whether
+    ``first``: what round 0 sends; ``later``: what a (round, partition) sends that got those blocks; ``has``: whether
     there is a version of a (store, partition). A partition that nothing was sent to is passed over, unless it has to
     make what it lacks, or to react to the clock or to a global table.
     """
-    waiting: dict[tuple[int, int], list[Parcel]] = {}
+    waiting: dict[tuple[int, int], list[Block]] = {}
 
-    def sorted_out(sent: Iterable[Sent]) -> Iterator[Parcel]:
-        for pid, parcels in sent:
-            for parcel in parcels:
-                if parcel[1] < 0:
-                    yield parcel
+    def sorted_out(sent: Iterable[Sent]) -> Iterator[Block]:
+        for pid, blocks in sent:
+            for block in blocks:
+                if block[1] < 0:
+                    yield block
                 else:
-                    waiting.setdefault((parcel[0], pid), []).append(parcel)
+                    waiting.setdefault((block[0], pid), []).append(block)
 
     yield from sorted_out(first)
     for number, part in enumerate(plan.parts[1:], 1):
         reacts = batch.silence is not None or bool(batch.histories and part.probes_global)
         for pid in range(batch.partitions):
-            parcels = waiting.pop((number, pid), [])
-            if parcels or reacts or any(not has(store, pid) for store in part.derived):
-                yield from sorted_out(later(number, pid, parcels))
+            blocks = waiting.pop((number, pid), [])
+            if blocks or reacts or any(not has(store, pid) for store in part.derived):
+                yield from sorted_out(later(number, pid, blocks))

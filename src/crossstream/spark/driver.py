@@ -16,7 +16,7 @@ from crossstream.config import StreamsConfig
 from crossstream.planning.plan import Plan
 from crossstream.runtime.backlog_split import Sizing, fans_of
 from crossstream.runtime.batch import Batch, Report, settings_of
-from crossstream.runtime.idle import Idling, Listener, milliseconds, somebody_waits
+from crossstream.runtime.idle import Idling, Listener, milliseconds, rows_wait
 from crossstream.runtime.rescaling import misplaced, placements, rescale
 from crossstream.runtime.stores import measure
 from crossstream.spark.claim import claim, find
@@ -298,7 +298,7 @@ class Engine:
         taken = sum(span.end - span.start for span in ranges)
         has_more = self.sources.lag(ends) > taken or self._may_have_rows(frame)
         silence = self._listener.silence(milliseconds(), taken, has_more=has_more)
-        is_tick = somebody_waits(self.plan, self._account.state) and self._listener.is_tick(silence)
+        is_tick = rows_wait(self.plan, self._account.state) and self._listener.is_tick(silence)
         if not ranges and frame is None and not is_tick:
             return None
         is_small = frame is None and self._sizing.is_small(ranges, self._account.rows())

@@ -23,7 +23,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from crossstream import errors
-from crossstream.errors import CrossStreamError, ProcessingError, told, writable
+from crossstream.errors import CrossStreamError, ProcessingError, described_error, writable
 
 _MARK = "crossstream-error:"
 _KINDS = MappingProxyType(
@@ -65,7 +65,7 @@ def carried(make: Callable[[], Iterable[Any]], token: str) -> Iterator[Any]:
     except Exception as error:
         if _is_writable(error):
             raise
-        raise WorkerError(told(error)) from None
+        raise WorkerError(described_error(error)) from None
 
 
 def _packed(error: CrossStreamError) -> str:
@@ -105,7 +105,7 @@ def held(error: BaseException) -> Exception:
     if isinstance(error, Exception):
         return error
     return ProcessingError(
-        f"a function that the application calls in a thread of its own raised {told(error)}",
+        f"a function that the application calls in a thread of its own raised {described_error(error)}",
         code="CS-591",
         next="call stop() where the application was started; in a function or a listener raise an error instead",
     )

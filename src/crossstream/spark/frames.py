@@ -22,11 +22,18 @@ from pyspark.sql import functions as F
 
 from crossstream.api.frames import COLUMNS
 from crossstream.columns.values import Values
-from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, SerdeError, TopologyError, told
+from crossstream.errors import (
+    ConfigError,
+    CrossStreamError,
+    ProcessingError,
+    SerdeError,
+    TopologyError,
+    described_error,
+)
 from crossstream.graph.nodes import FrameSink, FrameSource, Graph
 from crossstream.records import RECORDS, encode_headers
 from crossstream.runtime.batch import FRAME_RANK, rank_of
-from crossstream.runtime.shuffle_codec import Parcel, unpack
+from crossstream.runtime.shuffle_codec import Block, unpack
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.spark.errors import carried
@@ -44,7 +51,7 @@ _ARROW = pa.schema(
         ("headers", pa.binary()),
     ]
 )
-_parcels = msgspec.msgpack.Encoder(enc_hook=bytes)
+_blocks = msgspec.msgpack.Encoder(enc_hook=bytes)
 """Blobs are bytes, whatever they lie in."""
 LONGEST_PAUSE = 1 << 42
 """The longest time from batch to batch in ms, 139 years: Spark counts it in microseconds, from 1970 on."""
@@ -226,17 +233,17 @@ def frame_spans(topology: Graph, names: Sequence[str], share: int) -> dict[str, 
     return {name: SourceRange(name, name, share, 0, 1 << 40, rank) for name, rank in ranks.items()}
 
 
-def packed_parcels(sent: Iterable[tuple[int, list[Any]]]) -> Iterator[pa.RecordBatch]:
-    """What a task sends, as rows of Spark SQL: (pid, parcels)."""
-    for pid, parcels in sent:
+def packed_blocks(sent: Iterable[tuple[int, list[Any]]]) -> Iterator[pa.RecordBatch]:
+    """What a task sends, as rows of Spark SQL: (pid, blocks)."""
+    for pid, blocks in sent:
         yield pa.RecordBatch.from_arrays(
-            [pa.array([pid], pa.int32()), pa.array([_parcels.encode(parcels)], pa.binary())],
-            names=["pid", "parcels"],
+            [pa.array([pid], pa.int32()), pa.array([_blocks.encode(blocks)], pa.binary())],
+            names=["pid", "blocks"],
         )
 
 
 def unpacked_row(row: Any) -> tuple[int, list[Any]]:
-    return row.pid, msgspec.msgpack.decode(row.parcels, type=list[Parcel])
+    return row.pid, msgspec.msgpack.decode(row.blocks, type=list[Block])
 
 
 def start_query(
@@ -280,7 +287,7 @@ def deliver(spark: SparkSession, topology: Graph, blobs: Mapping[str, list[bytes
 
 def _raised_by(node: FrameSink, batch: int, error: Exception) -> ProcessingError:
     return ProcessingError(
-        f"the function of {node.name} raised {told(error)}",
+        f"the function of {node.name} raised {described_error(error)}",
         code="CS-591",
         where=_where(node, batch),
         next="fix the function; the batch is not committed, and comes again at the next start",

@@ -232,7 +232,7 @@ class BatchLog:
         return self._numbered(commit_file(number), number, Commit)
 
     def forget(self, number: int) -> None:
-        """Removes the entries of a batch: nobody can ask for it any more."""
+        """Removes the entries of a batch that is no longer kept."""
         self.root.delete(*entries(number))
 
     def unfinished(self) -> list[str]:

@@ -92,7 +92,7 @@ def next_job(parts: Sequence[Part[P]], most: int | None = None) -> list[Part[P]]
 
 
 def alone(parts: Sequence[Part[P]], place: int) -> list[Part[P]]:
-    """The parts with a merge marked that has one input: it is written anew, without the rows that have expired."""
+    """The parts with a merge marked that has one input: it is rewritten without the rows that have expired."""
     return _marked(parts, place, place + 1)
 
 
@@ -213,7 +213,7 @@ NO_HORIZON = 0
 SHARE = 8
 """A merge makes runs of at most one in so many rows of the store."""
 WORN = 3
-"""A run is written anew if more than one in so many of its rows have expired."""
+"""A run is rewritten if more than one in so many of its rows have expired."""
 FEW = 512
 """Runs of up to so many rows are merged whatever their share."""
 
@@ -235,13 +235,13 @@ def unexpired(run: Run, horizon: int) -> Run:
 
 
 def remembered(run: Run, parts: Sequence[Part[P]], job: int, since: int) -> Run:
-    """The versions in a step of a merge that somebody may see who asks for no time before ``since``.
+    """The versions in a step of a merge that look-ups for times from ``since`` on may see.
 
     A version that another one replaced until then is none of these, wherever that other one goes later: it goes only
     for one that replaced it until then, too. A delete says what no version says, unless there is an older one: in
     another run, for what came late lies in newer ones, or in what the merge has done.
 
-    Story: history 4, versions of a key at 1 and 5, at 7 a delete. At stream time 11 nobody asks for less than 7: all
+    Story: history 4, versions of a key at 1 and 5, at 7 a delete. At stream time 11 look-ups ask for 7 or more: all
     three go. If a version of 6 lies in another run, for it came late, the delete stays, or that would be the newest.
     """
     s, past = run["s"], run["s"] <= since

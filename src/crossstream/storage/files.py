@@ -145,7 +145,7 @@ class Memory:
 class BufferList:
     """What a writer of Arrow's gives, as it gives it: a file to write to, and afterwards bytes to write on.
 
-    The buffers are those of the columns, which must stay as they are meanwhile. Pickled it is plain bytes.
+    The buffers are those of the columns, which must not change meanwhile. Pickled it is plain bytes.
     """
 
     __slots__ = ("_parts", "closed", "size")

@@ -29,10 +29,10 @@ class SourceRange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Silence(msgspec.Struct, frozen=True, array_like=True):
-    """What a batch knows of the clock, where stream time goes on without input; all in ms.
+    """What a batch knows of the clock, where stream time moves without input; all in ms.
 
     ``clock``: what it showed when the batch was planned; ``since``: from when on the application had read all there
-    was; ``after``: how long a state partition gets no records until its stream time goes on with the clock.
+    was; ``after``: how long a state partition gets no records until its stream time moves with the clock.
     """
 
     clock: int
@@ -74,11 +74,11 @@ class Application(msgspec.Struct, frozen=True):
     ``partitions``: of the state before the first commit; each commit has its own number. ``readers``: the stores that
     can be queried, by the user's names for them. ``placed``: the stores whose rows are where a partitioner of the user
     puts them (KIP-775), and not where their hash does. ``derived``:
-    stores that are made from others, where these have their rows, and made anew when the partitions change.
+    stores that are made from others, where these have their rows, and made again when the partitions change.
     ``by_key2``: those whose rows are in the state partition of their second key. ``tables``: of a store with rows of
     several tables, which it knows by their numbers, the stores of these. ``frames``: the DataFrame sources in the order
     in which Spark's checkpoint has them. ``committed``: there is a commit. ``starts``: of sources with
-    ``offset_reset="latest"``. ``state_id``: what tells the folder, and copies of it, from others of the application.
+    ``offset_reset="latest"``. ``state_id``: the same in copies of the folder, and in no other one.
     """
 
     application_id: str
@@ -123,7 +123,7 @@ class BatchEntry(msgspec.Struct, frozen=True):
     """A batch that was about to run. ``sinks``: end offsets of file topics before it; ``epoch``: of its DataFrames.
 
     ``silence``: what it knew of the clock, so that it decides alike when it is repeated. ``shares``: how many tasks
-    share its ranges, at most; 0: one task does all of it alone. What a task writes is told by its number.
+    share its ranges, at most; 0: one task does all of it alone. The number of a task names what it writes.
     ``publication``: of a batch with rows of DataFrames, once its results are being published.
     """
 

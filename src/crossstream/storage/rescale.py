@@ -1,4 +1,4 @@
-"""Partitions of a store cut anew: another number of them is a slice of every run, not a replay.
+"""Another number of partitions for a store: each new one is a slice of every run, not a replay.
 
     law    whatever the numbers of partitions before and after, each row is in the partition of its key, and of
            the rows with one identity the newest is found first; of rows that have expired none is left

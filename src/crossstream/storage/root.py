@@ -78,7 +78,7 @@ class StateRoot(Protocol):
         """Removes files, of which some may not be there."""
 
     def discard(self, first: Sequence[str], then: Sequence[str]) -> None:
-        """Removes files that nobody needs: all of ``first`` before any of ``then``; perhaps in the background.
+        """Removes files that no batch needs: all of ``first`` before any of ``then``; perhaps in the background.
 
         What a failure leaves behind is removed by the next start.
         """
@@ -102,7 +102,7 @@ class StateRoot(Protocol):
         """Files of this machine that have to reach the disk before what rests on ``names`` is written."""
 
     def close(self) -> None:
-        """Returns when what goes on in the background has ended."""
+        """Returns when the work in the background has ended."""
 
 
 Place: TypeAlias = str | os.PathLike[str] | StateRoot
@@ -112,8 +112,8 @@ Place: TypeAlias = str | os.PathLike[str] | StateRoot
 def root_of(place: Place, *, cached: bool = True) -> StateRoot:
     """The root of the state in a folder, or at a URI; ``cached``: with copies on this machine, if it is remote.
 
-    Nothing is opened yet. Raises `StateError` CS-723 for a URI that no file system is known for, CS-723 for what
-    names no place at all.
+    Nothing is opened yet. Raises `StateError` CS-723 for a URI of another kind, and for what is neither
+    a path nor a URI.
     """
     if isinstance(place, RemoteRoot) and not cached:
         return RemoteRoot(place.address, cached=False)
@@ -260,7 +260,7 @@ class LocalRoot:
         return (self.path / name for name in names)
 
     def close(self) -> None:
-        """Nothing goes on in the background."""
+        """There is no work in the background."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from crossstream.storage.sorted_run import Layout, Run, expand, merge, newest, s
 _NOWHERE = np.array([-1])
 
 _RECORD = ("h", "s", "key", "n", "gone")
-"""Columns that tell a record, and whether it is deleted."""
+"""Columns that identify a record, and say whether it is deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Match:
         return _take_or_missing(values, place)
 
     def _segments_used(self) -> list[int]:
-        """The segments that rows were found in; told once for all columns."""
+        """The segments in which rows were found; computed once for all columns."""
         if self._used is None:
             few = len(self.segment) < 64
             found = set(self.segment.tolist()) if few else np.flatnonzero(np.bincount(self.segment + 1)) - 1

@@ -81,7 +81,7 @@ class Version:
     """The runs of one store partition after ``batch``, newest first; ``name`` of its manifest, if stored.
 
     ``horizon``: rows with older timestamps have expired, whether their bytes are still there or not. ``clock``: where
-    stream time goes on without input, the time of the clock (ms) from which it does so.
+    stream time moves without input, the time of the clock (ms) from which it does so.
     """
 
     layout: Layout
@@ -126,7 +126,7 @@ def advance(
 
     Fresh rows that are merged at once are not stored beside what they are merged into. ``save`` stores a run and
     returns it as a segment. ``early``: rows of the batch that come before those of ``fresh`` and are stored already.
-    ``history``: of a versioned store, how far (ms) before stream time somebody may ask for it; None: any time. Returns
+    ``history``: of a versioned store, how far (ms) before stream time look-ups may ask for it; None: any time. Returns
     ``version`` itself if nothing changed.
     """
     segments = tuple(early) if fresh is None or not fresh.rows else (*early, Segment(fresh, fresh=True))

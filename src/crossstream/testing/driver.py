@@ -345,7 +345,7 @@ class TopologyTestDriver:
             plan,
             batch,
             first,
-            lambda number, pid, parcels: task(number, pid).run(parcels),
+            lambda number, pid, blocks: task(number, pid).run(blocks),
             lambda store, pid: (store, pid) in self._stores.versions,
         )
         for _ in to_driver:
