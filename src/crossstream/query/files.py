@@ -37,7 +37,8 @@ def open_store(
     state after that batch (one of the last ``retain_batches``). ``serdes``: those to read it with, for "key", for
     "value", or by the name of a serde; only a serde of your own is needed. Without its class, JSON is plain values.
     Raises `StateError`: CS-703 a serde is needed, or is not the store's, CS-710 no such store, CS-713 no state
-    here, or that batch is not kept; of a URI also CS-707 if the store does not answer, CS-723 if it is not valid. Source: semantics 3.7. Examples of reading: docs/queries.md.
+    here, or that batch is not kept; of a URI also CS-707 if the store does not answer, CS-723 if it is not valid.
+    Source: semantics 3.7. Examples of reading: docs/queries.md.
 
     >>> open_store("no/such/folder", "promotions")
     Traceback (most recent call last):
@@ -68,7 +69,7 @@ def open_own(state_dir: Place, plan: Plan, name: str) -> StoreReader:
 
 
 def application_of(state_dir: Place) -> Application:
-    """Whose state a folder holds. Raises `StateError`: CS-713 if there is none, CS-701, CS-704 if it is not readable."""
+    """Whose state a folder holds. Raises `StateError`: CS-713 if there is none, CS-701, CS-704 if it is damaged."""
     root = root_of(state_dir)
     application = BatchLog(root).application()
     if application is None:
