@@ -46,7 +46,7 @@ Emitted = Iterator[tuple[str, Changes]]
 class OpenStore:
     """A store partition in a task: what the batch sees and puts, and the stream time it moves.
 
-    ``horizon``: the oldest timestamp it has rows of; ``clock``: from when on stream time goes on without input.
+    ``horizon``: the oldest timestamp it has rows of; ``clock``: from when on stream time moves without input.
     ``began``: the stream time before the batch.
     """
 
@@ -65,12 +65,12 @@ class OpenStore:
         return Snapshot(self.view.layout, self.view.levels)
 
     def heard(self, silence: Silence | None) -> None:
-        """Notes that there was input, where stream time goes on without any."""
+        """Notes that there was input, where stream time moves without any."""
         if silence is not None:
             self.clock = silence.clock
 
     def moment(self, silence: Silence | None) -> int | None:
-        """To where stream time goes on without input, if there was none for so long and rows wait here; in ms."""
+        """To where stream time moves without input, if there was none for so long and rows wait here; in ms."""
         if silence is None or not self.view.rows:
             return None
         heard = self.clock if self.clock <= silence.clock else silence.since  # the clock was set back
@@ -153,7 +153,7 @@ class Runner:
         return False
 
     def takes_tags(self) -> bool:
-        """Whether it hands on, or goes by, the numbers of rows that have parted (`columns/branch_order.py`)."""
+        """Whether it keeps or reads the tags of rows that branched (`columns/branch_order.py`)."""
         return False
 
     def accept(self, flow: str, changes: Changes) -> None:

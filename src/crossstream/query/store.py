@@ -68,7 +68,7 @@ class StoreReader:
 
         ``as_of_time`` (ms since the epoch, or datetime): of a versioned store, the value valid at that time.
         """
-        with self._telling(key=key):
+        with self._located(key=key):
             return self._values([self._bytes(key)], as_of_time)[0]
 
     def fetch(
@@ -89,7 +89,7 @@ class StoreReader:
         hashes, versions = hash_keys(wire, self.bits), self.versions()
         home = int(partition_of(hashes, len(versions))[0])
         rows = records_of(versions[home], hashes, wire, low, high)
-        with self._telling(key=key):
+        with self._located(key=key):
             values = Values(self.value, wire=rows["value"]).objects()
         return list(zip(rows["ts"].tolist(), values, strict=True))
 
@@ -103,7 +103,7 @@ class StoreReader:
         wire = list(map(self._bytes, wanted))
         step = "ask for one after the other: [store.get(key) for key in keys]"
         check_dict_keys(wanted, wire, step, store=self.name)
-        with self._telling():
+        with self._located():
             return {k: v for k, v in zip(wanted, self._values(wire, None), strict=True) if v is not None}
 
     def range(self, from_key: Any = None, to_key: Any = None) -> Iterator[tuple[Any, Any]]:
@@ -135,7 +135,7 @@ class StoreReader:
         columns = self._live()
         key = Values(self.key, wire=columns["key"])
         value = Values(self.value, wire=columns["value"])
-        with self._telling():
+        with self._located():
             return pa.table(
                 {"key": _arrow(key), "value": _arrow(value), "timestamp": pa.array(columns["ts"], pa.int64())}
             )
@@ -243,7 +243,7 @@ class StoreReader:
         columns = self._live()
         keep = np.fromiter((wanted(key) for key in columns["key"].to_pylist()), bool, len(columns["key"]))
         rows = np.flatnonzero(keep)
-        with self._telling():
+        with self._located():
             keys = calls.decode_objects(self.key, take(columns["key"], rows))
             if self.windowed:
                 keys = list(zip(keys, columns["ts"][rows].tolist(), strict=True))
@@ -251,7 +251,7 @@ class StoreReader:
         return iter(list(zip(keys, values, strict=True)))
 
     @contextmanager
-    def _telling(self, **where: Any) -> Iterator[None]:
+    def _located(self, **where: Any) -> Iterator[None]:
         """Makes an error of bytes in the state that the serdes cannot read."""
         try:
             yield

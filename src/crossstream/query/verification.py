@@ -78,7 +78,7 @@ def verify_state(state_dir: Place) -> Verified:
 
 
 @dataclass(slots=True)
-class _Place:
+class _StatePartition:
     """A state partition of a store: the manifests that kept commits name, each with their ids and partitions."""
 
     store: str
@@ -100,7 +100,7 @@ class _Verification:
         commits = list(self._commits(log))
         self._entries(log)
         with ThreadPoolExecutor(os.cpu_count()) as threads:
-            list(threads.map(self._check, self._places(commits)))
+            list(threads.map(self._check, self._state_partitions(commits)))
         oldest = min(log.commits(), default=0)
         found.batches = tuple(commit.id for commit in commits if commit.id >= oldest)
         # No batch needs what was retired meanwhile.
@@ -157,16 +157,16 @@ class _Verification:
             self._report(f"it cannot be read: {error}", file, commits, **place)
         return None
 
-    def _places(self, commits: Iterable[Commit]) -> list[_Place]:
-        places: dict[tuple[str, int], _Place] = {}
+    def _state_partitions(self, commits: Iterable[Commit]) -> list[_StatePartition]:
+        places: dict[tuple[str, int], _StatePartition] = {}
         for commit in commits:
             for store in commit.versions.keys() & self.application.stores.keys():
                 for partition, name in commit.versions[store].items():
-                    place = places.setdefault((store, partition), _Place(store, partition))
+                    place = places.setdefault((store, partition), _StatePartition(store, partition))
                     place.manifests.setdefault(name, []).append(commit)
         return [places[key] for key in sorted(places)]
 
-    def _check(self, place: _Place) -> None:
+    def _check(self, place: _StatePartition) -> None:
         """The manifests of a state partition, and the run files that they name, each once."""
         path = partition_folder(place.store, place.partition)
         storage = self.root.storage(path)
@@ -191,12 +191,14 @@ class _Verification:
             for what in () if run is None else self._run_faults(run, kind, [ref for ref, _ in refs]):
                 self._report(what, f"{path}/{file}", leading, **where)
             if run is not None and place.store in self.application.by_key2:
-                for what in place_faults(run, place.partition, leading[0].partitions):
+                for what in partition_faults(run, place.partition, leading[0].partitions):
                     self._report(what, f"{path}/{file}", leading, **where)
             self.found.size += refs[0][0].size
             self.found.rows += 0 if run is None else run.rows
 
-    def _manifest_faults(self, place: _Place, manifest: Manifest, commits: list[Commit]) -> Iterator[str]:
+    def _manifest_faults(
+        self, place: _StatePartition, manifest: Manifest, commits: list[Commit]
+    ) -> Iterator[str]:
         partitions = commits[0].partitions
         if place.partition >= partitions:
             yield f"there are {partitions} partitions only"
@@ -248,7 +250,7 @@ def segment_faults(run: Run, segment: SegmentRef) -> Iterator[str]:
         yield f"the manifest has other hashes for rows {segment.start} to {segment.stop}"
 
 
-def place_faults(run: Run, partition: int, partitions: int) -> Iterator[str]:
+def partition_faults(run: Run, partition: int, partitions: int) -> Iterator[str]:
     """Whether rows, of a store where the second key decides, are in the right one of so many partitions."""
     if "s" not in run.columns:
         return  # `run_faults` reports that

@@ -93,7 +93,7 @@ class Listener:
     def is_tick(self, silence: Silence | None) -> bool:
         """Whether a batch without records is due, if rows wait for stream time to move.
 
-        Nobody does where one changed nothing although every partition had been silent for long enough: for twice as
+        No row does where one changed nothing although every partition had been silent for long enough: for twice as
         long, as one that takes a time of a clock that was set back for its last input may need.
         """
         if silence is None or silence.clock - max(silence.since, self.heard) < silence.after:

@@ -166,7 +166,7 @@ def _environment(*names: str) -> str | None:
 
 
 def _profile() -> dict[str, str]:
-    """Keys and region of the user's AWS profile, where the environment has none; roles of machines come after it."""
+    """Keys and region of an AWS profile, where the environment has none. Roles of machines come after it."""
     if _environment("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"):
         return {}
     name = _environment("AWS_PROFILE") or "default"

@@ -237,7 +237,7 @@ def unexpired(run: Run, horizon: int) -> Run:
 def remembered(run: Run, parts: Sequence[Part[P]], job: int, since: int) -> Run:
     """The versions in a step of a merge that look-ups for times from ``since`` on may see.
 
-    A version that another one replaced until then is none of these, wherever that other one goes later: it goes only
+    A version that another one replaced until then is not one of these, wherever that other one goes later: it goes only
     for one that replaced it until then, too. A delete says what no version says, unless there is an older one: in
     another run, for what came late lies in newer ones, or in what the merge has done.
 

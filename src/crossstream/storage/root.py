@@ -1,6 +1,6 @@
 """Where the state of an application lies: a local folder, or a place on a remote file system (`remote`).
 
-Whoever reads and writes state does it through a `StateRoot`. Names are relative to it and have slashes:
+All access to state is through a `StateRoot`. Names are relative to it and have slashes:
 ``stores/offers/0/000000000007-1f2e3d4c.manifest``.
 """
 
@@ -66,7 +66,7 @@ class StateRoot(Protocol):
         """Returns when all that was written to a `storage` by this process is there; raises what went wrong."""
 
     def read(self, name: str) -> bytes:
-        """A small file as it is now; `FileNotFoundError` if there is none."""
+        """The present content of a small file; `FileNotFoundError` if it does not exist."""
 
     def write(self, name: str, data: bytes, *, forced: bool = False) -> None:
         """Puts a small file in place, or another one in its place; ``forced``: it survives a crash of the machine."""
@@ -270,7 +270,7 @@ class FileLock:
     file: IO[bytes]
 
     def assure(self, within: float = 0.0) -> None:
-        """Nobody can take it away."""
+        """A lock of the system cannot be lost."""
 
     def release(self) -> None:
         self.file.close()

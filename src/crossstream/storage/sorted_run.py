@@ -189,7 +189,7 @@ def sort_rows(columns: Columns) -> Run:
 
 
 def _in_order(columns: Columns) -> bool:
-    """Whether rows are sorted already: telling costs less than sorting them."""
+    """Whether rows are sorted already: a check costs less than sorting them."""
     h, s = columns["h"], columns.get("s")
     if not (h[1:] >= h[:-1]).all():
         return False

@@ -212,7 +212,7 @@ def load_version(
     runs = {} if opened is None else opened
 
     def segment(ref: SegmentRef) -> Segment:
-        whole = runs.get(ref.file)  # once: another thread may let it go
+        whole = runs.get(ref.file)  # once: another thread may drop it
         if whole is None:
             whole = runs[ref.file] = read_run(storage, ref)
         if tuple(whole.columns) != layout.names:
