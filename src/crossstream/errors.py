@@ -67,7 +67,7 @@ def _rebuild(
     return kind(what, code=code, where=where, next=next)
 
 
-def described_error(error: BaseException) -> str:
+def type_and_text(error: BaseException) -> str:
     """The type and the text of an error, also if the text raises or is not UTF-8; with the code of one of ours."""
     try:
         text = f"[{error.code}] {error.what}" if isinstance(error, CrossStreamError) else str(error)

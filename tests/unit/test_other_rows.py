@@ -155,7 +155,7 @@ def is_opaque(expression: pl.Expr) -> bool:
 
 
 def test_such_an_expression_is_refused_before_anything_runs() -> None:
-    told = "how batches are cut"
+    told = "would depend on the batches"
     refused("CS-111", lambda: stream().map_values(pl.col("n").sum()), told, "mapper of map_values", "(Sum)")
     refused("CS-111", lambda: stream().filter(pl.col("n").mean() < pl.col("n")), told)
     refused("CS-111", lambda: stream().select_key(pl.col("n").cum_sum()), told)

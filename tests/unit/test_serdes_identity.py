@@ -16,7 +16,7 @@ import pytest
 
 from crossstream import serdes
 from crossstream.serdes import Serde
-from crossstream.serdes.kept import kept
+from crossstream.serdes.json_untyped import kept
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from crossstream import serdes
 from crossstream.errors import SerdeError
-from crossstream.serdes.kept import typed_as
+from crossstream.serdes.json_untyped import typed_as
 from tests.unit.serdes_rows import awkward, plain, unhurried
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import crossstream as cs
-from crossstream.errors import CrossStreamError, described_error
-from crossstream.spark.errors import WorkerError, carried, unpacked
+from crossstream.errors import CrossStreamError, type_and_text
+from crossstream.spark.errors import WorkerError, unpacked, with_packed_errors
 
 TOKEN = "0123456789abcdef" * 2
 HALF = "\ud83d"
@@ -34,7 +34,7 @@ def raised_by(error: Exception, cause: Exception | None = None) -> Exception:
         raise error from cause
 
     try:
-        list(carried(task, TOKEN))
+        list(with_packed_errors(task, TOKEN))
     except Exception as found:
         return found
     raise AssertionError("the task has not failed")
@@ -57,7 +57,7 @@ def failed(what: str = "it failed", key: object = "k") -> cs.ProcessingError:
 
 @given(any_text, st.none() | any_text)
 def test_an_error_of_ours_comes_out_as_it_was(text: str, key: str | None) -> None:
-    error = failed(f"a function raised {described_error(ValueError(text))}", key)
+    error = failed(f"a function raised {type_and_text(ValueError(text))}", key)
     found = through_spark(error, ValueError(text))
     assert isinstance(found, cs.ProcessingError)
     assert (found.what, found.code, found.where, found.next) == (
@@ -143,8 +143,8 @@ def test_an_error_whose_own_text_raises() -> None:
         def __str__(self) -> str:
             raise RuntimeError("no text")
 
-    assert described_error(Silent()) == "Silent: (its own text raised RuntimeError)"
-    assert isinstance(through_spark(failed(described_error(Silent())), Silent()), CrossStreamError)
+    assert type_and_text(Silent()) == "Silent: (its own text raised RuntimeError)"
+    assert isinstance(through_spark(failed(type_and_text(Silent())), Silent()), CrossStreamError)
 
 
 class Silent(Exception):
@@ -198,11 +198,11 @@ IMITATIONS = [imitation(), imitation(":"), imitation(f"{'0' * 32}:"), f"crossstr
 @pytest.mark.parametrize("text", IMITATIONS)
 def test_a_record_cannot_imitate_an_error(text: str) -> None:
     """In what the user's function raised, in a key, in what a serde says; before the true one, and alone."""
-    found = through_spark(failed(described_error(ValueError(text)), text), ValueError(text))
+    found = through_spark(failed(type_and_text(ValueError(text)), text), ValueError(text))
     assert (type(found), found.args, str(found)) == (
         cs.ProcessingError,
-        (described_error(ValueError(text)),),
-        str(failed(described_error(ValueError(text)), text)),
+        (type_and_text(ValueError(text)),),
+        str(failed(type_and_text(ValueError(text)), text)),
     )
     alone = through_spark(ValueError(f"no price in {text}"))
     assert isinstance(alone, cs.ProcessingError)

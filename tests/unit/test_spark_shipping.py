@@ -13,7 +13,7 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.planning.planner import plan_topology
 from crossstream.runtime.batch import settings_of
-from crossstream.spark.job import packed
+from crossstream.spark.job import pickled_job
 from crossstream.spark.worker import Job
 
 TEXT = serdes.string()
@@ -69,7 +69,7 @@ PARTS: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
 @pytest.mark.parametrize("part", PARTS)
 def test_the_part_is_named(part: str) -> None:
     with pytest.raises(cs.TopologyError) as caught:
-        packed(job(PARTS[part]))
+        pickled_job(job(PARTS[part]))
     error = caught.value
     assert error.code == "CS-112"
     assert error.what.startswith(f"the {part}")
@@ -80,11 +80,11 @@ def test_the_part_is_named(part: str) -> None:
 
 
 def test_the_function_of_a_sink_of_frames_stays_in_the_driver() -> None:
-    shipped = packed(job(lambda b, s, t, u: s.for_each_batch(held.two)))
+    shipped = pickled_job(job(lambda b, s, t, u: s.for_each_batch(held.two)))
     assert pickle.loads(shipped).application_id == "a"
 
 
 def test_what_can_be_sent_is() -> None:
     lost: list[Any] = []
-    function = pickle.loads(packed(job(lambda b, s, t, u: s.map_values(lambda value: [*lost, value]))))
+    function = pickle.loads(pickled_job(job(lambda b, s, t, u: s.map_values(lambda value: [*lost, value]))))
     assert function.plan.topology["s.map_values"].mapper.call("x") == ["x"]

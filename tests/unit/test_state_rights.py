@@ -15,7 +15,7 @@ from crossstream import serdes
 from crossstream.cli.spark_output import SparkOutput
 from crossstream.filetopics import FileTopics
 from crossstream.query.verification import verify_state
-from crossstream.spark.shuffle_spill import put_aside
+from crossstream.spark.shuffle_spill import spilled
 from crossstream.storage.cache import Cache
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.root import LocalRoot
@@ -144,7 +144,7 @@ def test_records_that_wait_for_their_batch(tmp_path: Path, mode: str, folder: in
 @pytest.mark.usefixtures("umask")
 def test_blobs_on_their_way_between_workers(tmp_path: Path) -> None:
     sent = [(0, [(1, 0, 0, 0, bytes(1 << 20))])]
-    assert list(put_aside(sent, str(tmp_path / "blocks"), 7)) != sent
+    assert list(spilled(sent, str(tmp_path / "blocks"), 7)) != sent
     assert all_rights(tmp_path / "blocks") == ({0o700}, {0o600})
 
 

@@ -12,7 +12,7 @@ import polars as pl
 from crossstream.api.types import Inputs, checked_predicate, named_field, typed
 from crossstream.columns.functions import Function, keyed
 from crossstream.columns.projection import ALL, other_rows, projection_of
-from crossstream.durations import is_duration, to_milliseconds
+from crossstream.durations import Duration, is_duration, to_milliseconds
 from crossstream.errors import TopologyError
 from crossstream.graph.names import name_fault
 from crossstream.graph.nodes import Node
@@ -71,6 +71,12 @@ def settle_durations(option: object, *settings: str, minimum: int | None = 0) ->
         if given is not None:
             settled = to_milliseconds(given, setting, minimum=minimum, error=TopologyError)
             object.__setattr__(option, setting, settled)
+
+
+def settled(duration: Duration) -> int:
+    """The milliseconds of a duration after `settle_durations`."""
+    assert isinstance(duration, int)
+    return duration
 
 
 _BOTH_WAYS = ("serialize", "deserialize")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import polars as pl
 
@@ -19,7 +19,8 @@ from crossstream.columns.functions import Function
 from crossstream.errors import TopologyError
 from crossstream.graph.names import Paths
 from crossstream.graph.nodes import FrameSource, JoinKind, Node, Source, StoreSpec
-from crossstream.graph.validate import check_new_name, check_new_source, check_new_store, queryable_names
+from crossstream.graph.stores import queryable_names
+from crossstream.graph.validate import check_new_name, check_new_source, check_new_store
 from crossstream.location import Location, here, user_location
 from crossstream.serdes import Serde
 
@@ -125,13 +126,6 @@ def _check_same_options(source: Source, wanted: Source) -> None:
         )
 
 
-class Handle(Protocol):
-    """A `KStream`, `KTable` or `GlobalKTable`: a node of a draft."""
-
-    _draft: Draft
-    _node: Node
-
-
 OPERATORS: Mapping[JoinKind, str] = MappingProxyType(
     {"inner": "join", "left": "left_join", "outer": "outer_join"}
 )
@@ -141,11 +135,25 @@ _NOT_YET = MappingProxyType({"KStream": ("group_by", "group_by_key"), "KTable": 
 """Methods of Kafka Streams that will come with aggregations."""
 
 
-def no_attribute(handle: object, name: str) -> NoReturn:
-    """The ``__getattr__`` of handles: a method that is planned has an error of its own, in subclasses too."""
-    awaited = any(name in _NOT_YET.get(kind.__name__, ()) for kind in type(handle).__mro__)
-    what = f"no {name} yet: see Status in README.md" if awaited else f"no attribute {name!r}"
-    raise AttributeError(f"{type(handle).__name__!r} object has {what}", name=name, obj=handle)
+class Handle:
+    """A node of a draft in the user's hands: a `KStream`, `KTable` or `GlobalKTable`."""
+
+    __slots__ = ("_draft", "_node")
+
+    def __init__(self, draft: Draft, node: Node) -> None:
+        self._draft = draft
+        self._node = node
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._node.name}>"
+
+    if not TYPE_CHECKING:  # a type checker knows the methods
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """A method that is planned has an error of its own, in subclasses too."""
+            awaited = any(name in _NOT_YET.get(kind.__name__, ()) for kind in type(self).__mro__)
+            what = f"no {name} yet: see Status in README.md" if awaited else f"no attribute {name!r}"
+            raise AttributeError(f"{type(self).__name__!r} object has {what}", name=name, obj=self)
 
 
 def given_name(operator: str, named: Named | None, **others: type[object]) -> str | None:

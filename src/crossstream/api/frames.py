@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from crossstream import serdes
@@ -41,11 +41,14 @@ def frame_serdes(operator: str, frame: Any, consumed: Consumed) -> tuple[Serde, 
     Raises CS-150 for anything but a streaming DataFrame with columns key and value, and for names and types that it
     cannot read; CS-101 for settings of ``consumed`` that only topics have.
     """
-    _check_frame(operator, frame)
-    _check_settings(operator, consumed)
+    for what, step in _frame_faults(operator, frame):
+        raise TopologyError(what, code="CS-150", where=here(operator), next=step)
+    for setting, step in _topic_settings(consumed):
+        what = f"Consumed({setting}=…) is for topics, and {operator} reads a DataFrame"
+        raise TopologyError(what, code="CS-101", where=here(operator), next=step)
     types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-    _check_types(operator, types)
-    _check_readable(operator, frame)
+    for what, step in _type_faults(frame, types):
+        raise TopologyError(what, code="CS-150", where=here(operator), next=step)
     return (
         consumed.key or _serde_of(operator, "key", types["key"]),
         consumed.value or _serde_of(operator, "value", types["value"]),
@@ -66,23 +69,30 @@ def _serde_of(operator: str, column: str, type_name: str) -> Serde:
     )
 
 
-def _check_frame(operator: str, frame: Any) -> None:
+def _frame_faults(operator: str, frame: Any) -> Iterator[tuple[str, str]]:
+    """(fault, next step) of what is not a streaming DataFrame, or of the names of its columns."""
     if not getattr(frame, "isStreaming", False):
-        raise TopologyError(
+        yield (
             f"{operator} takes a streaming DataFrame, not {type(frame).__name__}",
-            code="CS-150",
-            where=here(operator),
-            next="make it with spark.readStream; a batch DataFrame has no changes to follow",
+            "make it with spark.readStream; a batch DataFrame has no changes to follow",
         )
     for name in COLUMNS:
-        _check_found(operator, name, _found_as(frame, name))
+        found = _found_as(frame, name)
+        if len(found) > 1:
+            yield (
+                f"the DataFrame has several columns that Spark takes for {name}: {', '.join(found)}",
+                "drop or rename all but one of them",
+            )
+        if found not in ([], [name]):
+            yield (
+                f"the DataFrame has a column {found[0]}, which Spark takes for {name}",
+                f'rename it: .withColumnRenamed("{found[0]}", "{name}"); or drop it',
+            )
     missing = [name for name in ("key", "value") if name not in frame.columns]
     if missing:
-        raise TopologyError(
+        yield (
             f"the DataFrame has no column {' and '.join(missing)}",
-            code="CS-150",
-            where=here(operator),
-            next="select key, value and optionally timestamp and headers; struct(…) makes a value of columns",
+            "select key, value and optionally timestamp and headers; struct(…) makes a value of columns",
         )
 
 
@@ -93,33 +103,26 @@ def _found_as(frame: Any, name: str) -> list[str]:
     return [column for column in frame.columns if column.lower() == name]
 
 
-def _check_found(operator: str, name: str, found: list[str]) -> None:
-    """Refuses several columns for one name, and a column in other letters, which would not be read."""
-    if len(found) > 1:
-        raise TopologyError(
-            f"the DataFrame has several columns that Spark takes for {name}: {', '.join(found)}",
-            code="CS-150",
-            where=here(operator),
-            next="drop or rename all but one of them",
-        )
-    if found not in ([], [name]):
-        raise TopologyError(
-            f"the DataFrame has a column {found[0]}, which Spark takes for {name}",
-            code="CS-150",
-            where=here(operator),
-            next=f'rename it: .withColumnRenamed("{found[0]}", "{name}"); or drop it',
-        )
+def _topic_settings(consumed: Consumed) -> Iterator[tuple[str, str]]:
+    """(setting, next step) of the settings that only topics have."""
+    if consumed.timestamp_extractor is not None:
+        yield "timestamp_extractor", "compute the column timestamp in the DataFrame"
+    if consumed.offset_reset != "earliest":
+        yield "offset_reset", "set where to begin on spark.readStream, such as startingOffsets"
 
 
-def _check_readable(operator: str, frame: Any) -> None:
+def _type_faults(frame: Any, types: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """(fault, next step) of the types of the columns."""
+    for column, taken in _TAKEN.items():
+        if column in types and types[column] not in taken:
+            yield f"column {column} is of type {types[column]}", f"cast it to {' or '.join(taken)}"
     kinds = {field.name: field.dataType.jsonValue() for field in frame.schema.fields}
-    for fault in (fault for name in ("key", "value") for fault in _unreadable(kinds[name], name)):
-        raise TopologyError(
-            f"column {fault}, which no serde reads",
-            code="CS-150",
-            where=here(operator),
-            next="change it in the DataFrame: rename such fields, and cast(… as string) types that JSON lacks",
-        )
+    for name in ("key", "value"):
+        for fault in _unreadable(kinds[name], name):
+            yield (
+                f"column {fault}, which no serde reads",
+                "change it in the DataFrame: rename such fields, and cast(… as string) types that JSON lacks",
+            )
 
 
 def _unreadable(kind: Any, path: str) -> Iterator[str]:
@@ -134,32 +137,3 @@ def _unreadable(kind: Any, path: str) -> Iterator[str]:
         yield from _unreadable(field["type"], f"{path}.{field['name']}")
     for part in ("elementType", "keyType", "valueType"):
         yield from _unreadable(kind.get(part, ""), path)
-
-
-def _check_types(operator: str, types: dict[str, str]) -> None:
-    for column, taken in _TAKEN.items():
-        if column in types and types[column] not in taken:
-            raise TopologyError(
-                f"column {column} is of type {types[column]}",
-                code="CS-150",
-                where=here(operator),
-                next=f"cast it to {' or '.join(taken)}",
-            )
-
-
-def _check_settings(operator: str, consumed: Consumed) -> None:
-    refused = {
-        "timestamp_extractor": consumed.timestamp_extractor is not None,
-        "offset_reset": consumed.offset_reset != "earliest",
-    }
-    for setting in (name for name, is_set in refused.items() if is_set):
-        steps = {
-            "timestamp_extractor": "compute the column timestamp in the DataFrame",
-            "offset_reset": "set where to begin on spark.readStream, such as startingOffsets",
-        }
-        raise TopologyError(
-            f"Consumed({setting}=…) is for topics, and {operator} reads a DataFrame",
-            code="CS-101",
-            where=here(operator),
-            next=steps[setting],
-        )

@@ -11,8 +11,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from crossstream.api.checks import check_choice, check_name, check_serdes, check_signature, settle_durations
-from crossstream.durations import Duration, to_milliseconds
+from crossstream.api.checks import (
+    check_choice,
+    check_name,
+    check_serdes,
+    check_signature,
+    settle_durations,
+    settled,
+)
+from crossstream.durations import Duration
 from crossstream.errors import TopologyError
 from crossstream.graph.nodes import StoreSpec
 from crossstream.location import here
@@ -123,25 +130,22 @@ class Materialized:
     def __post_init__(self) -> None:
         check_serdes("Materialized", key=self.key, value=self.value)
         if self.retention is not None:
-            raise _not_yet("retention", self.retention)
+            raise TopologyError(
+                f"Materialized(retention={self.retention!r}): nothing uses this setting yet",
+                code="CS-101",
+                where=here(),
+                next=_NOT_YET["retention"],
+            )
         settle_durations(self, "history_retention")
         check_choice("Materialized", "caching", self.caching, (True, False))
         check_name("Materialized", "store", self.store, optional=True)
 
     def spec(self, key: Serde | None, value: Serde | None) -> StoreSpec:
         """The store, with the serdes that were found for it."""
-        history = self.history_retention
-        kept = None if history is None else to_milliseconds(history, "history_retention", error=TopologyError)
-        return StoreSpec(name=self.store, key=key, value=value, caching=self.caching, history_retention=kept)
-
-
-def _not_yet(setting: str, given: object) -> TopologyError:
-    return TopologyError(
-        f"Materialized({setting}={given!r}): nothing uses this setting yet",
-        code="CS-101",
-        where=here(),
-        next=_NOT_YET[setting],
-    )
+        history = None if self.history_retention is None else settled(self.history_retention)
+        return StoreSpec(
+            name=self.store, key=key, value=value, caching=self.caching, history_retention=history
+        )
 
 
 @keyword_settings(TopologyError, "CS-101")
@@ -304,8 +308,4 @@ class JoinWindows:
 
     def milliseconds(self) -> tuple[int, int, int]:
         """``before``, ``after`` and ``grace`` in milliseconds."""
-        before, after = (
-            to_milliseconds(getattr(self, name), name, minimum=None, error=TopologyError)
-            for name in ("before", "after")
-        )
-        return before, after, to_milliseconds(self.grace, "grace", error=TopologyError)
+        return settled(self.before), settled(self.after), settled(self.grace)

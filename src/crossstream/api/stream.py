@@ -16,7 +16,7 @@ from crossstream.api.checks import (
     function_of,
     predicate_of,
 )
-from crossstream.api.draft import Draft, child, given_name, no_attribute
+from crossstream.api.draft import Handle, child, given_name
 from crossstream.api.options import (
     Joined,
     JoinWindows,
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 _FORGOTTEN = MappingProxyType(dict.fromkeys(("key", "key_type", "value", "value_type")))
 
 
-class KStream:
+class KStream(Handle):
     """A stream of records; made by `StreamsBuilder`, never directly. Source: semantics 3.2.
 
     Functions take ``value``, or ``key, value`` if they require two arguments. Each method takes
@@ -81,17 +81,7 @@ class KStream:
     ['orders', 'orders.filter', 'orders.filter.to(paid-orders)']
     """
 
-    __slots__ = ("_draft", "_node")
-
-    if not TYPE_CHECKING:  # a type checker knows the methods
-        __getattr__ = no_attribute
-
-    def __init__(self, draft: Draft, node: Node) -> None:
-        self._draft = draft
-        self._node = node
-
-    def __repr__(self) -> str:
-        return f"<KStream {self._node.name}>"
+    __slots__ = ()
 
     def filter(self, predicate: Predicate, named: Named | None = None) -> KStream:
         """The records for which the predicate holds.

@@ -8,11 +8,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from crossstream.api.checks import REQUIRED, check_option, function_of
+from crossstream.api.checks import REQUIRED, check_option, function_of, settled
 from crossstream.api.draft import OPERATORS, Handle, check_same_builder, child, given_name
 from crossstream.api.options import Joined, JoinWindows, Named, StreamJoined
 from crossstream.api.serde_rules import agreed, check_same_keys, needed_key
-from crossstream.durations import to_milliseconds
 from crossstream.errors import TopologyError
 from crossstream.graph.nodes import (
     JoinKind,
@@ -23,7 +22,8 @@ from crossstream.graph.nodes import (
     StreamStreamJoin,
     StreamTableJoin,
 )
-from crossstream.graph.validate import check_partitions, history_of
+from crossstream.graph.stores import history_of
+from crossstream.graph.validate import check_partitions
 from crossstream.location import here
 from crossstream.serdes import Serde
 from crossstream.typing import KeySelector, ValueJoiner
@@ -148,7 +148,7 @@ def _grace(operator: str, option: Joined, history: int | None, table: Node) -> i
     """The grace period in ms. Refuses (CS-136) one that is longer than the table keeps versions."""
     if option.grace is None:
         return None
-    grace = to_milliseconds(option.grace, "grace", error=TopologyError)
+    grace = settled(option.grace)
     if history is None:
         raise TopologyError(
             f"{table.name} keeps no versions: a record that waits would see a later row",

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crossstream.api.checks import REQUIRED, check_option, function_of, predicate_of
 from crossstream.api.draft import (
     OPERATORS,
-    Draft,
+    Handle,
     child,
     given_name,
     made_value,
     misplaced_name,
-    no_attribute,
     returning,
 )
 from crossstream.api.options import Materialized, Named, TableJoined
@@ -31,7 +30,7 @@ from crossstream.api.table_joins import (
     table_join_refusal,
 )
 from crossstream.graph.nodes import Filter, JoinKind, MapValues, Node, ToStream
-from crossstream.graph.validate import queryable_name
+from crossstream.graph.stores import queryable_name
 from crossstream.serdes.keys import LeftOrRight
 from crossstream.signatures import refuse_calls
 from crossstream.typing import (
@@ -44,7 +43,7 @@ from crossstream.typing import (
 )
 
 
-class KTable:
+class KTable(Handle):
     """A table: at most one row for each key; null deletes it. Made by `StreamsBuilder`, never directly.
 
     Functions take ``value``, or ``key, value`` if they require two arguments; joiners ``left, right`` or
@@ -61,17 +60,7 @@ class KTable:
     <KTable products.join(merchants)>
     """
 
-    __slots__ = ("_draft", "_node")
-
-    if not TYPE_CHECKING:  # a type checker knows the methods
-        __getattr__ = no_attribute
-
-    def __init__(self, draft: Draft, node: Node) -> None:
-        self._draft = draft
-        self._node = node
-
-    def __repr__(self) -> str:
-        return f"<KTable {self._node.name}>"
+    __slots__ = ()
 
     @property
     def queryable_store_name(self) -> str | None:
@@ -357,7 +346,7 @@ class KTable:
         return KTable(self._draft, made)
 
 
-class GlobalKTable:
+class GlobalKTable(Handle):
     """A table that every record may look up by any key; its topic is read to the end before other records.
 
     Made by `StreamsBuilder.global_table`, never directly. `KStream.join` and `left_join` take it with a
@@ -371,14 +360,7 @@ class GlobalKTable:
     <KStream orders.join(customers)>
     """
 
-    __slots__ = ("_draft", "_node")
-
-    def __init__(self, draft: Draft, node: Node) -> None:
-        self._draft = draft
-        self._node = node
-
-    def __repr__(self) -> str:
-        return f"<GlobalKTable {self._node.name}>"
+    __slots__ = ()
 
     @property
     def queryable_store_name(self) -> str | None:

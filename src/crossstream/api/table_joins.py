@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import polars as pl
 
@@ -47,7 +47,7 @@ def primary_key_join(
     operator = OPERATORS[kind]
     right = _other_side(operator, left, other)
     if table_joined is not None:
-        raise _misplaced(
+        _refuse_misplaced(
             operator, "table_joined", "a foreign key", "drop it, or pass foreign_key=lambda left: …"
         )
     name = given_name(operator, named)
@@ -82,7 +82,7 @@ def foreign_key_join(
     operator = "right_join" if kind == "right" else OPERATORS[kind]
     right = _other_side(operator, left, other)
     if named is not None:
-        raise _misplaced(operator, "named", "no foreign key", 'write table_joined=TableJoined(name="…")')
+        _refuse_misplaced(operator, "named", "no foreign key", 'write table_joined=TableJoined(name="…")')
     option = check_option(operator, "table_joined", table_joined, TableJoined) or TableJoined()
     function = function_of(operator, "joiner", joiner, {"left": left._node, "right": right})
     key = None
@@ -121,8 +121,7 @@ def table_global_join(
     check_same_builder(operator, left._draft, other._draft)
     fault = _misused(foreign_key, key_selector, table_joined)
     if fault is not None:
-        what, step = fault
-        raise TopologyError(what, code="CS-136", where=here(operator), next=step)
+        _refuse(operator, *fault)
     function = function_of(operator, "joiner", joiner, {"left": left._node, "right": other._node})
     role, extractor = ("key_selector", key_selector) if foreign_key is None else ("foreign_key", foreign_key)
     return child(
@@ -186,25 +185,16 @@ def join_many(
 
 def _pairs(operator: str, others: object) -> dict[str, tuple[Any, Any]]:
     """The tables and foreign keys by name, sorted. Raises CS-136 for other arguments."""
-    fault = None
+    step = f'write {{"customer": (customers, lambda left: …), …}}; names are identifiers other than {", ".join(_TAKEN)}'
     if not isinstance(others, Mapping) or not others:
-        fault = f"the tables of {operator} are {others!r}, not a dict of them"
-    else:
-        for name, pair in others.items():
-            if not isinstance(name, str) or not name.isidentifier() or name in _TAKEN:
-                fault = f"{operator} cannot call a table {name!r}"
-            elif not isinstance(pair, tuple) or len(pair) != 2:
-                fault = f"{operator} needs a table and a foreign key for {name!r}, not {pair!r}"
-        if len(others) > _MOST:
-            fault = f"{operator} takes up to {_MOST} tables, not {len(others)}"
-    if fault is not None or not isinstance(others, Mapping):
-        raise TopologyError(
-            fault or "",
-            code="CS-136",
-            where=here(operator),
-            next='write {"customer": (customers, lambda left: …), …}; names are identifiers other than '
-            + ", ".join(_TAKEN),
-        )
+        _refuse(operator, f"the tables of {operator} are {others!r}, not a dict of them", step)
+    if len(others) > _MOST:
+        _refuse(operator, f"{operator} takes up to {_MOST} tables, not {len(others)}", step)
+    for name, pair in others.items():
+        if not isinstance(name, str) or not name.isidentifier() or name in _TAKEN:
+            _refuse(operator, f"{operator} cannot call a table {name!r}", step)
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            _refuse(operator, f"{operator} needs a table and a foreign key for {name!r}, not {pair!r}", step)
     return dict(sorted(others.items()))
 
 
@@ -218,44 +208,41 @@ _MOST = 62
 def check_keyed_by(operator: str, foreign_key: object, keyed_by: object) -> None:
     """Refuses (CS-136) a right or outer join by foreign key that does not say how its result is keyed."""
     if foreign_key is None and keyed_by is not None:
-        raise _misplaced(
+        _refuse_misplaced(
             operator, "keyed_by", "a foreign key", "drop it: the result is keyed like both tables"
         )
     if foreign_key is not None and keyed_by is not LeftOrRight:
-        raise TopologyError(
+        _refuse(
+            operator,
             f"{operator} by foreign key also has rows without a left key: rows of the other table that no left row"
             " refers to",
-            code="CS-136",
-            where=here(operator),
-            next="pass keyed_by=cs.LeftOrRight; or use left_join(…, foreign_key=…)",
+            "pass keyed_by=cs.LeftOrRight; or use left_join(…, foreign_key=…)",
         )
 
 
 def check_key_selector(operator: str, key_selector: object) -> None:
     """Refuses (CS-136) ``key_selector`` in a join of two tables."""
     if key_selector is not None:
-        raise _misplaced(operator, "key_selector", "a global table", "pass foreign_key=lambda left: …")
+        _refuse_misplaced(operator, "key_selector", "a global table", "pass foreign_key=lambda left: …")
 
 
 def check_right_join(foreign_key: object) -> None:
     """Refuses (CS-136) a right join by key: it is the left join of the other table."""
     if foreign_key is None:
-        raise TopologyError(
+        _refuse(
+            "right_join",
             "a right join by key is the left join of the other table with this one",
-            code="CS-136",
-            where=here("right_join"),
-            next="write other.left_join(this, lambda right, left: …), or pass foreign_key=lambda left: …",
+            "write other.left_join(this, lambda right, left: …), or pass foreign_key=lambda left: …",
         )
 
 
 def check_not_global(operator: str, other: object) -> None:
     """Refuses (CS-136) right and outer joins with a global table."""
     if is_global(other):
-        raise TopologyError(
+        _refuse(
+            operator,
             f"there is no {operator} with a global table",
-            code="CS-136",
-            where=here(operator),
-            next="use join(…) or left_join(…); or read its topic as a table",
+            "use join(…) or left_join(…); or read its topic as a table",
         )
 
 
@@ -265,26 +252,25 @@ def is_global(table: object) -> bool:
 
 
 def _other_side(operator: str, left: Handle, other: object) -> Node:
-    if not isinstance(other, type(left)):
-        raise _not_a_table(operator, other)
-    check_same_builder(operator, left._draft, other._draft)
-    return other._node
-
-
-def _not_a_table(operator: str, other: object) -> TopologyError:
+    """The node of the other table. Raises CS-135 for anything but a table of the same builder."""
+    if isinstance(other, Handle) and other._node.shape == "table":
+        check_same_builder(operator, left._draft, other._draft)
+        return other._node
     steps = {
         "KStream": "turn the stream into a table first: stream.to_table()",
         "GlobalKTable": "use join or left_join, which take one; or read its topic as a table",
     }
-    return TopologyError(
+    raise TopologyError(
         f"a KTable joins a KTable, not a {type(other).__name__}",
         code="CS-135",
         where=here(operator),
-        next=steps.get(type(other).__name__, "pass the table that builder.table(…) gave"),
+        next=steps.get(type(other).__name__, "pass the table that builder.table(…) returned"),
     )
 
 
-def _misplaced(operator: str, setting: str, needs: str, step: str) -> TopologyError:
-    return TopologyError(
-        f"{operator} takes {setting} only with {needs}", code="CS-136", where=here(operator), next=step
-    )
+def _refuse_misplaced(operator: str, setting: str, needs: str, step: str) -> NoReturn:
+    _refuse(operator, f"{operator} takes {setting} only with {needs}", step)
+
+
+def _refuse(operator: str, what: str, step: str) -> NoReturn:
+    raise TopologyError(what, code="CS-136", where=here(operator), next=step)

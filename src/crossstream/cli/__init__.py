@@ -16,7 +16,7 @@ from typing import Any
 
 from crossstream.cli.arguments import make_parser
 from crossstream.cli.options import WRONG_USAGE
-from crossstream.errors import CrossStreamError, described_error
+from crossstream.errors import CrossStreamError, type_and_text
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # a message instead of a traceback
         next = "rerun with --debug to see the traceback, and report it"
         return _failed(
-            CrossStreamError(described_error(error), code="CS-001", next=next), arguments, cause=error
+            CrossStreamError(type_and_text(error), code="CS-001", next=next), arguments, cause=error
         )
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from crossstream.cli.console import show_table
-from crossstream.errors import CrossStreamError, described_error
+from crossstream.errors import CrossStreamError, type_and_text
 from crossstream.java import INSTALL, JAVA_VERSION, java_command, no_java
 from crossstream.storage.remote import RemoteRoot
 from crossstream.storage.root import root_of
@@ -329,7 +329,7 @@ def _join_on_spark(*, debug: bool) -> Check:
             what = (
                 f"[{error.code}] {error.what}"
                 if isinstance(error, CrossStreamError)
-                else described_error(error)
+                else type_and_text(error)
             )
             return Check("a join on Spark", "problem", what, _fix(error, home.log))
     found = f"{outcome.records} records in, {len(outcome.after)} rows out, {outcome.seconds:.1f} s"

@@ -18,7 +18,7 @@ from crossstream.api import StreamsBuilder
 from crossstream.api.topology import Topology
 from crossstream.cli.options import refuse_without
 from crossstream.config import StreamsConfig
-from crossstream.errors import ConfigError, CrossStreamError, TopologyError, described_error
+from crossstream.errors import ConfigError, CrossStreamError, TopologyError, type_and_text
 
 NAMES = ("topology", "builder", "build")
 """Names of the topology in a file, in the order of the search."""
@@ -88,7 +88,7 @@ def execute(file: Path) -> ModuleType:
     except CrossStreamError:
         raise
     except (Exception, SystemExit) as error:
-        what = f"{file.name} cannot be loaded: {described_error(error)}"
+        what = f"{file.name} cannot be loaded: {type_and_text(error)}"
         next = 'fix the file; put what only a script should do under if __name__ == "__main__"'
         raise _refusal(what, next, line=_line_of(error, file)) from error
     finally:
@@ -156,7 +156,7 @@ def _called(function: Callable[[], Any], name: str, file: Path) -> Any:
     except CrossStreamError:
         raise
     except Exception as error:
-        what = f"{name}() in {file.name} raised {described_error(error)}"
+        what = f"{name}() in {file.name} raised {type_and_text(error)}"
         next = "let it return a Topology or a StreamsBuilder when called without arguments"
         raise _refusal(what, next, line=_line_of(error, file)) from error
 

@@ -27,7 +27,7 @@ from crossstream.graph.nodes import (
     ToTable,
     changes_key,
 )
-from crossstream.graph.validate import keepers, store_name, store_names
+from crossstream.graph.stores import keepers, store_name, store_names
 from crossstream.serdes import Serde
 
 FRAME = "<DataFrame>"

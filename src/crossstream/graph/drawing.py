@@ -21,7 +21,7 @@ from crossstream.graph.nodes import (
     StreamTableJoin,
     TableJoin,
 )
-from crossstream.graph.validate import store_names
+from crossstream.graph.stores import store_names
 
 Look = Literal["topic", "stream", "table", "join"]
 

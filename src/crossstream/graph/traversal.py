@@ -33,7 +33,7 @@ from crossstream.graph.nodes import (
     StreamStreamJoin,
     StreamTableJoin,
 )
-from crossstream.graph.validate import keepers
+from crossstream.graph.stores import keepers
 
 Visit = tuple[int, tuple[int, ...]]
 """When a record visits a node: after how many shuffles, and by which child of each node on the path."""
@@ -43,10 +43,10 @@ Visit = tuple[int, tuple[int, ...]]
 class MergePoint:
     """Where branches end: a merge of streams, or sinks that may write to one topic.
 
-    ``ends``: the name of each input, by the last edge to it (parent, child): the stream, or the sink.
+    ``inputs``: the name of each input, by the last edge to it (parent, child): the stream, or the sink.
     """
 
-    ends: Mapping[tuple[str, str], str]
+    inputs: Mapping[tuple[str, str], str]
 
     @classmethod
     def of(cls, merge: Merge) -> MergePoint:
@@ -120,7 +120,7 @@ class Visits:
         }
         if not orders:
             return None
-        usual = _together(orders.values(), tuple(dict.fromkeys(point.ends.values())))
+        usual = _together(orders.values(), tuple(dict.fromkeys(point.inputs.values())))
         contrary = {
             source: order
             for source, order in orders.items()
@@ -140,7 +140,7 @@ class Visits:
         """The inputs that rows reach, by their first visit."""
         visits = {
             name: self._visit(first, parent, child)
-            for (parent, child), name in point.ends.items()
+            for (parent, child), name in point.inputs.items()
             if parent in first
         }
         return sorted(visits, key=visits.__getitem__)
@@ -149,11 +149,9 @@ class Visits:
         """The first (``pick`` = min) or last (max) visit of a row of ``start`` to each node."""
         found: dict[str, Visit] = {start: (0, ())}
         for node in self.topology:
-            branches = [
-                self._visit(found, parent, node.name) for parent in forwarders(node) if parent in found
-            ]
-            if branches:
-                found[node.name] = pick(branches)
+            visits = [self._visit(found, parent, node.name) for parent in forwarders(node) if parent in found]
+            if visits:
+                found[node.name] = pick(visits)
         return found
 
     def _visit(self, found: Mapping[str, Visit], parent: str, child: str) -> Visit:
@@ -298,8 +296,8 @@ def _branches_to(visits: Visits, point: MergePoint) -> Mapping[str, _Branches]:
     for node in reversed(list(visits.topology)):
         ends, shared, by_row = [], [], True
         for child in visits.children[node.name]:
-            if (node.name, child.name) in point.ends:
-                ends.append(frozenset({point.ends[node.name, child.name]}))
+            if (node.name, child.name) in point.inputs:
+                ends.append(frozenset({point.inputs[node.name, child.name]}))
                 shared.append(frozenset[str]())
             elif node.name in forwarders(child) and found[child.name].ends:
                 below = found[child.name]

@@ -10,97 +10,18 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from crossstream.errors import CopartitionError, TopologyError
-from crossstream.graph.names import matches, unique
+from crossstream.graph.names import matches
 from crossstream.graph.nodes import (
-    Filter,
     ForeignKeyJoin,
-    FrameSource,
     ManyJoin,
-    MapValues,
     Node,
     Repartition,
     Source,
-    StoreSpec,
     StreamGlobalJoin,
-    StreamStreamJoin,
-    StreamTableJoin,
-    TableJoin,
-    ToTable,
     changes_key,
 )
+from crossstream.graph.stores import queryable_names
 from crossstream.location import here
-
-
-def queryable_name(node: Node) -> str | None:
-    """The name under which the rows of ``node`` can be queried; None if `Materialized` gave none."""
-    spec: StoreSpec | None = getattr(node, "store", None)
-    return None if spec is None else spec.name
-
-
-def store_name(node: Node) -> str | None:
-    """The name of the store that ``node`` itself keeps, for people; None if it keeps none.
-
-    A table read from a topic, a DataFrame or a stream always counts as kept, a join's result where any
-    `Materialized` was given, a filter or `map_values` only where it was named (semantics 2.2.1). A store
-    without a name of its own is called after its node.
-    """
-    is_source = isinstance(node, Source | FrameSource | ToTable) and node.shape in ("table", "global")
-    is_kept_join = isinstance(node, TableJoin | ForeignKeyJoin | ManyJoin) and node.store is not None
-    return queryable_name(node) or (node.name if is_source or is_kept_join else None)
-
-
-def store_names(nodes: Mapping[str, Node], node: Node) -> list[str]:
-    """The names of all stores that ``node`` itself keeps, for people; a join of streams keeps two."""
-    if isinstance(node, StreamStreamJoin):
-        parts = (("left", node.store), ("right", node.other_store))
-        return [spec.name or inner_store(nodes, node, part) for part, spec in parts]
-    if isinstance(node, StreamTableJoin):
-        return [] if node.grace is None else [inner_store(nodes, node, "buffer")]
-    name = store_name(node)
-    return [] if name is None else [name]
-
-
-def keepers(nodes: Mapping[str, Node], name: str) -> list[str]:
-    """The nodes whose stores a look-up in a table reads: its own, or those it is computed from (semantics 2.2.1)."""
-    node = nodes[name]
-    store: StoreSpec | None = getattr(node, "store", None)
-    if isinstance(node, Filter | MapValues) and (store is None or store.name is None):
-        return keepers(nodes, node.parents[0])
-    if isinstance(node, TableJoin) and store is None:
-        return list(dict.fromkeys(keeper for parent in node.parents for keeper in keepers(nodes, parent)))
-    return [name]
-
-
-def queryable_names(node: Node) -> list[str]:
-    """The names under which anything that ``node`` keeps can be queried."""
-    specs: list[StoreSpec | None] = [getattr(node, setting, None) for setting in ("store", "other_store")]
-    return [spec.name for spec in specs if spec is not None and spec.name is not None]
-
-
-def inner_store(nodes: Mapping[str, Node], node: Node, part: str) -> str:
-    """The name of a store that ``node`` keeps for itself: names that users gave come first."""
-    return unique(f"{node.name}.{part}", {store for one in nodes.values() for store in queryable_names(one)})
-
-
-def history_of(nodes: Mapping[str, Node], name: str) -> int | None:
-    """For how long (ms) a table keeps versions; None: it keeps none.
-
-    What is derived row by row from a versioned table is versioned too, unless it has a store of its own (semantics
-    2.2.6).
-    """
-    node = nodes[name]
-    spec: StoreSpec | None = getattr(node, "store", None)
-    if spec is not None and (spec.history_retention is not None or spec.name is not None):
-        return spec.history_retention
-    if isinstance(node, Filter | MapValues) and node.shape == "table":
-        return history_of(nodes, node.parents[0])
-    return None
-
-
-def keeps_versions(node: Node) -> bool:
-    """Whether ``node`` has a versioned store of its own."""
-    spec: StoreSpec | None = getattr(node, "store", None)
-    return spec is not None and spec.history_retention is not None
 
 
 def check_new_name(nodes: Mapping[str, Node], name: str) -> None:
@@ -142,10 +63,11 @@ def check_new_source(nodes: Iterable[Node], source: Source) -> None:
                 "read each set of topics by a stream of its own, and merge() the streams",
             )
         if shared:
+            noun = "global table" if other.shape == "global" else other.shape
             raise _clash(
                 source,
                 other,
-                f"topic {shared[0]!r} is already read as a {_noun(other)}; a second source cannot read it",
+                f"topic {shared[0]!r} is already read as a {noun}; a second source cannot read it",
                 _share(source, other),
             )
         _check_patterns(source, other)
@@ -222,21 +144,16 @@ def _such_as(pattern: re.Pattern[str], topic: str) -> str:
 
 
 def _share(source: Source, other: Source) -> str:
-    if source.shape == other.shape == "table":
+    shapes = {source.shape, other.shape}
+    if shapes == {"table"}:
         return "call table() once and use the KTable twice; a table may be joined with itself"
-    if source.shape == other.shape == "global":
+    if shapes == {"global"}:
         return "call global_table() once and use it in every join"
-    if "global" in (source.shape, other.shape):
+    if "global" in shapes:
         return "read it as one of the two; tables need no global table: they join by foreign_key"
-    if "stream" in (source.shape, other.shape):
-        return "read the topic once as a table and use to_stream(), or as a stream and use to_table()"
-    return "read it once, and use that"
+    return "read the topic once as a table and use to_stream(), or as a stream and use to_table()"
 
 
 def _clash(source: Source, other: Source, what: str, next: str) -> TopologyError:
     where = {**here(source.name), "first read at": str(other.location)}
     return TopologyError(what, code="CS-122", where=where, next=next)
-
-
-def _noun(node: Node) -> str:
-    return {"stream": "stream", "table": "table", "global": "global table"}.get(node.shape, node.shape)

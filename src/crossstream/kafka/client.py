@@ -174,7 +174,7 @@ def open_committer(
     return _open(Consumer, connection, {**CLIENT, **connection.settings, **own}, complaints)
 
 
-def meet(client: Consumer | Producer, topic: str, connection: KafkaSettings) -> bool:
+def find_brokers(client: Consumer | Producer, topic: str, connection: KafkaSettings) -> bool:
     """Connects a client and makes it look for the brokers of a topic; whether it could.
 
     By itself a client looks for the brokers of new topics once a second (librdkafka, issue 3202).

@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from crossstream.gc_pause import paused_gc
 from crossstream.kafka import errors as faults
-from crossstream.kafka.client import Complaints, is_denial, logger, meet, open_consumer
+from crossstream.kafka.client import Complaints, find_brokers, is_denial, logger, open_consumer
 from crossstream.kafka.cursor import Cursor, ready, runs
 from crossstream.kafka.stall import Stall
 from crossstream.topics import OffsetRange, TopicPartition
@@ -45,7 +45,7 @@ class KafkaReader:
         self._complaints = Complaints()
         self._consumer: Consumer | None = None
         self._left: dict[TopicPartition, Cursor] = {}  # finished, and still assigned
-        self._met: set[str] = set()  # topics whose brokers the consumer knows
+        self._known_topics: set[str] = set()  # topics whose brokers the consumer knows
         self._reads = 0
         self._reading = False
 
@@ -118,7 +118,7 @@ class KafkaReader:
         }
         _unassign(consumer, self._left.keys() - continued.keys())
         self._left = {}
-        self._meet(consumer, {tp.topic for tp in cursors})
+        self._find_brokers(consumer, {tp.topic for tp in cursors})
         _assign(consumer, [cursor for tp, cursor in cursors.items() if tp not in continued])
         for tp, last in continued.items():
             cursors[tp].continue_from(last)
@@ -126,16 +126,16 @@ class KafkaReader:
 
     def _open(self) -> Consumer:
         """A new consumer, which knows no topic yet."""
-        self._met = set()
+        self._known_topics = set()
         self._consumer = open_consumer(self._connection, self._complaints)
         return self._consumer
 
-    def _meet(self, consumer: Consumer, topics: set[str]) -> None:
+    def _find_brokers(self, consumer: Consumer, topics: set[str]) -> None:
         """Makes the consumer look for the brokers of new topics; if one cannot be asked for, it asks for no other."""
-        for topic in topics - self._met:
-            if not meet(consumer, topic, self._connection):
+        for topic in topics - self._known_topics:
+            if not find_brokers(consumer, topic, self._connection):
                 return
-            self._met.add(topic)
+            self._known_topics.add(topic)
 
     def _reopen(self, cursors: Cursors) -> Consumer:
         """Another consumer, which continues where this one is: it may be cut off."""
@@ -156,7 +156,7 @@ class KafkaReader:
             if first is not None:
                 more = _room(cursors) - 1
                 messages = [first, *consumer.consume(more, 0)] if more else [first]
-                advanced = self._sort_in(consumer, messages, cursors, stall)
+                advanced = self._distribute(consumer, messages, cursors, stall)
                 del messages, first  # before the collector is back
         if advanced:
             stall.progress()
@@ -164,8 +164,10 @@ class KafkaReader:
             unfinished = [(cursor.span, cursor.position) for cursor in cursors.values() if not cursor.done]
             stall.waited_for(monotonic() - asked, unfinished)
 
-    def _sort_in(self, consumer: Consumer, messages: list[Message], cursors: Cursors, stall: Stall) -> bool:
-        """Hands messages to their cursors; whether there were any, or a range is done."""
+    def _distribute(
+        self, consumer: Consumer, messages: list[Message], cursors: Cursors, stall: Stall
+    ) -> bool:
+        """Gives messages to their cursors; whether there were any, or a range is done."""
         records = messages
         if any(map(Message.error, messages)):
             records = [message for message in messages if message.error() is None]
@@ -176,13 +178,13 @@ class KafkaReader:
         if records is not messages:
             for message in messages:
                 if (error := message.error()) is not None:
-                    advanced |= self._heed(consumer, message, error, cursors, stall)
+                    advanced |= self._handle(consumer, message, error, cursors, stall)
         return advanced
 
-    def _heed(
+    def _handle(
         self, consumer: Consumer, message: Message, error: KafkaError, cursors: Cursors, stall: Stall
     ) -> bool:
-        """Deals with an event of a partition; whether it finished a range."""
+        """Handles an event of a partition; whether it finished a range."""
         if is_denial(error):
             raise faults.refused(error.str(), message.topic())
         cursor = cursors.get(_tp(message))
@@ -192,9 +194,9 @@ class KafkaReader:
         if error.code() == KafkaError._PARTITION_EOF:
             cursor.reach(message.offset() or 0)
         elif was_done:
-            _stop_fetching(consumer, [cursor])  # whatever it is, it is not fetched ahead any more
+            _unassign_done(consumer, [cursor])  # whatever it is, it is not fetched ahead any more
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-            _take_up_again(consumer, cursor, stall)
+            _restart(consumer, cursor, stall)
         elif error.code() in faults.GARBLED or error.fatal():
             raise faults.unreadable(cursor.tp, cursor.position, error.str())
         else:
@@ -205,7 +207,7 @@ class KafkaReader:
         """Unassigns the partitions that are done and not worth fetching ahead."""
         idle = [cursor for cursor in cursors.values() if cursor.done and cursor.assigned]
         idle = [cursor for cursor in idle if len(cursor.ahead) > AHEAD or _left(consumer, cursor) < BACKLOG]
-        _stop_fetching(consumer, idle)
+        _unassign_done(consumer, idle)
 
     def _unassign_all(self, consumer: Consumer) -> None:
         consumer.unassign()
@@ -242,8 +244,8 @@ def _left(consumer: Consumer, cursor: Cursor) -> int:
     return int(end) - cursor.position
 
 
-def _take_up_again(consumer: Consumer, cursor: Cursor, stall: Stall) -> None:
-    """The broker does not hold the position: it never will (`SourceError`), or the read is begun again."""
+def _restart(consumer: Consumer, cursor: Cursor, stall: Stall) -> None:
+    """The broker does not hold the position: raises `SourceError` if it never will, or begins the read again."""
     try:
         stall.check_range(cursor.span, cursor.position, settled=True)
     except KafkaException as failed:
@@ -253,7 +255,7 @@ def _take_up_again(consumer: Consumer, cursor: Cursor, stall: Stall) -> None:
     _assign(consumer, [cursor])
 
 
-def _stop_fetching(consumer: Consumer, cursors: Sequence[Cursor]) -> None:
+def _unassign_done(consumer: Consumer, cursors: Sequence[Cursor]) -> None:
     _unassign(consumer, [cursor.tp for cursor in cursors])
     for cursor in cursors:
         cursor.assigned, cursor.ahead = False, []

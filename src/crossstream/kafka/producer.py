@@ -26,13 +26,13 @@ from crossstream.kafka.client import (
     SETTLE_SECONDS,
     SIZES,
     Complaints,
+    find_brokers,
     is_denial,
     logger,
-    meet,
     open_admin,
     open_producer,
 )
-from crossstream.kafka.stall import Silence, is_cut_off
+from crossstream.kafka.stall import FlushStall, is_cut_off
 from crossstream.records import decode_headers
 from crossstream.topics import check_name
 
@@ -126,10 +126,10 @@ class KafkaWriter:
         producer = self._producer
         if producer is None:
             return
-        silence = Silence()
+        stall = FlushStall()
         while left := self._answer(producer, partial(producer.flush, WAIT_SECONDS)):
             self._check(producer)
-            if self._held is not None and silence.lasts(left) and is_cut_off(producer, self._connection):
+            if self._held is not None and stall.lasts(left) and is_cut_off(producer, self._connection):
                 producer = self._replace(producer, self._held)
         self._check(producer)
         self._forget()
@@ -174,7 +174,7 @@ class KafkaWriter:
         if self._held_bytes or monotonic() - self._flushed_at < IDLE_SECONDS:
             return producer
         # If it cannot be asked, the records will fail.
-        if not meet(producer, topic, self._connection) and is_cut_off(producer, self._connection):
+        if not find_brokers(producer, topic, self._connection) and is_cut_off(producer, self._connection):
             producer = self._replace(producer, [])
         return producer
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from crossstream.kafka.settings import KafkaSettings
 
 SILENT_SECONDS = 5.0
-"""Without an answer for so long a client is taken for cut off."""
+"""A client without an answer for so long is taken for cut off."""
 LOOK_SECONDS = 2.0
 UNANSWERED = frozenset({*faults.TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._WAIT_COORD})
 """What a client says that finds no broker."""
@@ -126,7 +126,7 @@ class Stall:
         self._unanswered += seconds
 
 
-class Silence:
+class FlushStall:
     """Whether as many records as before are left to be stored, every few seconds."""
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ class Silence:
 
 
 def is_cut_off(producer: Producer, connection: KafkaSettings) -> bool:
-    """Whether another client finds brokers, and this one still does not."""
+    """Whether another client finds brokers, and this one still finds none."""
     if _is_answered(producer) or not _is_answered(open_admin(connection, Complaints())):
         return False
     cut_off = not _is_answered(producer)

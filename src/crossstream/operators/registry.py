@@ -1,52 +1,38 @@
 """The runner of each kind of step."""
 
-from crossstream.operators.foreign_key_join.runner import ReferenceRunner, ResolveRunner, SubscribeRunner
-from crossstream.operators.global_join.runner import GlobalResolveRunner, GlobalRunner, StreamGlobalJoinRunner
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from crossstream.operators.foreign_key_join import runner as foreign_key_join
+from crossstream.operators.global_join import runner as global_join
 from crossstream.operators.runner import Runner
-from crossstream.operators.sink.runner import FrameSinkRunner, SinkRunner
-from crossstream.operators.star_join.runner import AnswerManyRunner, ReferManyRunner, ResolveManyRunner
+from crossstream.operators.sink import runner as sink
+from crossstream.operators.star_join import runner as star_join
 from crossstream.operators.stateless.runner import StatelessRunner
 from crossstream.operators.stream_join.runner import StreamStreamJoinRunner
 from crossstream.operators.stream_table_join.runner import StreamTableJoinRunner
-from crossstream.operators.table.runner import MaterializeRunner, OrderRunner
+from crossstream.operators.table import runner as table
 from crossstream.operators.table_join.runner import TableJoinRunner
-from crossstream.planning.steps import (
-    AnswerManyStep,
-    FrameSinkStep,
-    GlobalResolveStep,
-    GlobalStep,
-    MaterializeStep,
-    OrderStep,
-    ReferenceStep,
-    ReferManyStep,
-    ResolveManyStep,
-    ResolveStep,
-    SinkStep,
-    StatelessStep,
-    Step,
-    StreamGlobalJoinStep,
-    StreamStreamJoinStep,
-    StreamTableJoinStep,
-    SubscribeStep,
-    TableJoinStep,
-)
+from crossstream.planning import steps
 
-RUNNERS: dict[type[Step], type[Runner]] = {
-    StatelessStep: StatelessRunner,
-    ReferenceStep: ReferenceRunner,
-    MaterializeStep: MaterializeRunner,
-    TableJoinStep: TableJoinRunner,
-    OrderStep: OrderRunner,
-    StreamStreamJoinStep: StreamStreamJoinRunner,
-    StreamTableJoinStep: StreamTableJoinRunner,
-    SubscribeStep: SubscribeRunner,
-    ResolveStep: ResolveRunner,
-    ReferManyStep: ReferManyRunner,
-    AnswerManyStep: AnswerManyRunner,
-    ResolveManyStep: ResolveManyRunner,
-    GlobalStep: GlobalRunner,
-    GlobalResolveStep: GlobalResolveRunner,
-    StreamGlobalJoinStep: StreamGlobalJoinRunner,
-    SinkStep: SinkRunner,
-    FrameSinkStep: FrameSinkRunner,
-}
+RUNNERS: Mapping[type[steps.Step], type[Runner]] = MappingProxyType(
+    {
+        steps.StatelessStep: StatelessRunner,
+        steps.MaterializeStep: table.MaterializeRunner,
+        steps.OrderStep: table.OrderRunner,
+        steps.TableJoinStep: TableJoinRunner,
+        steps.StreamStreamJoinStep: StreamStreamJoinRunner,
+        steps.StreamTableJoinStep: StreamTableJoinRunner,
+        steps.ReferenceStep: foreign_key_join.ReferenceRunner,
+        steps.SubscribeStep: foreign_key_join.SubscribeRunner,
+        steps.ResolveStep: foreign_key_join.ResolveRunner,
+        steps.ReferManyStep: star_join.ReferManyRunner,
+        steps.AnswerManyStep: star_join.AnswerManyRunner,
+        steps.ResolveManyStep: star_join.ResolveManyRunner,
+        steps.GlobalStep: global_join.GlobalRunner,
+        steps.GlobalResolveStep: global_join.GlobalResolveRunner,
+        steps.StreamGlobalJoinStep: global_join.StreamGlobalJoinRunner,
+        steps.SinkStep: sink.SinkRunner,
+        steps.FrameSinkStep: sink.FrameSinkRunner,
+    }
+)

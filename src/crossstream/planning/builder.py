@@ -25,11 +25,11 @@ from crossstream.graph.nodes import (
     readings,
     sorts_out,
 )
+from crossstream.graph.stores import history_of, inner_store, keeps_versions
 from crossstream.graph.traversal import Forks, Visits, forwarders, sharing
-from crossstream.graph.validate import history_of, inner_store, keeps_versions
 from crossstream.planning.plan import KEY_VALUE, VERSIONED, Exchange, Flow, Partitioner, StoreDef
 from crossstream.planning.steps import MaterializeStep, OrderStep, Step
-from crossstream.serdes.kept import kept
+from crossstream.serdes.json_untyped import kept
 from crossstream.serdes.serde import Identity, alike, identity
 
 _Wanted = tuple[str, int, Partitioner | None, Identity, Identity]
@@ -58,7 +58,7 @@ class PlanBuilder:
     """
     become_rows: set[str] = field(default_factory=set)
     """The streams whose records become the rows of a table."""
-    wholes: dict[str, str] = field(default_factory=dict)
+    global_stores: dict[str, str] = field(default_factory=dict)
     """The store of each global table."""
     visits: Visits = field(init=False)
     forks: Forks = field(init=False)
@@ -172,14 +172,14 @@ class PlanBuilder:
             store=store.name,
             old=table.name in self.wants_old,
             changelog=changelog,
-            admit=self.refusal(table) if isinstance(table, ToTable) else None,
+            null_key_reason=self.null_key_reason(table) if isinstance(table, ToTable) else None,
             counts=first,
         )
         self.tables[table.name, number, partitioner] = step
         self.steps.append(step)
         return step
 
-    def refusal(self, node: Node) -> str:
+    def null_key_reason(self, node: Node) -> str:
         """The reason under which an operator by key counts null keys of its stream (semantics 8.19)."""
         re_keyed = has_new_key(self.topology, node.parents[0])
         return "null-key-repartition" if re_keyed and not self.keeps_null_keys(node.name) else "null-key"

@@ -214,7 +214,9 @@ class Plan:
     @property
     def tables(self) -> dict[str, tuple[str, ...]]:
         """The stores that keep copies of rows of several tables, with the stores of these tables by number."""
-        return {step.partners: step.right_stores for step in self.steps if isinstance(step, ResolveManyStep)}
+        return {
+            step.right_rows: step.right_stores for step in self.steps if isinstance(step, ResolveManyStep)
+        }
 
     def fingerprint(self) -> dict[str, str]:
         """The properties of each store that its state depends on: kind, serdes, history."""
@@ -273,7 +275,7 @@ def _stores_of(step: Step) -> list[str]:
     if isinstance(step, GlobalResolveStep):
         return [step.subscriptions]
     if isinstance(step, ReferManyStep):
-        return [step.references, step.interest]
+        return [step.references, step.counts]
     if isinstance(step, AnswerManyStep):
-        return [step.interested]
-    return [step.rows, step.referrers, step.partners] if isinstance(step, ResolveManyStep) else []
+        return [step.subscribers]
+    return [step.rows, step.referrers, step.right_rows] if isinstance(step, ResolveManyStep) else []

@@ -2,36 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
-from crossstream.graph.nodes import (
-    Branch,
-    Filter,
-    FlatMap,
-    FlatMapValues,
-    ForeignKeyJoin,
-    FrameSink,
-    FrameSource,
-    Graph,
-    ManyJoin,
-    Map,
-    MapValues,
-    Merge,
-    Node,
-    Peek,
-    Repartition,
-    SelectKey,
-    Sink,
-    Source,
-    Split,
-    StreamGlobalJoin,
-    StreamStreamJoin,
-    StreamTableJoin,
-    TableJoin,
-    ToStream,
-    ToTable,
-)
+from crossstream.graph import nodes
 from crossstream.operators.foreign_key_join.plan import plan_foreign_key_join
 from crossstream.operators.global_join.plan import plan_stream_global_join, plan_table_global_join
 from crossstream.operators.sink.plan import plan_frame_sink, plan_sink
@@ -46,12 +21,12 @@ from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import Plan
 
 
-def plan_topology(topology: Graph) -> Plan:
+def plan_topology(topology: nodes.Graph) -> Plan:
     """Plans a finished topology."""
     builder = PlanBuilder(topology)
     builder.find_needs()
     for node in topology:
-        PLANNERS[type(node)](builder, node)
+        PLANNERS.get(type(node), plan_stateless)(builder, node)
     return _plan_of(builder)
 
 
@@ -63,38 +38,30 @@ def _plan_of(builder: PlanBuilder) -> Plan:
     return Plan(builder.topology, steps, builder.flows, exchanges_, builder.stores, stage)
 
 
-def _plan_foreign_key_join(builder: PlanBuilder, node: ForeignKeyJoin) -> None:
+def _plan_foreign_key_join(builder: PlanBuilder, node: nodes.ForeignKeyJoin) -> None:
     is_global = builder.topology[node.parents[1]].shape == "global"
     (plan_table_global_join if is_global else plan_foreign_key_join)(builder, node)
 
 
-def _plan_to_table(builder: PlanBuilder, node: ToTable) -> None:
+def _plan_to_table(builder: PlanBuilder, node: nodes.ToTable) -> None:
     plan_table(builder, node, builder.flow(node.parents[0]))
 
 
-PLANNERS: dict[type[Node], Callable[[PlanBuilder, Any], None]] = {
-    Source: plan_source,
-    FrameSource: plan_source,
-    ToTable: _plan_to_table,
-    TableJoin: plan_table_join,
-    ForeignKeyJoin: _plan_foreign_key_join,
-    ManyJoin: plan_star_join,
-    StreamGlobalJoin: plan_stream_global_join,
-    StreamStreamJoin: plan_stream_stream_join,
-    StreamTableJoin: plan_stream_table_join,
-    Repartition: plan_repartition,
-    Merge: plan_merge,
-    Sink: plan_sink,
-    FrameSink: plan_frame_sink,
-    Filter: plan_stateless,
-    MapValues: plan_stateless,
-    Map: plan_stateless,
-    SelectKey: plan_stateless,
-    FlatMap: plan_stateless,
-    FlatMapValues: plan_stateless,
-    Peek: plan_stateless,
-    Split: plan_stateless,
-    Branch: plan_stateless,
-    ToStream: plan_stateless,
-}
-"""The function that plans each kind of operator."""
+PLANNERS: Mapping[type[nodes.Node], Callable[[PlanBuilder, Any], None]] = MappingProxyType(
+    {
+        nodes.Source: plan_source,
+        nodes.FrameSource: plan_source,
+        nodes.ToTable: _plan_to_table,
+        nodes.TableJoin: plan_table_join,
+        nodes.ForeignKeyJoin: _plan_foreign_key_join,
+        nodes.ManyJoin: plan_star_join,
+        nodes.StreamGlobalJoin: plan_stream_global_join,
+        nodes.StreamStreamJoin: plan_stream_stream_join,
+        nodes.StreamTableJoin: plan_stream_table_join,
+        nodes.Repartition: plan_repartition,
+        nodes.Merge: plan_merge,
+        nodes.Sink: plan_sink,
+        nodes.FrameSink: plan_frame_sink,
+    }
+)
+"""The function that plans each kind of operator; `plan_stateless` plans all others."""

@@ -62,13 +62,13 @@ class MaterializeStep(Step):
     """Keeps a table in a store and yields its net changes; ``old``: with the values before.
 
     ``changelog``: a second flow, with each change that an input record makes. ``counts``: of several stores of a
-    table, this one counts refused rows. ``admit``: the reason under which refused null keys are counted.
+    table, this one counts refused rows. ``null_key_reason``: the reason under which refused null keys are counted.
     """
 
     store: str
     old: bool = False
     changelog: str | None = None
-    admit: str | None = None
+    null_key_reason: str | None = None
     counts: bool = True
 
 
@@ -162,15 +162,15 @@ class StreamGlobalJoinStep(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferManyStep(Step):
-    """First round of a join of many, keyed by the primary key: which foreign keys this partition needs.
+    """First round of a star join, keyed by the primary key: which foreign keys this partition needs.
 
-    ``references``: store of the foreign keys of each left row; ``interest``: number of left rows for each of
+    ``references``: store of the foreign keys of each left row; ``counts``: number of left rows for each of
     them. ``asks``: flow of foreign keys whose rows are needed. ``changelog``: each change is forwarded and asks, not
     only the last one of a batch. ``undecoded``: the step that read the left rows without decoding their values.
     """
 
     references: str
-    interest: str
+    counts: str
     asks: str
     changelog: bool = False
     undecoded: ReadStep | None = None
@@ -180,11 +180,11 @@ class ReferManyStep(Step):
 class AnswerManyStep(Step):
     """Second round, keyed by foreign keys: inputs are the asks and the changes of each right table.
 
-    ``interested``: store of the partitions that need the row of a foreign key. ``changelog``: inputs and answers are
+    ``subscribers``: store of the partitions that need the row of a foreign key. ``changelog``: inputs and answers are
     every change.
     """
 
-    interested: str
+    subscribers: str
     right_stores: tuple[str, ...]
     changelog: bool = False
 
@@ -194,13 +194,13 @@ class ResolveManyStep(Step):
     """Third round, where the left rows are again: inputs are these and the answers.
 
     ``rows``: store of the left rows and their foreign keys; ``referrers``: of the left rows by foreign key;
-    ``partners``: of the right rows that some left row here refers to, in the form of ``right_stores``.
+    ``right_rows``: of the right rows that some left row here refers to, in the form of ``right_stores``.
     ``changelog``: inputs and results are every change.
     """
 
     rows: str
     referrers: str
-    partners: str
+    right_rows: str
     right_stores: tuple[str, ...]
     changelog: bool = False
 

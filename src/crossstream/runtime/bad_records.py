@@ -15,7 +15,7 @@ from crossstream.columns.evaluate import Failure, Raised
 from crossstream.columns.order import place_of
 from crossstream.columns.refused import encoded, first_refused
 from crossstream.columns.values import Values
-from crossstream.errors import CrossStreamError, ProcessingError, SerdeError, described_error
+from crossstream.errors import CrossStreamError, ProcessingError, SerdeError, type_and_text
 from crossstream.graph.nodes import Graph, Node
 from crossstream.operators.table_join.kernel import Given
 from crossstream.planning.plan import StoreDef
@@ -91,7 +91,7 @@ class Failures:
             raise self.error(node, changes, first)
         self.report.count_dropped(node.name, {"failed": len(failures)})
         if self.processing.action == "dead-letter":
-            reasons = [(f.row, described_error(_of_user(f.error))) for f in failures]
+            reasons = [(f.row, type_and_text(_of_user(f.error))) for f in failures]
             self._bury(self.processing, node, changes, reasons, given, forms)
 
     def error(self, node: Node, changes: Changes, failure: Failure) -> CrossStreamError:
@@ -101,7 +101,7 @@ class Failures:
             return _of_operator(failure.error).at(**place)
         cause = _of_user(failure.error)
         error = ProcessingError(
-            f"the {failure.role} of {node.name} raised {described_error(cause)}",
+            f"the {failure.role} of {node.name} raised {type_and_text(cause)}",
             code="CS-501",
             where=place,
             next=_NEXT,

@@ -22,7 +22,7 @@ from crossstream.columns.changes import Changes, concat_changes
 from crossstream.columns.evaluate import call_rows
 from crossstream.columns.hashing import partition_of
 from crossstream.columns.values import Values
-from crossstream.errors import ProcessingError, described_error
+from crossstream.errors import ProcessingError, type_and_text
 from crossstream.planning.plan import Exchange, Partitioner
 from crossstream.serdes import Serde
 from crossstream.storage.columns import from_record_batch, to_record_batch
@@ -197,7 +197,7 @@ def chosen_partitions(partitioner: Partitioner, key: Values, partitions: int, pl
     given, failures = call_rows(lambda k: 0 if k is None else partitioner(k, partitions), [keys])
     for failure in failures:
         raise ProcessingError(
-            f"a partitioner raised {described_error(failure.error)}",
+            f"a partitioner raised {type_and_text(failure.error)}",
             code="CS-505",
             where=place(failure.row),
             next="a partitioner takes (key, number of partitions) and returns an int",

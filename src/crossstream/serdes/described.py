@@ -19,8 +19,7 @@ from crossstream.errors import CrossStreamError, StateError
 from crossstream.serdes import arrays, refusals
 from crossstream.serdes.json_schemas import SchemaJson
 from crossstream.serdes.json_typed import TypedJson
-from crossstream.serdes.json_untyped import UntypedJson
-from crossstream.serdes.kept import kept
+from crossstream.serdes.json_untyped import UntypedJson, kept
 from crossstream.serdes.keys import LeftOrRightSerde
 from crossstream.serdes.numeric import Number
 from crossstream.serdes.scalar import Boolean, Bytes, String, Uuid

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkabl
 import polars as pl
 import pyarrow as pa
 
-from crossstream.errors import CrossStreamError, SerdeError, described_error
+from crossstream.errors import CrossStreamError, SerdeError, type_and_text
 from crossstream.serdes import refusals
 from crossstream.serdes import serde as calls
 
@@ -326,9 +326,7 @@ def _refusal(serde: Serde, error: Exception, refuse: Callable[[str, str], SerdeE
         return error
     if isinstance(error, SerdeError) and error.code != SerdeError.default_code:
         return error
-    refusal = refuse(
-        serde.name, error.what if isinstance(error, CrossStreamError) else described_error(error)
-    )
+    refusal = refuse(serde.name, error.what if isinstance(error, CrossStreamError) else type_and_text(error))
     refusal.__cause__ = error
     return refusal
 

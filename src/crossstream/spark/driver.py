@@ -23,7 +23,7 @@ from crossstream.spark.claim import claim, find
 from crossstream.spark.errors import unpacked
 from crossstream.spark.feed import FrameFeed
 from crossstream.spark.frames import check_frames, complete, deliver, frame_names, united
-from crossstream.spark.job import SparkRounds, packed
+from crossstream.spark.job import SparkRounds, pickled_job
 from crossstream.spark.progress import Account, Progress
 from crossstream.spark.topics import Inputs, Publishing, connection_of, publisher_of, staging_of
 from crossstream.spark.worker import Job
@@ -100,7 +100,7 @@ class Engine:
         What can be known without Spark is checked before it is asked for ``session``, which may take seconds to start.
         """
         job = self._job()
-        shipped = packed(job)
+        shipped = pickled_job(job)
         check_frames(self.topology, self.state)
         self.log.lock(self.config.application_id, self.config.state_rights)
         self._publishing.finish_last(self.config.application_id)

@@ -23,7 +23,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from crossstream import errors
-from crossstream.errors import CrossStreamError, ProcessingError, described_error, writable
+from crossstream.errors import CrossStreamError, ProcessingError, type_and_text, writable
 
 _MARK = "crossstream-error:"
 _KINDS = MappingProxyType(
@@ -50,7 +50,7 @@ class WorkerError(RuntimeError):
     """Carries an error of ours through Spark, which forwards nothing but text."""
 
 
-def carried(make: Callable[[], Iterable[Any]], token: str) -> Iterator[Any]:
+def with_packed_errors(make: Callable[[], Iterable[Any]], token: str) -> Iterator[Any]:
     """The items of a task; an error of ours is packed so that `unpacked` finds it in Spark's message.
 
     ``token``: of the run. A worker that cannot write its traceback as UTF-8 sends none, and the JVM waits
@@ -65,7 +65,7 @@ def carried(make: Callable[[], Iterable[Any]], token: str) -> Iterator[Any]:
     except Exception as error:
         if _is_writable(error):
             raise
-        raise WorkerError(described_error(error)) from None
+        raise WorkerError(type_and_text(error)) from None
 
 
 def _packed(error: CrossStreamError) -> str:
@@ -100,12 +100,12 @@ def _is_writable(error: BaseException) -> bool:
     return all(line == writable(line) for line in lines)
 
 
-def held(error: BaseException) -> Exception:
+def raisable(error: BaseException) -> Exception:
     """The error of a thread for others to raise: sys.exit() would end it in silence."""
     if isinstance(error, Exception):
         return error
     return ProcessingError(
-        f"a function that the application calls in a thread of its own raised {described_error(error)}",
+        f"a function that the application calls in a thread of its own raised {type_and_text(error)}",
         code="CS-591",
         next="call stop() where the application was started; in a function or a listener raise an error instead",
     )

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from crossstream.errors import IncompatibleStateError, SourceError, StateError
-from crossstream.spark.errors import calling_socket, hang_up, held
+from crossstream.spark.errors import calling_socket, hang_up, raisable
 from crossstream.spark.frames import start_query
 from crossstream.storage.log_entries import BatchEntry, Commit
 
@@ -122,7 +122,7 @@ class FrameFeed:
             self._failure = error
             raise
         except BaseException as error:
-            self._failure = held(error)
+            self._failure = raisable(error)
             raise self._failure from error
         finally:
             self._caller = calling_socket()

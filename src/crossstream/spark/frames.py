@@ -28,7 +28,7 @@ from crossstream.errors import (
     ProcessingError,
     SerdeError,
     TopologyError,
-    described_error,
+    type_and_text,
 )
 from crossstream.graph.nodes import FrameSink, FrameSource, Graph
 from crossstream.records import RECORDS, encode_headers
@@ -36,7 +36,7 @@ from crossstream.runtime.batch import FRAME_RANK, rank_of
 from crossstream.runtime.shuffle_codec import Block, unpack
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
-from crossstream.spark.errors import carried
+from crossstream.spark.errors import with_packed_errors
 from crossstream.storage.log_entries import SourceRange
 from crossstream.storage.root import StateRoot
 
@@ -60,7 +60,7 @@ LONGEST_PAUSE = 1 << 42
 def united(topology: Graph, order: Sequence[str], token: str) -> DataFrame | None:
     """All DataFrame sources, in an order, as one streaming DataFrame in wire form; None if there are none.
 
-    ``token``: as in `errors.carried`.
+    ``token``: as in `errors.with_packed_errors`.
     """
     nodes = [topology[name] for name in order if name in topology.frames]
     frames = [
@@ -132,7 +132,7 @@ class Encode:
     token: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return carried(lambda: map(self._encoded, batches), self.token)
+        return with_packed_errors(lambda: map(self._encoded, batches), self.token)
 
     def _encoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = [
@@ -287,7 +287,7 @@ def deliver(spark: SparkSession, topology: Graph, blobs: Mapping[str, list[bytes
 
 def _raised_by(node: FrameSink, batch: int, error: Exception) -> ProcessingError:
     return ProcessingError(
-        f"the function of {node.name} raised {described_error(error)}",
+        f"the function of {node.name} raised {type_and_text(error)}",
         code="CS-591",
         where=_where(node, batch),
         next="fix the function; the batch is not committed, and comes again at the next start",

@@ -15,17 +15,17 @@ from pyspark import RDD, SparkContext
 from pyspark.core.broadcast import Broadcast
 from pyspark.sql import DataFrame
 
-from crossstream.errors import TopologyError, described_error
+from crossstream.errors import TopologyError, type_and_text
 from crossstream.graph.nodes import Node
 from crossstream.planning.plan import Plan
 from crossstream.runtime.batch import Batch, Report, unpack_report
 from crossstream.runtime.shuffle_codec import FRAME, REPORT, Block
 from crossstream.runtime.task import Sent, follows
 from crossstream.serdes.shipping import dumps
-from crossstream.spark.errors import carried
+from crossstream.spark.errors import with_packed_errors
 from crossstream.spark.frames import packed_blocks, unpacked_row
 from crossstream.spark.session import check_running, is_running, is_stopped
-from crossstream.spark.shuffle_spill import brought, drop_batch, put_aside, shared_folder
+from crossstream.spark.shuffle_spill import drop_batch, loaded, shared_folder, spilled
 from crossstream.spark.worker import (
     BATCH_PROPERTY,
     Held,
@@ -49,8 +49,8 @@ class Run:
     folder: str | None
 
     def task(self, work: Callable[[Held, Batch], Iterable[Any]]) -> Iterator[Any]:
-        """Does ``work`` for the running batch in a worker; errors of ours cross as `carried` packs them."""
-        return carried(
+        """Does ``work`` for the running batch in a worker; errors of ours cross as `with_packed_errors` packs them."""
+        return with_packed_errors(
             lambda: work(held_for(self.run_id, lambda: self.job.value), current_batch()), self.token
         )
 
@@ -66,7 +66,7 @@ class RoundZero:
         def work(held: Held, batch: Batch) -> Iterator[Any]:
             plan = held.plan(self.before)
             sent = read_round(held, plan, batch, index, share_count(plan, batch))
-            return put_aside(sent, self.run.folder, batch.id)
+            return spilled(sent, self.run.folder, batch.id)
 
         return self.run.task(work)
 
@@ -81,9 +81,9 @@ class LaterRound:
 
     def __call__(self, index: int, blocks: Iterable[Any]) -> Iterator[Any]:
         def work(held: Held, batch: Batch) -> Iterator[Any]:
-            taken = brought(block for sent in blocks for block in sent[1])
+            taken = loaded(block for sent in blocks for block in sent[1])
             sent = later_round(held, held.plan(self.before), batch, self.number, index, taken)
-            return put_aside(sent, self.run.folder, batch.id)
+            return spilled(sent, self.run.folder, batch.id)
 
         return self.run.task(work)
 
@@ -141,11 +141,11 @@ def kept_properties(context: SparkContext) -> Iterator[None]:
 
 @dataclass(slots=True)
 class SparkRounds:
-    """Runs batches of one application run. ``packed``: the job as bytes; ``token``: as in `errors.carried`."""
+    """Runs batches of one application run. ``pickled``: the job; ``token``: as in `errors.with_packed_errors`."""
 
     context: SparkContext
     job: Job
-    packed: bytes
+    pickled: bytes
     application_id: str
     token: str
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -155,7 +155,7 @@ class SparkRounds:
 
     def __post_init__(self) -> None:
         folder = shared_folder(self.context, self.run_id)
-        self._shipped = Run(self.run_id, self.token, self.context.broadcast(self.packed), folder)
+        self._shipped = Run(self.run_id, self.token, self.context.broadcast(self.pickled), folder)
         for before, plan in self._plans().items():
             later = [LaterRound(self._shipped, before, number) for number in range(1, plan.rounds)]
             self._functions[before] = [RoundZero(self._shipped, before), *later]
@@ -218,7 +218,7 @@ class SparkRounds:
             self.context.setLocalProperty(BATCH_PROPERTY, msgspec.json.encode(batch).decode())
             self.context.setJobGroup(f"crossstream {application}", f"{application}: batch {batch.id}{what}")
             try:
-                return collected(list(brought(block for _, sent in blocks.collect() for block in sent)))
+                return collected(list(loaded(block for _, sent in blocks.collect() for block in sent)))
             finally:
                 drop_batch(self._shipped.folder, batch.id)
 
@@ -245,7 +245,7 @@ _NAMES = {"key": "key serde", "value": "value serde", "topic_of": "topic extract
 """Parts of a node whose field names differ from what the user passed."""
 
 
-def packed(job: Job) -> bytes:
+def pickled_job(job: Job) -> bytes:
     """The job for `pickle.loads` in any worker.
 
     Raises `TopologyError` CS-112 if something the user passed cannot be sent: it holds an open file, a lock, a
@@ -271,7 +271,7 @@ def _unsendable(node: Node) -> Iterator[tuple[str, Exception]]:
 def _refusal(node: Node, part: str, error: Exception) -> TopologyError:
     name = _NAMES.get(part, part.replace("_", " "))
     return TopologyError(
-        f"the {name} of {node.name} cannot be sent to Spark's workers ({described_error(error)})",
+        f"the {name} of {node.name} cannot be sent to Spark's workers ({type_and_text(error)})",
         code="CS-112",
         where={"operator": node.name, "line": None if node.location is None else str(node.location)},
         next="let each worker make what it holds when it is first needed, in a function with functools.cache "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from crossstream.errors import ConfigError, ProcessingError, described_error
+from crossstream.errors import ConfigError, ProcessingError, type_and_text
 from crossstream.graph.nodes import FrameSource, Graph, Source
 from crossstream.location import here
 from crossstream.runtime.batch import Report
@@ -142,7 +142,7 @@ def _call(listener: Callable[[Progress], None], progress: Progress) -> None:
         listener(progress)
     except Exception as error:
         raise ProcessingError(
-            f"a listener for progress raised {described_error(error)}",
+            f"a listener for progress raised {type_and_text(error)}",
             code="CS-591",
             where={"batch": progress.batch},
             next="fix the listener; the batch itself is committed",

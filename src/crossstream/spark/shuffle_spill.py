@@ -59,7 +59,7 @@ def drop_batch(folder: str | None, batch: int) -> None:
         shutil.rmtree(Path(folder) / str(batch), ignore_errors=True)
 
 
-def put_aside(sent: Iterable[Sent], folder: str | None, batch: int) -> Iterator[Sent]:
+def spilled(sent: Iterable[Sent], folder: str | None, batch: int) -> Iterator[Sent]:
     """Blocks as a task sends them, large blobs moved to a file of the task."""
     if folder is None:
         yield from sent
@@ -105,7 +105,7 @@ class _File:
         return location
 
 
-def brought(blocks: Iterable[Any]) -> Iterator[Block]:
+def loaded(blocks: Iterable[Any]) -> Iterator[Block]:
     """Blocks with their blobs, those in files mapped into memory."""
     mapped: dict[str, pa.Buffer] = {}
     for block in blocks:

@@ -23,7 +23,7 @@ from crossstream.planning.planner import plan_topology
 from crossstream.query.files import open_own
 from crossstream.query.store import StoreReader
 from crossstream.spark.driver import Engine
-from crossstream.spark.errors import held, jvm_ended, unpacked
+from crossstream.spark.errors import jvm_ended, raisable, unpacked
 from crossstream.spark.progress import Listeners, Progress
 from crossstream.spark.session import SHARED, SessionUse, check_session
 from crossstream.storage.root import StateRoot, root_of
@@ -317,7 +317,7 @@ class SparkStreams:
                 if rest > 0:
                     stop.wait(min(rest, threading.TIMEOUT_MAX))
         except BaseException as error:
-            self._fail(held(error))
+            self._fail(raisable(error))
         finally:
             self._runner = None
             engine.finish()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, cast
 
-import pyarrow as pa
 from msgspec import structs
 
 from crossstream.config import DeadLetter, StreamsConfig
@@ -34,7 +33,7 @@ from crossstream.storage.log_entries import (
     StagedFrame,
 )
 from crossstream.storage.root import StateRoot
-from crossstream.topics import RangeReader, TopicConnection, TopicLog, TopicPartition
+from crossstream.topics import TopicConnection, TopicLog, TopicPartition
 
 if TYPE_CHECKING:
     from crossstream.kafka.instance import Instance
@@ -43,26 +42,6 @@ if TYPE_CHECKING:
 
 REFRESH_SECONDS = 5.0
 """How often new topics and partitions are looked for."""
-
-
-class Ahead:
-    """Reads topics ahead of the batches, in the driver; opens its client when it is first asked."""
-
-    def __init__(self, connection: TopicConnection) -> None:
-        self._connection = connection
-        self._reader: RangeReader | None = None
-
-    def read(
-        self, spans: Sequence[SourceRange], max_rows: int
-    ) -> Iterator[tuple[SourceRange, pa.RecordBatch]]:
-        if self._reader is None:
-            self._reader = self._connection.reader()
-        return TopicInput(self._reader).read(spans, max_rows)
-
-    def close(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
 
 
 class Inputs:
@@ -78,10 +57,10 @@ class Inputs:
         self._connection = connection
         self._log = log
         self.topics = None if connection is None else connection.log()
-        self._ahead = None if connection is None else Ahead(connection)
+        self._reader = None if connection is None else connection.reader()
         self._times = None
-        if self.topics is not None and self._ahead is not None:
-            self._times = ExtractedTimes.of(plan, self.topics, self._ahead)
+        if self.topics is not None and self._reader is not None:
+            self._times = ExtractedTimes.of(plan, self.topics, TopicInput(self._reader))
         self._instance = instance_of(config, self.topics, log.root)
         self._refreshed = 0.0
 
@@ -211,8 +190,8 @@ class Inputs:
             self._instance.end()
         if self.topics is not None:
             self.topics.close()
-        if self._ahead is not None:
-            self._ahead.close()
+        if self._reader is not None:
+            self._reader.close()
 
 
 SETTLE_SECONDS, PAUSE_SECONDS = 1.0, 0.1

@@ -29,7 +29,7 @@ from crossstream.runtime.shuffle_codec import Block
 from crossstream.runtime.stores import FolderStores, GlobalTables
 from crossstream.runtime.task import RoundTask, Sent, follows, in_turn
 from crossstream.spark.frames import FrameInput, frame_spans
-from crossstream.spark.shuffle_spill import BLOCKS, brought, put_aside
+from crossstream.spark.shuffle_spill import BLOCKS, loaded, spilled
 from crossstream.storage.log_entries import SourceRange
 from crossstream.topics import OffsetRange, TopicConnection
 
@@ -270,7 +270,7 @@ def _all_plans(held: Held, batch: Batch, folder: str | None) -> Iterator[Sent]:
     if plan.global_stage is not None and batch.read_by(plan.global_stage.sources):
         changed, has_more = Report(), follows(plan, batch)
         recording = msgspec.structs.replace(batch, recorded=has_more)
-        for block in brought(_all_of(held, plan.global_stage, recording, folder)):
+        for block in loaded(_all_of(held, plan.global_stage, recording, folder)):
             changed.add(unpack_report(block[4]))
             yield 0, [block]
         if not has_more:
@@ -284,13 +284,13 @@ def _all_of(held: Held, plan: Plan, batch: Batch, folder: str | None) -> Iterato
     """All rounds of one plan."""
 
     def later(number: int, pid: int, blocks: list[Block]) -> Iterator[Sent]:
-        sent = later_round(held, plan, batch, number, pid, brought(blocks))
-        return put_aside(sent, folder, batch.id)
+        sent = later_round(held, plan, batch, number, pid, loaded(blocks))
+        return spilled(sent, folder, batch.id)
 
     def has(store: str, pid: int) -> bool:
         return pid in batch.versions.get(store, {})
 
-    first = put_aside(read_round(held, plan, batch, 0, 1), folder, batch.id)
+    first = spilled(read_round(held, plan, batch, 0, 1), folder, batch.id)
     return in_turn(plan, batch, first, later, has)
 
 

@@ -26,8 +26,7 @@ from crossstream.operators.foreign_key_join.subscriptions import (
     subscribe,
 )
 from crossstream.operators.foreign_key_join.unreferenced import unreferenced
-from crossstream.operators.match_report import report_asked
-from crossstream.operators.runner import Emitted, Runner, emit_joined, latest_only, no_changes
+from crossstream.operators.runner import Emitted, Runner, emit_joined, latest_only, no_changes, report_asked
 from crossstream.operators.table_join.kernel import Lookup
 from crossstream.planning.plan import Flow
 from crossstream.planning.steps import ReferenceStep, ResolveStep, SubscribeStep

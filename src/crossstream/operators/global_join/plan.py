@@ -29,7 +29,7 @@ def plan_global_table(builder: PlanBuilder, node: Source) -> None:
         )
     )
     builder.put(store)
-    builder.wholes[node.name] = store.name
+    builder.global_stores[node.name] = store.name
     before.steps.append(
         GlobalStep(node=node.name, round=1, inputs=(before.arrive(records, 1, node),), store=store.name)
     )
@@ -46,7 +46,7 @@ def plan_stream_global_join(builder: PlanBuilder, node: StreamGlobalJoin) -> Non
             round=parent.round,
             inputs=(parent.name,),
             output=node.name,
-            store=builder.wholes[table],
+            store=builder.global_stores[table],
         )
     )
 
@@ -60,7 +60,7 @@ def plan_table_global_join(builder: PlanBuilder, node: ForeignKeyJoin) -> None:
     flow = left_of(builder, node, left)
     number = builder.earliest(flow)
     arrived = builder.arrive(flow, number, node)
-    whole = builder.stores[builder.wholes[table.name]]
+    whole = builder.stores[builder.global_stores[table.name]]
     asking = subscribe(builder, node, flow, arrived, whole.key, (number, number))
     out = builder.flow_of(node, node.name, number, True)
     builder.steps.append(

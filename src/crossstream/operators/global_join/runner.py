@@ -12,8 +12,7 @@ from crossstream.operators.foreign_key_join.kernel import Serdes, resolve
 from crossstream.operators.foreign_key_join.runner import LEFT_ROWS, emit_of, no_subscriptions
 from crossstream.operators.global_join.global_table import History
 from crossstream.operators.global_join.kernel import look_up
-from crossstream.operators.match_report import report_asked
-from crossstream.operators.runner import Emitted, Runner, emit_joined, no_changes
+from crossstream.operators.runner import Emitted, Runner, emit_joined, no_changes, report_asked
 from crossstream.operators.stream_join.partners import LEFT, RIGHT
 from crossstream.operators.table.kernel import upsert
 from crossstream.planning.steps import GlobalResolveStep, GlobalStep, StreamGlobalJoinStep

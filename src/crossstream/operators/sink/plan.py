@@ -8,7 +8,10 @@ from crossstream.graph.nodes import FrameSink, Sink
 from crossstream.graph.traversal import MergePoint, by_topic
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.fork_join import branches_of, forks_of, gather
+from crossstream.planning.plan import Flow
 from crossstream.planning.steps import FrameSinkStep, SinkStep, TopicOrder
+from crossstream.serdes import Serde
+from crossstream.serdes.kept import is_kept
 
 
 def plan_sink(builder: PlanBuilder, node: Sink) -> None:
@@ -22,7 +25,7 @@ def plan_sink(builder: PlanBuilder, node: Sink) -> None:
 
 def _plan_together(builder: PlanBuilder, sinks: Sequence[Sink]) -> None:
     flows = [builder.flow(sink.parents[0]) for sink in sinks]
-    keys = [sink.key or flow.key for flow, sink in zip(flows, sinks, strict=True)]
+    keys = [_travel_key(flow, sink) for flow, sink in zip(flows, sinks, strict=True)]
     number, arrived = gather(builder, flows, keys, sinks)
     orders = tuple((topic, _topic_order(builder, point, number)) for topic, point in by_topic(sinks).items())
     for sink, name in zip(sinks, arrived, strict=True):
@@ -38,9 +41,15 @@ def _plan_together(builder: PlanBuilder, sinks: Sequence[Sink]) -> None:
         )
 
 
+def _travel_key(flow: Flow, sink: Sink) -> Serde:
+    """The sink's serde, so that equal keys of the topic go to one task; but a function gets the stream's own keys."""
+    reads_key = sink.topic_of is not None or sink.partitioner is not None
+    return flow.key if sink.key is None or (reads_key and not is_kept(flow.key)) else sink.key
+
+
 def _topic_order(builder: PlanBuilder, point: MergePoint, number: int) -> TopicOrder:
     order = builder.visits.order(point)
-    sinks = tuple(point.ends.values()) if order is None else order.usual
+    sinks = tuple(point.inputs.values()) if order is None else order.usual
     return TopicOrder(sinks, forks_of(builder, point, number))
 
 

@@ -52,9 +52,9 @@ def plan_source(builder: PlanBuilder, node: Source | FrameSource) -> None:
             inputs=(),
             output=raw,
             table=is_table,
-            form=form(builder, node),
-            fields=fields(builder, node),
-            readers=readers_of(builder.topology, node),
+            form=_form(builder, node),
+            fields=_decoded_fields(builder, node),
+            readers=_readers_of(builder.topology, node),
         )
     )
     if is_table:
@@ -68,46 +68,56 @@ def decoded_late(
 
     The task that they arrive in decodes them for all readers; a star join that is the only reader does it itself.
     """
-    found: dict[str, ReadStep] = {}
-    for step in steps:
-        if isinstance(step, ReadStep) and step.output is not None:
-            leaving = [exchange for exchange in exchanges if exchange.flow == step.output]
-            is_read = any(other.round == 0 and step.output in other.inputs for other in steps)
-            same = all(exchange.value == flows[step.output].value for exchange in leaving)
-            timed = getattr(topology[step.node], "timestamp_extractor", None) is not None
-            if leaving and same and not is_read and not timed and isinstance(topology[step.node], Source):
-                found[step.output] = replace(step, later=True)
-    by_join = {}
+    late = {
+        step.output: replace(step, later=True)
+        for step in steps
+        if isinstance(step, ReadStep) and step.output and _is_late(topology, step, steps, flows, exchanges)
+    }
+    by_join: dict[str, ReadStep] = {}
     for exchange in exchanges:
         taking = [step for step in steps if exchange.arrives in step.inputs]
-        if exchange.flow in found and len(taking) == 1 and isinstance(taking[0], ReferManyStep):
-            by_join[exchange.arrives] = found[exchange.flow]
-    return (
-        tuple(_decoding(step, found, by_join) for step in steps),
-        tuple(
-            replace(exchange, undecoded=None if exchange.arrives in by_join else found.get(exchange.flow))
-            for exchange in exchanges
-        ),
-    )
+        if exchange.flow in late and len(taking) == 1 and isinstance(taking[0], ReferManyStep):
+            by_join[exchange.arrives] = late[exchange.flow]
+
+    def decoding(step: Step) -> Step:
+        if isinstance(step, ReadStep):
+            return late.get(step.output or "", step)
+        if isinstance(step, ReferManyStep):
+            return replace(step, undecoded=by_join.get(step.inputs[0]))
+        return step
+
+    def carrying(exchange: Exchange) -> Exchange:
+        return replace(exchange, undecoded=None if exchange.arrives in by_join else late.get(exchange.flow))
+
+    return tuple(map(decoding, steps)), tuple(map(carrying, exchanges))
 
 
-def _decoding(step: Step, read: Mapping[str, ReadStep], by_join: Mapping[str, ReadStep]) -> Step:
-    if isinstance(step, ReadStep):
-        return read.get(step.output or "", step)
-    if isinstance(step, ReferManyStep):
-        return replace(step, undecoded=by_join.get(step.inputs[0]))
-    return step
+def _is_late(
+    topology: Graph,
+    read: ReadStep,
+    steps: Sequence[Step],
+    flows: Mapping[str, Flow],
+    exchanges: Sequence[Exchange],
+) -> bool:
+    """Whether values of a topic are read after a shuffle only, and travel in the serde they were read by."""
+    node = topology[read.node]
+    if not isinstance(node, Source) or node.timestamp_extractor is not None:
+        return False
+    leaving = [exchange for exchange in exchanges if exchange.flow == read.output]
+    is_read = any(step.round == 0 and read.output in step.inputs for step in steps)
+    same = all(exchange.value == flows[exchange.flow].value for exchange in leaving)
+    return bool(leaving) and same and not is_read
 
 
-def form(builder: PlanBuilder, node: Node) -> str | None:
+def _form(builder: PlanBuilder, node: Node) -> str | None:
     """The form in which a source's values are decoded: that of the first reader, so that decoding is the check.
 
     Objects if the values have no column form and a callable reads them, or if a joiner's expression reads values
     without a declared type.
     """
-    if node.value is not None and node.value.dtype is None and readers_of(builder.topology, node).callables:
+    if node.value is not None and node.value.dtype is None and _readers_of(builder.topology, node).callables:
         return "objects"
-    for function in readers(builder, node):
+    for function in _readers(builder, node):
         return "objects" if function.expression is None else "series"
     declared = _is_declared(node)
     joiners = [getattr(child, "joiner", None) for child in builder.topology.children(node.name)]
@@ -116,15 +126,15 @@ def form(builder: PlanBuilder, node: Node) -> str | None:
     return None
 
 
-def fields(builder: PlanBuilder, node: Node) -> frozenset[str] | None:
+def _decoded_fields(builder: PlanBuilder, node: Node) -> frozenset[str] | None:
     """The fields that expressions over a source's values read; None: whole values.
 
     With a declared type they include the fields that later expressions read of what is decoded here.
     """
     if not _is_declared(node):
         return None
-    functions = readers(builder, node)
-    names = named(functions) | _named_later(builder, node) | _joined(builder, node, bool(functions))
+    functions = _readers(builder, node)
+    names = _named(functions) | _named_later(builder, node) | _joined(builder, node, bool(functions))
     return None if WHOLE in names else frozenset(names)
 
 
@@ -138,7 +148,7 @@ def _named_later(builder: PlanBuilder, node: Node) -> set[str]:
     found: set[str] = set()
     for child in builder.topology.children(node.name):
         if isinstance(child, Filter | Split | Branch | Peek):
-            found |= named(readers(builder, child)) | _joined(builder, child, True)
+            found |= _named(_readers(builder, child)) | _joined(builder, child, True)
             found |= _named_later(builder, child)
     return found
 
@@ -158,7 +168,7 @@ def _joined(builder: PlanBuilder, node: Node, only_here: bool) -> set[str]:
 
 def _sides(builder: PlanBuilder, join: Node, only_here: bool) -> Sequence[tuple[str, str]]:
     """The parents whose values the joiner reads as they were first decoded, with their names in the joiner."""
-    named = named_sides(join)
+    named = _named_sides(join)
     if any(builder.topology[parent].shape == "global" for parent in join.parents):
         return named[:1]
     if isinstance(join, StreamTableJoin):
@@ -170,14 +180,14 @@ def _sides(builder: PlanBuilder, join: Node, only_here: bool) -> Sequence[tuple[
     return []  # decoded again where they meet what is stored
 
 
-def readers(builder: PlanBuilder, node: Node) -> list[Function]:
+def _readers(builder: PlanBuilder, node: Node) -> list[Function]:
     """The functions over single values that read a node directly, the first to run first."""
     found: list[Function | None] = []
     extractor = getattr(node, "timestamp_extractor", None)
     if extractor is not None:
         found.append(Function.of(extractor, arguments=3))
     for child in builder.topology.children(node.name):
-        found += over_values(child, node.name)
+        found += _over_values(child, node.name)
     return [function for function in found if function is not None]
 
 
@@ -185,13 +195,13 @@ _FORWARDING = (Branch, Filter, Merge, Peek, Repartition, SelectKey, Sink, Split,
 """Operators that forward values unchanged."""
 
 
-def readers_of(topology: Graph, node: Node) -> Readers:
+def _readers_of(topology: Graph, node: Node) -> Readers:
     """Who reads the values of a source, directly or below operators that forward them."""
     extractor = getattr(node, "timestamp_extractor", None)
     found: list[tuple[Function | None, Fields]] = []
     if extractor is not None:
         function = Function.of(extractor, arguments=3)
-        found.append((function, _fields(function)))
+        found.append((function, _fields_read(function)))
     for parent, child in readings(topology, node.name, lambda _, child: isinstance(child, _FORWARDING)):
         reads = list(_reads(child, parent))
         if isinstance(child, _FORWARDING):
@@ -209,31 +219,33 @@ def readers_of(topology: Graph, node: Node) -> Readers:
 def _reads(node: Node, parent: str) -> Iterator[tuple[Function | None, Fields]]:
     """The functions of an operator that read values of this parent, with their fields; None: a plain callable."""
     later = [getattr(node, "action", None), *getattr(node, "predicates", ())]
-    for function in filter(None, [*over_values(node, parent), *later]):
-        yield function, _fields(function)
+    for function in filter(None, [*_over_values(node, parent), *later]):
+        yield function, _fields_read(function)
     joiner = getattr(node, "joiner", None)
     if joiner is not None:
-        yield from ((joiner, fields_of(joiner, side)) for above, side in named_sides(node) if above == parent)
+        yield from (
+            (joiner, fields_of(joiner, side)) for above, side in _named_sides(node) if above == parent
+        )
     if isinstance(node, Sink) and (node.topic_of or node.partitioner):
         yield None, None
 
 
-def _fields(function: Function) -> Fields:
-    read = named([function])
+def _fields_read(function: Function) -> Fields:
+    read = _named([function])
     return None if WHOLE in read else frozenset(read)
 
 
-def named(functions: Sequence[Function]) -> set[str]:
+def _named(functions: Sequence[Function]) -> set[str]:
     """The fields that expressions over single values name."""
     return {name for function in functions for name in columns_of(function)} - {"key"}
 
 
-def named_sides(join: Node) -> list[tuple[str, str]]:
+def _named_sides(join: Node) -> list[tuple[str, str]]:
     """The parents of a join, with their names in the joiner."""
     return list(zip(join.parents, ("left", *getattr(join, "names", ("right",))), strict=True))
 
 
-def over_values(node: Node, parent: str) -> list[Function | None]:
+def _over_values(node: Node, parent: str) -> list[Function | None]:
     """The functions of an operator that get single values of this parent, the first to run first."""
     found: list[Function | None] = []
     if node.parents[0] == parent:

@@ -45,7 +45,7 @@ def plan_star_join(builder: PlanBuilder, node: ManyJoin) -> None:
             inputs=(arrived,),
             output=rows.name,
             references=keep("references", many_references(node.names), first, flow.key),
-            interest=keep("interest", REFERRERS, first, RAW, derived=True),
+            counts=keep("interest", REFERRERS, first, RAW, derived=True),
             asks=asks.name,
             changelog=changelog,
         )
@@ -59,7 +59,7 @@ def plan_star_join(builder: PlanBuilder, node: ManyJoin) -> None:
                 *((table.changelog if changelog else table.output) or "" for table in tables),
             ),
             output=answers.name,
-            interested=keep("interested", INTERESTED, second, RAW, derived=True),
+            subscribers=keep("interested", INTERESTED, second, RAW, derived=True),
             right_stores=tuple(table.store for table in tables),
             changelog=changelog,
         )
@@ -76,7 +76,7 @@ def plan_star_join(builder: PlanBuilder, node: ManyJoin) -> None:
             output=out.name,
             rows=keep("rows", many_rows(node.names), third, flow.key, flow.value),
             referrers=keep("referrers", INDEX, third, RAW, derived=True),
-            partners=keep("partners", KEY_VALUE, third, RAW, derived=True),
+            right_rows=keep("partners", KEY_VALUE, third, RAW, derived=True),
             right_stores=tuple(table.store for table in tables),
             changelog=changelog,
         )

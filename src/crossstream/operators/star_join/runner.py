@@ -12,8 +12,15 @@ from crossstream.columns.projection import WHOLE, columns_of, fields_of
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
 from crossstream.operators.foreign_key_join.runner import emit_of, references_of
-from crossstream.operators.match_report import report_asked
-from crossstream.operators.runner import Emitted, OpenStore, Runner, emit_joined, latest_only, no_changes
+from crossstream.operators.runner import (
+    Emitted,
+    OpenStore,
+    Runner,
+    emit_joined,
+    latest_only,
+    no_changes,
+    report_asked,
+)
 from crossstream.operators.source.runner import Decoder
 from crossstream.operators.star_join.kernel import LeftSerdes, resolve
 from crossstream.operators.star_join.state import PartitionState
@@ -52,7 +59,7 @@ class ReferManyRunner(Runner):
         node: graph.ManyJoin = self.task.node(self.step.node)
         left = latest_only(self, self.gathered(self.step.inputs[0]))
         references = self.task.stores(self.step.references)
-        counts = self.task.stores(self.step.interest)
+        counts = self.task.stores(self.step.counts)
         rebuilt = _is_new(counts)
         if left is None and not (rebuilt and references.view.rows):
             return
@@ -150,7 +157,7 @@ class AnswerManyRunner(Runner):
         asked_by, *tables = self.step.inputs
         asks = self.gathered(asked_by)
         changes = {name: latest_only(self, self.gathered(name)) for name in dict.fromkeys(tables)}
-        subscribers = self.task.stores(self.step.interested)
+        subscribers = self.task.stores(self.step.subscribers)
         _is_new(subscribers)
         if asks is None and all(change is None for change in changes.values()):
             return
@@ -180,7 +187,7 @@ class ResolveManyRunner(Runner):
         node: graph.ManyJoin = self.task.node(self.step.node)
         rows, answers = (self.gathered(name) for name in self.step.inputs)
         kept, *derived = (
-            self.task.stores(name) for name in (self.step.rows, self.step.referrers, self.step.partners)
+            self.task.stores(name) for name in (self.step.rows, self.step.referrers, self.step.right_rows)
         )
         new = [_is_new(store) for store in derived]
         rebuilt = any(new)

@@ -8,6 +8,7 @@
     >>> builder.stream("words", words).filter(lambda word: word != "").map_values(str.upper)
     <KStream words.filter.map_values>
 
-`kernel.py` has a pure function for each operator, `runner.py` picks it, `plan.py` says in which round it runs.
+`kernel.py` has a pure function for each operator, `runner.py` picks it, `plan.py` says in which round it runs. Page:
+docs/java-to-python.md.
 Rules: semantics 3.2 to 3.4 (docs/semantics.md).
 """

@@ -12,8 +12,7 @@ from crossstream.columns.changes import Changes
 from crossstream.columns.match_counts import Asked, some_given, some_key
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
-from crossstream.operators.match_report import report_asked
-from crossstream.operators.runner import Emitted, OpenStore, Runner, emit_joined, no_changes
+from crossstream.operators.runner import Emitted, OpenStore, Runner, emit_joined, no_changes, report_asked
 from crossstream.operators.stream_join.kernel import StreamJoin, dropped, join_streams
 from crossstream.operators.stream_join.partners import Window
 from crossstream.operators.stream_join.records import records_of

@@ -32,7 +32,7 @@ def plan_stream_table_join(builder: PlanBuilder, node: StreamTableJoin) -> None:
             store=store.name,
             buffer=_buffer(builder, node, number, store.key, wanted.value),
             looking_first=builder.visits.looking_first(node),
-            refusal=builder.refusal(node),
+            refusal=builder.null_key_reason(node),
         )
     )
 

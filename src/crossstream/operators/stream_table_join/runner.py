@@ -9,8 +9,7 @@ from crossstream.columns.changes import Changes
 from crossstream.columns.match_counts import Asked, some_given, some_key
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
-from crossstream.operators.match_report import report_asked
-from crossstream.operators.runner import Emitted, OpenStore, Runner, emit_joined, no_changes
+from crossstream.operators.runner import Emitted, OpenStore, Runner, emit_joined, no_changes, report_asked
 from crossstream.operators.stream_table_join.buffer import Buffer, depart, depart_while_idle, waiting_rows
 from crossstream.operators.stream_table_join.kernel import TableHistory, admit, join_stream_table
 from crossstream.planning.steps import StreamTableJoinStep

@@ -21,10 +21,12 @@ class MaterializeRunner(Runner):
         return self.task.plan.stores[self.step.store].history is None
 
     def accept(self, flow: str, changes: Changes) -> None:
-        if self.step.admit:
+        if self.step.null_key_reason:
             there = ~changes.key.missing()
             if self.step.counts:
-                self.task.report.count_dropped(self.step.node, {self.step.admit: int((~there).sum())})
+                self.task.report.count_dropped(
+                    self.step.node, {self.step.null_key_reason: int((~there).sum())}
+                )
             changes = changes.where(there)
         if changes.rows:
             super().accept(flow, changes)
@@ -33,7 +35,7 @@ class MaterializeRunner(Runner):
         changes = self.arrived(self.step.inputs[0])
         if changes is None:
             return
-        if self.step.admit:
+        if self.step.null_key_reason:
             self.task.report.count_in(self.step.node, changes.rows)
         store = self.task.stores(self.step.store)
         definition = store.definition

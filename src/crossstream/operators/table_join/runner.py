@@ -6,8 +6,7 @@ from functools import partial
 
 from crossstream.columns.match_counts import Asked, some_key
 from crossstream.graph import nodes as graph
-from crossstream.operators.match_report import report_asked
-from crossstream.operators.runner import Emitted, Runner, emit_joined, latest_only, no_changes
+from crossstream.operators.runner import Emitted, Runner, emit_joined, latest_only, no_changes, report_asked
 from crossstream.operators.table_join.kernel import join_tables
 from crossstream.planning.steps import TableJoinStep
 

@@ -1,4 +1,4 @@
-"""Ways that meet with keys that no serde is known of, or another one: in several state partitions, in order."""
+"""Branches that merge with keys of no serde or another serde: in several state partitions, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several results of one record, on several ways to a merge: result by result, as Kafka visits operators."""
+"""Several results of one record, on several branches to a merge: result by result, as Kafka visits operators."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ GIVEN = {
 
 
 @pytest.mark.parametrize("graph", GIVEN, ids=lambda graph: graph.__name__)
-def test_results_meet_in_turn(graph: Callable[[cs.KStream], cs.KStream]) -> None:
+def test_results_merge_in_branch_order(graph: Callable[[cs.KStream], cs.KStream]) -> None:
     builder = cs.StreamsBuilder()
     graph(builder.stream("in", CONSUMED)).to("out", PRODUCED)
     with TopologyTestDriver(builder.build()) as driver:
@@ -93,7 +93,7 @@ def test_results_meet_in_turn(graph: Callable[[cs.KStream], cs.KStream]) -> None
         assert driver.create_output_topic("out", TEXT, TEXT).read_values() == GIVEN[graph]
 
 
-def test_results_of_a_join_meet_in_turn() -> None:
+def test_results_of_a_join_merge_in_branch_order() -> None:
     builder = cs.StreamsBuilder()
     left, right = builder.stream("left", CONSUMED), builder.stream("right", CONSUMED)
     joined = left.join(right, lambda a, b: b + a, cs.JoinWindows.of(10, grace=0))
@@ -117,7 +117,7 @@ def test_the_last_one_stays_in_a_table() -> None:
         assert driver.get_key_value_store("kept").get("k") == "a+"
 
 
-def test_what_reads_one_of_the_ways_is_not_told() -> None:
+def test_other_readers_of_a_branch_see_no_tags() -> None:
     """Such as a join or a repartition, which know nothing of the merge."""
     builder = cs.StreamsBuilder()
     vowels, others = parted(letters(builder.stream("in", CONSUMED)), "kind", "aeiou")
