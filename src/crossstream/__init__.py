@@ -91,45 +91,22 @@ __all__ = [
 ]
 
 _HOMES = {
-    "crossstream.columns.functions": ("keyed",),
-    "crossstream.config": ("DeadLetter", "StreamsConfig"),
-    "crossstream.api": (
-        "BranchedKStream",
-        "Consumed",
-        "GlobalKTable",
-        "JoinWindows",
-        "Joined",
-        "KStream",
-        "KTable",
-        "Materialized",
-        "Named",
-        "Produced",
-        "Repartitioned",
-        "StreamJoined",
-        "StreamsBuilder",
-        "TableJoined",
-    ),
-    "crossstream.errors": (
-        "ConfigError",
-        "CopartitionError",
-        "CrossStreamError",
-        "IncompatibleStateError",
-        "ProcessingError",
-        "SerdeError",
-        "SinkError",
-        "SourceError",
-        "StateError",
-        "TopologyError",
-    ),
-    "crossstream.query.files": ("open_store",),
-    "crossstream.serdes.keys": ("LeftOrRight",),
-    "crossstream.spark": ("SparkStreams",),
-    "crossstream.testing": ("TestInputTopic", "TestOutputTopic", "TestRecord", "TopologyTestDriver"),
-    "crossstream.api.topology": ("Topology",),
+    "crossstream.api": "BranchedKStream Consumed GlobalKTable JoinWindows Joined KStream KTable Materialized Named "
+    "Produced Repartitioned StreamJoined StreamsBuilder TableJoined",
+    "crossstream.api.topology": "Topology",
+    "crossstream.columns.functions": "keyed",
+    "crossstream.config": "DeadLetter StreamsConfig",
+    "crossstream.errors": "ConfigError CopartitionError CrossStreamError IncompatibleStateError ProcessingError "
+    "SerdeError SinkError SourceError StateError TopologyError",
+    "crossstream.query.files": "open_store",
+    "crossstream.serdes.keys": "LeftOrRight",
+    "crossstream.spark": "SparkStreams",
+    "crossstream.testing": "TestInputTopic TestOutputTopic TestRecord TopologyTestDriver",
 }
+"""The module of each public name."""
 _NOT_YET = ("Grouped", "SessionWindows", "SlidingWindows", "Suppressed", "TimeWindows", "UnlimitedWindows")
 """Names of Kafka Streams that come with aggregations."""
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 
 if not TYPE_CHECKING:  # a type checker knows the names from above

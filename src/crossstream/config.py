@@ -10,9 +10,8 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from crossstream.durations import Duration, to_milliseconds
-from crossstream.errors import ConfigError
+from crossstream.errors import ConfigError, caller_location
 from crossstream.graph.names import name_fault
-from crossstream.location import here
 from crossstream.signatures import keyword_settings
 from crossstream.storage.files import RIGHTS
 from crossstream.storage.uris import LOCAL, REMOTE, is_uri, scheme_of, shown
@@ -327,4 +326,4 @@ def _out_of_range(
 def _refusal(
     what: str, next: str, where: dict[str, Any] | None = None, *, code: str = "CS-201"
 ) -> ConfigError:
-    return ConfigError(what, code=code, where=here() if where is None else where, next=next)
+    return ConfigError(what, code=code, where=caller_location() if where is None else where, next=next)

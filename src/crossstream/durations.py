@@ -7,8 +7,7 @@ import re
 from datetime import datetime, timedelta, timezone
 from threading import TIMEOUT_MAX
 
-from crossstream.errors import ConfigError, CrossStreamError, TopologyError
-from crossstream.location import here
+from crossstream.errors import ConfigError, CrossStreamError, TopologyError, caller_location
 from crossstream.signatures import is_whole
 
 Duration = timedelta | int | str
@@ -97,11 +96,11 @@ def to_timestamp(timestamp: Timestamp, name: str = "timestamp") -> int:
     if isinstance(timestamp, datetime):
         aware = timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=timezone.utc)
         return (aware - _EPOCH) // _MILLISECOND
-    if not is_whole(timestamp) or not is_64_bits(int(timestamp)):
+    if not is_whole(timestamp) or int(timestamp).bit_length() > 63:
         raise ConfigError(
             f"{name} is not a timestamp: {timestamp!r}",
             code="CS-201",
-            where=here(),
+            where=caller_location(),
             next="pass an int of milliseconds since the epoch, or a datetime",
         )
     return int(timestamp)
@@ -114,19 +113,10 @@ def to_record_timestamp(timestamp: Timestamp, name: str = "timestamp") -> int:
         raise ConfigError(
             f"{name} is later than {LATEST} ms, some 146 million years from now: {milliseconds}",
             code="CS-201",
-            where=here(),
+            where=caller_location(),
             next="pass milliseconds since the epoch, not a finer unit",
         )
     return milliseconds
-
-
-def is_64_bits(*numbers: int) -> bool:
-    """Whether all numbers fit 64 bits with a sign.
-
-    >>> is_64_bits(2**63 - 1, -1), is_64_bits(2**63)
-    (True, False)
-    """
-    return all(number.bit_length() < 64 for number in numbers)
 
 
 def is_duration(given: object) -> bool:
@@ -173,4 +163,4 @@ def _parse(text: str) -> int | None:
 
 def _refusal(error: type[CrossStreamError], what: str, how: str = _HOW) -> CrossStreamError:
     code = "CS-110" if issubclass(error, TopologyError) else "CS-210"
-    return error(what, code=code, where=here(), next=how)
+    return error(what, code=code, where=caller_location(), next=how)

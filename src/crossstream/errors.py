@@ -1,4 +1,4 @@
-"""The errors of crossstream: one tree, stable codes, and the next step in every message.
+"""The errors of crossstream: one tree, stable codes, the line at fault, and the next step in every message.
 
     CrossStreamError
     ├── TopologyError            the topology cannot be built as written
@@ -17,7 +17,13 @@ topic, partition, offset and key) and what to do *next*.
 
 from __future__ import annotations
 
+import os
+import sys
+from dataclasses import dataclass
+from types import FrameType
 from typing import Any
+
+_PACKAGE = os.path.dirname(__file__) + os.sep
 
 
 class CrossStreamError(Exception):
@@ -73,10 +79,10 @@ def type_and_text(error: BaseException) -> str:
         text = f"[{error.code}] {error.what}" if isinstance(error, CrossStreamError) else str(error)
     except Exception as failed:
         text = f"(its own text raised {type(failed).__name__})"
-    return writable(f"{type(error).__name__}: {text}")
+    return utf8_safe(f"{type(error).__name__}: {text}")
 
 
-def writable(text: str) -> str:
+def utf8_safe(text: str) -> str:
     """The text with escapes for halves of surrogate pairs, which UTF-8 cannot encode."""
     return text.encode(errors="backslashreplace").decode()
 
@@ -133,3 +139,39 @@ class IncompatibleStateError(StateError):
     """The topology changed since the checkpoint in a way its state cannot follow."""
 
     default_code = "CS-750"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A line of code that made a node."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def user_location() -> Location | None:
+    """File and line of the innermost call from outside the package; None without one.
+
+    >>> user_location().line
+    1
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_ours(frame):
+        frame = frame.f_back
+    return None if frame is None else Location(frame.f_code.co_filename, frame.f_lineno)
+
+
+def caller_location(operator: str | None = None) -> dict[str, str | None]:
+    """The ``where`` of an error about the caller's code: operator and line."""
+    line = user_location()
+    return {"operator": operator, "line": None if line is None else str(line)}
+
+
+def _is_ours(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    if file == "<string>":  # a method that dataclasses wrote, or `python -c`
+        return str(frame.f_globals.get("__name__")).partition(".")[0] == "crossstream"
+    return file.startswith(_PACKAGE)

@@ -10,8 +10,7 @@ from numbers import Integral
 from types import MappingProxyType
 from typing import Any, ParamSpec, TypeGuard, TypeVar
 
-from crossstream.errors import CrossStreamError, TopologyError
-from crossstream.location import here
+from crossstream.errors import CrossStreamError, TopologyError, caller_location
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -81,7 +80,7 @@ def settings_refusal(
         else:
             what = f"{owner} cannot be called like this: {fault}"
         proposed = [name for name in names if name not in hints]
-        return error(what, code=code, where=here(), next=_advice(owner, unknown, proposed, hints))
+        return error(what, code=code, where=caller_location(), next=_advice(owner, unknown, proposed, hints))
 
     return refusal
 
@@ -108,7 +107,7 @@ def check_partitions(owner: str, partitions: object) -> None:
         raise TopologyError(
             f"{owner}(partitions={partitions!r}) is not a number of partitions",
             code="CS-101",
-            where=here(),
+            where=caller_location(),
             next="give a positive int, or leave it out",
         )
 

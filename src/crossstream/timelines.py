@@ -1,4 +1,4 @@
-"""Looks through partitions for the first records of a time, and remembers what it saw until that is read."""
+"""Searches partitions for the first records of a time, and keeps what it read until the search has passed it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
 
 Ranges = Mapping[TopicPartition, OffsetRange]
 FirstRecords = dict[TopicPartition, OffsetAndTimestamp | None]
-"""The first entry or record of a time or later, if there is one, in each partition."""
+"""The first record of a time or later in each partition; None without one."""
 Columns = tuple[list[np.ndarray], list[np.ndarray]]
 """Offsets and timestamps, in parts."""
 
 CHUNK, GROWTH = 500, 4
-"""Offsets of a partition that are looked at first, and how many times more at each further look."""
+"""How many offsets of a partition the first look reads, and the factor of each further look."""
 
 
 def _nothing() -> np.ndarray:
@@ -42,7 +42,7 @@ class Timeline:
         return OffsetAndTimestamp(int(self.offsets[row]), int(self.times[row]))
 
     def last(self, timestamp: int) -> OffsetAndTimestamp:
-        """Where it ends, and its latest time; where that is not known, the one before ``timestamp``."""
+        """The end and the latest time; without records, the time before ``timestamp``."""
         return OffsetAndTimestamp(self.end, int(self.times.max()) if len(self.times) else timestamp - 1)
 
     def since(self, offset: int) -> Timeline:
@@ -51,7 +51,7 @@ class Timeline:
         return Timeline(max(self.begin, offset), self.end, self.offsets[row:], self.times[row:])
 
     def until(self, end: int, more: Columns) -> Timeline:
-        """With ``more``, which is all that follows up to ``end``."""
+        """With ``more``, all records that follow up to ``end``."""
         offsets, times = more
         return Timeline(
             self.begin, end, np.concatenate([self.offsets, *offsets]), np.concatenate([self.times, *times])
@@ -60,20 +60,20 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Timelines:
-    """``read``: gives where and when the records of ranges are."""
+    """Searches several partitions together; ``read`` returns the offsets and timestamps of ranges."""
 
     read: Callable[[Ranges], Mapping[TopicPartition, Columns]]
     _known: dict[TopicPartition, Timeline] = field(default_factory=dict)
 
     def turn_to(self, tp: TopicPartition, position: int, first: int) -> None:
-        """Continues from ``first`` on what is known of a partition; forgets what lies before ``position``."""
+        """Prepares a search from ``first``, with what is known of the partition since ``position``."""
         known = self._known.get(tp)
         if known is None or not known.begin <= first <= known.end:
             known = Timeline(first, first)
         self._known[tp] = known.since(position)
 
     def seek(self, sought: Ranges, timestamp: int, most: int) -> FirstRecords:
-        """Looks through the ranges together, until all is found or more than ``most`` offsets lie before it."""
+        """Searches the ranges together until all is found, or more than ``most`` offsets are earlier."""
         chunk = CHUNK
         while True:
             found = {tp: self._known[tp].first(span.start, timestamp) for tp, span in sought.items()}
@@ -87,7 +87,7 @@ class Timelines:
             chunk *= GROWTH
 
     def _look_further(self, spans: Ranges, chunk: int) -> None:
-        """Continues the timelines by as many offsets, or to the ends of the ranges."""
+        """Reads ``chunk`` more offsets of each range, or to its end."""
         wanted = {}
         for tp, span in spans.items():
             known = self._known[tp].end
@@ -97,7 +97,7 @@ class Timelines:
 
 
 def passed(span: OffsetRange, moment: OffsetAndTimestamp | None) -> int:
-    """How many offsets of the range lie before a record; all, if there is none."""
+    """How many offsets of the range are before a record; all without a record."""
     return (span.end if moment is None else moment.offset) - span.start
 
 

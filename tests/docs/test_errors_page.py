@@ -17,8 +17,12 @@ from tests.docs.pages import PAGES, ROOT, name_of
 PAGE = ROOT / "docs" / "errors.md"
 SOURCE = sorted((ROOT / "src").rglob("*.py"))
 CODE = re.compile(r"CS-\d{3}")
-CLASSES = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type)}
-DEFAULTS = {kind.default_code for kind in CLASSES.values() if hasattr(kind, "default_code")} - {
+CLASSES = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, errors.CrossStreamError)
+}
+DEFAULTS = {kind.default_code for kind in CLASSES.values()} - {
     "CS-128",
     "CS-750",
 }

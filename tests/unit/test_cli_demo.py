@@ -17,9 +17,8 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.cli.demo import DemoTopics, DemoView, _topics, compared, farewell
+from crossstream.cli.demo import MADE, MARK, DemoFolder, DemoTopics, DemoView, _topics, compared, farewell
 from crossstream.cli.loading import load
-from crossstream.demo.folder import MADE, MARK, DemoFolder
 from crossstream.demo.market import STEPS, Change, Outcome, Step
 from crossstream.errors import ConfigError
 from crossstream.kafka import broker

@@ -73,7 +73,7 @@ def test_a_signal_stops_it_after_the_batch_and_the_next_run_goes_on(shop, number
         "starting Spark…",
         "running promo, topics: topics, state: state, partitions: 1",
     ]
-    end = ["stopping after the running batch; once more ends at once", "stopped"]
+    end = ["stopping after the running batch; a second signal ends at once", "stopped"]
     assert err.splitlines()[-2:] == end, err
     assert "SEEN mug" in err
     assert "Traceback" not in err

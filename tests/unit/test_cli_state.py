@@ -152,7 +152,7 @@ class TestRescale:
         assert outcome.code == 1
         assert "[CS-201] partitions cannot be 100000000" in outcome.err
         assert f"where: folder {state}\n" in outcome.err
-        assert "65,536 at most" in outcome.err
+        assert "at most 65,536" in outcome.err
         assert BatchLog(state).newest().id == BATCHES - 1
 
     def test_while_the_application_runs(self, capsys, state):

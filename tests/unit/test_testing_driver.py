@@ -267,6 +267,7 @@ def test_a_record_that_names_no_topic_fails_alone(wrong: Any, policy: Any, size:
             assert [(one.key, one.value) for one in letters] == [("b", "wrong"), ("d", "wrong")]
 
 
+KINDS = {"get_key_value_store": "key-value", "get_versioned_store": "versioned", "get_window_store": "window"}
 ASKED = {"rows": "get_key_value_store", "versions": "get_versioned_store", "records": "get_window_store"}
 
 
@@ -287,8 +288,8 @@ def test_a_store_of_another_kind_is_told_with_the_method_for_it(store: str, meth
         with pytest.raises(cs.StateError) as caught:
             getattr(driver, method)(store)
     assert caught.value.code == "CS-710"
-    assert caught.value.next == f"ask {ASKED[store]}({store!r})"
-    assert method in caught.value.what
+    assert caught.value.next == f"call {ASKED[store]}({store!r})"
+    assert f"not a {KINDS[method]} store" in caught.value.what
 
 
 def test_a_store_that_is_asked_for_no_key_says_what_to_do() -> None:

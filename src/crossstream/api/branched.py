@@ -12,9 +12,8 @@ from crossstream.api.draft import Draft, Handle, check_same_builder, child, give
 from crossstream.api.options import Named
 from crossstream.api.serde_rules import same
 from crossstream.columns.functions import Function
-from crossstream.errors import TopologyError
+from crossstream.errors import TopologyError, caller_location, user_location
 from crossstream.graph.nodes import Branch, Merge, Node, Split
-from crossstream.location import here, user_location
 from crossstream.typing import Predicate
 
 S = TypeVar("S", bound=Handle)
@@ -85,7 +84,7 @@ class BranchedKStream(Generic[S]):
             raise TopologyError(
                 f"the split has two branches named {label!r}",
                 code="CS-120",
-                where=here(self._parent.name),
+                where=caller_location(self._parent.name),
                 next="give each branch another name",
             )
         if self._prefix is not None:
@@ -110,7 +109,7 @@ class BranchedKStream(Generic[S]):
             raise TopologyError(
                 "the split is finished",
                 code="CS-127",
-                where=here(self._parent.name),
+                where=caller_location(self._parent.name),
                 next="begin another: stream.split()",
             )
 
@@ -147,7 +146,7 @@ def _not_a_stream(given: object) -> TopologyError:
     return TopologyError(
         f"merge takes streams, not {'nothing' if given is None else type(given).__name__}",
         code="CS-135",
-        where=here("merge"),
+        where=caller_location("merge"),
         next="pass one KStream or several; a table becomes one by to_stream()",
     )
 

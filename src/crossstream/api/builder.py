@@ -18,10 +18,9 @@ from crossstream.api.table import GlobalKTable, KTable
 from crossstream.api.topology import Topology
 from crossstream.api.types import typed
 from crossstream.columns.functions import Function
-from crossstream.errors import TopologyError
+from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.names import shorten, source_kind
 from crossstream.graph.nodes import FrameSource, Node, Shape, Source
-from crossstream.location import here
 from crossstream.serdes import Serde
 
 
@@ -200,7 +199,7 @@ def _check_global(topic: str, consumed: Consumed, stored: Materialized | None) -
         step = 'leave offset_reset="latest" out'
     else:
         return
-    raise TopologyError(f"a global table {what}", code="CS-101", where=here(topic), next=step)
+    raise TopologyError(f"a global table {what}", code="CS-101", where=caller_location(topic), next=step)
 
 
 def _topics(topics: object) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
@@ -218,7 +217,7 @@ def _topics(topics: object) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
         raise TopologyError(
             f"{topics!r} is not a topic, a list of different topics or a pattern of text",
             code="CS-101",
-            where=here("stream"),
+            where=caller_location("stream"),
             next=topic_step("stream", topics, pattern),
         )
     return tuple(names), None

@@ -13,10 +13,9 @@ from crossstream.api.types import Inputs, checked_predicate, named_field, typed
 from crossstream.columns.functions import Function, keyed
 from crossstream.columns.projection import ALL, other_rows, projection_of
 from crossstream.durations import Duration, is_duration, to_milliseconds
-from crossstream.errors import TopologyError
+from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.names import name_fault
 from crossstream.graph.nodes import Node
-from crossstream.location import here
 from crossstream.serdes.serde import check_key_serde
 from crossstream.signatures import deferred_kind, fits_call
 
@@ -30,7 +29,7 @@ def check_name(owner: str, setting: str, name: object, *, optional: bool = False
     fault = None if optional and name is None else name_fault(name)
     if fault is not None:
         raise TopologyError(
-            f"{owner}({setting}={name!r}): {fault}", code="CS-102", where=here(), next=NAME_RULE
+            f"{owner}({setting}={name!r}): {fault}", code="CS-102", where=caller_location(), next=NAME_RULE
         )
 
 
@@ -42,7 +41,10 @@ def check_topic(operator: str, topic: object) -> None:
             NAME_RULE if isinstance(topic, str) else topic_step(operator, topic, 'one name, such as "orders"')
         )
         raise TopologyError(
-            f"{operator}: {topic!r} is not a topic: {fault}", code="CS-102", where=here(), next=step
+            f"{operator}: {topic!r} is not a topic: {fault}",
+            code="CS-102",
+            where=caller_location(),
+            next=step,
         )
 
 
@@ -98,7 +100,7 @@ def check_serdes(
         raise TopologyError(
             f"{owner}({setting}={serde!r}) is not a serde",
             code="CS-101",
-            where=here(),
+            where=caller_location(),
             next=f"call it: {setting}=serdes.{name}()"
             if called
             else f"pass one, such as {setting}=serdes.json()",
@@ -111,7 +113,7 @@ def check_choice(owner: str, setting: str, value: object, choices: tuple[object,
         raise TopologyError(
             f"{owner}({setting}={value!r}) is not one of the choices",
             code="CS-101",
-            where=here(),
+            where=caller_location(),
             next=f"choose {' or '.join(map(repr, choices))}",
         )
 
@@ -132,7 +134,7 @@ def check_signature(
         raise TopologyError(
             f"{owner}({setting}={function!r}) is not callable",
             code="CS-104",
-            where=here(),
+            where=caller_location(),
             next=f"pass a function of ({', '.join(parameters)})",
         )
     _check_arity(f"{owner}({setting}=…)", function, parameters)
@@ -155,7 +157,7 @@ def check_option(
     raise TopologyError(
         f"{setting} of {operator} must be a {kind.__name__}, not {type(option).__name__}",
         code="CS-101",
-        where=here(operator),
+        where=caller_location(operator),
         next=step,
     )
 
@@ -224,7 +226,7 @@ def _check_rows(what: str, expression: pl.Expr, operator: str) -> None:
         raise TopologyError(
             f"{what} reads other records than its own ({found}): the result would depend on the batches",
             code="CS-111",
-            where=here(operator),
+            where=caller_location(operator),
             next="write an expression over one record: .list for the elements of a list, pl.sum_horizontal and the like"
             " for several columns",
         )
@@ -238,7 +240,7 @@ def _check_columns(what: str, function: Function, sides: Collection[str], operat
     raise TopologyError(
         f"{what} reads {'columns' if unknown[1:] else 'the column'} {named}; it has {', '.join(sides)} and key",
         code="CS-104",
-        where=here(operator),
+        where=caller_location(operator),
         next=f'a field is a field of a side: pl.col("{next(iter(sides))}").struct.field("{unknown[0]}")',
     )
 
@@ -259,7 +261,7 @@ def _check_arity(
         f"{what} is called with ({wanted}){' or with the key before' if also else ''}; "
         f"{_called(function)} does not take that",
         code="CS-104",
-        where=here(operator),
+        where=caller_location(operator),
         next=f"write it as lambda {wanted}: …{also}",
     )
 
@@ -282,7 +284,7 @@ def _check_runs(what: str, function: Any, operator: str | None = None, *, severa
     raise TopologyError(
         f"{what} has {way}: a call of {_called(function)} returns {gives}",
         code="CS-104",
-        where=here(operator),
+        where=caller_location(operator),
         next=step,
     )
 
@@ -302,7 +304,7 @@ def _no_function(operator: str, role: str, given: str, values: tuple[str, ...]) 
     return TopologyError(
         f"the {role} of {operator} is {given}" + ("" if given == "missing" else ", not a function"),
         code="CS-104",
-        where=here(operator),
+        where=caller_location(operator),
         next=f"pass one, such as lambda {', '.join(values)}: …",
     )
 

@@ -16,12 +16,11 @@ from crossstream.api.serde_rules import needed_key, stored_value
 from crossstream.api.topology import Topology
 from crossstream.api.types import check_fits
 from crossstream.columns.functions import Function
-from crossstream.errors import TopologyError
+from crossstream.errors import Location, TopologyError, caller_location, user_location
 from crossstream.graph.names import Paths
 from crossstream.graph.nodes import FrameSource, JoinKind, Node, Source, StoreSpec
 from crossstream.graph.stores import queryable_names
 from crossstream.graph.validate import check_new_name, check_new_source, check_new_store
-from crossstream.location import Location, here, user_location
 from crossstream.serdes import Serde
 
 N = TypeVar("N", bound=Node)
@@ -84,7 +83,7 @@ class Draft:
             raise TopologyError(
                 "the topology reads nothing",
                 code="CS-126",
-                where=here(),
+                where=caller_location(),
                 next="begin with builder.stream(topic, Consumed(…)) or builder.table(topic, Consumed(…))",
             )
         for line in self.open_splits.values():
@@ -121,7 +120,7 @@ def _check_same_options(source: Source, wanted: Source) -> None:
         raise TopologyError(
             f"the topics of {source.name} are read a second time with another {' and '.join(different)}",
             code="CS-122",
-            where={**here(source.name), "first read at": str(source.location)},
+            where={**caller_location(source.name), "first read at": str(source.location)},
             next="read them once and use the stream twice, or pass the same Consumed",
         )
 
@@ -167,7 +166,7 @@ def misplaced_name(operator: str, argument: str) -> TopologyError:
     return TopologyError(
         f"{argument} of {operator} is a Named",
         code="CS-101",
-        where=here(operator),
+        where=caller_location(operator),
         next='name the argument: named=Named("…")',
     )
 
@@ -217,6 +216,6 @@ def check_same_builder(operator: str, mine: Draft, other: Draft) -> None:
         raise TopologyError(
             f"the two inputs of {operator} come from different builders",
             code="CS-135",
-            where=here(operator),
+            where=caller_location(operator),
             next="make both with one StreamsBuilder",
         )

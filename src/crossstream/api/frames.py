@@ -7,8 +7,7 @@ from typing import Any
 
 from crossstream import serdes
 from crossstream.api.options import Consumed
-from crossstream.errors import TopologyError
-from crossstream.location import here
+from crossstream.errors import TopologyError, caller_location
 from crossstream.serdes import Serde
 
 _BY_TYPE = {
@@ -42,13 +41,13 @@ def frame_serdes(operator: str, frame: Any, consumed: Consumed) -> tuple[Serde, 
     cannot read; CS-101 for settings of ``consumed`` that only topics have.
     """
     for what, step in _frame_faults(operator, frame):
-        raise TopologyError(what, code="CS-150", where=here(operator), next=step)
+        raise TopologyError(what, code="CS-150", where=caller_location(operator), next=step)
     for setting, step in _topic_settings(consumed):
         what = f"Consumed({setting}=…) is for topics, and {operator} reads a DataFrame"
-        raise TopologyError(what, code="CS-101", where=here(operator), next=step)
+        raise TopologyError(what, code="CS-101", where=caller_location(operator), next=step)
     types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
     for what, step in _type_faults(frame, types):
-        raise TopologyError(what, code="CS-150", where=here(operator), next=step)
+        raise TopologyError(what, code="CS-150", where=caller_location(operator), next=step)
     return (
         consumed.key or _serde_of(operator, "key", types["key"]),
         consumed.value or _serde_of(operator, "value", types["value"]),
@@ -64,7 +63,7 @@ def _serde_of(operator: str, column: str, type_name: str) -> Serde:
     raise TopologyError(
         f"column {column} is of type {type_name}, which has no serde",
         code="CS-150",
-        where=here(operator),
+        where=caller_location(operator),
         next=f"pass Consumed({column}=…), or cast the column",
     )
 

@@ -20,9 +20,8 @@ from crossstream.api.checks import (
     settled,
 )
 from crossstream.durations import Duration
-from crossstream.errors import TopologyError
+from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import StoreSpec
-from crossstream.location import here
 from crossstream.serdes import Serde
 from crossstream.signatures import check_partitions, keyword_settings, refuse_calls, settings_refusal
 from crossstream.typing import KeyPartitioner, Partitioner, TimestampExtractor
@@ -133,7 +132,7 @@ class Materialized:
             raise TopologyError(
                 f"Materialized(retention={self.retention!r}): nothing uses this setting yet",
                 code="CS-101",
-                where=here(),
+                where=caller_location(),
                 next=_NOT_YET["retention"],
             )
         settle_durations(self, "history_retention")
@@ -203,7 +202,7 @@ class StreamJoined:
             raise TopologyError(
                 f"StreamJoined gives both stores the name {self.store!r}",
                 code="CS-120",
-                where=here(),
+                where=caller_location(),
                 next="name them differently, or leave one out",
             )
 
@@ -292,7 +291,7 @@ class JoinWindows:
             raise TopologyError(
                 f"the window is empty: it ends {-before - after} ms before it begins",
                 code="CS-110",
-                where=here(),
+                where=caller_location(),
                 next="let before and after add up to 0 or more; one of them may be negative",
             )
 

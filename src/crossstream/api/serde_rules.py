@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from crossstream import serdes
 from crossstream.api.options import Consumed, Materialized
-from crossstream.errors import TopologyError
+from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import Node
-from crossstream.location import here
 from crossstream.serdes import Serde
 from crossstream.serdes.json_schemas import SchemaJson
 from crossstream.serdes.serde import alike, names_apart
@@ -24,7 +23,7 @@ def source_serdes(operator: str, key: Serde | None, value: Serde | None) -> tupl
     raise TopologyError(
         f"no {missing} serde for {operator}",
         code="CS-140",
-        where=here(operator),
+        where=caller_location(operator),
         next="pass Consumed(key=serdes.string(), value=serdes.json()); serdes.bytes() leaves bytes alone",
     )
 
@@ -41,7 +40,7 @@ def table_serdes(topic: str, consumed: Consumed, stored: Materialized | None) ->
             raise TopologyError(
                 f"table {topic} is read with {name} serde {mine}, but stored with {theirs}",
                 code="CS-140",
-                where=here(topic),
+                where=caller_location(topic),
                 next=f"leave {name}= out of Materialized",
             )
     return source_serdes(topic, consumed.key or asked.key, consumed.value or asked.value)
@@ -54,7 +53,7 @@ def needed_key(operator: str, inherited: Serde | None, given: Serde | None, opti
         raise TopologyError(
             f"{operator}: the key serde given is {option_serde}, but its input has {found} keys",
             code="CS-140",
-            where=here(operator),
+            where=caller_location(operator),
             next="leave key= out; a stream can change it before: repartition(Repartitioned(key=…))",
         )
     key = given or inherited
@@ -62,7 +61,7 @@ def needed_key(operator: str, inherited: Serde | None, given: Serde | None, opti
         raise TopologyError(
             f"{operator} works by key, and the key serde was lost where the key changed",
             code="CS-140",
-            where=here(operator),
+            where=caller_location(operator),
             next=f"pass {option}, such as {option.replace('…', 'serdes.string()')}",
         )
     return key
@@ -76,7 +75,7 @@ def check_same_keys(operator: str, left: Node, key: Serde | None, right: Node, s
     raise TopologyError(
         f"cannot join by key: {left.name} has {mine} keys, {right.name} has {theirs} keys",
         code="CS-134",
-        where=here(operator),
+        where=caller_location(operator),
         next=f"give both the same key serde; {step}",
     )
 
@@ -88,7 +87,7 @@ def agreed(operator: str, what: str, known: Serde | None, given: Serde | None, s
         raise TopologyError(
             f"{operator}: the serde given says that {what} are {option_serde}, but they are {found}",
             code="CS-140",
-            where=here(operator),
+            where=caller_location(operator),
             next=f"leave {setting}= out",
         )
     return known or given
@@ -124,7 +123,7 @@ def sink_serdes(
     raise TopologyError(
         f"{operator} does not know the {' and '.join(missing)} serde: the type may have changed",
         code="CS-140",
-        where=here(operator),
+        where=caller_location(operator),
         next=step.format(", ".join(examples[name] for name in missing)),
     )
 

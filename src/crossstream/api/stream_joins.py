@@ -12,7 +12,7 @@ from crossstream.api.checks import REQUIRED, check_option, function_of, settled
 from crossstream.api.draft import OPERATORS, Handle, check_same_builder, child, given_name
 from crossstream.api.options import Joined, JoinWindows, Named, StreamJoined
 from crossstream.api.serde_rules import agreed, check_same_keys, needed_key
-from crossstream.errors import TopologyError
+from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import (
     JoinKind,
     Node,
@@ -24,7 +24,6 @@ from crossstream.graph.nodes import (
 )
 from crossstream.graph.stores import history_of
 from crossstream.graph.validate import check_partitions
-from crossstream.location import here
 from crossstream.serdes import Serde
 from crossstream.typing import KeySelector, ValueJoiner
 
@@ -46,7 +45,7 @@ def stream_stream_join(
         raise TopologyError(
             f"{operator} with a stream needs windows: how far apart in time partners may be",
             code="CS-110",
-            where=here(operator),
+            where=caller_location(operator),
             next='pass windows, such as JoinWindows.of("10 seconds"); or join a table: stream.to_table()',
         )
     before, after, grace = given.milliseconds()
@@ -115,7 +114,7 @@ def stream_table_join(
         raise TopologyError(
             "a stream has no outer join with a table: changes of the table trigger no result",
             code="CS-136",
-            where=here(operator),
+            where=caller_location(operator),
             next="use left_join(…), which keeps the records without a row; or make the stream a table: to_table()",
         )
     option = check_option(operator, "joined", joined, Joined) or Joined()
@@ -153,14 +152,14 @@ def _grace(operator: str, option: Joined, history: int | None, table: Node) -> i
         raise TopologyError(
             f"{table.name} keeps no versions: a record that waits would see a later row",
             code="CS-136",
-            where=here(operator),
+            where=caller_location(operator),
             next="give the table Materialized(history_retention=…) of at least the grace period, or leave grace out",
         )
     if grace > history:
         raise TopologyError(
             f"records would wait {grace} ms, but {table.name} keeps versions for {history} ms only",
             code="CS-136",
-            where=here(operator),
+            where=caller_location(operator),
             next="shorten grace, or lengthen the history_retention of the table",
         )
     return grace
@@ -181,7 +180,7 @@ def stream_global_join(
         raise TopologyError(
             "a stream has no outer join with a global table: changes of the table trigger no result",
             code="CS-136",
-            where=here(operator),
+            where=caller_location(operator),
             next="use left_join(…), which keeps the records without a partner",
         )
     function = function_of(operator, "joiner", joiner, {"left": left._node, "right": other._node})
@@ -224,7 +223,7 @@ def stream_join(
         raise TopologyError(
             f"a stream cannot be joined with a {type(other).__name__}",
             code="CS-135",
-            where=here(operator),
+            where=caller_location(operator),
             next=f"pass a {' or a '.join(_NOUNS[shape] for shape in STREAM_JOINS)} of the same builder",
         )
     check_same_builder(operator, left._draft, other._draft)  # type: ignore[attr-defined]
@@ -253,7 +252,7 @@ def stream_join_refusal(
 
 def wrong_call(what: str, operator: str, fault: str, step: str) -> TopologyError:
     return TopologyError(
-        f"wrong arguments for {what}: {fault}", code="CS-136", where=here(operator), next=step
+        f"wrong arguments for {what}: {fault}", code="CS-136", where=caller_location(operator), next=step
     )
 
 

@@ -14,10 +14,9 @@ from crossstream.api.options import Materialized, Named, TableJoined
 from crossstream.api.serde_rules import check_same_keys
 from crossstream.api.stream_joins import written_parameters, wrong_call
 from crossstream.columns.functions import keyed
-from crossstream.errors import TopologyError
+from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import ForeignKeyJoin, ForeignKeyKind, JoinKind, ManyJoin, Node, TableJoin
 from crossstream.graph.validate import check_partitions
-from crossstream.location import here
 from crossstream.serdes.keys import LeftOrRight, LeftOrRightSerde
 from crossstream.typing import ForeignKeyExtractor, KeySelector, ManyJoiner, ValueJoiner
 
@@ -263,7 +262,7 @@ def _other_side(operator: str, left: Handle, other: object) -> Node:
     raise TopologyError(
         f"a KTable joins a KTable, not a {type(other).__name__}",
         code="CS-135",
-        where=here(operator),
+        where=caller_location(operator),
         next=steps.get(type(other).__name__, "pass the table that builder.table(…) returned"),
     )
 
@@ -273,4 +272,4 @@ def _refuse_misplaced(operator: str, setting: str, needs: str, step: str) -> NoR
 
 
 def _refuse(operator: str, what: str, step: str) -> NoReturn:
-    raise TopologyError(what, code="CS-136", where=here(operator), next=step)
+    raise TopologyError(what, code="CS-136", where=caller_location(operator), next=step)

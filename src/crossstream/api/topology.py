@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from crossstream.config import StreamsConfig
-from crossstream.errors import ConfigError
+from crossstream.errors import ConfigError, caller_location
 from crossstream.graph import describe, drawing
 from crossstream.graph.nodes import Graph
-from crossstream.location import here
 from crossstream.planning.planner import plan_topology
 from crossstream.signatures import check_partitions
 
@@ -102,7 +101,10 @@ def check_topology(owner: str, given: object) -> None:
     elif hasattr(given, "build") or getattr(given, "__name__", "") == "build":
         step = "call build() first: builder.build()"
     raise ConfigError(
-        f"{owner} runs a Topology, not a {type(given).__name__}", code="CS-201", where=here(), next=step
+        f"{owner} runs a Topology, not a {type(given).__name__}",
+        code="CS-201",
+        where=caller_location(),
+        next=step,
     )
 
 
@@ -114,7 +116,7 @@ def check_config(owner: str, given: object) -> None:
     raise ConfigError(
         f"{owner} takes its settings as a StreamsConfig, not as a {type(given).__name__}",
         code="CS-201",
-        where=here(),
+        where=caller_location(),
         next=step,
     )
 

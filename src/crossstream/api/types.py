@@ -21,9 +21,8 @@ from crossstream import serdes
 from crossstream.columns.expressions import result_type
 from crossstream.columns.functions import Function
 from crossstream.columns.projection import ALL, WHOLE, fields_of, projection_of
-from crossstream.errors import ProcessingError, SerdeError, TopologyError
+from crossstream.errors import ProcessingError, SerdeError, TopologyError, caller_location
 from crossstream.graph.nodes import Node
-from crossstream.location import here
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.serdes.json_schemas import SchemaJson
@@ -94,7 +93,7 @@ def check_fits(operator: str, declared: Serde | None, given: Serde | None) -> No
         raise TopologyError(
             f"the values of {operator} do not fit the serde {given.name}: {error.what}",
             code="CS-115",
-            where=here(operator),
+            where=caller_location(operator),
             next=error.next,
         ) from None
 
@@ -156,7 +155,7 @@ def type_of_items(function: Function, operator: str, inputs: Inputs) -> Serde | 
 
 
 def _wrong_form(what: str, operator: str, step: str | None) -> TopologyError:
-    return TopologyError(what, code="CS-115", where=here(operator), next=step)
+    return TopologyError(what, code="CS-115", where=caller_location(operator), next=step)
 
 
 def _check_declared(what: str, operator: str, function: Function, key: Node, inputs: Inputs) -> None:
@@ -180,7 +179,9 @@ def _check_columns(what: str, operator: str, serde: Serde, fields: Collection[st
         calls.decode_series(serde, pa.array([], pa.large_binary()), fields or None)
     except SerdeError as error:
         step = f"read other fields; or pass a callable: {error.next}"
-        raise TopologyError(f"{what}: {error.what}", code="CS-114", where=here(operator), next=step) from None
+        raise TopologyError(
+            f"{what}: {error.what}", code="CS-114", where=caller_location(operator), next=step
+        ) from None
 
 
 def _read(function: Function, name: str) -> frozenset[str] | None:
@@ -199,7 +200,7 @@ def _undeclared(what: str, operator: str, where: str, declaration: str) -> Topol
     return TopologyError(
         f"{what} is an expression, but the type of {where} is not declared",
         code="CS-113",
-        where=here(operator),
+        where=caller_location(operator),
         next=f"declare it where they come from, by a schema ({declaration}) or a class (serdes.json(Order)); after a"
         " callable, by its annotation (-> Order) or Repartitioned(value=…); or pass a callable",
     )
@@ -224,7 +225,7 @@ def _missing(what: str, operator: str, name: str, known: Sequence[str]) -> Topol
     return TopologyError(
         f"{what} reads the field {name!r}, which the declared type does not have",
         code="CS-114",
-        where=here(operator),
+        where=caller_location(operator),
         next=f"did you mean {' or '.join(map(repr, close))}?"
         if close
         else f"its fields are: {', '.join(known) or 'none, it is one value'}",
@@ -235,7 +236,7 @@ def _misfit(what: str, operator: str, reason: str) -> TopologyError:
     return TopologyError(
         f"{what} does not fit the declared type: {reason.splitlines()[0]}",
         code="CS-114",
-        where=here(operator),
+        where=caller_location(operator),
         next="change the expression, or the declared type",
     )
 

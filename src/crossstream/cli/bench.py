@@ -8,7 +8,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from crossstream.errors import ConfigError
+from crossstream.cli.options import wrong_usage
 
 BENCHMARKS = ("fk", "joins", "join_many", "state", "driver")
 """Modules of ``benchmarks/`` with a ``main(argv)``, in the order of a run."""
@@ -17,11 +17,8 @@ BENCHMARKS = ("fk", "joins", "join_many", "state", "driver")
 def main(arguments: Namespace) -> int:
     """Runs one benchmark with the rest of the command line, or all of them with their defaults."""
     if arguments.name is not None and arguments.name not in BENCHMARKS:
-        raise ConfigError(
-            f"there is no benchmark {arguments.name!r}",
-            code="CS-281",
-            next=f"choose one of: {', '.join(BENCHMARKS)}; crossstream bench NAME --help lists its options",
-        )
+        next = f"choose one of: {', '.join(BENCHMARKS)}; crossstream bench NAME --help lists its options"
+        raise wrong_usage(f"there is no benchmark {arguments.name!r}", next)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds: broker and peers stop
     root = find_root()
     if str(root) not in sys.path:
@@ -36,22 +33,15 @@ def find_root() -> Path:
     for root in (Path(__file__).parents[3], Path.cwd()):
         if (root / "benchmarks").is_dir():
             return root
-    raise ConfigError(
-        "the benchmarks are not here: they belong to the repository, not to the package",
-        code="CS-281",
-        where={"folder": str(Path.cwd())},
-        next="run it in a checkout of crossstream",
-    )
+    what = f"the benchmarks are not here: the package does not contain them, nor does {Path.cwd()}"
+    raise wrong_usage(what, "run it in a checkout of crossstream")
 
 
 def _run(name: str, argv: list[str]) -> int:
     try:
         module = importlib.import_module(f"benchmarks.{name}")
     except ModuleNotFoundError as missing:
-        raise ConfigError(
-            f"the benchmark {name!r} cannot be loaded: there is no module {missing.name}",
-            code="CS-281",
-            where={"folder": str(find_root() / "benchmarks")},
-            next='update the checkout, or install what it needs: pip install -e ".[test]"',
-        ) from missing
+        what = f"the benchmark {name!r} cannot be loaded: there is no module {missing.name}"
+        next = 'update the checkout, or install what it needs: pip install -e ".[test]"'
+        raise wrong_usage(what, next) from missing
     return module.main(argv) or 0

@@ -12,14 +12,15 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from crossstream.cli.console import aligned, is_terminal, make_console, own_stdout, shortest
 from crossstream.cli.loading import load
 from crossstream.cli.spark_output import SparkOutput
-from crossstream.demo.folder import DemoFolder
 from crossstream.demo.market import STEPS, Market, Outcome, Step, Table
+from crossstream.errors import ConfigError
 from crossstream.kafka import broker
 
 Waiting = Callable[[str], AbstractContextManager[Any]]
@@ -129,7 +130,7 @@ def farewell(folder: DemoFolder, topics: DemoTopics, run: str) -> list[str]:
         f"  {run} query {state}",
         f"  {run} query {state} promotions",
         f"  {run} query {state} promotions get sweater",
-        f"  {run} query {state} promotions --as-of 2   # after batch 2, before the scarf moved",
+        f"  {run} query {state} promotions --as-of 2   # after step 3",
         "",
         "Change something yourself:",
         *again,
@@ -140,7 +141,7 @@ def farewell(folder: DemoFolder, topics: DemoTopics, run: str) -> list[str]:
         "",
         "Read next:",
         f"  {application}: the application, thirty lines",
-        f"  {run} describe {application} --plan   # how it runs on Spark",
+        f"  {run} describe {application} --plan",
         "  docs/quickstart.md: from here to an application of your own",
         "  docs/command-line.md: every command",
     ]
@@ -260,3 +261,82 @@ class DemoView:
 
 def _many(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+MARK = ".crossstream-demo"
+"""A file that marks a folder as made by the demo."""
+MADE = ("topics", "state", "marketplace.py", "spark.log", "__pycache__")
+"""What the demo makes in it; it deletes nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoFolder:
+    """Where the demo keeps its topics, its state and its application."""
+
+    path: Path
+
+    @property
+    def application(self) -> Path:
+        """The application, a file for `crossstream run`."""
+        return self.path / "marketplace.py"
+
+    @property
+    def topics(self) -> Path:
+        return self.path / "topics"
+
+    @property
+    def state(self) -> Path:
+        return self.path / "state"
+
+    @property
+    def log(self) -> Path:
+        """Spark's log."""
+        return self.path / "spark.log"
+
+    def empty(self) -> None:
+        """Makes the folder, or removes what an earlier demo made; `ConfigError` CS-281 if another program made it."""
+        mark = self.path / MARK
+        if not mark.is_file() and self._is_taken():
+            raise ConfigError(
+                "the folder of the demo exists, but the demo did not make it",
+                code="CS-281",
+                where={"folder": self.path},
+                next="choose another one with --dir, or move it away",
+            )
+        try:
+            for name in MADE:
+                _remove(self.path / name)
+            self.path.mkdir(parents=True, exist_ok=True)
+            mark.write_text("made by crossstream demo\n", encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(
+                f"the folder of the demo cannot be made: {error.strerror}",
+                code="CS-281",
+                where={"folder": self.path},
+                next="choose another one with --dir",
+            ) from error
+
+    def _is_taken(self) -> bool:
+        return self.path.exists() and not (self.path.is_dir() and not any(self.path.iterdir()))
+
+    def write_application(self, bootstrap_servers: str | None = None, suffix: str = "") -> None:
+        """Writes the application for file topics or Kafka; ``suffix`` follows the names of topics."""
+        text = files("crossstream.demo").joinpath("marketplace.py").read_text(encoding="utf-8")
+        if bootstrap_servers is not None:
+            text = _replaced(text, 'topics_dir=HERE / "topics"', f'bootstrap_servers="{bootstrap_servers}"')
+        for start in ('builder.table("products', 'builder.table("merchants', '.to("promotions'):
+            text = _replaced(text, start + '"', f'{start}{suffix}"')
+        self.application.write_text(text, encoding="utf-8")
+
+
+def _replaced(text: str, old: str, new: str) -> str:
+    if text.count(old) != 1:
+        raise AssertionError(f"{old!r} is {text.count(old)} times in the application of the demo")
+    return text.replace(old, new)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

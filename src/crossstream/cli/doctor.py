@@ -312,8 +312,7 @@ def broker(servers: str | None, patience: float = 10.0) -> Check:
 
 def _join_on_spark(*, debug: bool) -> Check:
     """Runs the first step of the demo in a temporary folder."""
-    from crossstream.cli.demo import running_market
-    from crossstream.demo.folder import DemoFolder
+    from crossstream.cli.demo import DemoFolder, running_market
     from crossstream.demo.market import STEPS
 
     with tempfile.TemporaryDirectory(prefix="crossstream-doctor-") as name:

@@ -143,7 +143,7 @@ def _partitions_of(topics: Mapping[str, int], arguments: Namespace) -> int:
     raise SourceError(
         f"there is no topic {topic!r}",
         code="CS-602",
-        where={"place": _connection_text(arguments)},
+        where={"topics": _connection_text(arguments)},
         next=f"its topics are: {', '.join(listed) or 'none'}; `crossstream topics create` makes one",
     )
 

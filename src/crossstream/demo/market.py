@@ -155,7 +155,7 @@ STEPS = (
     ),
     Step(
         "A merchant renames itself",
-        "One record, and every product of this merchant changes: the right side drives the join too.",
+        "One record changes every product of this merchant: both sides drive the join.",
         (_merchant("m1", "Cosy Corner"),),
     ),
     Step("A product moves to another merchant", "Its foreign key changes.", (_product("scarf", 9.5, "m2"),)),
@@ -171,7 +171,7 @@ STEPS = (
     ),
     Step(
         "A merchant closes",
-        "Its product has no partner any more and leaves the result.",
+        "Its product has lost its partner and leaves the result.",
         (Change("merchants", "m3", None),),
     ),
 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from crossstream.columns.functions import Function
-from crossstream.location import Location
+from crossstream.errors import Location
 from crossstream.serdes import Serde
 
 Shape = Literal["stream", "table", "global", "none"]

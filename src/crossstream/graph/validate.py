@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from crossstream.errors import CopartitionError, TopologyError
+from crossstream.errors import CopartitionError, TopologyError, caller_location
 from crossstream.graph.names import matches
 from crossstream.graph.nodes import (
     ForeignKeyJoin,
@@ -21,7 +21,6 @@ from crossstream.graph.nodes import (
     changes_key,
 )
 from crossstream.graph.stores import queryable_names
-from crossstream.location import here
 
 
 def check_new_name(nodes: Mapping[str, Node], name: str) -> None:
@@ -30,7 +29,7 @@ def check_new_name(nodes: Mapping[str, Node], name: str) -> None:
         raise TopologyError(
             f"there is already an operator named {name!r}",
             code="CS-120",
-            where={**here(name), "first used at": str(nodes[name].location)},
+            where={**caller_location(name), "first used at": str(nodes[name].location)},
             next="give one of them another name",
         )
 
@@ -44,7 +43,7 @@ def check_new_store(nodes: Mapping[str, Node], stores: Mapping[str, str], node: 
         raise TopologyError(
             f"there is already a store named {store!r}, kept by {owner}",
             code="CS-120",
-            where={**here(node.name), "first used at": str(nodes[owner].location)},
+            where={**caller_location(node.name), "first used at": str(nodes[owner].location)},
             next='give this one another name: Materialized(store="…")',
         )
 
@@ -96,7 +95,7 @@ def check_partitions(nodes: Mapping[str, Node], operator: str, parents: Iterable
         raise CopartitionError(
             f"the inputs of {operator} are repartitioned to different numbers of partitions: {listed}",
             code="CS-128",
-            where=here(operator),
+            where=caller_location(operator),
             next="give both the same Repartitioned(partitions=…), or leave it out of one",
         )
 
@@ -155,5 +154,5 @@ def _share(source: Source, other: Source) -> str:
 
 
 def _clash(source: Source, other: Source, what: str, next: str) -> TopologyError:
-    where = {**here(source.name), "first read at": str(other.location)}
+    where = {**caller_location(source.name), "first read at": str(other.location)}
     return TopologyError(what, code="CS-122", where=where, next=next)

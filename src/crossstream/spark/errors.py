@@ -23,7 +23,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from crossstream import errors
-from crossstream.errors import CrossStreamError, ProcessingError, type_and_text, writable
+from crossstream.errors import CrossStreamError, ProcessingError, type_and_text, utf8_safe
 
 _MARK = "crossstream-error:"
 _KINDS = MappingProxyType(
@@ -60,7 +60,7 @@ def with_packed_errors(make: Callable[[], Iterable[Any]], token: str) -> Iterato
         yield from make()
     except CrossStreamError as error:
         plain = _plain(error)
-        packed = WorkerError(writable(f"{plain}\n{_MARK}{token}:{_packed(plain)}:"))
+        packed = WorkerError(utf8_safe(f"{plain}\n{_MARK}{token}:{_packed(plain)}:"))
         raise packed from (error if _is_writable(error) else None)
     except Exception as error:
         if _is_writable(error):
@@ -97,7 +97,7 @@ def _for_json(value: Any) -> str | int | None:
 
 def _is_writable(error: BaseException) -> bool:
     lines = traceback.format_exception(type(error), error, error.__traceback__)
-    return all(line == writable(line) for line in lines)
+    return all(line == utf8_safe(line) for line in lines)
 
 
 def raisable(error: BaseException) -> Exception:

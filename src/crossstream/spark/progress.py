@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from crossstream.errors import ConfigError, ProcessingError, type_and_text
+from crossstream.errors import ConfigError, ProcessingError, caller_location, type_and_text
 from crossstream.graph.nodes import FrameSource, Graph, Source
-from crossstream.location import here
 from crossstream.runtime.batch import Report
 from crossstream.runtime.partnerless import Partnerless
 from crossstream.signatures import deferred_kind, fits_call
@@ -116,7 +115,7 @@ class Listeners:
             raise ConfigError(
                 f"a listener for progress is {fault}",
                 code="CS-201",
-                where=here(),
+                where=caller_location(),
                 next="pass a function, such as lambda progress: …",
             )
         self._listeners.append(listener)

@@ -15,9 +15,8 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from crossstream.errors import ConfigError
+from crossstream.errors import ConfigError, caller_location
 from crossstream.java import INSTALL, JAVA_VERSION, java_command, no_java, noted_version
-from crossstream.location import here
 from crossstream.spark.errors import forget_if_gone, is_gone, jvm_ended
 
 DEFAULTS: Mapping[str, str] = {
@@ -215,7 +214,7 @@ def _no_session(spark: object) -> ConfigError:
         what = "this is a Spark Connect session, which has no RDDs"
     elif isinstance(spark, str):
         step = f'the master is a setting: StreamsConfig(spark={{"spark.master": "{spark}"}})'
-    return ConfigError(what, code="CS-232", where=here(), next=step)
+    return ConfigError(what, code="CS-232", where=caller_location(), next=step)
 
 
 def check_running(context: SparkContext) -> None:

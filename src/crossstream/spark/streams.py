@@ -17,8 +17,7 @@ from pyspark.sql import SparkSession
 from crossstream.api.topology import Topology, check_config, check_topology
 from crossstream.config import StreamsConfig
 from crossstream.durations import to_timeout
-from crossstream.errors import ConfigError, CrossStreamError
-from crossstream.location import here
+from crossstream.errors import ConfigError, CrossStreamError, caller_location
 from crossstream.planning.planner import plan_topology
 from crossstream.query.files import open_own
 from crossstream.query.store import StoreReader
@@ -394,6 +393,6 @@ def _called_inside(what: str) -> ConfigError:
     return ConfigError(
         f"{what} was called by a function that a batch of the same application calls: it would wait for itself",
         code="CS-233",
-        where=here(),
+        where=caller_location(),
         next="call it in another thread, or when process_available() has returned; stop() may be called",
     )

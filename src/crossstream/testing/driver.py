@@ -16,11 +16,10 @@ from crossstream.api.checks import check_serdes, check_topic
 from crossstream.api.topology import Topology, check_topology
 from crossstream.config import OnError, check_on_error
 from crossstream.durations import Duration, Timestamp, to_milliseconds, to_timestamp
-from crossstream.errors import ConfigError
+from crossstream.errors import ConfigError, caller_location
 from crossstream.graph.names import matches
 from crossstream.graph.nodes import Source
 from crossstream.graph.validate import check_matched_once
-from crossstream.location import here
 from crossstream.planning.plan import Plan
 from crossstream.planning.planner import plan_topology
 from crossstream.query.store import StoreReader
@@ -49,7 +48,7 @@ def _check_count(setting: str, number: object, most: int | None = None) -> None:
     raise ConfigError(
         f"TopologyTestDriver({setting}={number!r}) is not a number from 1{end}",
         code="CS-201",
-        where=here(),
+        where=caller_location(),
         next=f"write {setting}={step}",
     )
 
@@ -156,7 +155,7 @@ class TopologyTestDriver:
             raise ConfigError(
                 f"no source of the topology reads the topic {topic!r}",
                 code="CS-241",
-                where=here(),
+                where=caller_location(),
                 next=f"its topics are: {', '.join(sorted(self._topics)) or 'none'}",
             )
         self._topic(topic)

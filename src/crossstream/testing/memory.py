@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
@@ -144,14 +144,9 @@ class MemoryOutput:
 
 Kind = Literal["key-value", "versioned", "window"]
 
-_ASKED_BY = MappingProxyType(
-    {
-        "key-value": ("a key-value store", "get_key_value_store"),
-        "versioned": ("a versioned store", "get_versioned_store"),
-        "window": ("a store of records by time", "get_window_store"),
-    }
+_GETTERS: Mapping[str, str] = MappingProxyType(
+    {"key-value": "get_key_value_store", "versioned": "get_versioned_store", "window": "get_window_store"}
 )
-"""For each kind of store: its name in messages, and the method that returns it."""
 
 
 def store_named(plan: Plan, name: str, kind: Kind) -> StoreDef:
@@ -166,11 +161,10 @@ def store_named(plan: Plan, name: str, kind: Kind) -> StoreDef:
             next=f"name it, with Materialized or StreamJoined; its stores are: {', '.join(public) or 'none'}",
         )
     if found.layout.kind != kind:
-        (_, asked), (other, method) = _ASKED_BY[kind], _ASKED_BY[found.layout.kind]
         raise StateError(
-            f"{asked} was asked for {name!r}, which is {other}",
+            f"{name!r} is a {found.layout.kind} store, not a {kind} store",
             code="CS-710",
             where={"store": name},
-            next=f"ask {method}({name!r})",
+            next=f"call {_GETTERS[found.layout.kind]}({name!r})",
         )
     return found

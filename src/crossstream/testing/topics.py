@@ -17,8 +17,7 @@ from crossstream.durations import (
     to_record_timestamp,
     to_timestamp,
 )
-from crossstream.errors import ConfigError, SerdeError, writable
-from crossstream.location import here
+from crossstream.errors import ConfigError, SerdeError, caller_location, utf8_safe
 from crossstream.query.store import check_dict_keys
 from crossstream.records import PRODUCER_RECORDS, Header, decode_headers, encode_headers
 from crossstream.serdes import Serde
@@ -26,7 +25,6 @@ from crossstream.serdes import serde as calls
 from crossstream.signatures import is_whole
 from crossstream.testing.memory import MemoryOutput, Position
 
-_TYPES = PRODUCER_RECORDS.types[:3]
 _LENGTHS = {2, 3, 4}
 """Lengths of a tuple that is a record."""
 
@@ -145,19 +143,16 @@ class TestInputTopic:
         raise ConfigError(
             f"the topic has no partition {partition!r}: it has {self._partitions}, numbered from 0",
             code="CS-241",
-            where=here(),
+            where=caller_location(),
             next="leave it out for Kafka's default, or make more: TopologyTestDriver(partitions=…)",
         )
 
     def _records(
         self, keys: Any, values: Any, timestamps: list[int], headers: list[bytes | None]
     ) -> pa.RecordBatch:
-        columns = [
-            pa.array(column, kind) for column, kind in zip((keys, values, timestamps), _TYPES, strict=True)
-        ]
-        none = headers.count(None) == len(headers)
-        given = pa.nulls(len(headers), pa.large_binary()) if none else pa.array(headers, pa.large_binary())
-        return pa.RecordBatch.from_arrays([*columns, given], schema=PRODUCER_RECORDS)
+        given = zip((keys, values, timestamps, headers), PRODUCER_RECORDS.types, strict=True)
+        columns = [pa.array(column, kind) for column, kind in given]
+        return pa.RecordBatch.from_arrays(columns, schema=PRODUCER_RECORDS)
 
 
 def _columns(records: Iterable[TestRecord | tuple[Any, ...]]) -> tuple[list[Any], ...]:
@@ -198,12 +193,12 @@ def _is_header(pair: Any) -> TypeGuard[Header]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         return False
     name, value = pair
-    is_text = isinstance(name, str) and writable(name) == name
+    is_text = isinstance(name, str) and utf8_safe(name) == name
     return is_text and isinstance(value, bytes | bytearray | memoryview | None)
 
 
 def _refusal(what: str, step: str) -> ConfigError:
-    return ConfigError(what, code="CS-241", where=here(), next=step)
+    return ConfigError(what, code="CS-241", where=caller_location(), next=step)
 
 
 def _encoded(serde: Serde, values: Sequence[Any]) -> pa.LargeBinaryArray:
