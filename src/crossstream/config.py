@@ -13,7 +13,7 @@ from crossstream.durations import Duration, to_milliseconds
 from crossstream.errors import ConfigError, caller_location
 from crossstream.graph.names import name_fault
 from crossstream.signatures import keyword_settings
-from crossstream.storage.rights import RIGHTS
+from crossstream.storage.files import RIGHTS
 from crossstream.storage.uris import LOCAL, REMOTE, is_uri, scheme_of, shown
 
 Guarantee = Literal["at_least_once"]
@@ -97,9 +97,8 @@ class StreamsConfig:
     ``application_id``           names the state folder and Kafka's consumer group; Kafka's rule for names
     ``bootstrap_servers``        Kafka's brokers, ``"host:port,host:port"`` or a list of them
     ``topics_dir``               the folder of file topics, instead of Kafka; neither: only DataFrames
-    ``state_dir``                where state and progress live: a folder that all workers see, or a URI that
-                                 ``pyarrow.fs`` takes (``s3://bucket/promo?region=…``, ``gs://``, ``abfss://``, …).
-                                 Default: ``./crossstream-state/<application_id>``
+    ``state_dir``                where state and progress live: a folder that all workers see, or a URI
+                                 (``s3://bucket/promo?region=…``). Default: ``./crossstream-state/<application_id>``
     ``partitions``               state partitions, another number rescales; None: the engine chooses, then keeps it
     ``trigger``                  duration from the start of a batch to the next; None: without pause
     ``max_records_per_batch``    upper bound of input records in a batch; None: all that wait, also in a batch
@@ -228,8 +227,8 @@ class StreamsConfig:
             uri = shown(str(self.topics_dir))
             raise _out_of_range("topics_dir", uri, "the path of a folder that all workers see")
         scheme = scheme_of(self.state_dir)
-        if scheme is not None and not (is_uri(self.state_dir) and scheme in (*REMOTE, LOCAL)):
-            wanted = f"a path, or a URI as text: {'://, '.join(REMOTE)}://, {LOCAL}://"
+        if scheme is not None and not (is_uri(self.state_dir) and scheme in (REMOTE, LOCAL)):
+            wanted = f"a path, or a URI as text: {REMOTE}://, {LOCAL}://"
             raise _out_of_range("state_dir", shown(str(self.state_dir)), wanted)
         if self.bootstrap_servers is not None and not _servers(self.bootstrap_servers):
             raise _out_of_range("bootstrap_servers", self.bootstrap_servers, '"host:port", or a list of them')

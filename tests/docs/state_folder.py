@@ -14,15 +14,14 @@ from crossstream.graph.nodes import Source
 from crossstream.planning.planner import plan_topology
 from crossstream.query.files import describe_readers
 from crossstream.records import RECORDS
-from crossstream.runtime.batch import Batch, Report, SourceRange, unpack_report
-from crossstream.runtime.placement import partitioners, placements
-from crossstream.runtime.rescaling import rescale
-from crossstream.runtime.services import Settings
-from crossstream.runtime.shuffle_codec import REPORT, Parcel
+from crossstream.runtime.batch import Batch, Report, Settings, unpack_report
+from crossstream.runtime.rescaling import partitioners, placements, rescale
+from crossstream.runtime.shuffle_codec import REPORT, Block
 from crossstream.runtime.stores import FolderStores
 from crossstream.runtime.task import RoundTask, Sent
-from crossstream.storage.commit_log import Application, BatchEntry, BatchLog, Commit
-from crossstream.storage.vacuum import Retirement
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.log_entries import Application, BatchEntry, Commit, SourceRange
+from crossstream.storage.vacuum import Vacuum
 
 Record = tuple[bytes, bytes | None, int]
 """Key, value, timestamp (ms)."""
@@ -76,7 +75,7 @@ class Writer:
         self.plan = plan_topology(self.topology)
         self.log = BatchLog(self.root)
         self.stores = FolderStores(self.root)
-        self.retirement = Retirement(self.root, self.log, self.retain)
+        self.retirement = Vacuum(self.root, self.log, self.retain)
         self.log.lock("application")
         self.log.write_application(
             Application(
@@ -139,16 +138,16 @@ class Writer:
             sent = [s for pid, task in enumerate(tasks) for s in task.run(inboxes[pid])]
             inboxes = self._delivered(sent)
         report = Report()
-        for parcel in (parcel for inbox in inboxes for parcel in inbox):
-            if parcel[1] == REPORT:
-                report.add(unpack_report(parcel[4]))
+        for block in (block for inbox in inboxes for block in inbox):
+            if block[1] == REPORT:
+                report.add(unpack_report(block[4]))
         return report
 
     def _task(self, batch: Batch, number: int, sender: int, given: Any = None) -> RoundTask:
         return RoundTask(self.plan, batch, number, sender, self.stores, NoSinks(), Settings(), given)
 
-    def _delivered(self, sent: list[Sent]) -> list[list[Parcel]]:
-        inboxes: list[list[Parcel]] = [[] for _ in range(self.partitions)]
-        for pid, parcels in sent:
-            inboxes[pid].extend(parcels)
+    def _delivered(self, sent: list[Sent]) -> list[list[Block]]:
+        inboxes: list[list[Block]] = [[] for _ in range(self.partitions)]
+        for pid, blocks in sent:
+            inboxes[pid].extend(blocks)
         return inboxes

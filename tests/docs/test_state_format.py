@@ -168,7 +168,7 @@ def folder(model: Model, tmp_path_factory: pytest.TempPathFactory) -> StateFolde
     root = tmp_path_factory.mktemp("state")
     chance = random.Random(7)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(state_store, "PIECE_ROWS", 2)
+        patch.setattr(state_store, "SEGMENT_ROWS", 2)
         writer = Writer(root, topology(), PARTITIONS, RETAIN)
         for _ in range(BATCHES):
             writer.run(model.records(chance))

@@ -172,7 +172,7 @@ def test_a_topic_made_anew(spark: Any, broker_info: BrokerInfo, log: KafkaLog, t
         with pytest.raises(cs.SourceError) as while_running:
             app.await_termination(60)
     with (
-        pytest.raises(cs.SourceError, match="made anew") as at_start,
+        pytest.raises(cs.SourceError, match="recreated") as at_start,
         cs.SparkStreams(copying("anew-in", "anew-out"), cs.StreamsConfig(**settings), spark) as app,
     ):
         app.process_available()

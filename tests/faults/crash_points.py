@@ -15,12 +15,11 @@ import pytest
 import crossstream as cs
 from crossstream.filetopics import FilePublisher
 from crossstream.filetopics.segments import Appender
-from crossstream.runtime.stores import partition_folder
 from crossstream.spark.job import SparkRounds
 from crossstream.storage.commit_log import BatchLog
-from crossstream.storage.files import Folder
+from crossstream.storage.files import Folder, partition_folder
 from crossstream.storage.manifest import read_manifest
-from crossstream.storage.vacuum import Retirement
+from crossstream.storage.vacuum import Vacuum
 from tests.spark.world import World
 
 Arm = Callable[[pytest.MonkeyPatch], None]
@@ -69,8 +68,8 @@ POINTS = {
     "after everything is published": after(FilePublisher, "publish"),
     "before the commit": before(BatchLog, "write_commit"),
     "after the commit": after(BatchLog, "write_commit"),
-    "before old state is deleted": before(Retirement, "add"),
-    "after old state is deleted": after(Retirement, "add"),
+    "before old state is deleted": before(Vacuum, "add"),
+    "after old state is deleted": after(Vacuum, "add"),
 }
 
 

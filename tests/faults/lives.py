@@ -13,7 +13,8 @@ from random import Random
 from typing import Any
 
 import crossstream as cs
-from crossstream.storage.commit_log import BatchEntry, BatchLog
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.log_entries import BatchEntry
 from crossstream.topics import OffsetRange
 from tests.faults.application import PARTITIONS
 from tests.spark.marketplace import JSON, TEXT, Change, joined, marketplace, random_changes

@@ -16,7 +16,7 @@ import pytest
 import crossstream as cs
 from crossstream.planning.planner import plan_topology
 from crossstream.runtime.batch import Batch, Report
-from crossstream.runtime.shuffle_codec import Parcel
+from crossstream.runtime.shuffle_codec import Block
 from crossstream.runtime.task import Sent
 from crossstream.spark import driver as engine
 from crossstream.spark import job as rounds
@@ -44,19 +44,19 @@ class OneProcess(rounds.SparkRounds):
                 for pid in range(batch.partitions)
                 for s in worker.later_round(held, plan, batch, number, pid, inboxes.get(pid, []))
             ]
-        return rounds.collected([parcel for _, parcels in sent for parcel in parcels])
+        return rounds.collected([block for _, blocks in sent for block in blocks])
 
     def _run_alone(self, batch: Batch) -> tuple[Report, dict[str, list[bytes]]]:
         sent = list(worker.all_rounds(self.held, batch, None))
-        return rounds.collected([parcel for _, parcels in sent for parcel in parcels])
+        return rounds.collected([block for _, blocks in sent for block in blocks])
 
     def close(self) -> None: ...
 
 
-def delivered(sent: Iterable[Sent]) -> dict[int, list[Parcel]]:
-    inboxes: dict[int, list[Parcel]] = {}
-    for pid, parcels in sent:
-        inboxes.setdefault(pid, []).extend(parcels)
+def delivered(sent: Iterable[Sent]) -> dict[int, list[Block]]:
+    inboxes: dict[int, list[Block]] = {}
+    for pid, blocks in sent:
+        inboxes.setdefault(pid, []).extend(blocks)
     return inboxes
 
 

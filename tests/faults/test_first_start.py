@@ -13,7 +13,8 @@ import xxhash
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.storage.commit_log import Application, BatchLog, Sealed, Starts
+from crossstream.storage.commit_log import BatchLog, Sealed
+from crossstream.storage.log_entries import Application, Starts
 from tests.faults.one_process import application, process
 from tests.spark.world import World
 

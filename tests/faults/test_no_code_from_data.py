@@ -30,7 +30,7 @@ from crossstream.query.inspection import inspect_state
 from crossstream.query.verification import verify_state
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.files import Folder
-from crossstream.storage.manifest import PieceRef, SlotRef, read_manifest, write_manifest
+from crossstream.storage.manifest import LevelRef, SegmentRef, read_manifest, write_manifest
 from tests.faults.one_process import process, streams
 from tests.spark.world import World
 
@@ -265,11 +265,11 @@ def in_runs(make: Callable[[pa.RecordBatch, Bomb], bytes]) -> Callable[[Path, Bo
         for path in root.rglob("*.manifest"):
             folder = Folder(path.parent)
             manifest = read_manifest(folder, path.name)
-            slots = []
-            for slot in manifest.slots:
-                pieces = [changed(runs[path.parent / piece.file], piece) for piece in slot.pieces]
-                slots.append(SlotRef(tuple(pieces), slot.job, slot.output))
-            write_manifest(folder, msgspec.structs.replace(manifest, slots=tuple(slots)))
+            levels = []
+            for level in manifest.levels:
+                segments = [changed(runs[path.parent / segment.file], segment) for segment in level.segments]
+                levels.append(LevelRef(tuple(segments), level.job, level.output))
+            write_manifest(folder, msgspec.structs.replace(manifest, levels=tuple(levels)))
 
     def made(path: Path, bomb: Bomb) -> bytes:
         with pa.ipc.open_file(path.read_bytes()) as reader:
@@ -277,8 +277,8 @@ def in_runs(make: Callable[[pa.RecordBatch, Bomb], bytes]) -> Callable[[Path, Bo
         path.write_bytes(data)
         return data
 
-    def changed(data: bytes, piece: PieceRef) -> PieceRef:
-        return msgspec.structs.replace(piece, size=len(data), checksum=xxhash.xxh3_64_hexdigest(data))
+    def changed(data: bytes, segment: SegmentRef) -> SegmentRef:
+        return msgspec.structs.replace(segment, size=len(data), checksum=xxhash.xxh3_64_hexdigest(data))
 
     return harm
 

@@ -61,7 +61,6 @@ def spark(sessions: Sessions, cache: Path) -> Iterator[Any]:
 @pytest.fixture
 def _in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease, "LEASE_SECONDS", 3.0)
-    monkeypatch.setattr(lease, "SETTLE_SECONDS", 0.05)
 
 
 @pytest.fixture

@@ -99,13 +99,13 @@ def test_without_durability_state_may_be_refused(stocked: World) -> None:
 
 def test_a_disk_that_refuses(stocked: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The batch is not committed; the next start repeats it."""
-    from crossstream.storage import durability
+    from crossstream.storage import files
 
     def refuse(path: Path) -> None:
         raise OSError(5, "Input/output error", str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr(durability, "force", refuse)
+        patch.setattr(files, "force", refuse)
         with pytest.raises(cs.StateError) as caught:
             run(stocked)
     assert caught.value.code == "CS-706"

@@ -1,4 +1,4 @@
-"""Topics that were deleted and made anew, with as many records as before or more: offsets do not tell, ids do."""
+"""Topics that were deleted and recreated, with as many records as before or more: offsets do not tell, ids do."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def keys(world: World) -> list[str]:
 
 
 def refused(topology: cs.Topology, config: cs.StreamsConfig) -> cs.SourceError:
-    with pytest.raises(cs.SourceError, match="deleted and made anew") as caught:
+    with pytest.raises(cs.SourceError, match="deleted and recreated") as caught:
         process(topology, config)
     assert caught.value.code == "CS-603"
     assert "on_lost_records='skip'" in (caught.value.next or "")
@@ -90,7 +90,7 @@ def test_an_error_while_running(world: World, monkeypatch: pytest.MonkeyPatch) -
 def test_one_that_is_replaced_while_running(
     world: World, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Orders wait for what there is in a global table, also in one that was made anew."""
+    """Orders wait for what there is in a global table, also in one that was recreated."""
     monkeypatch.setattr(inputs, "REFRESH_SECONDS", 0)
     world.append("shops", [("s2", "old", 1)])
     with application(looking_up(), world.config(on_lost_records="skip")) as running:
@@ -160,7 +160,7 @@ def test_read_from_its_beginning_where_records_may_be_lost(
     process(latest, world.config(on_lost_records="skip"))
     assert keys(world) == ["o1", "o2", "n1", "n2", "n3"]
     assert [record.getMessage() for record in caplog.records if record.name == "crossstream.sources"] == [
-        "the topic 'orders' was deleted and made anew: it is read from its beginning"
+        "the topic 'orders' was deleted and recreated: it is read from its beginning"
     ]
     # From then on it is the topic that is known.
     world.append("orders", [("n4", "s1", 3)])

@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from itertools import cycle
 
 import crossstream as cs
-from crossstream.runtime.placement import BySecondKey, placements
-from crossstream.runtime.rescaling import cutter
+from crossstream.runtime.rescaling import BySecondKey, cutter, placements
 from crossstream.storage.sorted_run import Run
-from crossstream.storage.store import Piece, Version
+from crossstream.storage.store import Segment, Version
 
 
 def rescaling(numbers: Sequence[int]) -> Callable[[cs.TopologyTestDriver], None]:
@@ -38,5 +37,7 @@ def rescale_driver(driver: cs.TopologyTestDriver, partitions: int) -> None:
 def cut(versions: dict[int, Version], before: int, partitions: int, placement=None) -> dict[int, Version]:
     """A store in memory, in other partitions."""
     make = cutter(versions, before, partitions, 0, placement)
-    made = {pid: make(pid, lambda run: Piece(Run(dict(run.columns), run.rows))) for pid in range(partitions)}
+    made = {
+        pid: make(pid, lambda run: Segment(Run(dict(run.columns), run.rows))) for pid in range(partitions)
+    }
     return {pid: version for pid, version in made.items() if version is not None}

@@ -13,7 +13,7 @@ from crossstream.planning.plan import WINDOW
 from crossstream.storage.files import Memory
 from crossstream.storage.rescale import Placement, Save
 from crossstream.storage.sorted_run import Run, sort_rows
-from crossstream.storage.store import Piece, Version, advance, saver
+from crossstream.storage.store import Segment, Version, advance, saver
 from tests.laws.effort import law
 from tests.laws.rescaling import cut
 from tests.laws.worn_runs import small_runs_count
@@ -32,7 +32,7 @@ some_bits = st.sampled_from([64, 4])
 class Life:
     """A store through some batches, and beside it all the rows that were put into it."""
 
-    def __init__(self, bits: int, save: Save = Piece) -> None:
+    def __init__(self, bits: int, save: Save = Segment) -> None:
         self.version = Version(WINDOW)
         self.put: list[Row] = []
         self._bits = bits
@@ -53,7 +53,7 @@ class Life:
 
 def rows_of(version: Version) -> list[Row]:
     """All rows whose bytes are there."""
-    runs = [piece.run for part in version.parts for piece in part.pieces]
+    runs = [segment.run for part in version.parts for segment in part.segments]
     return sorted(
         row
         for run in runs
@@ -71,7 +71,7 @@ def test_no_row_goes_before_its_time() -> None:
     @law
     @given(some_steps, some_bits, st.booleans())
     def check(steps: list[Step], bits: int, stored: bool) -> None:
-        life = Life(bits, saver(Memory(), "run") if stored else Piece)
+        life = Life(bits, saver(Memory(), "run") if stored else Segment)
         for batch, (records, moves) in enumerate(steps):
             life.step(batch, records, moves)
             assert unexpired(life.version) == life.there
@@ -102,6 +102,6 @@ def test_other_partitions_take_over_what_has_not_expired(
         assert sorted(row for version in held.values() for row in rows_of(version)) == life.there
         for pid, version in held.items():
             for part in version.parts:
-                for piece in part.pieces:
-                    places = by_first(after)(piece.run) if placed else partition_of(piece.run["h"], after)
+                for segment in part.segments:
+                    places = by_first(after)(segment.run) if placed else partition_of(segment.run["h"], after)
                     assert (places == pid).all()

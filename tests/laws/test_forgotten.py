@@ -15,9 +15,9 @@ from crossstream.operators.table.kernel import version_at
 from crossstream.planning.plan import VERSIONED
 from crossstream.storage.compaction import Part, remembered
 from crossstream.storage.files import Memory
-from crossstream.storage.snapshot import View
+from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import sort_rows
-from crossstream.storage.store import Piece, Version, advance, load_version, saver, store_version
+from crossstream.storage.store import Segment, Version, advance, load_version, saver, store_version
 from tests.laws.effort import cases
 from tests.laws.rescaling import cut
 from tests.unit.state_rows import KEYS, binary, version_rows
@@ -67,7 +67,7 @@ class Life:
     def check(self) -> None:
         """Every time that can be asked for has the value it had, and so has now; and what is late is so still."""
         for time in (*range(max(self.time - HISTORY, 0), self.time + 1), LATEST):
-            found = version_at(self.version.view(), *self._keys(), np.full(len(KEYS), time), None)
+            found = version_at(self.version.snapshot(), *self._keys(), np.full(len(KEYS), time), None)
             values = dict(zip(self._sorted(), found.values.wire().to_pylist(), strict=True))
             assert values == {key: valid(self.put, key, time)[1] for key in KEYS}, time
             if time == LATEST:
@@ -92,7 +92,7 @@ def valid(rows: Mapping[tuple[bytes, int], bytes | None], key: bytes, time: int)
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Merges of a few rows a step, so that several are under way at once."""
-    monkeypatch.setattr("crossstream.storage.store.PIECE_ROWS", 6)
+    monkeypatch.setattr("crossstream.storage.store.SEGMENT_ROWS", 6)
 
 
 @cases(0.5)
@@ -124,7 +124,7 @@ def shape(version: Version) -> list[tuple[int, bool, list[list[tuple[int, int]]]
         (
             p.job,
             p.output,
-            [list(zip(r.run["h"].tolist(), r.run["s"].tolist(), strict=True)) for r in p.pieces],
+            [list(zip(r.run["h"].tolist(), r.run["s"].tolist(), strict=True)) for r in p.segments],
         )
         for p in version.parts
     ]
@@ -147,9 +147,9 @@ def one_of(held: Mapping[int, Version]) -> Version:
     """The rows of all partitions, which have no keys in common, as those of one."""
 
     class Together(Version):
-        def view(self) -> View:
-            slots = tuple(slot for version in held.values() for slot in version.view().slots)
-            return View(self.layout, slots)
+        def view(self) -> Snapshot:
+            levels = tuple(level for version in held.values() for level in version.snapshot().levels)
+            return Snapshot(self.layout, levels)
 
     return Together(VERSIONED)
 
@@ -161,15 +161,15 @@ A5, A6, A7, B7 = (b"a", 5), (b"a", 6), (b"a", 7), (b"b", 7)
 
 def left(rows: Rows, beside: Rows | None = None, done: Rows | None = None, bits: int = 64) -> Rows:
     """Of the rows of a step; ``beside``: rows in another run; ``done``: those of the steps before."""
-    job = [Part(pieces(rows, bits), 1), Part(pieces(done or {}, bits), 1, output=True)]
-    others = [Part(pieces(beside, bits))] if beside else []
+    job = [Part(segments(rows, bits), 1), Part(segments(done or {}, bits), 1, output=True)]
+    others = [Part(segments(beside, bits))] if beside else []
     run = remembered(sort_rows(version_rows(rows, bits)), [*others, *job], 1, 11 - HISTORY)
     columns = (run["key"].to_pylist(), run["s"].tolist(), run["value"].to_pylist())
     return {(key, ts): value for key, ts, value in zip(*columns, strict=True)}
 
 
-def pieces(rows: Rows, bits: int) -> tuple[Piece, ...]:
-    return (Piece(sort_rows(version_rows(rows, bits))),) if rows else ()
+def segments(rows: Rows, bits: int) -> tuple[Segment, ...]:
+    return (Segment(sort_rows(version_rows(rows, bits))),) if rows else ()
 
 
 def test_of_what_was_replaced_the_last_stays() -> None:

@@ -24,11 +24,12 @@ from crossstream.planning.plan import KEY_VALUE, VERSIONED
 from crossstream.query.verification import verify_state
 from crossstream.storage import rescale as state_rescaling
 from crossstream.storage import store as state_store
-from crossstream.storage.commit_log import BatchEntry, BatchLog
+from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.compaction import Part
+from crossstream.storage.log_entries import BatchEntry
 from crossstream.storage.sorted_run import sort_rows
-from crossstream.storage.store import Piece, Version
-from crossstream.storage.vacuum import Retirement
+from crossstream.storage.store import Segment, Version
+from crossstream.storage.vacuum import Vacuum
 from tests.docs.state_folder import Writer
 from tests.docs.state_reader import StateFolder, hash_of
 from tests.docs.test_state_format import Model, decoded
@@ -203,7 +204,7 @@ def test_state_in_files(seed: int, steps: list[int | None], partitioned: bool) -
     wanted: dict[int, tuple[int, int]] = {}
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         for module in (state_store, state_rescaling):
-            patch.setattr(module, "PIECE_ROWS", 3)
+            patch.setattr(module, "SEGMENT_ROWS", 3)
         topology = shops(BY_PARTITIONERS if partitioned else BY_HASH)
         with closing(Writer(Path(folder), topology, 2, 6)) as writer:
             for step in steps:
@@ -280,16 +281,16 @@ def test_the_newest_row_is_found_in_the_partition_of_its_key(
             columns = key_value_rows(batch, bits)
             columns["ts"] = np.array([next(stamps) for _ in batch])
             runs.append(sort_rows(columns))
-    parts = tuple(Part((Piece(run),)) for run in reversed(runs))
+    parts = tuple(Part((Segment(run),)) for run in reversed(runs))
     held = {0: Version(KEY_VALUE, parts, 0, credit=1000)}
-    rows = held[0].view().live()
+    rows = held[0].snapshot().live()
     for before, after in pairwise([1, *numbers]):
         held = cut(held, before, after)
         assert sum(version.credit for version in held.values()) <= 1000
-    found = [version.view().live() for version in held.values()]
+    found = [version.snapshot().live() for version in held.values()]
     for pid, live in zip(held, found, strict=True):
         assert (partition_of(live["h"], numbers[-1]) == pid).all()
-        assert all((part.pieces and part.job == 0) for part in held[pid].parts)
+        assert all((part.segments and part.job == 0) for part in held[pid].parts)
     kept = [
         (k, t) for live in found for k, t in zip(live["key"].to_pylist(), live["ts"].tolist(), strict=True)
     ]
@@ -297,12 +298,12 @@ def test_the_newest_row_is_found_in_the_partition_of_its_key(
 
 
 def test_small_pieces_become_few_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_rescaling, "PIECE_ROWS", 50)
+    monkeypatch.setattr(state_rescaling, "SEGMENT_ROWS", 50)
     rows = {b"%d" % n: b"v" for n in range(400)}
-    held = {0: Version(KEY_VALUE, (Part((Piece(sort_rows(key_value_rows(rows))),)),))}
+    held = {0: Version(KEY_VALUE, (Part((Segment(sort_rows(key_value_rows(rows))),)),))}
     held = cut(cut(held, 1, 100), 100, 2)
     assert all(len(version.parts) == 1 for version in held.values())
-    assert all(len(version.parts[0].pieces) <= 5 for version in held.values())
+    assert all(len(version.parts[0].segments) <= 5 for version in held.values())
     assert sum(version.rows for version in held.values()) == 400
 
 
@@ -311,10 +312,10 @@ def test_a_merge_that_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     run = sort_rows(key_value_rows({b"%d" % n: b"new" for n in range(20)}))
     older = sort_rows(key_value_rows({b"%d" % n: b"old" for n in range(20)}))
     cut_at = 8
-    inputs = [Part((Piece(one.slice(cut_at, 20)),), job=1) for one in (run, older)]
-    output = Part((Piece(run.slice(0, cut_at)),), job=1, output=True)
+    inputs = [Part((Segment(one.slice(cut_at, 20)),), job=1) for one in (run, older)]
+    output = Part((Segment(run.slice(0, cut_at)),), job=1, output=True)
     held = cut({0: Version(KEY_VALUE, (*inputs, output))}, 1, 3)
-    live = [version.view().live() for version in held.values()]
+    live = [version.snapshot().live() for version in held.values()]
     assert sum(one.rows for one in live) == 20
     assert {value for one in live for value in one["value"].to_pylist()} == {b"new"}
 
@@ -359,7 +360,7 @@ def test_what_only_other_partitions_needed_is_deleted(writer: Writer) -> None:
         writer.rescale(partitions)
     folder = writer.root / "stores" / "left"
     assert len(list(folder.iterdir())) > 2
-    Retirement(writer.root, writer.log, 0).sweep(writer.batch)
+    Vacuum(writer.root, writer.log, 0).sweep(writer.batch)
     assert writer.log.commits() == [writer.batch - 1]
     assert sorted(path.name for path in folder.iterdir()) == ["0", "1"]
     found = verify_state(writer.root)

@@ -11,7 +11,7 @@ from hypothesis import given
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.runtime import slices, task
+from crossstream.runtime import shuffle_codec, task
 from tests.conformance.compare import by_key
 from tests.laws.effort import law
 from tests.laws.engine import Way, check_in_batches, run_engine, ways
@@ -26,17 +26,17 @@ TEXT = serdes.string()
 def sliced(size: int) -> Iterator[list[int]]:
     """Tasks take about ``size`` bytes at a time; gives the number of slices of each task."""
     counts: list[int] = []
-    take = slices.in_slices
+    take = shuffle_codec.in_slices
 
-    def counted(*arguments: Any) -> Iterator[slices.Arrived]:
+    def counted(*arguments: Any) -> Iterator[shuffle_codec.Arrived]:
         counts.append(0)
         for slice_ in take(*arguments):
             counts[-1] += 1
             yield slice_
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slices, "WHOLE_BYTES", size)
-        patch.setattr(slices, "SLICE_BYTES", size)
+        patch.setattr(shuffle_codec, "WHOLE_BYTES", size)
+        patch.setattr(shuffle_codec, "SLICE_BYTES", size)
         patch.setattr(task, "in_slices", counted)
         yield counts
 

@@ -19,7 +19,8 @@ from crossstream.cli import main
 from crossstream.planning.plan import StoreDef
 from crossstream.query.files import describe_readers
 from crossstream.runtime.stores import FolderStores
-from crossstream.storage.commit_log import Application, BatchLog, Commit
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.log_entries import Application, Commit
 from crossstream.storage.store import Version
 from tests.left_sockets import FILTERS
 
@@ -123,7 +124,8 @@ def saved_state(
 def _kept(stores: FolderStores, store: StoreDef, pid: int, version: Version, batch: int) -> str:
     save = stores.saver(store, pid, batch)
     parts = tuple(
-        replace(part, pieces=tuple(save(piece.run) for piece in part.pieces)) for part in version.parts
+        replace(part, segments=tuple(save(segment.run) for segment in part.segments))
+        for part in version.parts
     )
     name = stores.save(store, pid, replace(version, parts=parts, batch=batch)).name
     assert name is not None

@@ -46,9 +46,12 @@ def test_no_java(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("place", "found"),
     [
-        ("http://me:secret@x", "http://x: there is no file system for this URI: Unrecognized"),
-        ("file://x/state", "file://x/state: there is no file system for this URI: a file URI names a folder"),
-        ("s3://", "s3://: there is no file system for this URI: it names no bucket or container"),
+        (
+            "http://me:secret@x",
+            "http://x: state cannot be kept at this URI: the scheme http is not supported",
+        ),
+        ("file://x/state", "file://x/state: state cannot be kept at this URI: a file URI names a folder"),
+        ("s3://", "s3://: state cannot be kept at this URI: it names no bucket"),
         ("file", "file is a file, not a folder"),
         ("file/state", "file is a file, not a folder"),
     ],

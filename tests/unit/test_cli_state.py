@@ -17,8 +17,9 @@ import pytest
 import crossstream as cs
 from crossstream.cli.state import _time_text
 from crossstream.storage.columns import from_record_batch, to_record_batch
-from crossstream.storage.commit_log import Application, BatchEntry, BatchLog
+from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.files import Folder
+from crossstream.storage.log_entries import Application, BatchEntry
 from crossstream.storage.manifest import Manifest, read_manifest, write_manifest, write_run
 from crossstream.storage.sorted_run import Run
 from tests.docs.state_folder import Writer
@@ -311,13 +312,13 @@ def rewritten_run(path: Path, manifest: Path, change: Callable[[dict[str, Any]],
     ref = write_run(Folder(path.parent), path.name, Run(columns))
 
     def noted(content: Manifest) -> Manifest:
-        slots = tuple(
+        levels = tuple(
             msgspec.structs.replace(
-                slot, pieces=tuple(ref if p.file == path.name else p for p in slot.pieces)
+                level, segments=tuple(ref if p.file == path.name else p for p in level.segments)
             )
-            for slot in content.slots
+            for level in content.levels
         )
-        return msgspec.structs.replace(content, slots=slots)
+        return msgspec.structs.replace(content, levels=levels)
 
     rewritten_manifest(manifest, noted)
 
@@ -384,20 +385,22 @@ def test_a_run_that_is_wrong_with_the_right_checksum(capsys, one, change, wanted
 
 
 def piece_with(**fields: Any) -> Callable[[Manifest], Manifest]:
-    """A manifest whose first piece says something else."""
+    """A manifest whose first segment says something else."""
 
     def change(manifest: Manifest) -> Manifest:
-        first, *rest = manifest.slots
-        pieces = (msgspec.structs.replace(first.pieces[0], **fields), *first.pieces[1:])
-        return msgspec.structs.replace(manifest, slots=(msgspec.structs.replace(first, pieces=pieces), *rest))
+        first, *rest = manifest.levels
+        segments = (msgspec.structs.replace(first.segments[0], **fields), *first.segments[1:])
+        return msgspec.structs.replace(
+            manifest, levels=(msgspec.structs.replace(first, segments=segments), *rest)
+        )
 
     return change
 
 
 def twice_in_a_slot(manifest: Manifest) -> Manifest:
-    first, *rest = manifest.slots
-    again = msgspec.structs.replace(first, pieces=(*first.pieces, *first.pieces))
-    return msgspec.structs.replace(manifest, slots=(again, *rest))
+    first, *rest = manifest.levels
+    again = msgspec.structs.replace(first, segments=(*first.segments, *first.segments))
+    return msgspec.structs.replace(manifest, levels=(again, *rest))
 
 
 @pytest.mark.parametrize(
@@ -405,7 +408,7 @@ def twice_in_a_slot(manifest: Manifest) -> Manifest:
     [
         (piece_with(stop=99), "takes rows up to 99, and there are 20"),
         (piece_with(start=1), "other hashes for rows 1 to 20"),
-        (piece_with(start=7, stop=7), "are none"),
+        (piece_with(start=7, stop=7), "not a valid range"),
         (piece_with(low=5), "other hashes for rows 0 to 20"),
         (twice_in_a_slot, "overlap the rows before them"),
         (lambda manifest: msgspec.structs.replace(manifest, kind="versioned"), "of a versioned store"),

@@ -57,9 +57,7 @@ def test_topics_are_in_a_folder_and_not_at_a_uri():
     assert "secret" not in str(error)
 
 
-@pytest.mark.parametrize(
-    "place", ["s3://bucket/state?region=x", "gs://b/s", "abfss://c@a.net/s", "file:///srv/s"]
-)
+@pytest.mark.parametrize("place", ["s3://bucket/state?region=x", "file:///srv/s"])
 def test_state_may_be_at_a_uri(place):
     assert config(state_dir=place).state_path == place
 

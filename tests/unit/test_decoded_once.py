@@ -193,13 +193,13 @@ def changes(values: Values) -> Changes:
 
 @pytest.mark.parametrize("name", COLUMNS)
 @pytest.mark.parametrize("copies", [1, 200])
-def test_columns_come_out_of_a_parcel_as_they_went_in(name: str, copies: int) -> None:
+def test_columns_come_out_of_a_block_as_they_went_in(name: str, copies: int) -> None:
     struct = pl.DataFrame([COLUMNS[name].alias(name)]).to_struct()
     series = pl.concat([struct[:2], pl.Series([None], dtype=struct.dtype), struct[2:]] * copies)
     wire = pa.array([b"{}", b"{}", None, b"{}"] * copies, pa.large_binary())
-    parcel = whole(pack(changes(Values(LEFT, wire=wire, fields=series)), LEFT, LEFT))
-    value = unpack([parcel], LEFT, LEFT).value
-    if name == "enum":  # what it stands for is not in the parcel
+    block = whole(pack(changes(Values(LEFT, wire=wire, fields=series)), LEFT, LEFT))
+    value = unpack([block], LEFT, LEFT).value
+    if name == "enum":  # what it stands for is not in the block
         assert value.decoded() is None
     else:
         found = value.decoded()

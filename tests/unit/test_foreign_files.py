@@ -12,7 +12,7 @@ from crossstream import serdes
 from crossstream.query.inspection import inspect_state
 from crossstream.query.verification import verify_state
 from crossstream.storage.commit_log import BatchLog
-from crossstream.storage.vacuum import Retirement
+from crossstream.storage.vacuum import Vacuum
 from tests.docs.state_folder import Writer
 
 TEXT = serdes.string()
@@ -45,7 +45,7 @@ def test_another_name_in_the_log_is_passed_over(folder: Path, place: str, name: 
     assert cs.open_store(folder, "rows").get("k") == "v2"
     assert inspect_state(folder).batches == (0, 1, 2)
     assert verify_state(folder).problems == []
-    Retirement(folder, log, 1).sweep(BATCHES)
+    Vacuum(folder, log, 1).sweep(BATCHES)
     assert log.commits() == [1, 2]
     assert (folder / place / name).exists()
 
@@ -53,7 +53,7 @@ def test_another_name_in_the_log_is_passed_over(folder: Path, place: str, name: 
 def test_a_folder_in_one_that_is_no_longer_used_stays(folder: Path) -> None:
     (folder / "stores/old/0/sub").mkdir(parents=True)
     (folder / "stores/old/1").mkdir()
-    Retirement(folder, BatchLog(folder), 10).sweep(BATCHES)
+    Vacuum(folder, BatchLog(folder), 10).sweep(BATCHES)
     assert [path.name for path in sorted((folder / "stores/old").iterdir())] == ["0"]
     assert cs.open_store(folder, "rows").get("k") == "v2"
 

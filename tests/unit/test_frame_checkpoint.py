@@ -9,7 +9,7 @@ import pytest
 
 import crossstream as cs
 from crossstream.spark.feed import Checkpoint
-from crossstream.storage.commit_log import BatchEntry, Commit
+from crossstream.storage.log_entries import BatchEntry, Commit
 
 
 def checkpoint(

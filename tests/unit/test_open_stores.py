@@ -60,9 +60,11 @@ def test_threads_share_a_reader(tmp_path: Path) -> None:
         newest = writer.versions["rows"][0]
         whole = stores.open(definition, 0, newest)
         stores.held.clear()
-        stores.files["rows", 0] = LetGo({**stores.files["rows", 0], "another": whole.parts[0].pieces[0].run})
+        stores.files["rows", 0] = LetGo(
+            {**stores.files["rows", 0], "another": whole.parts[0].segments[0].run}
+        )
         again = stores.open(definition, 0, newest)
-    assert again.view().live()["value"].to_pylist() == [b"v11"]
+    assert again.snapshot().live()["value"].to_pylist() == [b"v11"]
 
 
 class TestStateThatBeginsAnew:

@@ -12,8 +12,9 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.api.topology import Topology
 from crossstream.errors import SourceError
-from crossstream.runtime.batch import STREAM_RANK, SourceRange
+from crossstream.runtime.batch import STREAM_RANK
 from crossstream.runtime.scheduler import BOOTSTRAP_RECORDS, Positions, SourcePlanner
+from crossstream.storage.log_entries import SourceRange
 from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -117,7 +118,7 @@ def test_ids_are_taken_on_where_they_are_known() -> None:
         found.refresh()
         assert found.topic_ids == known
     log.ids = {"a": "2"}
-    with pytest.raises(SourceError, match="made anew") as caught:
+    with pytest.raises(SourceError, match="recreated") as caught:
         found.refresh()
     assert caught.value.code == "CS-603"
     assert caught.value.where == {"operator": "a", "topic": "a"}
@@ -150,7 +151,7 @@ def test_a_topic_that_is_replaced_after_topics_were_looked_for(now: dict[TopicPa
         log.ends, log.ids = now, {"a": "1"}
         return found
 
-    with pytest.raises(SourceError, match="made anew since it was read") as caught:
+    with pytest.raises(SourceError, match="recreated since it was read") as caught:
         replaced("fail").end_offsets()
     assert caught.value.code == "CS-603"
     found = replaced("skip")

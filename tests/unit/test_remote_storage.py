@@ -1,4 +1,4 @@
-"""Every storage keeps one contract: memory, a folder, a file system where files are moved, an object store."""
+"""Every storage keeps one contract: memory, a folder, an object store with and without copies on this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from crossstream.errors import StateError
 from crossstream.storage.cache import Cache
 from crossstream.storage.files import FEW, Memory, Storage
-from crossstream.storage.manifest import PieceRef, read_manifest, read_run, write_run
+from crossstream.storage.manifest import SegmentRef, read_manifest, read_run, write_run
 from crossstream.storage.remote import RemoteRoot
 from crossstream.storage.root import LocalRoot, StateRoot, root_of
 from crossstream.storage.sorted_run import Run, sort_rows
@@ -25,7 +25,7 @@ from tests.unit.state_rows import key_value_rows
 
 __all__ = ["cache", "object_server", "object_store"]
 
-KINDS = ["local", "moved", "moved, no copies", "object store", "object store, no copies"]
+KINDS = ["local", "object store", "object store, no copies"]
 
 
 @pytest.fixture(params=KINDS)
@@ -34,15 +34,10 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> StateRoot:
 
 
 def root_of_kind(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> StateRoot:
-    """Where state may lie. ``moved``: as on HDFS, by way of pyarrow's file system of this machine.
-
-    What one test has begun to put into the object store must not come into another's folder: names of folders recur.
-    """
+    """Where state may be. Names of folders recur, and one test's puts must not end up in the folder of another."""
     kind, _, without = name.partition(",")
     if kind == "local":
         return LocalRoot(tmp_path / "state")
-    if kind == "moved":
-        return RemoteRoot((tmp_path / "state").as_uri(), cached=not without)
     store = request.getfixturevalue("object_store")
     return RemoteRoot(store.uri(f"{tmp_path.name}-{uuid4()}"), cached=not without)
 
@@ -173,14 +168,32 @@ def test_a_file_uri_is_a_folder(tmp_path: Path) -> None:
     lock.release()
 
 
-def test_what_is_not_complete_is_not_there(tmp_path: Path) -> None:
-    """Some stores show an object that is being written, empty; others what is to be moved into its place."""
-    root = RemoteRoot(tmp_path.as_uri())
-    root.write("commits/1.json", b"{}")
-    (tmp_path / "commits" / "2.json").touch()
-    assert root.names("commits") == ["1.json"]
+def test_an_empty_object_is_not_there(on_s3: RemoteRoot, object_store: ObjectStore, tmp_path: Path) -> None:
+    """Some clients put one in the place of a folder."""
+    on_s3.write("commits/1.json", b"{}")
+    object_store.put(tmp_path.name, "commits/2.json", b"")
+    assert on_s3.names("commits") == ["1.json"]
     with pytest.raises(FileNotFoundError):
-        root.read("commits/2.json")
+        on_s3.read("commits/2.json")
+
+
+def test_a_file_that_another_writer_created_is_not_replaced(on_s3: RemoteRoot) -> None:
+    on_s3.create("commits/1.json", b"{}")
+    on_s3.create("commits/1.json", b"{}")  # as after a put whose answer was lost
+    with pytest.raises(FileExistsError):
+        on_s3.create("commits/1.json", b"[]")
+    assert on_s3.read("commits/1.json") == b"{}"
+
+
+def test_names_are_those_that_pyarrow_gives(
+    on_s3: RemoteRoot, object_store: ObjectStore, tmp_path: Path
+) -> None:
+    """State may have been written by another client, such as `pyarrow.fs`."""
+    folder = "stores/a%2Fb ä/0"
+    object_store.put(tmp_path.name, f"{folder}/old.arrow", b"1")
+    on_s3.write(f"{folder}/new.arrow", b"2")
+    assert on_s3.tree("stores") == {folder: ["new.arrow", "old.arrow"]}
+    assert object_store.names(tmp_path.name) == {f"{folder}/new.arrow", f"{folder}/old.arrow"}
 
 
 class TestCopies:
@@ -189,24 +202,30 @@ class TestCopies:
         return on_s3.storage("stores/x/0")
 
     @pytest.fixture
-    def ref(self, on_s3: RemoteRoot, storage: Any) -> PieceRef:
+    def ref(self, on_s3: RemoteRoot, storage: Any) -> SegmentRef:
         ref = write_run(storage, "run.arrow", some_run())
         on_s3.settled()
         return ref
 
     @pytest.fixture
-    def copy(self, on_s3: RemoteRoot, ref: PieceRef) -> Path:
+    def copy(self, on_s3: RemoteRoot, ref: SegmentRef) -> Path:
         return on_s3.here / "stores" / "x" / "0" / ref.file
 
     def test_who_writes_a_file_has_a_copy(
-        self, object_store: ObjectStore, tmp_path: Path, storage: Any, ref: PieceRef, copy: Path, cache: Path
+        self,
+        object_store: ObjectStore,
+        tmp_path: Path,
+        storage: Any,
+        ref: SegmentRef,
+        copy: Path,
+        cache: Path,
     ) -> None:
         assert copy.is_relative_to(cache)
         assert copy.read_bytes() == object_store.objects(tmp_path.name)["stores/x/0/run.arrow"]
         object_store.delete(tmp_path.name, "stores/x/0/run.arrow")
         assert read_run(storage, ref).rows == 20
 
-    def test_who_reads_a_file_gets_a_copy(self, storage: Any, ref: PieceRef, copy: Path) -> None:
+    def test_who_reads_a_file_gets_a_copy(self, storage: Any, ref: SegmentRef, copy: Path) -> None:
         whole = copy.read_bytes()
         copy.unlink()
         assert read_run(storage, ref).rows == 20
@@ -218,7 +237,7 @@ class TestCopies:
 
     @pytest.mark.parametrize("damage", [b"", b"short", None])
     def test_a_damaged_copy_is_fetched_again(
-        self, storage: Any, ref: PieceRef, copy: Path, damage: bytes | None
+        self, storage: Any, ref: SegmentRef, copy: Path, damage: bytes | None
     ) -> None:
         whole = copy.read_bytes()
         copy.write_bytes(whole[:99] + bytes([whole[99] ^ 1]) + whole[100:] if damage is None else damage)
@@ -235,7 +254,13 @@ class TestCopies:
 
     @pytest.mark.parametrize("copied", [True, False])
     def test_a_damaged_object_is_told(
-        self, object_store: ObjectStore, tmp_path: Path, storage: Any, ref: PieceRef, copy: Path, copied: bool
+        self,
+        object_store: ObjectStore,
+        tmp_path: Path,
+        storage: Any,
+        ref: SegmentRef,
+        copy: Path,
+        copied: bool,
     ) -> None:
         """Whether there is no copy, or a damaged one."""
         whole = copy.read_bytes()
@@ -245,7 +270,7 @@ class TestCopies:
             read_run(storage, ref)
         assert caught.value.code == "CS-701"
 
-    def test_a_file_that_is_deleted_has_no_copy(self, on_s3: RemoteRoot, ref: PieceRef, copy: Path) -> None:
+    def test_a_file_that_is_deleted_has_no_copy(self, on_s3: RemoteRoot, ref: SegmentRef, copy: Path) -> None:
         on_s3.delete(f"stores/x/0/{ref.file}")
         assert not copy.exists()
 
@@ -254,7 +279,7 @@ class TestCopies:
         self,
         on_s3: RemoteRoot,
         storage: Any,
-        ref: PieceRef,
+        ref: SegmentRef,
         copy: Path,
         reads: bool,
         monkeypatch: pytest.MonkeyPatch,
@@ -338,10 +363,10 @@ def test_what_could_not_be_put_is_told_in_the_end(object_store: ObjectStore) -> 
 
 def test_there_may_be_no_such_bucket(object_store: ObjectStore) -> None:
     root = RemoteRoot(object_store.uri("state", bucket="nowhere"))
-    with pytest.raises(StateError, match="no bucket or container nowhere") as caught:
+    with pytest.raises(StateError, match="no bucket nowhere") as caught:
         root.lock("app")
     assert caught.value.code == "CS-723"
     assert caught.value.where == {"folder": "s3://nowhere/state"}
-    with pytest.raises(StateError, match="NO_SUCH_BUCKET") as caught:
+    with pytest.raises(StateError, match="NoSuchBucket") as caught:
         root.write("application.json", b"{}")
     assert caught.value.code == "CS-707"

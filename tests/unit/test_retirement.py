@@ -12,11 +12,12 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.planning.plan import KEY_VALUE, StoreDef
 from crossstream.query.verification import verify_state
-from crossstream.runtime import slices
+from crossstream.runtime import shuffle_codec
 from crossstream.runtime.stores import FolderStores, grow
-from crossstream.storage.commit_log import BatchEntry, BatchLog, Commit
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.log_entries import BatchEntry, Commit
 from crossstream.storage.sorted_run import Run
-from crossstream.storage.vacuum import Retirement
+from crossstream.storage.vacuum import Vacuum
 from tests.docs.state_folder import Writer
 
 STORE = StoreDef(name="a/b", layout=KEY_VALUE, round=1, key=None, value=None)
@@ -34,11 +35,11 @@ def row(batch: int) -> Run:
 @pytest.mark.parametrize("restart_after", [1, 4, 17, 30])
 def test_kept_batches_stay_readable_through_restarts(tmp_path: Path, restart_after: int):
     log, stores, retain = BatchLog(tmp_path), FolderStores(tmp_path), 3
-    retirement = Retirement(tmp_path, log, retain)
+    retirement = Vacuum(tmp_path, log, retain)
     name = None
     for batch in range(40):
         if batch % restart_after == 0:
-            retirement, stores = Retirement(tmp_path, log, retain), FolderStores(tmp_path)
+            retirement, stores = Vacuum(tmp_path, log, retain), FolderStores(tmp_path)
             retirement.sweep(batch)
         before = stores.open(STORE, 0, name)
         after = grow(stores, STORE, 0, before, row(batch), -1, batch)
@@ -50,7 +51,7 @@ def test_kept_batches_stay_readable_through_restarts(tmp_path: Path, restart_aft
         assert log.commits() == list(range(max(0, batch - retain), batch + 1))
         for id_ in log.commits():
             version = FolderStores(tmp_path).open(STORE, 0, log.commit(id_).versions[STORE.name][0])
-            assert version.view().live()["value"].to_pylist() == [b"%d" % id_]
+            assert version.snapshot().live()["value"].to_pylist() == [b"%d" % id_]
     files = sum(1 for _ in (tmp_path / "stores").rglob("*.arrow"))
     assert files < 40
 
@@ -64,7 +65,7 @@ def test_a_start_removes_what_crashes_left_in_the_log(tmp_path: Path):
     for name in ("batches/000000000006.json.77.tmp", "commits/000000000005.json.78.tmp"):
         (tmp_path / name).write_bytes(b"half")
     (tmp_path / "commits/000000000001.json").unlink()
-    Retirement(tmp_path, log, 3).sweep(6)
+    Vacuum(tmp_path, log, 3).sweep(6)
     kept = [f"{batch:012d}.json" for batch in (2, 3, 4, 5)]
     for folder in ("batches", "commits"):
         assert sorted(path.name for path in (tmp_path / folder).iterdir()) == kept
@@ -91,8 +92,8 @@ def test_no_file_is_left_behind(tmp_path: Path, history: str | None):
 def test_files_of_slices_that_were_merged_away_go_when_their_batch_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(slices, "WHOLE_BYTES", 1)
-    monkeypatch.setattr(slices, "SLICE_BYTES", 1)
+    monkeypatch.setattr(shuffle_codec, "WHOLE_BYTES", 1)
+    monkeypatch.setattr(shuffle_codec, "SLICE_BYTES", 1)
     found = left_behind(tmp_path, None)
     assert any(found)
     for batch, names in enumerate(found):

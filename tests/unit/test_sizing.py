@@ -11,8 +11,8 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.planning.planner import plan_topology
 from crossstream.runtime.backlog_split import FIXED_SECONDS, USUAL_SECONDS, Fan, Sizing, fans_of
-from crossstream.runtime.batch import SourceRange
 from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.log_entries import SourceRange
 from tests.faults.one_process import process
 from tests.spark.marketplace import JSON, TEXT, marketplace, merchants, products
 from tests.spark.world import ALONE, SPREAD, World

@@ -12,7 +12,7 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.planning.planner import plan_topology
-from crossstream.runtime.services import settings_of
+from crossstream.runtime.batch import settings_of
 from crossstream.spark.job import pickled_job
 from crossstream.spark.worker import Job
 

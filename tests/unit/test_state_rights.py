@@ -144,8 +144,8 @@ def test_records_that_wait_for_their_batch(tmp_path: Path, mode: str, folder: in
 @pytest.mark.usefixtures("umask")
 def test_blobs_on_their_way_between_workers(tmp_path: Path) -> None:
     sent = [(0, [(1, 0, 0, 0, bytes(1 << 20))])]
-    assert list(spilled(sent, str(tmp_path / "parcels"), 7)) != sent
-    assert all_rights(tmp_path / "parcels") == ({0o700}, {0o600})
+    assert list(spilled(sent, str(tmp_path / "blocks"), 7)) != sent
+    assert all_rights(tmp_path / "blocks") == ({0o700}, {0o600})
 
 
 @pytest.mark.usefixtures("umask")

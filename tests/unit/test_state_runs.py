@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from crossstream.columns.hashing import hash_keys
 from crossstream.planning.plan import KEY_VALUE, SUBSCRIPTIONS, VERSIONED
 from crossstream.storage.columns import equal, same_rows, take_all, take_or_null
-from crossstream.storage.snapshot import Slot, View
+from crossstream.storage.snapshot import Level, Snapshot
 from crossstream.storage.sorted_run import (
     Layout,
     Run,
@@ -35,13 +35,13 @@ batches = st.lists(st.dictionaries(keys, st.none() | st.binary(max_size=3), min_
 law = settings(max_examples=100, deadline=None)
 
 
-def view_of(layout: Layout, runs: list[Run], cut: int = 1) -> View:
-    """A view of runs, oldest first, each cut into pieces of about so many rows at changes of the hash."""
-    slots = []
+def view_of(layout: Layout, runs: list[Run], cut: int = 1) -> Snapshot:
+    """A view of runs, oldest first, each cut into segments of about so many rows at changes of the hash."""
+    levels = []
     for run in reversed(runs):
         places = [0, *(n for n in range(cut, run.rows, cut) if run["h"][n] != run["h"][n - 1]), run.rows]
-        slots.append(Slot(tuple(run.slice(a, b) for a, b in pairwise(places))))
-    return View(layout, tuple(slots))
+        levels.append(Level(tuple(run.slice(a, b) for a, b in pairwise(places))))
+    return Snapshot(layout, tuple(levels))
 
 
 @st.composite
@@ -194,12 +194,12 @@ def test_versions_are_found_by_range_of_time(batches: list[dict[tuple[bytes, int
 
 def test_an_empty_store_answers() -> None:
     for layout in (KEY_VALUE, SUBSCRIPTIONS, VERSIONED):
-        view = View(layout)
+        view = Snapshot(layout)
         wanted = binary([b"a"])
         assert view.live().rows == 0
         assert list(view.scan(hash_keys(wanted), wanted, 5)) == []
-    assert not View(KEY_VALUE).lookup(hash_keys(wanted), wanted).found.any()
-    assert View(KEY_VALUE).lookup(hash_keys(wanted), wanted).gather("value").to_pylist() == [None]
+    assert not Snapshot(KEY_VALUE).lookup(hash_keys(wanted), wanted).found.any()
+    assert Snapshot(KEY_VALUE).lookup(hash_keys(wanted), wanted).gather("value").to_pylist() == [None]
 
 
 # The parts

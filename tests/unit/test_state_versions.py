@@ -21,7 +21,7 @@ from crossstream.storage.compaction import FAN_IN
 from crossstream.storage.files import Folder, Memory, Storage
 from crossstream.storage.manifest import read_manifest, read_run
 from crossstream.storage.sorted_run import Layout, Run, sort_rows
-from crossstream.storage.store import Piece, Version, advance, load_version, saver, store_version
+from crossstream.storage.store import Segment, Version, advance, load_version, saver, store_version
 from tests.unit.state_rows import KEYS, binary, key_value_rows, keys_of, subscription_rows, version_rows
 
 Rows = dict[Any, bytes | None]
@@ -38,12 +38,12 @@ MAKERS: dict[str, tuple[Layout, Callable[..., dict[str, Any]], st.SearchStrategy
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Merges of a few rows a step, so that several are under way at once."""
-    monkeypatch.setattr("crossstream.storage.store.PIECE_ROWS", 8)
+    monkeypatch.setattr("crossstream.storage.store.SEGMENT_ROWS", 8)
 
 
 def held(version: Version) -> Rows:
     """The rows of a version as a dict; a null version of a versioned store is a row."""
-    live = version.view().live()
+    live = version.snapshot().live()
     values = live["value"].to_pylist()
     if version.layout.second_key:
         return dict(zip(zip(keys_of(live), live["key2"].to_pylist(), strict=True), values, strict=True))
@@ -91,7 +91,7 @@ def test_every_version_stays_what_it_was(
 def check_parts(version: Version) -> None:
     """Pieces of a run are ascending and disjoint; no run is in two merges."""
     for part in version.parts:
-        places = [places_of(piece.run) for piece in part.pieces]
+        places = [places_of(segment.run) for segment in part.segments]
         assert all(rows == sorted(rows) for rows in places)
         assert all(a[-1] < b[0] for a, b in pairwise(places))
     outputs = [part.job for part in version.parts if part.output]
@@ -107,7 +107,7 @@ def places_of(run: Run) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("rows_each", [1, 20])
 def test_runs_stay_few_and_deleted_rows_vanish(rows_each: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of one size for a long time; then everything is deleted, again in batches."""
-    monkeypatch.setattr("crossstream.storage.store.PIECE_ROWS", 16)
+    monkeypatch.setattr("crossstream.storage.store.SEGMENT_ROWS", 16)
     version, storage = Version(KEY_VALUE), Memory()
     keys = [b"%d" % n for n in range(500)]
     classes = 1 + math.ceil(math.log2(600 * rows_each) / 3)
@@ -129,19 +129,19 @@ def test_a_batch_without_rows_changes_nothing_but_time() -> None:
     assert (later.stream_time, later.batch, later.parts) == (5, 1, ())
 
 
-def _no_saving(run: Any) -> Piece:
+def _no_saving(run: Any) -> Segment:
     raise AssertionError("there is nothing to save")
 
 
 @pytest.mark.parametrize("kind", ["rows of many keys", "subscribers of one key", "versions of one key"])
 def test_the_work_of_a_batch_is_bounded(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """However large the store is, and one key in it, a small batch rewrites a bounded number of rows."""
-    monkeypatch.setattr("crossstream.storage.store.PIECE_ROWS", 64)
+    monkeypatch.setattr("crossstream.storage.store.SEGMENT_ROWS", 64)
     saved: list[int] = []
 
-    def save(run: Any) -> Piece:
+    def save(run: Any) -> Segment:
         saved.append(run.rows)
-        return Piece(run)
+        return Segment(run)
 
     layout = {"rows": KEY_VALUE, "subscribers": SUBSCRIPTIONS, "versions": VERSIONED}[kind.split()[0]]
     version = Version(layout)
@@ -190,8 +190,10 @@ def refused(folder: Folder, manifest: str) -> StateError:
 
 def test_a_damaged_byte_anywhere_is_told(stored: tuple[Folder, str]) -> None:
     folder, manifest = stored
-    slots = read_manifest(folder, manifest).slots
-    readers = {piece.file: partial(read_run, folder, piece) for slot in slots for piece in slot.pieces}
+    levels = read_manifest(folder, manifest).levels
+    readers = {
+        segment.file: partial(read_run, folder, segment) for level in levels for segment in level.segments
+    }
     for name, read in {**readers, manifest: partial(read_manifest, folder, manifest)}.items():
         path = folder.path / name
         whole = path.read_bytes()
@@ -266,5 +268,5 @@ def test_collisions_of_all_keys() -> None:
         version = advance(version, sort_rows(columns), batch, batch, saver(storage, str(batch)))
         rows |= fresh
     assert held(version) == {key: value for key, value in rows.items() if value is not None}
-    match = version.view().lookup(np.zeros(len(many), np.uint64), binary(many))
+    match = version.snapshot().lookup(np.zeros(len(many), np.uint64), binary(many))
     assert match.gather("value").to_pylist() == [rows.get(key) for key in many]

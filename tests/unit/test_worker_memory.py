@@ -13,11 +13,11 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.planning.plan import KEY_VALUE, StoreDef
 from crossstream.planning.planner import plan_topology
-from crossstream.runtime.batch import Batch
-from crossstream.runtime.services import Settings
-from crossstream.runtime.stores import FolderStores, grow, partition_folder
+from crossstream.runtime.batch import Batch, Settings
+from crossstream.runtime.stores import FolderStores, grow
 from crossstream.spark import worker as memory
 from crossstream.spark.worker import Job, opened
+from crossstream.storage.files import partition_folder
 from crossstream.storage.sorted_run import Run, sort_rows
 from crossstream.storage.store import MAPPED_BYTES, Version
 from tests.unit.state_rows import key_value_rows
@@ -66,8 +66,8 @@ def test_large_runs_are_held_in_their_files(tmp_path: Path) -> None:
     assert open_files(tmp_path) == set()
     count = MAPPED_BYTES // 100
     version = grow(stores, STORE, 0, version, rows(1, count), -1, 1)
-    assert open_files(tmp_path) == {piece.ref.file for piece in version.parts[0].pieces if piece.ref}
-    keys = {row.as_py() for row in version.view().live()["key"]}
+    assert open_files(tmp_path) == {segment.ref.file for segment in version.parts[0].segments if segment.ref}
+    keys = {row.as_py() for row in version.snapshot().live()["key"]}
     assert keys == {b"%d" % n for n in range(count)}
 
 
@@ -86,12 +86,12 @@ def test_files_of_old_versions_are_closed(tmp_path: Path) -> None:
         first, needed = version.name, version.files()
         assert first is not None
         for each in (ours, theirs):
-            each.let_go(batch + 1, {"rows": {0: first}})
+            each.close_superseded(batch + 1, {"rows": {0: first}})
         del before, version
         assert open_files(tmp_path) <= needed, batch
     assert len(needed) < 29, "some were merged"
     assert ours.held == {}
-    theirs.let_go(31, {"rows": {0: first}})
+    theirs.close_superseded(31, {"rows": {0: first}})
     assert theirs.held[("rows", 0)].name == first, "it is still the newest"
     assert (tmp_path / partition_folder("rows", 0)).is_dir()
 
@@ -102,9 +102,9 @@ def test_a_batch_that_runs_does_not_lose_what_it_has_just_made(tmp_path: Path) -
     before = grow(stores, STORE, 0, Version(KEY_VALUE), rows(0), -1, 0)
     assert before.name is not None
     grow(stores, STORE, 0, before, rows(1), -1, 1)
-    stores.let_go(1, {"rows": {0: before.name}})
+    stores.close_superseded(1, {"rows": {0: before.name}})
     assert stores.held[("rows", 0)].batch == 1
-    stores.let_go(2, {"rows": {0: before.name}})
+    stores.close_superseded(2, {"rows": {0: before.name}})
     assert stores.held == {}
 
 

@@ -35,6 +35,7 @@ REQUIRED: Mapping[str, tuple[str, str | None]] = {
     "polars": ("1.31", "3"),
     "pandas": ("2.2", "3"),
     "numpy": ("1.26", None),
+    "obstore": ("0.10", None),
     "msgspec": ("0.19", None),
     "xxhash": ("3.4", None),
     "cloudpickle": ("3", None),
@@ -255,7 +256,7 @@ def state(text: str) -> Iterator[Check]:
             yield folder(subject, root.here)
             return
         text = str(root)
-        root.make()
+        root.check()
         found = len(root.names("commits"))
     except CrossStreamError as error:
         yield Check(subject, "problem", f"{shown(text)}: {error.what}", error.next or "")

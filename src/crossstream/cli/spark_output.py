@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdo
 from pathlib import Path
 from typing import IO
 
-from crossstream.storage.rights import PRIVATE, make_folder, opener, rights_in
+from crossstream.storage.files import PRIVATE, make_folder, opener, rights_in
 
 _LOG_LINE = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
 _CONTINUED = re.compile(

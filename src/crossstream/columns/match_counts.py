@@ -8,7 +8,7 @@ import numpy as np
 
 from crossstream.columns.values import Values
 from crossstream.serdes import Serde
-from crossstream.storage.snapshot import View
+from crossstream.storage.snapshot import Snapshot
 
 _LOOKED_AT = 1024
 """Rows of a sorted run that are searched for a key."""
@@ -28,9 +28,9 @@ class Asked:
         self.unmatched += int(np.count_nonzero(asking)) - matched
 
 
-def some_key(view: View, serde: Serde | None) -> Values | None:
+def some_key(view: Snapshot, serde: Serde | None) -> Values | None:
     """The key of a row that a store has or had a short time ago; None for an empty store."""
-    for run in view.pieces() if view.rows else ():
+    for run in view.segments() if view.rows else ():
         if run.rows:
             gone = run["gone"]
             row = int(gone[:_LOOKED_AT].argmin()) if gone[0] else 0

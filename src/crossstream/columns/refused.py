@@ -22,7 +22,7 @@ from crossstream.serdes import serde as calls
 from crossstream.serdes.refusals import NO_COLUMN
 from crossstream.storage.columns import take_or_null
 
-Piece: TypeAlias = tuple[np.ndarray, Bytes | SerdeError]
+Segment: TypeAlias = tuple[np.ndarray, Bytes | SerdeError]
 """Rows in ascending order, and their bytes, or why the serde refuses each of them."""
 
 _FEW = 16
@@ -54,7 +54,7 @@ def first_refused(values: Values, serde: Serde) -> tuple[int, SerdeError] | None
     return wrong[0] if wrong else None
 
 
-def _pieces(values: Values, serde: Serde) -> Iterator[Piece]:
+def _pieces(values: Values, serde: Serde) -> Iterator[Segment]:
     """All rows but nulls; the refused ones in ascending order."""
     rows = np.flatnonzero(~values.missing())
     if not values.expressed():
@@ -66,7 +66,7 @@ def _pieces(values: Values, serde: Serde) -> Iterator[Piece]:
     yield from _halved(there, rows, serde) if refusal is None else [(rows, refusal)]
 
 
-def _one_by_one(items: list[Any], rows: np.ndarray, serde: Serde) -> Iterator[Piece]:
+def _one_by_one(items: list[Any], rows: np.ndarray, serde: Serde) -> Iterator[Segment]:
     taken: list[int] = []
     found: list[bytes | None] = []
     for row in rows.tolist():
@@ -78,7 +78,7 @@ def _one_by_one(items: list[Any], rows: np.ndarray, serde: Serde) -> Iterator[Pi
     yield np.array(taken, np.int64), pa.array(found, pa.large_binary())
 
 
-def _halved(column: pl.Series, rows: np.ndarray, serde: Serde) -> Iterator[Piece]:
+def _halved(column: pl.Series, rows: np.ndarray, serde: Serde) -> Iterator[Segment]:
     if not len(rows):
         return
     found = _column(column, serde)

@@ -22,7 +22,7 @@ import msgspec
 
 from crossstream.errors import SinkError, SourceError
 from crossstream.filetopics.segments import PartitionLog
-from crossstream.storage.durability import force
+from crossstream.storage.files import force
 from crossstream.topics import TopicPartition, illegal_name, is_legal_name
 
 FORMAT = 1

@@ -30,7 +30,7 @@ import xxhash
 
 from crossstream.errors import SinkError, SourceError
 from crossstream.records import RECORDS
-from crossstream.storage.durability import force
+from crossstream.storage.files import force
 from crossstream.topics import TopicPartition
 
 STORED = pa.schema([RECORDS.field(name) for name in ("key", "value", "timestamp", "headers")])

@@ -33,8 +33,7 @@ from crossstream.filetopics.segments import (
     parse_header,
 )
 from crossstream.filetopics.writer import FileRecordWriter
-from crossstream.storage.durability import Disk
-from crossstream.storage.rights import make_folder, opener, rights_in
+from crossstream.storage.files import Disk, make_folder, opener, rights_in
 from crossstream.topics import TopicPartition
 
 

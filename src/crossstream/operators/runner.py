@@ -1,7 +1,8 @@
-"""What every operator has in a task: its step, what the task shares, the stores it may open.
+"""What every operator at work in a task has: its step, what the task shares, the stores it may open.
 
-A runner takes the changes of its input flows and emits changes of its output flow. Row-wise operators emit results for
-each piece at once; operators with state wait until all inputs of the round have arrived (`finish`).
+A step takes the changes of its input flows and gives changes of its output flow. A row-wise step emits its answer to
+each piece at once, so that a stack trace shows the steps that a record came through. A step with state collects its
+pieces until all inputs of the round are there, and yields its results piece by piece (`finish`).
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from crossstream.operators.table_join.kernel import Joined, Lookup
 from crossstream.planning.plan import Flow, Plan, StoreDef
 from crossstream.planning.steps import Step
 from crossstream.runtime.bad_records import Failures, Part
-from crossstream.runtime.batch import Batch, Report, Silence
-from crossstream.runtime.services import Output, Settings
-from crossstream.runtime.stores import Wholes
+from crossstream.runtime.batch import Batch, Output, Report, Settings
+from crossstream.runtime.stores import GlobalTables
 from crossstream.serdes import Serde
 from crossstream.storage.columns import EMPTY_BYTES, Column
-from crossstream.storage.snapshot import View
+from crossstream.storage.log_entries import Silence
+from crossstream.storage.snapshot import Snapshot
 
 Emitted = Iterator[tuple[str, Changes]]
 
@@ -50,14 +51,14 @@ _LONGEST = 100
 
 @dataclass(slots=True)
 class OpenStore:
-    """A store partition in a task: its snapshot with the batch's writes, and its stream time.
+    """A store partition in a task: what the batch sees and puts, and the stream time it moves.
 
-    ``horizon``: the oldest timestamp of its rows; ``clock``: the wall-clock time from which stream time advances
-    without input; ``began``: the stream time before the batch.
+    ``horizon``: the oldest timestamp it has rows of; ``clock``: from when on stream time moves without input.
+    ``began``: the stream time before the batch.
     """
 
     definition: StoreDef
-    view: View
+    view: Snapshot
     stream_time: int
     horizon: int = 0
     clock: int = 0
@@ -66,17 +67,17 @@ class OpenStore:
     def __post_init__(self) -> None:
         self.began = self.stream_time
 
-    def before(self) -> View:
-        """The store before this batch."""
-        return View(self.view.layout, self.view.slots)
+    def before(self) -> Snapshot:
+        """The store as it was before this batch."""
+        return Snapshot(self.view.layout, self.view.levels)
 
     def heard(self, silence: Silence | None) -> None:
-        """Notes input, if stream time advances without input."""
+        """Notes that there was input, where stream time moves without any."""
         if silence is not None:
             self.clock = silence.clock
 
     def moment(self, silence: Silence | None) -> int | None:
-        """The stream time (ms) to advance to without input, if rows wait and input was missing for long enough."""
+        """To where stream time moves without input, if there was none for so long and rows wait here; in ms."""
         if silence is None or not self.view.rows:
             return None
         heard = self.clock if self.clock <= silence.clock else silence.since  # the clock was set back
@@ -87,7 +88,7 @@ class OpenStore:
         return self.stream_time + silent
 
     def taken(self, puts: Changes, bits: int) -> Versions:
-        """The versions that a versioned table takes from a batch in arrival order."""
+        """Of a batch for a versioned table, in arrival order, what counts, and from when on."""
         store = self.definition
         assert store.history is not None
         if not store.results:
@@ -102,8 +103,8 @@ class OpenStore:
             repeats=store.repeats,
         )
 
-    def lookup_in(self, view: View) -> Lookup:
-        """Looks up rows: in a versioned table the latest versions that are not deletes."""
+    def lookup_in(self, view: Snapshot) -> Lookup:
+        """Looks rows up: of a versioned table the latest ones, deletes left out."""
 
         def rows(hashes: np.ndarray, keys: Column) -> Rows:
             serde = self.definition.value
@@ -117,7 +118,10 @@ class OpenStore:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What all runners of a task share. ``number``: its state partition, or its share of the source partitions."""
+    """What all steps of a task share. ``number``: its state partition, or its share of the source partitions.
+
+    ``emit``: gives changes of a flow to the steps that read it, and returns when they have taken them.
+    """
 
     plan: Plan
     batch: Batch
@@ -127,8 +131,9 @@ class Task:
     output: Output
     stores: Callable[[str], OpenStore]
     to_driver: Callable[[str, bytes], None]
-    wholes: Wholes
+    global_tables: GlobalTables
     record: Callable[[str, History], None]
+    emit: Callable[[str, Changes], None]
     number: int
     shared: SharedTopics = field(default_factory=SharedTopics)
 
@@ -140,7 +145,7 @@ class Task:
 
 
 class Runner:
-    """Runs a step. Row-wise operators override `accept`, operators with state `finish`."""
+    """A step at work. Row-wise steps override `accept`, steps with state `finish`."""
 
     def __init__(self, task: Task, step: Step) -> None:
         self.task = task
@@ -148,9 +153,9 @@ class Runner:
         self.held: dict[str, list[Changes]] = {}
 
     def by_key(self) -> bool:
-        """Whether the step may process ranges of key hashes one after the other.
+        """Whether ranges of keys may be taken one after the other, in order of their hashes.
 
-        It may if no result depends on rows of other keys, and only the hash decides the order among keys.
+        That is so if no row depends on rows of other keys, nor the order among them on anything but the hash.
         """
         return False
 
@@ -158,41 +163,44 @@ class Runner:
         """Whether it keeps or reads the tags of rows that branched (`columns/branch_order.py`)."""
         return False
 
-    def accept(self, flow: str, changes: Changes) -> Emitted:
-        """Takes a piece of an input flow; returns the results that it emits at once."""
+    def accept(self, flow: str, changes: Changes) -> None:
+        """Takes a piece of an input flow, and emits the answer if it needs no other piece."""
         self.held.setdefault(flow, []).append(changes)
-        return iter(())
 
     def finish(self) -> Emitted:
-        """The results after all inputs."""
+        """The results that need all inputs; called when all have been taken."""
         return iter(())
 
     def arrived(self, flow: str) -> Changes | None:
-        """All pieces of a flow in arrival order; None if it has no rows."""
+        """All pieces of a flow in arrival order; None if there are none."""
         changes = self.gathered(flow)
         return None if changes is None else by_arrival(changes)
 
     def gathered(self, flow: str) -> Changes | None:
-        """All pieces of a flow in the order they came: for a table just kept, that of the key hash."""
+        """All pieces of a flow as they came: of a table just kept, in order of the key hash."""
         parts = self.held.pop(flow, [])
         return concat_changes(parts) if parts else None
+
+    def emit(self, changes: Changes) -> None:
+        """Gives changes of the output flow to the steps that read it."""
+        self.task.emit(self.out(), changes)
 
     def out(self) -> str:
         assert self.step.output is not None
         return self.step.output
 
     def writable(self, changes: Changes, part: Part, serde: Serde) -> Changes:
-        """See `Failures.writable`."""
+        """As `Failures.writable`, of this operator."""
         return self.task.failures.writable(self.task.node(self.step.node), changes, part, serde)
 
     def as_stored(self, changes: Changes, serde: Serde) -> Changes:
-        """The changes with values as a store of this serde holds them, without those that it cannot write."""
+        """With values in the form of a store that keeps them in this serde; without those that it refuses."""
         changes = self.writable(changes, "value", serde)
         return replace(changes, value=as_stored(changes.value, serde))
 
 
 def latest_only(runner: Runner, changes: Changes | None) -> Changes | None:
-    """Drops and counts versions behind the latest one, which a join ignores (semantics 2.2.6)."""
+    """A join ignores, and counts, versions behind the latest one (semantics 2.2.6)."""
     if changes is None or BEHIND not in changes.extra:
         return changes
     mark = changes.extra[BEHIND]
@@ -202,13 +210,13 @@ def latest_only(runner: Runner, changes: Changes | None) -> Changes | None:
 
 
 def without_marks(changes: Changes) -> Changes:
-    """The changes of a versioned table without the marks of late versions."""
+    """The changes of a versioned table as those of one that goes by arrival."""
     extra = {name: column for name, column in changes.extra.items() if name != BEHIND}
     return changes if BEHIND not in changes.extra else replace(changes, extra=extra)
 
 
 def emit_joined(runner: Runner, joined: Joined) -> Emitted:
-    """Emits the results of a join, without the rows that its joiner failed on."""
+    """Hands on the results of a join, less the rows its joiner failed on."""
     node = runner.task.node(runner.step.node)
     changes = joined.changes
     if joined.failures:
@@ -220,7 +228,7 @@ def emit_joined(runner: Runner, joined: Joined) -> Emitted:
 
 
 def no_changes(key: Any, value: Any) -> Changes:
-    """A side of a join without changes."""
+    """A side of a join that nothing happened to."""
     none = np.empty(0, np.int64)
     return Changes(Values(key, wire=EMPTY_BYTES), Values(value, wire=EMPTY_BYTES), none, none, none)
 

@@ -10,8 +10,9 @@ from crossstream.query.store import StoreReader
 from crossstream.runtime.stores import FolderStores
 from crossstream.serdes import Serde
 from crossstream.serdes.described import describe, made, names_in
-from crossstream.storage.commit_log import Application, BatchLog, Commit, Readable
-from crossstream.storage.remote import AWAY
+from crossstream.storage.bucket import AWAY
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.log_entries import Application, Commit, Readable
 from crossstream.storage.root import Place, StateRoot, root_of
 from crossstream.storage.store import Version
 
@@ -35,9 +36,9 @@ def open_store(
     ``state_dir``: as in `StreamsConfig`. Without ``as_of`` every call reads the newest committed batch; with it, the
     state after that batch (one of the last ``retain_batches``). ``serdes``: those to read it with, for "key", for
     "value", or by the name of a serde; only a serde of your own is needed. Without its class, JSON is plain values.
-    Raises `StateError`: CS-703 a serde is needed, or is not the store's, CS-710 no such store, CS-713 no state here,
-    CS-713 that batch is not kept; of a URI also CS-707 and CS-723 if the store does not answer, CS-723 if there is
-    no file system for it. Source: semantics 3.7. Examples of reading: docs/queries.md.
+    Raises `StateError`: CS-703 a serde is needed, or is not the store's, CS-710 no such store, CS-713 no state
+    here, or that batch is not kept; of a URI also CS-707 if the store does not answer, CS-723 if it is not valid.
+    Source: semantics 3.7. Examples of reading: docs/queries.md.
 
     >>> open_store("no/such/folder", "promotions")
     Traceback (most recent call last):
@@ -68,7 +69,7 @@ def open_own(state_dir: Place, plan: Plan, name: str) -> StoreReader:
 
 
 def application_of(state_dir: Place) -> Application:
-    """Whose state a folder holds. Raises `StateError`: CS-713 if there is none, CS-701 and CS-704 if it is no use."""
+    """Whose state a folder holds. Raises `StateError`: CS-713 if there is none, CS-701, CS-704 if it is damaged."""
     root = root_of(state_dir)
     application = BatchLog(root).application()
     if application is None:
@@ -162,7 +163,7 @@ class _Committed:
     def _read(self) -> Sequence[Version]:
         commit = self._commit()
         names = commit.versions.get(self._store.name, {})
-        # Manifests have names that are never used again; batches of state that begins anew have their old numbers.
+        # Manifests have names that are never used again; batches of state that begins again have their old numbers.
         wanted, last = (commit.partitions, names), self._last
         if last is not None and last[0] == wanted:
             return last[1]

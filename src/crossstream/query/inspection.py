@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from crossstream.errors import StateError
 from crossstream.query.files import application_of
-from crossstream.runtime.stores import partition_folder
-from crossstream.storage.commit_log import Application, BatchLog, Commit
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.files import partition_folder
+from crossstream.storage.log_entries import Application, Commit
 from crossstream.storage.manifest import read_manifest
 from crossstream.storage.root import Place, StateRoot, root_of
 
@@ -129,7 +130,7 @@ def _partition(root: StateRoot, store: str, partition: int, name: str) -> Partit
         partition,
         manifest.rows,
         manifest.size,
-        sum(1 for slot in manifest.slots if slot.pieces),
+        sum(1 for level in manifest.levels if level.segments),
         None if manifest.stream_time < 0 else manifest.stream_time,
         manifest.batch,
     )

@@ -68,7 +68,7 @@ class StoreReader:
 
         ``as_of_time`` (ms since the epoch, or datetime): of a versioned store, the value valid at that time.
         """
-        with self._telling(key=key):
+        with self._located(key=key):
             return self._values([self._bytes(key)], as_of_time)[0]
 
     def fetch(
@@ -89,7 +89,7 @@ class StoreReader:
         hashes, versions = hash_keys(wire, self.bits), self.versions()
         home = int(partition_of(hashes, len(versions))[0])
         rows = records_of(versions[home], hashes, wire, low, high)
-        with self._telling(key=key):
+        with self._located(key=key):
             values = Values(self.value, wire=rows["value"]).objects()
         return list(zip(rows["ts"].tolist(), values, strict=True))
 
@@ -103,7 +103,7 @@ class StoreReader:
         wire = list(map(self._bytes, wanted))
         step = "ask for one after the other: [store.get(key) for key in keys]"
         check_dict_keys(wanted, wire, step, store=self.name)
-        with self._telling():
+        with self._located():
             return {k: v for k, v in zip(wanted, self._values(wire, None), strict=True) if v is not None}
 
     def range(self, from_key: Any = None, to_key: Any = None) -> Iterator[tuple[Any, Any]]:
@@ -135,7 +135,7 @@ class StoreReader:
         columns = self._live()
         key = Values(self.key, wire=columns["key"])
         value = Values(self.value, wire=columns["value"])
-        with self._telling():
+        with self._located():
             return pa.table(
                 {"key": _arrow(key), "value": _arrow(value), "timestamp": pa.array(columns["ts"], pa.int64())}
             )
@@ -206,7 +206,7 @@ class StoreReader:
     def _lookup(
         self, version: Version, hashes: np.ndarray, keys: Any, at: int | datetime | None
     ) -> list[Any]:
-        view, serde = version.view(), self.value
+        view, serde = version.snapshot(), self.value
         if self.history is None:
             return lookup(view, hashes, keys, serde).values.objects()
         if at is None:
@@ -228,7 +228,7 @@ class StoreReader:
         return take_all(columns, order.astype(np.int64))
 
     def _live_rows(self, version: Version) -> dict[str, Any]:
-        live = version.view().live()
+        live = version.snapshot().live()
         if self.history is None:
             return {name: live[name] for name in ("key", "value", "ts")}
         h, s = live["h"], live["s"]
@@ -243,7 +243,7 @@ class StoreReader:
         columns = self._live()
         keep = np.fromiter((wanted(key) for key in columns["key"].to_pylist()), bool, len(columns["key"]))
         rows = np.flatnonzero(keep)
-        with self._telling():
+        with self._located():
             keys = calls.decode_objects(self.key, take(columns["key"], rows))
             if self.windowed:
                 keys = list(zip(keys, columns["ts"][rows].tolist(), strict=True))
@@ -251,8 +251,8 @@ class StoreReader:
         return iter(list(zip(keys, values, strict=True)))
 
     @contextmanager
-    def _telling(self, **where: Any) -> Iterator[None]:
-        """Of bytes that the serdes cannot read it is told that they are in the state, and what to do about it."""
+    def _located(self, **where: Any) -> Iterator[None]:
+        """Makes an error of bytes in the state that the serdes cannot read."""
         try:
             yield
         except SerdeError as error:
@@ -280,7 +280,7 @@ def _arrow(values: Values) -> pa.Array:
 def check_dict_keys(keys: Sequence[Any], marks: Sequence[object], step: str, **where: object) -> None:
     """Raises `StateError` CS-711 where a dict of these keys would not have them all.
 
-    ``marks``: what tells apart keys that are equal for Python; ``step``: what to do instead; ``where``: whose they are.
+    ``marks``: what differs between keys that Python takes for equal. ``step``: what to do instead.
 
     >>> check_dict_keys(["a", 1], [b"a", b"1"], "ask for one after the other")
     """
@@ -304,7 +304,7 @@ def records_of(version: Version, hashes: np.ndarray, key: Column, low: int, high
     """The records of one key from ``low`` to ``high``, by timestamp, then arrival."""
     bounds = np.array([max(low, version.horizon)]), np.array([high])
     parts: list[Columns] = []
-    for run in version.view().pieces():
+    for run in version.snapshot().segments():
         _, rows = run.match_range(hashes, key, *bounds)
         parts.append(take_all(run.columns, rows))
     found = merge([Run(part) for part in parts], drop_gone=True)
@@ -313,7 +313,7 @@ def records_of(version: Version, hashes: np.ndarray, key: Column, low: int, high
 
 def all_records(versions: Sequence[Version]) -> Records:
     """All records of a store, by the bytes of the key, then timestamp, then arrival."""
-    live = [version.view().live().columns for version in versions]
+    live = [version.snapshot().live().columns for version in versions]
     columns = concat_all(
         [take_all(c, np.flatnonzero(c["s"] >= v.horizon)) for c, v in zip(live, versions, strict=True)]
     )

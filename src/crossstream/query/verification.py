@@ -17,11 +17,11 @@ from crossstream.columns.hashing import hash_keys, partition_bounds, partition_o
 from crossstream.errors import StateError
 from crossstream.planning.plan import layout_of
 from crossstream.query.files import application_of
-from crossstream.runtime.stores import partition_folder
-from crossstream.storage.commit_log import Application, BatchLog, Commit
-from crossstream.storage.files import UNFINISHED
-from crossstream.storage.manifest import Manifest, PieceRef, read_manifest, read_run
-from crossstream.storage.remote import AWAY
+from crossstream.storage.bucket import AWAY
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.files import UNFINISHED, partition_folder
+from crossstream.storage.log_entries import Application, Commit
+from crossstream.storage.manifest import Manifest, SegmentRef, read_manifest, read_run
 from crossstream.storage.root import Place, StateRoot, root_of
 from crossstream.storage.sorted_run import Layout, Run, newest
 
@@ -37,7 +37,7 @@ WHOLE = (0, 1 << 64)
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """``batches``: those whose state cannot be trusted, of those that are kept; empty where it is none of theirs."""
+    """``batches``: those whose state cannot be trusted, of those that are kept; empty where it is of none of them."""
 
     what: str
     file: str
@@ -78,7 +78,7 @@ def verify_state(state_dir: Place) -> Verified:
 
 
 @dataclass(slots=True)
-class _Place:
+class _StatePartition:
     """A state partition of a store: the manifests that kept commits name, each with their ids and partitions."""
 
     store: str
@@ -100,10 +100,10 @@ class _Verification:
         commits = list(self._commits(log))
         self._entries(log)
         with ThreadPoolExecutor(os.cpu_count()) as threads:
-            list(threads.map(self._check, self._places(commits)))
+            list(threads.map(self._check, self._state_partitions(commits)))
         oldest = min(log.commits(), default=0)
         found.batches = tuple(commit.id for commit in commits if commit.id >= oldest)
-        # What was retired meanwhile was nobody's any more.
+        # No batch needs what was retired meanwhile.
         found.problems = sorted(
             (one for one in found.problems if max(one.batches, default=oldest) >= oldest), key=_rank
         )
@@ -114,7 +114,7 @@ class _Verification:
     def _files(self) -> list[str]:
         return [f"{folder}/{name}" for folder, names in self.root.tree("stores").items() for name in names]
 
-    def _tell(self, what: str, file: str, commits: Iterable[Commit] = (), **place: Any) -> None:
+    def _report(self, what: str, file: str, commits: Iterable[Commit] = (), **place: Any) -> None:
         batches = tuple(sorted({commit.id for commit in commits}))
         self.found.problems.append(Problem(what, file, batches=batches, **place))
 
@@ -123,9 +123,9 @@ class _Verification:
         ids = log.commits()
         whole = range(ids[0] if ids else max(begun, default=0) - 1, max([*begun, *ids], default=0))
         for gap in sorted(set(whole) - {*ids, -1}):
-            self._tell("the commit is missing", _log_file("commits", gap), [Commit(gap, 0)])
+            self._report("the commit is missing", _log_file("commits", gap), [Commit(gap, 0)])
         if self.application.committed and not (begun or ids):
-            self._tell("the commits are missing", "commits")
+            self._report("the commits are missing", "commits")
         for id_ in ids:
             file = _log_file("commits", id_)
             commit = self._read(file, partial(log.commit, id_), [Commit(id_, 0)])
@@ -133,7 +133,7 @@ class _Verification:
                 continue
             unknown = sorted(commit.versions.keys() - self.application.stores.keys())
             if unknown:
-                self._tell(
+                self._report(
                     f"it names stores that the application has not: {', '.join(unknown)}", file, [commit]
                 )
             yield commit
@@ -150,51 +150,55 @@ class _Verification:
         except StateError as error:
             if error.code in UNREACHED:
                 raise
-            self._tell(error.what, file, commits, **place)
+            self._report(error.what, file, commits, **place)
         except FileNotFoundError:
             pass  # retired between listing and reading
         except (msgspec.MsgspecError, pa.ArrowException, ValueError) as error:
-            self._tell(f"it cannot be read: {error}", file, commits, **place)
+            self._report(f"it cannot be read: {error}", file, commits, **place)
         return None
 
-    def _places(self, commits: Iterable[Commit]) -> list[_Place]:
-        places: dict[tuple[str, int], _Place] = {}
+    def _state_partitions(self, commits: Iterable[Commit]) -> list[_StatePartition]:
+        places: dict[tuple[str, int], _StatePartition] = {}
         for commit in commits:
             for store in commit.versions.keys() & self.application.stores.keys():
                 for partition, name in commit.versions[store].items():
-                    place = places.setdefault((store, partition), _Place(store, partition))
+                    place = places.setdefault((store, partition), _StatePartition(store, partition))
                     place.manifests.setdefault(name, []).append(commit)
         return [places[key] for key in sorted(places)]
 
-    def _check(self, place: _Place) -> None:
+    def _check(self, place: _StatePartition) -> None:
         """The manifests of a state partition, and the run files that they name, each once."""
         path = partition_folder(place.store, place.partition)
         storage = self.root.storage(path)
         where = {"store": place.store, "partition": place.partition}
         kind = self.application.stores[place.store].split("/")[0]
-        pieces: dict[str, list[tuple[PieceRef, list[Commit]]]] = {}
+        segments: dict[str, list[tuple[SegmentRef, list[Commit]]]] = {}
         for name, commits in place.manifests.items():
             self.used.add(f"{path}/{name}")
             manifest = self._read(
                 f"{path}/{name}", partial(read_manifest, storage, name, kind), commits, **where
             )
             for what in () if manifest is None else self._manifest_faults(place, manifest, commits):
-                self._tell(what, f"{path}/{name}", commits, **where)
-            for piece in () if manifest is None else (p for slot in manifest.slots for p in slot.pieces):
-                pieces.setdefault(piece.file, []).append((piece, commits))
-        for file, refs in pieces.items():
+                self._report(what, f"{path}/{name}", commits, **where)
+            for segment in (
+                () if manifest is None else (p for level in manifest.levels for p in level.segments)
+            ):
+                segments.setdefault(segment.file, []).append((segment, commits))
+        for file, refs in segments.items():
             self.used.add(f"{path}/{file}")
             leading = [commit for _, commits in refs for commit in commits]
             run = self._read(f"{path}/{file}", partial(read_run, storage, refs[0][0]), leading, **where)
             for what in () if run is None else self._run_faults(run, kind, [ref for ref, _ in refs]):
-                self._tell(what, f"{path}/{file}", leading, **where)
+                self._report(what, f"{path}/{file}", leading, **where)
             if run is not None and place.store in self.application.by_key2:
-                for what in place_faults(run, place.partition, leading[0].partitions):
-                    self._tell(what, f"{path}/{file}", leading, **where)
+                for what in partition_faults(run, place.partition, leading[0].partitions):
+                    self._report(what, f"{path}/{file}", leading, **where)
             self.found.size += refs[0][0].size
             self.found.rows += 0 if run is None else run.rows
 
-    def _manifest_faults(self, place: _Place, manifest: Manifest, commits: list[Commit]) -> Iterator[str]:
+    def _manifest_faults(
+        self, place: _StatePartition, manifest: Manifest, commits: list[Commit]
+    ) -> Iterator[str]:
         partitions = commits[0].partitions
         if place.partition >= partitions:
             yield f"there are {partitions} partitions only"
@@ -206,11 +210,11 @@ class _Verification:
         anywhere = (*self.application.placed, *self.application.derived, *self.application.by_key2)
         yield from manifest_faults(manifest, *(WHOLE if place.store in anywhere else own))
 
-    def _run_faults(self, run: Run, kind: str, refs: list[PieceRef]) -> Iterator[str]:
+    def _run_faults(self, run: Run, kind: str, refs: list[SegmentRef]) -> Iterator[str]:
         if len({(ref.size, ref.checksum) for ref in refs}) > 1:
             yield "manifests do not agree on its size or checksum"
         yield from run_faults(run, kind)
-        yield from dict.fromkeys(fault for ref in refs for fault in piece_faults(run, ref))
+        yield from dict.fromkeys(fault for ref in refs for fault in segment_faults(run, ref))
 
 
 def _log_file(folder: str, number: int) -> str:
@@ -225,31 +229,31 @@ def _rank(problem: Problem) -> tuple[Any, ...]:
 
 def manifest_faults(manifest: Manifest, low: int, high: int) -> Iterator[str]:
     """What is wrong with a manifest whose rows must have hashes from ``low`` to below ``high``."""
-    for number, slot in enumerate(manifest.slots):
+    for number, level in enumerate(manifest.levels):
         above = -1
-        for piece in slot.pieces:
-            where = f"rows {piece.start} to {piece.stop} of {piece.file}, in slot {number},"
-            if not (0 <= piece.start < piece.stop and piece.low <= piece.high):
-                yield f"{where} are none"
-            if piece.low < above:
+        for segment in level.segments:
+            where = f"rows {segment.start} to {segment.stop} of {segment.file}, in level {number},"
+            if not (0 <= segment.start < segment.stop and segment.low <= segment.high):
+                yield f"{where} are not a valid range"
+            if segment.low < above:
                 yield f"{where} overlap the rows before them"
-            if piece.low < low or piece.high >= high:
+            if segment.low < low or segment.high >= high:
                 yield f"{where} belong to another partition"
-            above = piece.high
+            above = segment.high
 
 
-def piece_faults(run: Run, piece: PieceRef) -> Iterator[str]:
-    """Whether a manifest says the truth about a piece of a run."""
-    if piece.stop > run.rows:
-        yield f"the manifest takes rows up to {piece.stop}, and there are {run.rows}"
-    elif (int(run["h"][piece.start]), int(run["h"][piece.stop - 1])) != (piece.low, piece.high):
-        yield f"the manifest has other hashes for rows {piece.start} to {piece.stop}"
+def segment_faults(run: Run, segment: SegmentRef) -> Iterator[str]:
+    """Whether a manifest says the truth about a segment of a run."""
+    if segment.stop > run.rows:
+        yield f"the manifest takes rows up to {segment.stop}, and there are {run.rows}"
+    elif (int(run["h"][segment.start]), int(run["h"][segment.stop - 1])) != (segment.low, segment.high):
+        yield f"the manifest has other hashes for rows {segment.start} to {segment.stop}"
 
 
-def place_faults(run: Run, partition: int, partitions: int) -> Iterator[str]:
+def partition_faults(run: Run, partition: int, partitions: int) -> Iterator[str]:
     """Whether rows, of a store where the second key decides, are in the right one of so many partitions."""
     if "s" not in run.columns:
-        return  # which is told as columns of another kind
+        return  # `run_faults` reports that
     elsewhere = int((partition_of(run["s"], partitions) != partition).sum())
     if elsewhere:
         yield f"{elsewhere} rows belong to another partition"

@@ -13,7 +13,7 @@ from typing import Protocol
 from crossstream.graph.nodes import lineage
 from crossstream.planning.plan import Plan
 from crossstream.planning.steps import GlobalResolveStep, ResolveManyStep, ResolveStep
-from crossstream.runtime.batch import SourceRange
+from crossstream.storage.log_entries import SourceRange
 from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
 
 Span = tuple[str, str, int, int, int]
@@ -148,7 +148,7 @@ def in_proportion(spans: Sequence[Span], most: int) -> list[Span]:
 
 
 USUAL_SECONDS = 10e-6
-"""What a row takes where nobody knows better."""
+"""The time per row before any was measured."""
 FIXED_SECONDS = 0.25
 """What the tasks of a batch may take together whatever its rows."""
 FADING = 0.7
@@ -192,8 +192,8 @@ class Sizing:
     def learn(self, seconds: float) -> None:
         """Takes in how long the tasks worked together on the batch that `is_small` was last asked of."""
         expected, self._expected = self._expected, 0.0
-        told = (seconds - FIXED_SECONDS) / expected if expected else 0.0
-        self.row_seconds = max(USUAL_SECONDS, FADING * self.row_seconds, told)
+        measured = (seconds - FIXED_SECONDS) / expected if expected else 0.0
+        self.row_seconds = max(USUAL_SECONDS, FADING * self.row_seconds, measured)
 
     def _each(self, source: str, held: Mapping[str, int]) -> float:
         """Rows that a record of a source makes work of."""

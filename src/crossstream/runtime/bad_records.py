@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -17,18 +16,18 @@ from crossstream.columns.order import place_of
 from crossstream.columns.refused import encoded, first_refused
 from crossstream.columns.values import Values
 from crossstream.errors import CrossStreamError, ProcessingError, SerdeError, type_and_text
-from crossstream.graph.nodes import Graph, Node, StreamStreamJoin, StreamTableJoin
+from crossstream.graph.nodes import Graph, Node
 from crossstream.operators.table_join.kernel import Given
 from crossstream.planning.plan import StoreDef
 from crossstream.records import REASON, Header, decode_headers
-from crossstream.runtime.batch import Batch, Report
-from crossstream.runtime.large_letters import Letter, as_records
+from crossstream.runtime.batch import Batch, Policy, Report
+from crossstream.runtime.dead_letters import Forms, Letter, as_records, letters
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.serdes.refusals import UNDECODABLE
-from crossstream.serdes.serde import alike, find_invalid
-from crossstream.storage.columns import Column, cut, cut_all, take, take_or_null
-from crossstream.storage.snapshot import View
+from crossstream.serdes.serde import find_invalid
+from crossstream.storage.columns import Column, cut, cut_all, take
+from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import Run
 
 _NEXT = "fix the function, or skip such records: processing_errors='skip' or cs.DeadLetter(topic)"
@@ -36,18 +35,6 @@ _NEXT = "fix the function, or skip such records: processing_errors='skip' or cs.
 Part = Literal["key", "value"]
 
 Write = Callable[[str, pa.RecordBatch], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """``action``: what to do with failed rows; ``topic``: where dead letters go.
-
-    ``spill``: the folder for whole records of dead letters that are cut; None: they are not kept.
-    """
-
-    action: Literal["fail", "skip", "dead-letter"] = "fail"
-    topic: str | None = None
-    spill: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +64,7 @@ class Failures:
                 f"the {part} of a record cannot be decoded: {reason}",
                 code="CS-402",
                 where=self.place(node, changes, row) | {"serde": None if serde is None else serde.name},
-                next="mend or skip the record: deserialization_errors='skip' or cs.DeadLetter(topic)",
+                next="fix or skip the record: deserialization_errors='skip' or cs.DeadLetter(topic)",
             )
         self.report.count_dropped(node.name, {"undecodable": len(rows)})
         if self.decoding.action == "dead-letter":
@@ -195,8 +182,8 @@ class Failures:
 
     def _where(self, node: Node, changes: Changes, row: int) -> list[Header]:
         place = self.place(node, changes, row)
-        told = {f"crossstream.{name}": place[name] for name in ("operator", "topic", "partition", "offset")}
-        return [(name, _utf8(str(value))) for name, value in told.items() if value is not None]
+        known = {f"crossstream.{name}": place[name] for name in ("operator", "topic", "partition", "offset")}
+        return [(name, _utf8(str(value))) for name, value in known.items() if value is not None]
 
 
 def _utf8(text: str) -> bytes:
@@ -225,7 +212,7 @@ def _of_user(error: BaseException) -> BaseException:
 
 
 def _readable(changes: Changes) -> Changes:
-    """The rows as columns of their own, so that nobody decodes the ones left out along with them."""
+    """The rows as columns of their own, so that the dropped rows are not decoded with them."""
     key, value = (Values(values.serde, wire=values.wire()) for values in (changes.key, changes.value))
     return replace(changes, key=key, value=value)
 
@@ -236,78 +223,6 @@ def _shown(changes: Changes, row: int) -> object:
         return one.objects()[0]
     except SerdeError:
         return one.wire()[0].as_py()
-
-
-@dataclass(frozen=True, slots=True)
-class Forms:
-    """The serdes of dead letters; None: nobody but the engine has bytes of these.
-
-    ``value``: of the records, or of those of a join's left side; ``right``: of those of its right side.
-    """
-
-    key: Serde | None
-    value: Serde | None
-    right: Serde | None = None
-
-    @classmethod
-    def of_input(cls, topology: Graph, node: Node) -> Forms:
-        """Of records that an operator takes; a source takes what it yields."""
-        taken = topology[node.parents[0]] if node.parents else node
-        return cls(taken.key, taken.value)
-
-    @classmethod
-    def of_join(cls, topology: Graph, node: Node) -> Forms:
-        """Of results of a join, with the values of its sides."""
-        return cls(node.key, *_sides(topology, node))
-
-
-def letters(forms: Forms, changes: Changes, given: Given | None) -> tuple[Any, Any]:
-    """Keys and values (`pyarrow.LargeBinaryArray`) of changes that failed. ``given``: to a joiner, for each of them."""
-    key = bytes_of(changes.key, forms.key)
-    if given is None:
-        return key, bytes_of(changes.value, forms.value)
-    sides = [bytes_of(given.left, forms.value), bytes_of(given.right, forms.right)]
-    rows = np.arange(changes.rows)
-    return key, take_or_null(pa.concat_arrays(sides), np.where(given.is_right, changes.rows + rows, rows))
-
-
-def bytes_of(values: Values, serde: Serde | None) -> pa.LargeBinaryArray:
-    """Bytes that others can read: in the serde, or as JSON, or else as text."""
-    if serde is None:
-        return _each(values, _text)
-    if values.serde is not None and alike(values.serde, serde):
-        return values.wire()
-    try:
-        return values.wire(serde)
-    except SerdeError:
-        return _each(values, lambda value: _serialized(value, serde))
-
-
-def _sides(topology: Graph, node: Node) -> tuple[Serde | None, Serde | None]:
-    if isinstance(node, StreamStreamJoin):
-        return node.store.value, node.other_store.value
-    left, right = (topology[name].value for name in node.parents[:2])
-    return (node.stream_value, right) if isinstance(node, StreamTableJoin) else (left, right)
-
-
-def _each(values: Values, written: Any) -> pa.LargeBinaryArray:
-    return pa.array(
-        [None if value is None else written(value) for value in values.objects()], pa.large_binary()
-    )
-
-
-def _serialized(value: Any, serde: Serde) -> bytes | None:
-    try:
-        return calls.serialize(serde, value)
-    except SerdeError:
-        return _text(value)
-
-
-def _text(value: Any) -> bytes:
-    try:
-        return msgspec.json.encode(value)
-    except Exception:  # whatever the value's own conversion raises
-        return repr(value).encode()
 
 
 _CHUNK = 16_384
@@ -323,11 +238,11 @@ class Unreadable:
     reason: str
 
 
-def unreadable_row(stores: Iterable[tuple[StoreDef, View]], serde: object) -> Unreadable | None:
+def unreadable_row(stores: Iterable[tuple[StoreDef, Snapshot]], serde: object) -> Unreadable | None:
     """The first row that is in the way; None if there is none. ``serde``: the name of the one that refused bytes."""
     for store, view in stores:
         if serde in (None, store.value.name) and "value" in store.layout.names:
-            for run in view.pieces():
+            for run in view.segments():
                 for row, reason in _refused(store.value, run):
                     if _is_live(view, run, row):
                         return Unreadable(store, _key(store, run, row), reason)
@@ -344,13 +259,13 @@ def _refused(serde: Serde, run: Run) -> Iterator[tuple[int, str]]:
         yield from ((start + row, reason) for row, reason in found)
 
 
-def _is_live(view: View, run: Run, row: int) -> bool:
+def _is_live(view: Snapshot, run: Run, row: int) -> bool:
     """Whether no newer run replaces the row; of those with several rows under a key each is taken for live."""
     if view.layout.sort is not None:
         return True
     one = cut_all(run.columns, row, row + 1)
     match = view.lookup(one["h"], one["key"])
-    return bool(match.found[0]) and match.pieces[int(match.piece[0])] is run
+    return bool(match.found[0]) and match.segments[int(match.segment[0])] is run
 
 
 def _key(store: StoreDef, run: Run, row: int) -> Any:

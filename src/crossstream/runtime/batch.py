@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
 from crossstream.columns.order import OFFSET_BITS
+from crossstream.config import DeadLetter, OnError, StreamsConfig
 from crossstream.graph.nodes import Shape
-from crossstream.storage.manifest import PieceRef
+from crossstream.storage.log_entries import Silence, SourceRange, StagedFrame
+from crossstream.storage.manifest import SegmentRef
 
 FRAME_RANK = 1 << 20
 """Added to the ranks of DataFrame sources, which come after topic partitions: one for each source in each partition."""
@@ -19,35 +23,6 @@ STREAM_RANK = 1 << 21
 
 Keys = tuple[tuple[str, str] | None, tuple[str, str] | None]
 """A key of the left and of the right side of a join, None where none is known: the key, and its kind."""
-
-StagedFrame = tuple[str, str, int, int, bytes]
-"""Records that wait to be published: file, topic, partition, rows, tag."""
-
-
-class SourceRange(msgspec.Struct, frozen=True, array_like=True):
-    """Records ``start <= offset < end`` of one topic partition, for one source node.
-
-    ``rank`` orders the source partitions of a batch: ties in arrival order go by it.
-    """
-
-    node: str
-    topic: str
-    partition: int
-    start: int
-    end: int
-    rank: int
-
-
-class Silence(msgspec.Struct, frozen=True, array_like=True):
-    """What a batch knows of the clock, where stream time goes on without input; all in ms.
-
-    ``clock``: what it showed when the batch was planned; ``since``: from when on the application had read all there
-    was; ``after``: how long a state partition gets no records until its stream time goes on with the clock.
-    """
-
-    clock: int
-    since: int
-    after: int
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -66,7 +41,7 @@ class Batch(msgspec.Struct, frozen=True):
     repeated: bool = False
     bits: int = 64
     recorded: bool = False
-    histories: dict[str, dict[int, PieceRef]] = {}
+    histories: dict[str, dict[int, SegmentRef]] = {}
     silence: Silence | None = None
     shares: int = 1
     clock: int = 0
@@ -117,7 +92,7 @@ class Report:
     unmatched: dict[str, int] = field(default_factory=dict)
     keys: dict[str, Keys] = field(default_factory=dict)
     staged: list[StagedFrame] = field(default_factory=list)
-    histories: dict[str, dict[int, PieceRef]] = field(default_factory=dict)
+    histories: dict[str, dict[int, SegmentRef]] = field(default_factory=dict)
 
     def count_in(self, operator: str, rows: int) -> None:
         self.rows_in[operator] = self.rows_in.get(operator, 0) + rows
@@ -175,3 +150,64 @@ def pack_report(report: Report) -> bytes:
 
 def unpack_report(data: bytes) -> Report:
     return _decoder.decode(data)
+
+
+class Output(Protocol):
+    """Where sinks write."""
+
+    def write(self, topic: str, records: pa.RecordBatch, partitions: Sequence[int] | None = None) -> None:
+        """Appends records (key, value, timestamp, headers) in order."""
+
+    def must_exist(self, topic: str) -> None:
+        """Raises `SinkError` where writing would create the topic, or the name that a record gave is not valid."""
+
+    def partition_count(self, topic: str) -> int:
+        """How many partitions the topic has."""
+
+    def record_limit(self, topic: str) -> int | None:
+        """The most bytes that a record of the topic may have, before compression; None: any number."""
+
+    def finish(self) -> None:
+        """Returns when everything written is stored."""
+
+
+class Input(Protocol):
+    """Where sources read."""
+
+    def read(
+        self, spans: Sequence[SourceRange], max_rows: int
+    ) -> Iterator[tuple[SourceRange, pa.RecordBatch]]:
+        """The records of several ranges, batches of `records.RECORDS` as they come, each range in offset order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """``action``: what to do with failed rows; ``topic``: where dead letters go.
+
+    ``spill``: the folder for whole records of dead letters that are cut; None: they are not kept.
+    """
+
+    action: Literal["fail", "skip", "dead-letter"] = "fail"
+    topic: str | None = None
+    spill: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the configuration says about every task."""
+
+    decoding: Policy = field(default_factory=Policy)
+    processing: Policy = field(default_factory=Policy)
+    read_rows: int = 65_536
+    chunk_rows: int = 65_536
+
+
+def policy_of(setting: OnError) -> Policy:
+    """The policy that ``"fail"``, ``"skip"`` or a `DeadLetter` stands for."""
+    if isinstance(setting, DeadLetter):
+        return Policy("dead-letter", setting.topic, None if setting.spill is None else str(setting.spill))
+    return Policy(setting)
+
+
+def settings_of(config: StreamsConfig) -> Settings:
+    return Settings(policy_of(config.deserialization_errors), policy_of(config.processing_errors))

@@ -17,9 +17,9 @@ from crossstream.operators.source.runner import Reader
 from crossstream.planning.plan import Plan
 from crossstream.planning.steps import ReadStep
 from crossstream.runtime.backlog_split import Times
-from crossstream.runtime.bad_records import Failures, Policy
-from crossstream.runtime.batch import Batch, Report, SourceRange
-from crossstream.runtime.services import Input, Settings
+from crossstream.runtime.bad_records import Failures
+from crossstream.runtime.batch import Batch, Input, Policy, Report, Settings
+from crossstream.storage.log_entries import SourceRange
 from crossstream.timelines import Columns, FirstRecords, Ranges, Timelines, partition_of, passed
 from crossstream.topics import OffsetRange, TopicPartition
 

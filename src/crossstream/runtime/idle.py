@@ -1,4 +1,4 @@
-"""Inputs that have nothing: how long a batch waits for them, and when stream time goes on with the clock."""
+"""Empty inputs: how long a batch waits for them, and when stream time moves with the clock instead."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from crossstream.graph.nodes import Graph, Source, StreamStreamJoin, StreamTableJoin, lineage
 from crossstream.planning.plan import BUFFER, WAITING, Plan
-from crossstream.runtime.batch import Silence
 from crossstream.runtime.scheduler import SourcePlanner
+from crossstream.storage.log_entries import Silence
 from crossstream.topics import TopicPartition
 
 LARGE_RECORDS = 1_000
@@ -57,17 +57,17 @@ def inputs_of_stream_joins(topology: Graph) -> frozenset[str]:
 
 
 TICK_MS = 1_000
-"""How often stream time goes on, at most; also not more than ten times in `after`."""
+"""How often stream time moves, at most; also not more than ten times in `after`."""
 
 
 @dataclass(slots=True)
 class Listener:
-    """Notes what comes in, and tells each batch of the clock. All times in ms, as the clock shows them.
+    """Notes what comes in, and gives each batch the time of the clock. All times in ms, as the clock shows them.
 
     ``after``: None where stream time stands still without input. ``since``: from when on the application has read
     all there is; the time before its start does not count. ``heard``, ``ticked``: the last batch with records, and
     the last one without; ``moved``: the last one without that was followed by a change of what is kept. ``shown``:
-    what the clock showed last; where it is set back, the silence begins anew.
+    what the clock showed last; where it is set back, the silence begins again.
     """
 
     after: int | None
@@ -80,7 +80,7 @@ class Listener:
     def silence(self, now: int, taken: int, *, has_more: bool) -> Silence | None:
         """What a batch that takes so many records knows; nothing where there is, or may be, more to read."""
         if now < self.shown:
-            self._begin_anew(now)
+            self._begin_again(now)
         self.shown = now
         if taken:
             self.heard = now
@@ -91,9 +91,9 @@ class Listener:
         return Silence(now, self.since, self.after)
 
     def is_tick(self, silence: Silence | None) -> bool:
-        """Whether a batch without records is due, if somebody waits for stream time to go on.
+        """Whether a batch without records is due, if rows wait for stream time to move.
 
-        Nobody does where one changed nothing although every partition had been silent for long enough: for twice as
+        No row does where one changed nothing although every partition had been silent for long enough: for twice as
         long, as one that takes a time of a clock that was set back for its last input may need.
         """
         if silence is None or silence.clock - max(silence.since, self.heard) < silence.after:
@@ -106,17 +106,17 @@ class Listener:
         return True
 
     def stored(self) -> None:
-        """Notes that the last batch changed what is kept: somebody may wait again."""
+        """Notes that the last batch changed what is kept: rows may wait again."""
         self.moved = self.ticked
 
-    def _begin_anew(self, now: int) -> None:
-        """The clock was set back: how long it has been silent cannot be told by it."""
+    def _begin_again(self, now: int) -> None:
+        """The clock was set back, so it cannot say how long it has been silent."""
         self.since = now
         self.heard, self.ticked, self.moved = (min(t, now) for t in (self.heard, self.ticked, self.moved))
 
 
-def somebody_waits(plan: Plan, state: Mapping[str, tuple[int, int]]) -> bool:
-    """Whether records may wait for stream time to go on; ``state``: (rows, bytes) by ``store/partition``."""
+def rows_wait(plan: Plan, state: Mapping[str, tuple[int, int]]) -> bool:
+    """Whether records may wait for stream time to move; ``state``: (rows, bytes) by ``store/partition``."""
     waiting = {
         store.name for store in plan.stores.values() if store.layout.kind in (WAITING.kind, BUFFER.kind)
     }

@@ -1,6 +1,6 @@
 """Another number of state partitions, between two batches.
 
-All stores of the last commit are cut anew, into files beside the old ones, and one commit, which reads no records,
+All stores of the last commit are sliced again, into files beside the old ones, and one commit, which reads no records,
 names them (decision 0011). Until it is there nothing has happened; older commits keep the partitions they had. Where
 their number stays, and a partitioner is another one, only the stores that partitioners place are cut.
 """
@@ -18,13 +18,16 @@ from typing import TypeVar
 import numpy as np
 from msgspec import structs
 
-from crossstream.columns.hashing import partition_bounds
-from crossstream.errors import IncompatibleStateError, StateError
-from crossstream.runtime.placement import BySecondKey
-from crossstream.runtime.stores import file_names, partition_folder
+from crossstream.columns.hashing import partition_bounds, partition_of
+from crossstream.columns.values import Values
+from crossstream.errors import CrossStreamError, IncompatibleStateError, StateError
+from crossstream.planning.plan import Partitioner, Plan, StoreDef
+from crossstream.planning.steps import MaterializeStep, ResolveStep, Step, SubscribeStep
+from crossstream.runtime.shuffle_codec import chosen_partitions
 from crossstream.storage.columns import take_all
-from crossstream.storage.commit_log import Application, BatchLog, Commit
-from crossstream.storage.files import Storage
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.files import Storage, file_names, partition_folder
+from crossstream.storage.log_entries import Application, Commit
 from crossstream.storage.manifest import read_manifest, read_run
 from crossstream.storage.rescale import Placement, Save, placed, places_of, sliced
 from crossstream.storage.root import StateRoot
@@ -114,13 +117,15 @@ def misplaced(log: BatchLog, placements: Mapping[str, Placement]) -> list[str]:
 
 
 def _sample(root: StateRoot, store: str, partition: int, name: str) -> Iterator[Run]:
-    """Rows of a state partition, from the newest piece on, so many that they are `SAMPLED`."""
+    """Rows of a state partition, from the newest segment on, so many that they are `SAMPLED`."""
     folder, wanted = _folder(root, store, partition), SAMPLED
     try:
-        for piece in (piece for slot in read_manifest(folder, name).slots for piece in slot.pieces):
+        for segment in (
+            segment for level in read_manifest(folder, name).levels for segment in level.segments
+        ):
             if wanted <= 0:
                 return
-            run = read_run(folder, piece).slice(piece.start, piece.stop)
+            run = read_run(folder, segment).slice(segment.start, segment.stop)
             rows = np.linspace(0, run.rows - 1, min(run.rows, wanted), dtype=np.int64)
             wanted -= len(rows)
             yield Run(take_all(run.columns, rows))
@@ -139,7 +144,7 @@ def _check_placed(log: BatchLog, application: Application, placements: Mapping[s
             f"the rows of {', '.join(unknown)} are placed by a partitioner, which only the application has",
             code="CS-730",
             where={"folder": str(log.root)},
-            next="start the application with another number of partitions: it places them anew",
+            next="start the application with another number of partitions: it places them again",
         )
 
 
@@ -165,7 +170,7 @@ def _open_one(root: StateRoot, store: str, partition: int, name: str) -> Version
     folder = _folder(root, store, partition)
     try:
         manifest = read_manifest(folder, name)
-        first = next((piece for slot in manifest.slots for piece in slot.pieces), None)
+        first = next((segment for level in manifest.levels for segment in level.segments), None)
         if first is None:
             return load_version(folder, Layout(manifest.kind, ()), name)
         opened: dict[str, Run] = {first.file: read_run(folder, first)}
@@ -241,3 +246,62 @@ def _folder(root: StateRoot, store: str, partition: int) -> Storage:
 def _name(version: Version) -> str:
     assert version.name is not None
     return version.name
+
+
+@dataclass(frozen=True, slots=True)
+class ByPartitioner:
+    """Places rows of a store by a partitioner, which takes what the serde reads of their keys."""
+
+    store: StoreDef
+    partitioner: Partitioner
+    partitions: int
+
+    def __call__(self, run: Run) -> np.ndarray:
+        """The partition of each row, asked for once for each key. Raises `SerdeError`, `ProcessingError` CS-505."""
+        encoded = run["key"].dictionary_encode()
+        keys = Values(self.store.key, wire=encoded.dictionary)
+        try:
+            places = chosen_partitions(
+                self.partitioner, keys, self.partitions, lambda row: {"key": keys.objects()[row]}
+            )
+        except CrossStreamError as error:
+            raise error.at(store=self.store.name) from error.__cause__
+        return np.asarray(places[encoded.indices.to_numpy(zero_copy_only=False)])
+
+
+@dataclass(frozen=True, slots=True)
+class BySecondKey:
+    """Places rows by the hash of their second key, which is their ``s``."""
+
+    partitions: int
+
+    def __call__(self, run: Run) -> np.ndarray:
+        return partition_of(run["s"], self.partitions)
+
+
+def partitioners(plan: Plan) -> dict[str, Partitioner]:
+    """The partitioner of each store that has one; the rows of all others are placed by hash."""
+    found = {}
+    arriving = {exchange.arrives: exchange.partitioner for exchange in plan.exchanges}
+    for step in plan.steps:
+        partitioner = arriving.get(step.inputs[0]) if step.inputs else None
+        if partitioner is not None:
+            found.update(dict.fromkeys(_stores_filled_by(step), partitioner))
+    return found
+
+
+def placements(plan: Plan, partitions: int) -> dict[str, ByPartitioner]:
+    """How the rows of these stores are placed in ``partitions`` partitions."""
+    return {
+        name: ByPartitioner(plan.stores[name], partitioner, partitions)
+        for name, partitioner in partitioners(plan).items()
+    }
+
+
+def _stores_filled_by(step: Step) -> list[str]:
+    """The stores that keep what the first input of a step brings."""
+    if isinstance(step, MaterializeStep | SubscribeStep):
+        return [step.store]
+    if isinstance(step, ResolveStep):
+        return [step.subscriptions] if step.referrers is None else [step.subscriptions, step.referrers]
+    return []

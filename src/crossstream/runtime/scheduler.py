@@ -14,8 +14,8 @@ from crossstream.graph.names import matches
 from crossstream.graph.nodes import Graph, Source
 from crossstream.graph.validate import check_matched_once
 from crossstream.runtime.backlog_split import Cutter, Span, Times, in_proportion
-from crossstream.runtime.batch import SourceRange, rank_of
-from crossstream.storage.commit_log import Starts
+from crossstream.runtime.batch import rank_of
+from crossstream.storage.log_entries import SourceRange, Starts
 from crossstream.topics import OffsetRange, TopicPartition
 
 logger = logging.getLogger("crossstream.sources")
@@ -119,7 +119,7 @@ class SourcePlanner:
     def end_offsets(self) -> Mapping[TopicPartition, int]:
         """Where every topic partition ends now; without topics of patterns that are gone.
 
-        Where a partition is missing, or ends before what was read, its topic may have been made anew since they were
+        Where a partition is missing, or ends before what was read, its topic may have been recreated since they were
         looked for, so they are looked for again. Raises what `refresh` does.
         """
         try:
@@ -143,16 +143,16 @@ class SourcePlanner:
                     raise
 
     def leave_out(self, error: SourceError) -> bool:
-        """Goes on without the topic that an error misses, until it is found again; False: a source names it.
+        """Continues without the topic that an error misses, until it is found again; False: a source names it.
 
-        Its position stays, and its id: it may only be away, and if it is made anew that is seen.
+        Its position stays, and its id: it may only be away, and if it is recreated that is seen.
         """
         topic = error.where.get("topic")
         matching = [node for node in self._sources() if node.pattern is not None]
         for node in matching if error.code in GONE else ():
             left = [tp for tp in self._partitions[node.name] if tp.topic != topic]
             if len(left) < len(self._partitions[node.name]):
-                logger.warning("the topic %r is gone: %s goes on without it", topic, node.name)
+                logger.warning("the topic %r is gone: %s continues without it", topic, node.name)
                 self._partitions[node.name] = left
                 return True
         return False
@@ -223,7 +223,7 @@ class SourcePlanner:
         return None
 
     def after(self, ranges: tuple[SourceRange, ...]) -> Positions:
-        """The positions past the ranges of a batch: those to go on from when it is committed."""
+        """The positions past the ranges of a batch: those to continue from when it is committed."""
         moved = {n: {t: dict(p) for t, p in topics.items()} for n, topics in self.positions.items()}
         for span in ranges:
             moved.setdefault(span.node, {}).setdefault(span.topic, {})[span.partition] = span.end
@@ -264,7 +264,7 @@ class SourcePlanner:
         return {tp.topic: node for node, partitions in self._partitions.items() for tp in partitions}
 
     def _take_over(self) -> None:
-        """A source goes on where another one, such as itself under another name, has read a topic of its own."""
+        """A source continues where another one, such as itself under another name, has read a topic of its own."""
         for topic, reader in self._readers().items():
             others = [node for node, topics in self.positions.items() if node != reader and topic in topics]
             for node in others:
@@ -274,7 +274,7 @@ class SourcePlanner:
                     del self.positions[node]
 
     def _identify(self) -> None:
-        """Offsets do not tell a topic from one that was deleted: where that is longer, they are in its middle."""
+        """Compares topic ids. In a recreated topic that is longer, offsets of the old one are in its middle."""
         readers = self._readers()
         for topic, found in self.log.topic_ids(sorted(readers)).items():
             if self.topic_ids.get(topic, found) != found:
@@ -282,11 +282,11 @@ class SourcePlanner:
             self.topic_ids[topic] = found
 
     def _replace(self, node: str, topic: str) -> None:
-        """The topic was deleted and made anew: it is read from its beginning, or an error if it was read before."""
+        """The topic was deleted and recreated: it is read from its beginning, or an error if it was read before."""
         if any(self.positions.get(node, {}).get(topic, {}).values()):
             if self.lost == "fail":
-                raise _made_anew(node, topic)
-            logger.warning("the topic %r was deleted and made anew: it is read from its beginning", topic)
+                raise _recreated(node, topic)
+            logger.warning("the topic %r was deleted and recreated: it is read from its beginning", topic)
         begins = self.log.begin_offsets([tp for tp in self._partitions[node] if tp.topic == topic])
         self.positions.setdefault(node, {})[topic] = {tp.partition: at for tp, at in begins.items()}
         self.replaced.add(topic)
@@ -365,16 +365,16 @@ class SourcePlanner:
                 f"records were deleted before they were read: offsets {position} to {begin - 1}",
                 code="CS-601",
                 where={"operator": node, "topic": tp.topic, "partition": tp.partition, "offset": position},
-                next="lengthen the topic's retention; on_lost_records='skip' goes on, and counts the gap",
+                next="lengthen the topic's retention; on_lost_records='skip' continues, and counts the gap",
             )
         self.skipped += begin - max(position, self._lost_up_to.get(tp, position))
         self._lost_up_to[tp] = begin
         self.positions[node][tp.topic][tp.partition] = begin
 
 
-def _made_anew(node: str, topic: str) -> SourceError:
+def _recreated(node: str, topic: str) -> SourceError:
     return SourceError(
-        "the topic was deleted and made anew since it was read: what has been read is of the one before",
+        "the topic was deleted and recreated since it was read: what has been read is of the one before",
         code="CS-603",
         where={"operator": node, "topic": topic},
         next="start with a new application_id, or an empty state_dir; "
@@ -385,7 +385,7 @@ def _made_anew(node: str, topic: str) -> SourceError:
 def _rewound(node: str, tp: TopicPartition, start: int, end: int) -> SourceError:
     return SourceError(
         f"the topic ends at offset {end}, but offsets up to {start - 1} have been read: "
-        "it was truncated, or deleted and made anew",
+        "it was truncated, or deleted and recreated",
         code="CS-603",
         where={"operator": node, "topic": tp.topic, "partition": tp.partition, "offset": start},
         next="start with a new application_id, or an empty state_dir",

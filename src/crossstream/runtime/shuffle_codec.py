@@ -1,6 +1,6 @@
 """What travels between rounds: a handful of Arrow blobs per task and target partition.
 
-A parcel is (target round, exchange, sender, sequence, blob). Spark shuffles parcels by state partition and never
+A block is (target round, exchange, sender, sequence, blob). Spark shuffles blocks by state partition and never
 looks inside. Receivers sort them by exchange, sender and sequence, so the order in which a shuffle
 delivers them changes nothing.
 """
@@ -8,7 +8,9 @@ delivers them changes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import chain
 from operator import index
 from typing import Any
 
@@ -24,9 +26,9 @@ from crossstream.errors import ProcessingError, type_and_text
 from crossstream.planning.plan import Exchange, Partitioner
 from crossstream.serdes import Serde
 from crossstream.storage.columns import from_record_batch, to_record_batch
-from crossstream.storage.files import FEW, Gathered, whole
+from crossstream.storage.files import FEW, BufferList, whole
 
-Parcel = tuple[int, int, int, int, Any]
+Block = tuple[int, int, int, int, Any]
 """The blob is bytes, gathered or as a buffer, or, on the way, the place where it lies (`spark/shuffle_spill.py`).
 
 Within a process, few rows go from round to round as `Changes`.
@@ -36,22 +38,22 @@ Place = Callable[[int], dict[str, Any]]
 """Operator, line, topic, partition, offset and key of a row, as far as they are known."""
 
 HANDED = 512
-"""Rows up to which changes are handed on within a process as they are; more are packed, to be taken in slices.
+"""Rows up to which changes are not packed within a process; more are, to be taken in slices.
 
 Decision 0029.
 """
 
 REPORT = -1
-"""Exchange number of a parcel that holds a task's report."""
+"""Exchange number of a block that holds a task's report."""
 FRAME = -2
-"""Exchange number of a parcel for the driver: records of a `FrameSink`."""
+"""Exchange number of a block for the driver: records of a `FrameSink`."""
 
 _HEAD = ("key", "value", "ts", "major", "minor")
 _DECODED = "decoded"
 """The column with what is decoded of the values."""
 
 
-def pack(changes: Changes, value_serde: Serde | None, key_serde: Serde | None) -> bytes | Gathered:
+def pack(changes: Changes, value_serde: Serde | None, key_serde: Serde | None) -> bytes | BufferList:
     """Changes as a schema and a record batch in Arrow's IPC form; values in wire form, and what is decoded of them."""
     columns = {
         "key": changes.key.wire(key_serde),
@@ -71,7 +73,7 @@ def pack(changes: Changes, value_serde: Serde | None, key_serde: Serde | None) -
     size = schema.size.to_bytes(8, "little")
     if batch.num_rows <= FEW:
         return b"".join((size, schema, batch.serialize()))
-    blob = Gathered()
+    blob = BufferList()
     blob.write(size)
     pa.ipc.new_stream(blob, batch.schema).write_batch(batch)
     return blob
@@ -125,16 +127,16 @@ def route(
     sender: int,
     place: Callable[[Changes, int], dict[str, Any]],
     near: bool = False,
-) -> Iterator[tuple[int, bytes | Gathered | Changes]]:
+) -> Iterator[tuple[int, bytes | BufferList | Changes]]:
     """(state partition, blob) for every partition that gets rows. ``sender``: the one they come from.
 
-    ``place``: where a row is from. ``near``: whoever gets them is in this process.
+    ``place``: where a row is from. ``near``: the receiver is in this process.
     """
     if not changes.rows:
         return
     key, value, partitioner = exchange.key, exchange.value, exchange.partitioner
     changes = _in_wire_form(changes, key, value, exchange.columns)
-    send = _as_they_are if near and changes.rows <= HANDED else pack
+    send = _unpacked_rows if near and changes.rows <= HANDED else pack
     if exchange.stays or (partitions == 1 and partitioner is None):
         yield 0 if partitions == 1 else sender, send(changes, value, key)
         return
@@ -170,7 +172,7 @@ def _in_wire_form(
 
 
 def _can_travel(series: pl.Series) -> bool:
-    """Whether columns come out of a parcel as they go in."""
+    """Whether columns come out of a block as they go in."""
     arrow = series[:0].to_arrow()
     return _has_no_dictionary(arrow.type) and pl.Series(arrow).dtype == series.dtype
 
@@ -182,7 +184,7 @@ def _has_no_dictionary(kind: pa.DataType) -> bool:
     return all(_has_no_dictionary(kind.field(place).type) for place in range(kind.num_fields))
 
 
-def _as_they_are(changes: Changes, value: Serde | None, key: Serde | None) -> Changes:
+def _unpacked_rows(changes: Changes, value: Serde | None, key: Serde | None) -> Changes:
     return changes
 
 
@@ -219,9 +221,81 @@ def _existing(pid: Any, partitions: int) -> int:
     return found
 
 
-def in_order(parcels: Iterable[Parcel]) -> dict[int, list[Any]]:
+def in_order(blocks: Iterable[Block]) -> dict[int, list[Any]]:
     """Blobs of each exchange in order of their senders."""
     found: dict[int, list[Any]] = {}
-    for _, exchange, _, _, blob in sorted(parcels, key=lambda parcel: parcel[1:4]):
+    for _, exchange, _, _, blob in sorted(blocks, key=lambda block: block[1:4]):
         found.setdefault(exchange, []).append(blob)
     return found
+
+
+WHOLE_BYTES = 16 << 20
+"""Blocks of up to that size are taken all at once."""
+SLICE_BYTES = 8 << 20
+"""About how much of larger ones is taken at a time."""
+
+Arrived = dict[int, Changes]
+"""Changes by the number of the exchange that they come through."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """The rows of one block, and the slice that each belongs to."""
+
+    exchange: int
+    changes: Changes
+    slices: np.ndarray
+
+
+def all_at_once(blobs: dict[int, list[bytes]], exchanges: Sequence[Exchange]) -> Iterator[Arrived]:
+    """What arrives in a state partition. ``blobs``: by number of the exchange; they are taken out."""
+    yield {number: _unpacked(blobs.pop(number), exchanges[number]) for number in sorted(blobs)}
+
+
+def in_slices(blobs: dict[int, list[bytes]], exchanges: Sequence[Exchange], bits: int) -> Iterator[Arrived]:
+    """In slices with ascending hashes, all rows of a key in one; in one slice if it is not too large.
+
+    A right row with two million subscribers makes two million results in one batch. Where these are kept or joined
+    further they meet again in the partitions of their own keys, and a task that took them all at once would hold all
+    of them several times over. Steps that look at single keys give the same rows in the same order: they answer in
+    order of the hash.
+    """
+    size = sum(map(size_of, chain.from_iterable(blobs.values())))
+    if size <= WHOLE_BYTES:
+        yield from all_at_once(blobs, exchanges)
+        return
+    opened = [
+        (number, _unpacked([blob], exchanges[number]))
+        for number in sorted(blobs)
+        for blob in blobs.pop(number)
+    ]
+    hashes = [changes.hashes(bits) for _, changes in opened]
+    bounds = _bounds(hashes, -(-size // SLICE_BYTES))
+    pieces = [
+        _Piece(number, changes, np.searchsorted(bounds, h, "right").astype(np.uint16))
+        for (number, changes), h in zip(opened, hashes, strict=True)
+    ]
+    del opened, hashes
+    for place in range(len(bounds) + 1):
+        yield _slice(pieces, place)
+        pieces = [piece for piece in pieces if piece.slices.max() > place]
+
+
+def _unpacked(blobs: list[bytes], exchange: Exchange) -> Changes:
+    return unpack(blobs, exchange.key, exchange.value)
+
+
+def _bounds(hashes: Sequence[np.ndarray], count: int) -> np.ndarray:
+    """The least hash of each slice but the first, where there are about ``count`` of one size."""
+    ordered = np.sort(np.concatenate(hashes))
+    bounds = np.unique(ordered[np.arange(1, count) * len(ordered) // count])
+    return np.asarray(bounds[bounds > ordered[0]])
+
+
+def _slice(pieces: Sequence[_Piece], place: int) -> Arrived:
+    found: dict[int, list[Changes]] = {}
+    for piece in pieces:
+        rows = np.flatnonzero(piece.slices == place)
+        if len(rows):
+            found.setdefault(piece.exchange, []).append(piece.changes.take(rows))
+    return {number: concat_changes(parts) for number, parts in found.items()}

@@ -7,9 +7,8 @@ machine share the files of a global table (decision 0020).
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import quote
 
 from crossstream.columns.changes import Changes
 from crossstream.errors import StateError
@@ -17,25 +16,12 @@ from crossstream.operators.global_join.global_table import History, WholeTable
 from crossstream.planning.plan import Plan, StoreDef
 from crossstream.runtime.batch import Batch
 from crossstream.storage.compaction import NO_HORIZON
-from crossstream.storage.files import Storage
-from crossstream.storage.manifest import PieceRef, read_manifest, read_run, write_run
+from crossstream.storage.files import Storage, partition_folder
+from crossstream.storage.manifest import SegmentRef, read_manifest, read_run, write_run
 from crossstream.storage.root import Place, root_of
-from crossstream.storage.snapshot import View
+from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import Run
-from crossstream.storage.store import Piece, Version, advance, load_version, saver, store_version
-
-
-def partition_folder(store: str, partition: int | str) -> str:
-    """The folder of a store partition below the root of the state; any name of a store is possible."""
-    return f"stores/{quote(store, safe='')}/{partition}"
-
-
-def file_names(files: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    """Names below the root of the state; ``files``: by ``store/partition``."""
-    for place, names in files.items():
-        store, _, partition = place.rpartition("/")
-        folder = partition_folder(store, partition)
-        yield from (f"{folder}/{name}" for name in names)
+from crossstream.storage.store import Segment, Version, advance, load_version, saver, store_version
 
 
 def measure(root: Place, versions: Mapping[str, Mapping[int, str]]) -> dict[str, tuple[int, int]]:
@@ -56,7 +42,7 @@ def grow(
     fresh: Run | None,
     stream_time: int,
     batch: int,
-    early: Sequence[Piece] = (),
+    early: Sequence[Segment] = (),
     horizon: int = NO_HORIZON,
     clock: int = 0,
 ) -> Version:
@@ -77,20 +63,20 @@ class MemoryStores:
     def open(self, store: StoreDef, partition: int, name: str | None) -> Version:
         return self.versions.get((store.name, partition)) or Version(store.layout)
 
-    def saver(self, store: StoreDef, partition: int, batch: int) -> Callable[[Run], Piece]:
-        return lambda run: Piece(Run(dict(run.columns), run.rows))
+    def saver(self, store: StoreDef, partition: int, batch: int) -> Callable[[Run], Segment]:
+        return lambda run: Segment(Run(dict(run.columns), run.rows))
 
     def save(self, store: StoreDef, partition: int, version: Version) -> Version:
         self.versions[store.name, partition] = version
         return version
 
-    def record(self, store: StoreDef, partition: int, batch: int, run: Run) -> PieceRef:
+    def record(self, store: StoreDef, partition: int, batch: int, run: Run) -> SegmentRef:
         """Keeps a run that belongs to no version; the last one of each partition."""
         name = f"{store.name}/{partition}"
         self.recorded[name] = run
-        return PieceRef(name, 0, run.rows, 0, 0, 0, "")
+        return SegmentRef(name, 0, run.rows, 0, 0, 0, "")
 
-    def recall(self, store: StoreDef, partition: int, ref: PieceRef) -> Run:
+    def recall(self, store: StoreDef, partition: int, ref: SegmentRef) -> Run:
         """A run that was kept by `record`."""
         return self.recorded[ref.file]
 
@@ -129,22 +115,22 @@ class FolderStores:
             files.pop(gone, None)  # another thread that reads may have been here
         self.held[store.name, partition] = version
 
-    def let_go(self, batch: int, versions: Mapping[str, Mapping[int, str]]) -> None:
+    def close_superseded(self, batch: int, versions: Mapping[str, Mapping[int, str]]) -> None:
         """Closes what other processes moved on: older versions than ``batch`` that are not in ``versions``."""
         for store, partition in list(self.held):
             held = self.held[store, partition]
             if held.batch < batch and held.name != versions.get(store, {}).get(partition):
                 del self.held[store, partition], self.files[store, partition]
 
-    def saver(self, store: StoreDef, partition: int, batch: int) -> Callable[[Run], Piece]:
+    def saver(self, store: StoreDef, partition: int, batch: int) -> Callable[[Run], Segment]:
         return saver(self._storage(store, partition), f"{batch:012d}-{uuid.uuid4().hex[:8]}")
 
-    def record(self, store: StoreDef, partition: int, batch: int, run: Run) -> PieceRef:
+    def record(self, store: StoreDef, partition: int, batch: int, run: Run) -> SegmentRef:
         """Writes a run that belongs to no version."""
         name = f"{batch:012d}-{uuid.uuid4().hex[:8]}.history"
         return write_run(self._storage(store, partition), name, run)
 
-    def recall(self, store: StoreDef, partition: int, ref: PieceRef) -> Run:
+    def recall(self, store: StoreDef, partition: int, ref: SegmentRef) -> Run:
         """A run that was written by `record`; `StateError` if it is not what was written."""
         try:
             return read_run(self._storage(store, partition), ref)
@@ -159,7 +145,7 @@ class FolderStores:
 
 
 @dataclass(slots=True)
-class Wholes:
+class GlobalTables:
     """The global tables of a batch, opened when they are first looked up.
 
     ``stores``: none that anything is written through, so that versions before the batch stay open in it.
@@ -177,14 +163,14 @@ class Wholes:
             store, places = self.plan.stores[name], range(self.batch.partitions)
             manifests, histories = self.batch.versions.get(name, {}), self.batch.histories.get(name, {})
             self._opened[name] = WholeTable(
-                [self.stores.open(store, place, manifests.get(place)).view() for place in places],
+                [self.stores.open(store, place, manifests.get(place)).snapshot() for place in places],
                 [self._history(store, place, histories.get(place)) for place in places],
                 store.key,
                 store.value,
             )
         return self._opened[name]
 
-    def opened(self) -> Iterator[tuple[StoreDef, View]]:
+    def opened(self) -> Iterator[tuple[StoreDef, Snapshot]]:
         """The state partitions of the tables that have been looked up, as they were before the batch."""
         for name, table in self._opened.items():
             yield from ((self.plan.stores[name], view) for view in table.views)
@@ -195,5 +181,5 @@ class Wholes:
             self._changes[name] = self.open(name).changes()
         return self._changes[name]
 
-    def _history(self, store: StoreDef, place: int, ref: PieceRef | None) -> History | None:
+    def _history(self, store: StoreDef, place: int, ref: SegmentRef | None) -> History | None:
         return None if ref is None else History.from_run(self.stores.recall(store, place, ref))

@@ -13,23 +13,31 @@ from crossstream.columns.changes import Changes
 from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.operators.global_join.global_table import History
 from crossstream.operators.registry import RUNNERS
-from crossstream.operators.runner import Emitted, OpenStore, Runner, Task
+from crossstream.operators.runner import OpenStore, Runner, Task
 from crossstream.operators.source.runner import Decoder, Reader
 from crossstream.planning.plan import Exchange, Plan
 from crossstream.planning.steps import ReadStep
 from crossstream.runtime.bad_records import Failures, unreadable_row
-from crossstream.runtime.batch import Batch, Report, SourceRange, pack_report
-from crossstream.runtime.services import Input, Output, Settings
-from crossstream.runtime.shuffle_codec import FRAME, REPORT, Parcel, in_order, route
-from crossstream.runtime.slices import Arrived, in_slices, whole
-from crossstream.runtime.stores import FolderStores, MemoryStores, Wholes, grow
+from crossstream.runtime.batch import Batch, Input, Output, Report, Settings, pack_report
+from crossstream.runtime.shuffle_codec import (
+    FRAME,
+    REPORT,
+    Arrived,
+    Block,
+    all_at_once,
+    in_order,
+    in_slices,
+    route,
+)
+from crossstream.runtime.stores import FolderStores, GlobalTables, MemoryStores, grow
 from crossstream.serdes import refusals
 from crossstream.serdes.refusals import UNDECODABLE
-from crossstream.storage.files import Gathered
-from crossstream.storage.store import Piece, Version
+from crossstream.storage.files import BufferList
+from crossstream.storage.log_entries import SourceRange
+from crossstream.storage.store import Segment, Version
 
-Sent = tuple[int, list[Parcel]]
-"""A state partition and the parcels for it."""
+Sent = tuple[int, list[Block]]
+"""A state partition and the blocks for it."""
 
 
 @dataclass(slots=True)
@@ -38,14 +46,14 @@ class _Opened:
 
     store: OpenStore
     before: Version
-    early: list[Piece] = field(default_factory=list)
+    early: list[Segment] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class RoundTask:
     """Runs one round. ``sender``: the task's own number (its state partition after round 0).
 
-    ``wholes``: the global tables that the steps may look up. ``pause`` is called between pieces of the work.
+    ``global_tables``: the global tables that the steps may look up. ``pause`` is called between pieces of the work.
     ``near``: all rounds run in this process, and share one ``report``.
     """
 
@@ -57,12 +65,12 @@ class RoundTask:
     output: Output
     settings: Settings
     input: Input | None = None
-    wholes: Wholes | None = None
+    global_tables: GlobalTables | None = None
     pause: Callable[[], None] = lambda: None
     near: bool = False
     report: Report = field(default_factory=Report)
     _opened: dict[str, _Opened] = field(default_factory=dict)
-    _outbox: dict[int, list[Parcel]] = field(default_factory=dict)
+    _outbox: dict[int, list[Block]] = field(default_factory=dict)
     _sequence: int = 0
     _runners: list[Runner] = field(default_factory=list)
     _readers: dict[str, list[Runner]] = field(default_factory=dict)
@@ -84,11 +92,11 @@ class RoundTask:
         yield from self._finish()
         yield from self._close(started)
 
-    def run(self, parcels: Iterable[Parcel]) -> Iterator[Sent]:
-        """A later round: takes the parcels of one state partition."""
+    def run(self, blocks: Iterable[Block]) -> Iterator[Sent]:
+        """A later round: takes the blocks of one state partition."""
         started = time.perf_counter()
         task = self._set_up()
-        for number, arrived in enumerate(self._arrived(in_order(self._addressed(parcels)))):
+        for number, arrived in enumerate(self._arrived(in_order(self._addressed(blocks)))):
             if number:
                 self._put_away()
             for exchange, changes in arrived.items():
@@ -101,7 +109,7 @@ class RoundTask:
         """What arrived, in slices of the keys if all steps of the round can be taken so."""
         if all(runner.by_key() for runner in self._runners):
             return in_slices(blobs, self.plan.exchanges, self.batch.bits)
-        return whole(blobs, self.plan.exchanges)
+        return all_at_once(blobs, self.plan.exchanges)
 
     def _decoded(self, task: Task, exchange: int, changes: Changes) -> Changes:
         """With values decoded that the reading task left; where bad records do not stop all, it left none."""
@@ -111,22 +119,22 @@ class RoundTask:
         return Decoder(task, step).decoded(changes, ("value",))
 
     def _put_away(self) -> None:
-        """Between two slices: what the stores got goes into files, for nobody in the task looks it up again."""
+        """Between two slices: what the stores got goes into files, because no step looks it up again."""
         for opened in self._opened.values():
-            fresh = opened.store.view.fresh
+            fresh = opened.store.view.memtable
             if fresh is not None and fresh.rows:
                 save = self.stores.saver(opened.store.definition, self.sender, self.batch.id)
                 opened.early.append(save(fresh))
-                opened.store.view.fresh = None
+                opened.store.view.memtable = None
 
-    def _addressed(self, parcels: Iterable[Parcel]) -> list[Parcel]:
-        """The parcels for this round; the others go on as they are."""
+    def _addressed(self, blocks: Iterable[Block]) -> list[Block]:
+        """The blocks for this round; the others are forwarded unchanged."""
         mine = []
-        for parcel in parcels:
-            if parcel[0] == self.number and parcel[1] >= 0:
-                mine.append(parcel)
+        for block in blocks:
+            if block[0] == self.number and block[1] >= 0:
+                mine.append(block)
             else:
-                self._outbox.setdefault(self.sender % self.batch.partitions, []).append(parcel)
+                self._outbox.setdefault(self.sender % self.batch.partitions, []).append(block)
         return mine
 
     def _set_up(self) -> Task:
@@ -139,7 +147,7 @@ class RoundTask:
             self.output.write,
             self.output.record_limit,
         )
-        self.wholes = self.wholes or Wholes(self.plan, self.batch, self.stores)
+        self.global_tables = self.global_tables or GlobalTables(self.plan, self.batch, self.stores)
         task = Task(
             self.plan,
             self.batch,
@@ -149,8 +157,9 @@ class RoundTask:
             self.output,
             self._store,
             self._to_driver,
-            self.wholes,
+            self.global_tables,
             self._record,
+            self._push,
             self.sender,
         )
         part = self.plan.parts[self.number]
@@ -169,7 +178,9 @@ class RoundTask:
             definition = self.plan.stores[name]
             manifest = self.batch.versions.get(name, {}).get(self.sender)
             version = self.stores.open(definition, self.sender, manifest)
-            store = OpenStore(definition, version.view(), version.stream_time, version.horizon, version.clock)
+            store = OpenStore(
+                definition, version.snapshot(), version.stream_time, version.horizon, version.clock
+            )
             self._opened[name] = _Opened(store, version)
         return self._opened[name].store
 
@@ -181,32 +192,39 @@ class RoundTask:
         self.report.retired.setdefault(f"{store}/{self.sender}", []).append(ref.file)
 
     def _push(self, flow: str, changes: Changes) -> None:
-        """Hands a piece of a flow to everything that reads it in this round, and to the shuffle."""
+        """Gives a piece of a flow to every step of this round that reads it, and to the shuffle."""
         others = without_tags(changes)
         for runner in self._readers.get(flow, ()):
-            taken = changes if runner.takes_tags() else others
-            for out, result in self._located(runner, partial(runner.accept, flow, taken)):
-                self._push(out, result)
+            try:
+                runner.accept(flow, changes if runner.takes_tags() else others)
+            except CrossStreamError as error:
+                self._locate(error, runner)
+                raise
         for number, exchange in self._leaving.get(flow, ()):
-            for pid, blob in self._routed(self._writable(others, exchange), exchange):
-                parcel = (exchange.to_round, number, self.sender, self._sequence, blob)
-                self._outbox.setdefault(pid, []).append(parcel)
-                self._sequence += 1
+            self._send(number, exchange, self._writable(others, exchange))
 
-    def _located(self, runner: Runner, work: Callable[[], Emitted]) -> Emitted:
-        """What a runner gives; its errors say which operator it is."""
-        try:
-            yield from work()
-        except CrossStreamError as error:
-            raise self._at(runner.step.node, self._of_state(error)) from error.__cause__
+    def _send(self, number: int, exchange: Exchange, changes: Changes) -> None:
+        """Routes changes to the state partitions of a later round."""
+        for pid, blob in self._routed(changes, exchange):
+            block = (exchange.to_round, number, self.sender, self._sequence, blob)
+            self._outbox.setdefault(pid, []).append(block)
+            self._sequence += 1
+
+    def _locate(self, error: CrossStreamError, runner: Runner) -> None:
+        """Names the operator in an error, unless a step below it has; raises another one where that says more."""
+        found = self._of_state(error)
+        if found.where.get("operator") in (None, runner.step.node):
+            self._at(runner.step.node, found)
+        if found is not error:
+            raise found from found.__cause__
 
     def _of_state(self, error: CrossStreamError) -> CrossStreamError:
         """The error; of bytes that were no record of this batch but a row that was kept, one that says so."""
         if error.code != UNDECODABLE:
             return error
         kept = [(one.store.definition, one.store.before()) for one in self._opened.values()]
-        wholes = () if self.wholes is None else self.wholes.opened()
-        found = unreadable_row(chain(kept, wholes), error.where.get("serde"))
+        global_tables = () if self.global_tables is None else self.global_tables.opened()
+        found = unreadable_row(chain(kept, global_tables), error.where.get("serde"))
         if found is None:
             return error
         where = {name: error.where.get(name) for name in ("operator", "line")}
@@ -227,7 +245,7 @@ class RoundTask:
 
     def _routed(
         self, changes: Changes, exchange: Exchange
-    ) -> Iterator[tuple[int, bytes | Gathered | Changes]]:
+    ) -> Iterator[tuple[int, bytes | BufferList | Changes]]:
         assert self._failures is not None
         place = partial(self._failures.place, self.plan.topology[exchange.node])
         batch = self.batch
@@ -252,16 +270,20 @@ class RoundTask:
         """Records that the driver wants, named by the node that collects them."""
         name = node.encode()
         packed = len(name).to_bytes(4, "big") + name + blob
-        parcel = (self.plan.rounds, FRAME, self.sender, self._sequence, packed)
-        self._outbox.setdefault(self.sender % self.batch.partitions, []).append(parcel)
+        block = (self.plan.rounds, FRAME, self.sender, self._sequence, packed)
+        self._outbox.setdefault(self.sender % self.batch.partitions, []).append(block)
         self._sequence += 1
 
     def _finish(self) -> Iterator[Sent]:
-        """What the steps have to give when all they take has come, or all of a slice."""
+        """The results that the steps have when all they take has come, or all of a slice."""
         for runner in self._runners:
-            for out, changes in self._located(runner, runner.finish):
-                self._push(out, changes)
-                yield from self._sent()
+            try:
+                for out, changes in runner.finish():
+                    self._push(out, changes)
+                    yield from self._sent()
+            except CrossStreamError as error:
+                self._locate(error, runner)
+                raise
         yield from self._sent()
 
     def _close(self, started: float) -> Iterator[Sent]:
@@ -270,8 +292,8 @@ class RoundTask:
         self.output.finish()
         self.report.seconds[f"round {self.number}"] = time.perf_counter() - started
         if not self.near:
-            parcel = (self.number + 1, REPORT, self.sender, self._sequence, pack_report(self.report))
-            yield self.sender % self.batch.partitions, [parcel]
+            block = (self.number + 1, REPORT, self.sender, self._sequence, pack_report(self.report))
+            yield self.sender % self.batch.partitions, [block]
 
     def _sent(self) -> Iterator[Sent]:
         sent, self._outbox = self._outbox, {}
@@ -285,7 +307,7 @@ class RoundTask:
                 opened.store.definition,
                 self.sender,
                 opened.before,
-                opened.store.view.fresh,
+                opened.store.view.memtable,
                 opened.store.stream_time,
                 self.batch.id,
                 opened.early,
@@ -307,3 +329,40 @@ class RoundTask:
             if version.name is not None:
                 retired.append(version.name)
             self.report.retired.setdefault(f"{name}/{self.sender}", []).extend(retired)
+
+
+def follows(plan: Plan, batch: Batch) -> bool:
+    """Whether the rounds of a plan have something to do when those of its global tables are done."""
+    return bool(plan.reacting & batch.versions.keys() or batch.read_by(plan.sources))
+
+
+def in_turn(
+    plan: Plan,
+    batch: Batch,
+    first: Iterable[Sent],
+    later: Callable[[int, int, list[Block]], Iterable[Sent]],
+    has: Callable[[str, int], bool],
+) -> Iterator[Block]:
+    """Round by round, partition by partition; yields the blocks for the driver.
+
+    ``first``: what round 0 sends; ``later``: what a (round, partition) sends that got those blocks; ``has``: whether
+    there is a version of a (store, partition). A partition that nothing was sent to is passed over, unless it has to
+    make what it lacks, or to react to the clock or to a global table.
+    """
+    waiting: dict[tuple[int, int], list[Block]] = {}
+
+    def sorted_out(sent: Iterable[Sent]) -> Iterator[Block]:
+        for pid, blocks in sent:
+            for block in blocks:
+                if block[1] < 0:
+                    yield block
+                else:
+                    waiting.setdefault((block[0], pid), []).append(block)
+
+    yield from sorted_out(first)
+    for number, part in enumerate(plan.parts[1:], 1):
+        reacts = batch.silence is not None or bool(batch.histories and part.probes_global)
+        for pid in range(batch.partitions):
+            blocks = waiting.pop((number, pid), [])
+            if blocks or reacts or any(not has(store, pid) for store in part.derived):
+                yield from sorted_out(later(number, pid, blocks))

@@ -12,17 +12,11 @@ from crossstream.config import StreamsConfig
 from crossstream.graph.nodes import FrameSource
 from crossstream.planning.plan import Plan
 from crossstream.query.files import describe_readers
-from crossstream.runtime.placement import partitioners
+from crossstream.runtime.rescaling import partitioners
 from crossstream.spark.feed import Checkpoint
 from crossstream.spark.frames import read_by
-from crossstream.storage.commit_log import (
-    Application,
-    BatchEntry,
-    BatchLog,
-    Commit,
-    Starts,
-    check_application,
-)
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.log_entries import Application, BatchEntry, Commit, Starts, check_application
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,9 @@ from crossstream.api.topology import Topology
 from crossstream.config import StreamsConfig
 from crossstream.planning.plan import Plan
 from crossstream.runtime.backlog_split import Sizing, fans_of
-from crossstream.runtime.batch import Batch, Report
-from crossstream.runtime.idle import Idling, Listener, milliseconds, somebody_waits
-from crossstream.runtime.placement import placements
-from crossstream.runtime.rescaling import misplaced, rescale
-from crossstream.runtime.services import settings_of
+from crossstream.runtime.batch import Batch, Report, settings_of
+from crossstream.runtime.idle import Idling, Listener, milliseconds, rows_wait
+from crossstream.runtime.rescaling import misplaced, placements, rescale
 from crossstream.runtime.stores import measure
 from crossstream.spark.claim import claim, find
 from crossstream.spark.errors import unpacked
@@ -29,10 +27,11 @@ from crossstream.spark.job import SparkRounds, pickled_job
 from crossstream.spark.progress import Account, Progress
 from crossstream.spark.topics import Inputs, Publishing, connection_of, publisher_of, staging_of
 from crossstream.spark.worker import Job
-from crossstream.storage.commit_log import BatchEntry, BatchLog, Commit
-from crossstream.storage.rights import make_folder
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.files import make_folder
+from crossstream.storage.log_entries import BatchEntry, Commit
 from crossstream.storage.root import Place, root_of
-from crossstream.storage.vacuum import Retirement
+from crossstream.storage.vacuum import Vacuum
 from crossstream.topics import TopicPartition
 
 
@@ -117,7 +116,7 @@ class Engine:
         self._next = commit.id + 1
         self._epoch = commit.epoch
         self._repeat, self._frames = found.repeat, found.application.frames
-        self.retirement = Retirement(self.state, self.log, self.config.retain_batches, self._staging)
+        self.retirement = Vacuum(self.state, self.log, self.config.retain_batches, self._staging)
         self.retirement.sweep(self._next)
         self._account.state = measure(self.state, self._versions)
         self._rescale(bool(misplaced(self.log, placements(self.plan, self.partitions))))
@@ -299,7 +298,7 @@ class Engine:
         taken = sum(span.end - span.start for span in ranges)
         has_more = self.sources.lag(ends) > taken or self._may_have_rows(frame)
         silence = self._listener.silence(milliseconds(), taken, has_more=has_more)
-        is_tick = somebody_waits(self.plan, self._account.state) and self._listener.is_tick(silence)
+        is_tick = rows_wait(self.plan, self._account.state) and self._listener.is_tick(silence)
         if not ranges and frame is None and not is_tick:
             return None
         is_small = frame is None and self._sizing.is_small(ranges, self._account.rows())

@@ -16,7 +16,7 @@ import msgspec
 from crossstream.errors import IncompatibleStateError, SourceError, StateError
 from crossstream.spark.errors import calling_socket, hang_up, raisable
 from crossstream.spark.frames import start_query
-from crossstream.storage.commit_log import BatchEntry, Commit
+from crossstream.storage.log_entries import BatchEntry, Commit
 
 
 @dataclass(slots=True)

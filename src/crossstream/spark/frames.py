@@ -32,11 +32,12 @@ from crossstream.errors import (
 )
 from crossstream.graph.nodes import FrameSink, FrameSource, Graph
 from crossstream.records import RECORDS, encode_headers
-from crossstream.runtime.batch import FRAME_RANK, SourceRange, rank_of
-from crossstream.runtime.shuffle_codec import Parcel, unpack
+from crossstream.runtime.batch import FRAME_RANK, rank_of
+from crossstream.runtime.shuffle_codec import Block, unpack
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.spark.errors import with_packed_errors
+from crossstream.storage.log_entries import SourceRange
 from crossstream.storage.root import StateRoot
 
 ROWS = "source string, key binary, value binary, timestamp bigint, headers binary"
@@ -50,7 +51,7 @@ _ARROW = pa.schema(
         ("headers", pa.binary()),
     ]
 )
-_parcels = msgspec.msgpack.Encoder(enc_hook=bytes)
+_blocks = msgspec.msgpack.Encoder(enc_hook=bytes)
 """Blobs are bytes, whatever they lie in."""
 LONGEST_PAUSE = 1 << 42
 """The longest time from batch to batch in ms, 139 years: Spark counts it in microseconds, from 1970 on."""
@@ -232,17 +233,17 @@ def frame_spans(topology: Graph, names: Sequence[str], share: int) -> dict[str, 
     return {name: SourceRange(name, name, share, 0, 1 << 40, rank) for name, rank in ranks.items()}
 
 
-def packed_parcels(sent: Iterable[tuple[int, list[Any]]]) -> Iterator[pa.RecordBatch]:
-    """What a task sends, as rows of Spark SQL: (pid, parcels)."""
-    for pid, parcels in sent:
+def packed_blocks(sent: Iterable[tuple[int, list[Any]]]) -> Iterator[pa.RecordBatch]:
+    """What a task sends, as rows of Spark SQL: (pid, blocks)."""
+    for pid, blocks in sent:
         yield pa.RecordBatch.from_arrays(
-            [pa.array([pid], pa.int32()), pa.array([_parcels.encode(parcels)], pa.binary())],
-            names=["pid", "parcels"],
+            [pa.array([pid], pa.int32()), pa.array([_blocks.encode(blocks)], pa.binary())],
+            names=["pid", "blocks"],
         )
 
 
 def unpacked_row(row: Any) -> tuple[int, list[Any]]:
-    return row.pid, msgspec.msgpack.decode(row.parcels, type=list[Parcel])
+    return row.pid, msgspec.msgpack.decode(row.blocks, type=list[Block])
 
 
 def start_query(

@@ -19,12 +19,11 @@ from crossstream.errors import TopologyError, type_and_text
 from crossstream.graph.nodes import Node
 from crossstream.planning.plan import Plan
 from crossstream.runtime.batch import Batch, Report, unpack_report
-from crossstream.runtime.one_process import follows
-from crossstream.runtime.shuffle_codec import FRAME, REPORT, Parcel
-from crossstream.runtime.task import Sent
+from crossstream.runtime.shuffle_codec import FRAME, REPORT, Block
+from crossstream.runtime.task import Sent, follows
 from crossstream.serdes.shipping import dumps
 from crossstream.spark.errors import with_packed_errors
-from crossstream.spark.frames import packed_parcels, unpacked_row
+from crossstream.spark.frames import packed_blocks, unpacked_row
 from crossstream.spark.session import check_running, is_running, is_stopped
 from crossstream.spark.shuffle_spill import drop_batch, loaded, shared_folder, spilled
 from crossstream.spark.worker import (
@@ -80,9 +79,9 @@ class LaterRound:
     before: bool
     number: int
 
-    def __call__(self, index: int, parcels: Iterable[Any]) -> Iterator[Any]:
+    def __call__(self, index: int, blocks: Iterable[Any]) -> Iterator[Any]:
         def work(held: Held, batch: Batch) -> Iterator[Any]:
-            taken = loaded(parcel for sent in parcels for parcel in sent[1])
+            taken = loaded(block for sent in blocks for block in sent[1])
             sent = later_round(held, held.plan(self.before), batch, self.number, index, taken)
             return spilled(sent, self.run.folder, batch.id)
 
@@ -96,7 +95,7 @@ class FrameRound:
     run: Run
 
     def __call__(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return self.run.task(lambda held, batch: packed_parcels(frame_round(held, batch, rows)))
+        return self.run.task(lambda held, batch: packed_blocks(frame_round(held, batch, rows)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,7 @@ def share_count(plan: Plan, batch: Batch) -> int:
 
 
 def same(pid: int) -> int:
-    """Parcels are addressed already."""
+    """Blocks are addressed already."""
     return pid
 
 
@@ -198,28 +197,28 @@ class SparkRounds:
     ) -> tuple[Report, dict[str, list[bytes]]]:
         functions = self._functions[before]
         shares = share_count(self._plans()[before], batch)
-        parcels = self.context.parallelize(range(shares), shares).mapPartitionsWithIndex(functions[0])
+        blocks = self.context.parallelize(range(shares), shares).mapPartitionsWithIndex(functions[0])
         if frame is not None:
-            rows = frame.mapInArrow(FrameRound(self._shipped), "pid int, parcels binary")
-            parcels = parcels.union(rows.rdd.map(unpacked_row))
+            rows = frame.mapInArrow(FrameRound(self._shipped), "pid int, blocks binary")
+            blocks = blocks.union(rows.rdd.map(unpacked_row))
         for function in functions[1:]:
-            parcels = parcels.partitionBy(batch.partitions, same).mapPartitionsWithIndex(function)
-        return self._collected(parcels, batch, ", global tables" if before else "")
+            blocks = blocks.partitionBy(batch.partitions, same).mapPartitionsWithIndex(function)
+        return self._collected(blocks, batch, ", global tables" if before else "")
 
     def _run_alone(self, batch: Batch) -> tuple[Report, dict[str, list[bytes]]]:
         """All rounds in one task."""
         return self._collected(self._alone, batch)
 
     def _collected(
-        self, parcels: RDD[Sent], batch: Batch, what: str = ""
+        self, blocks: RDD[Sent], batch: Batch, what: str = ""
     ) -> tuple[Report, dict[str, list[bytes]]]:
-        """Runs a job that ends in these parcels."""
+        """Runs a job that ends in these blocks."""
         application = self.application_id
         with kept_properties(self.context):
             self.context.setLocalProperty(BATCH_PROPERTY, msgspec.json.encode(batch).decode())
             self.context.setJobGroup(f"crossstream {application}", f"{application}: batch {batch.id}{what}")
             try:
-                return collected(list(loaded(parcel for _, sent in parcels.collect() for parcel in sent)))
+                return collected(list(loaded(block for _, sent in blocks.collect() for block in sent)))
             finally:
                 drop_batch(self._shipped.folder, batch.id)
 
@@ -229,11 +228,11 @@ class SparkRounds:
             self._shipped.job.destroy()
 
 
-def collected(parcels: list[Parcel]) -> tuple[Report, dict[str, list[bytes]]]:
+def collected(blocks: list[Block]) -> tuple[Report, dict[str, list[bytes]]]:
     """Reports added up, and records for the driver by node, in order of the tasks."""
     report = Report()
     frames: dict[str, list[bytes]] = {}
-    for _, exchange, _, _, blob in sorted(parcels, key=lambda parcel: parcel[:4]):
+    for _, exchange, _, _, blob in sorted(blocks, key=lambda block: block[:4]):
         if exchange == REPORT:
             report.add(unpack_report(blob))
         elif exchange == FRAME:

@@ -191,8 +191,8 @@ def warm_up(context: SparkContext) -> None:
     from crossstream.spark.worker import send_nothing
 
     tasks = max(1, context.defaultParallelism)
-    parcels = context.parallelize(range(tasks), tasks).mapPartitionsWithIndex(send_nothing)
-    parcels.partitionBy(tasks, abs).mapPartitionsWithIndex(send_nothing).collect()
+    blocks = context.parallelize(range(tasks), tasks).mapPartitionsWithIndex(send_nothing)
+    blocks.partitionBy(tasks, abs).mapPartitionsWithIndex(send_nothing).collect()
 
 
 def check_session(spark: Any) -> None:

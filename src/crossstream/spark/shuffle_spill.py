@@ -1,8 +1,8 @@
 """Blobs that stay out of the JVM where all tasks run on one machine.
 
-Spark shuffles parcels. A blob inside one is copied eight times on its way through sockets, the JVM and shuffle
+Spark shuffles blocks. A blob inside one is copied eight times on its way through sockets, the JVM and shuffle
 files, which costs more core time than the join. Where driver and workers share a machine, large blobs
-therefore lie in files, and the parcels that Spark shuffles say where (decision 0012). The files of a batch go
+therefore lie in files, and the blocks that Spark shuffles say where (decision 0012). The files of a batch go
 when the batch has ended; a task that runs again writes files of its own.
 """
 
@@ -18,15 +18,14 @@ from typing import IO, Any
 import pyarrow as pa
 from pyspark import SparkContext, SparkFiles
 
-from crossstream.runtime.shuffle_codec import Parcel
+from crossstream.runtime.shuffle_codec import Block
 from crossstream.runtime.task import Sent
-from crossstream.storage.files import Written, pieces_of
-from crossstream.storage.rights import PRIVATE, make_folder, opener
+from crossstream.storage.files import PRIVATE, Written, buffers_of, make_folder, opener
 
 INLINE_BYTES = 16 << 10
-"""Blobs up to that size travel inside their parcels."""
+"""Blobs up to that size travel inside their blocks."""
 
-PARCELS = "crossstream-parcels-"
+BLOCKS = "crossstream-blocks-"
 """How the names of folders with such files begin."""
 
 _ALIGNMENT = 64
@@ -49,7 +48,7 @@ def shared_folder(context: SparkContext, run_id: str) -> str | None:
     master = context.master or ""
     if master != "local" and not master.startswith("local["):
         return None
-    folder = Path(SparkFiles.getRootDirectory()) / f"{PARCELS}{run_id}"
+    folder = Path(SparkFiles.getRootDirectory()) / f"{BLOCKS}{run_id}"
     make_folder(folder, PRIVATE)
     return str(folder)
 
@@ -61,20 +60,20 @@ def drop_batch(folder: str | None, batch: int) -> None:
 
 
 def spilled(sent: Iterable[Sent], folder: str | None, batch: int) -> Iterator[Sent]:
-    """Parcels as a task sends them, large blobs moved to a file of the task."""
+    """Blocks as a task sends them, large blobs moved to a file of the task."""
     if folder is None:
         yield from sent
         return
     with _File(Path(folder) / str(batch)) as file:
-        for pid, parcels in sent:
-            yield pid, [_aside(parcel, file) for parcel in parcels]
+        for pid, blocks in sent:
+            yield pid, [_aside(block, file) for block in blocks]
 
 
-def _aside(parcel: Parcel, file: _File) -> Parcel:
-    blob = parcel[4]
+def _aside(block: Block, file: _File) -> Block:
+    blob = block[4]
     if isinstance(blob, BlobLocation) or len(blob) <= INLINE_BYTES:
-        return parcel
-    return (*parcel[:4], file.put(blob))
+        return block
+    return (*block[:4], file.put(blob))
 
 
 @dataclass(slots=True)
@@ -98,7 +97,7 @@ class _File:
             make_folder(self.folder, PRIVATE)
             self._open = open(self.folder / self.name, "wb", opener=opener(PRIVATE))  # noqa: SIM115 - closed on leaving
         location = BlobLocation(str(self.folder / self.name), self.size, len(blob))
-        for piece in pieces_of(blob):
+        for piece in buffers_of(blob):
             self._open.write(piece)
         rest = -len(blob) % _ALIGNMENT
         self._open.write(bytes(rest))
@@ -106,14 +105,14 @@ class _File:
         return location
 
 
-def loaded(parcels: Iterable[Any]) -> Iterator[Parcel]:
-    """Parcels with their blobs, those in files mapped into memory."""
+def loaded(blocks: Iterable[Any]) -> Iterator[Block]:
+    """Blocks with their blobs, those in files mapped into memory."""
     mapped: dict[str, pa.Buffer] = {}
-    for parcel in parcels:
-        location = parcel[4]
+    for block in blocks:
+        location = block[4]
         if not isinstance(location, BlobLocation):
-            yield parcel
+            yield block
             continue
         if location.path not in mapped:
             mapped[location.path] = pa.memory_map(location.path).read_buffer()
-        yield (*parcel[:4], mapped[location.path].slice(location.offset, location.size))
+        yield (*block[:4], mapped[location.path].slice(location.offset, location.size))

@@ -17,13 +17,21 @@ from crossstream.errors import ConfigError, SinkError, SourceError
 from crossstream.filetopics import FileTopics, Staged
 from crossstream.graph.nodes import Graph, Sink, Source
 from crossstream.planning.plan import Plan
-from crossstream.runtime.batch import Report, SourceRange, StagedFrame
+from crossstream.runtime.batch import Report
 from crossstream.runtime.extracted_times import ExtractedTimes
 from crossstream.runtime.scheduler import NoTopics, SourcePlanner
-from crossstream.runtime.stores import file_names
 from crossstream.spark.claim import Found
 from crossstream.spark.worker import TopicInput
-from crossstream.storage.commit_log import Application, BatchEntry, BatchLog, Commit, Publication
+from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.files import file_names
+from crossstream.storage.log_entries import (
+    Application,
+    BatchEntry,
+    Commit,
+    Publication,
+    SourceRange,
+    StagedFrame,
+)
 from crossstream.storage.root import StateRoot
 from crossstream.topics import TopicConnection, TopicLog, TopicPartition
 

@@ -24,14 +24,13 @@ from pyspark import TaskContext
 
 from crossstream.planning.plan import Plan
 from crossstream.planning.steps import SinkStep
-from crossstream.runtime.batch import Batch, Report, SourceRange, unpack_report
-from crossstream.runtime.one_process import follows, in_turn
-from crossstream.runtime.services import Input, Settings
-from crossstream.runtime.shuffle_codec import Parcel
-from crossstream.runtime.stores import FolderStores, Wholes
-from crossstream.runtime.task import RoundTask, Sent
+from crossstream.runtime.batch import Batch, Input, Report, Settings, unpack_report
+from crossstream.runtime.shuffle_codec import Block
+from crossstream.runtime.stores import FolderStores, GlobalTables
+from crossstream.runtime.task import RoundTask, Sent, follows, in_turn
 from crossstream.spark.frames import FrameInput, frame_spans
-from crossstream.spark.shuffle_spill import PARCELS, loaded, spilled
+from crossstream.spark.shuffle_spill import BLOCKS, loaded, spilled
+from crossstream.storage.log_entries import SourceRange
 from crossstream.topics import OffsetRange, TopicConnection
 
 BATCH_PROPERTY = "crossstream.batch"
@@ -63,19 +62,19 @@ class Held:
     reader: Any = None
     writer: Any = None
     whole_stores: FolderStores | None = None
-    whole_tables: Wholes | None = None
+    whole_tables: GlobalTables | None = None
 
     def plan(self, before: bool) -> Plan:
         """The plan of everything, or (``before``) that of the global tables."""
         plan = self.job.plan
         return plan.global_stage if before and plan.global_stage is not None else plan
 
-    def wholes(self, batch: Batch) -> Wholes:
+    def global_tables(self, batch: Batch) -> GlobalTables:
         """The global tables that the tasks of a batch share, their files opened from batch to batch once."""
         if self.whole_stores is None:
             self.whole_stores = FolderStores(self.stores.root)
         if self.whole_tables is None or self.whole_tables.batch != batch:
-            self.whole_tables = Wholes(self.job.plan, batch, self.whole_stores)
+            self.whole_tables = GlobalTables(self.job.plan, batch, self.whole_stores)
         return self.whole_tables
 
     def begin(self, batch: Batch) -> None:
@@ -86,12 +85,12 @@ class Held:
         oldest = batch.id if batch.shares else batch.id - _IN_TURN
         for stores in (self.stores, self.whole_stores):
             if stores is not None:
-                stores.let_go(oldest, batch.versions)
+                stores.close_superseded(oldest, batch.versions)
         self.pause()
 
     def pause(self) -> None:
-        """Between two pieces of work: state and parcels that have been read need not stay in memory."""
-        give_back((str(self.stores.root.here), PARCELS))
+        """Between two pieces of work: state and blocks that have been read need not stay in memory."""
+        give_back((str(self.stores.root.here), BLOCKS))
 
     def connect(self) -> None:
         """Opens the client that writes to Kafka, if the plan does: it connects while the first records are read."""
@@ -111,7 +110,7 @@ class Held:
 
 _held: dict[str, Held] = {}
 _FRAME_SENDERS = 1_000_000
-"""Senders of parcels that read DataFrames are numbered from here."""
+"""Senders of blocks that read DataFrames are numbered from here."""
 _IN_TURN = 4
 """Small batches for which a worker keeps superseded versions open."""
 _LIMIT = 4
@@ -222,8 +221,8 @@ def _task(
     """Part of a round: ``sender`` numbers it among the tasks of the round."""
     held.begin(batch)
     output = WorkerOutput(held, batch, number, sender)
-    stores, settings, wholes = held.stores, held.job.settings, held.wholes(batch)
-    task = RoundTask(plan, batch, number, sender, stores, output, settings, source, wholes, held.pause)
+    stores, settings, global_tables = held.stores, held.job.settings, held.global_tables(batch)
+    task = RoundTask(plan, batch, number, sender, stores, output, settings, source, global_tables, held.pause)
     task.report.staged = output.staged
     return task
 
@@ -249,10 +248,10 @@ def frame_round(held: Held, batch: Batch, rows: Iterable[pa.RecordBatch]) -> Ite
 
 
 def later_round(
-    held: Held, plan: Plan, batch: Batch, number: int, pid: int, parcels: Iterable[Parcel]
+    held: Held, plan: Plan, batch: Batch, number: int, pid: int, blocks: Iterable[Block]
 ) -> Iterator[Sent]:
     """A later round in one task: one state partition."""
-    yield from _task(held, plan, batch, number, pid).run(parcels)
+    yield from _task(held, plan, batch, number, pid).run(blocks)
 
 
 def all_rounds(held: Held, batch: Batch, folder: str | None) -> Iterator[Sent]:
@@ -271,21 +270,21 @@ def _all_plans(held: Held, batch: Batch, folder: str | None) -> Iterator[Sent]:
     if plan.global_stage is not None and batch.read_by(plan.global_stage.sources):
         changed, has_more = Report(), follows(plan, batch)
         recording = msgspec.structs.replace(batch, recorded=has_more)
-        for parcel in loaded(_all_of(held, plan.global_stage, recording, folder)):
-            changed.add(unpack_report(parcel[4]))
-            yield 0, [parcel]
+        for block in loaded(_all_of(held, plan.global_stage, recording, folder)):
+            changed.add(unpack_report(block[4]))
+            yield 0, [block]
         if not has_more:
             return
         batch = msgspec.structs.replace(batch, histories=changed.histories)
-    for parcel in _all_of(held, plan, batch, folder):
-        yield 0, [parcel]
+    for block in _all_of(held, plan, batch, folder):
+        yield 0, [block]
 
 
-def _all_of(held: Held, plan: Plan, batch: Batch, folder: str | None) -> Iterator[Parcel]:
+def _all_of(held: Held, plan: Plan, batch: Batch, folder: str | None) -> Iterator[Block]:
     """All rounds of one plan."""
 
-    def later(number: int, pid: int, parcels: list[Parcel]) -> Iterator[Sent]:
-        sent = later_round(held, plan, batch, number, pid, loaded(parcels))
+    def later(number: int, pid: int, blocks: list[Block]) -> Iterator[Sent]:
+        sent = later_round(held, plan, batch, number, pid, loaded(blocks))
         return spilled(sent, folder, batch.id)
 
     def has(store: str, pid: int) -> bool:
@@ -296,7 +295,7 @@ def _all_of(held: Held, plan: Plan, batch: Batch, folder: str | None) -> Iterato
 
 
 def send_nothing(index: int, _: Iterable[Any]) -> Iterator[tuple[int, bytes]]:
-    """A task that starts its worker and sends an empty parcel."""
+    """A task that starts its worker and sends an empty block."""
     yield index, b""
 
 
@@ -311,7 +310,7 @@ def current_batch() -> Batch:
 
 # -- pages of mapped files, given back before they make a worker large (decision 0014)
 #
-# Stores, and parcels on their way, are mapped files. What a worker has read of them counts as its resident memory until
+# Stores, and blocks on their way, are mapped files. What a worker has read of them counts as its resident memory until
 # it is given back, also for programs that set limits to processes. That costs next to nothing: the pages stay in the
 # cache of the system.
 

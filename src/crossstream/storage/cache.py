@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from crossstream.storage.rights import PRIVATE, make_folder, opener
+from crossstream.storage.files import PRIVATE, make_folder, opener
 
 SWEEP_SECONDS = 600.0
 """How often a machine removes copies of files that were deleted elsewhere."""

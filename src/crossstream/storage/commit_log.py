@@ -22,18 +22,11 @@ from typing import Any, TypeVar
 import msgspec
 import xxhash
 
-from crossstream.errors import IncompatibleStateError, StateError
-from crossstream.runtime.batch import Silence, SourceRange, StagedFrame
-from crossstream.serdes.described import Described
-from crossstream.storage.durability import Disk
-from crossstream.storage.files import UNFINISHED, disk_refuses
+from crossstream.errors import StateError
+from crossstream.storage.files import UNFINISHED, Disk, disk_refuses
 from crossstream.storage.lease import SAFE_SECONDS
-from crossstream.storage.root import Lock, Place, StateRoot, root_of
-
-FORMAT = 2
-
-_ENTRY = re.compile(r"[0-9]{12}\.json")
-"""Names in the log; what is called otherwise is somebody else's."""
+from crossstream.storage.log_entries import FORMAT, Application, BatchEntry, Commit, Publication
+from crossstream.storage.root import Lock, Place, root_of
 
 
 class Sealed(msgspec.Struct, frozen=True):
@@ -49,102 +42,8 @@ class _OfFormat(msgspec.Struct, frozen=True):
     format: int
 
 
-class Starts(msgspec.Struct, frozen=True):
-    """Where sources that read what comes from their first start on have begun: it counts until a commit knows more.
-
-    ``sources``: their names, also of patterns that matched nothing. ``positions``: by topic and partition.
-    ``topic_ids``: which topics these are in, as far as it is known.
-    """
-
-    sources: tuple[str, ...] = ()
-    positions: dict[str, dict[int, int]] = {}
-    topic_ids: dict[str, str] = {}
-
-    def and_of(self, source: str, positions: dict[str, dict[int, int]], topic_ids: dict[str, str]) -> Starts:
-        """These, and those of another source; of ``topic_ids`` those of its topics."""
-        ids = {topic: topic_ids[topic] for topic in positions if topic in topic_ids}
-        sources = tuple(sorted({*self.sources, source}))
-        return Starts(sources, {**self.positions, **positions}, {**self.topic_ids, **ids})
-
-
-class Readable(msgspec.Struct, frozen=True):
-    """A store that can be queried, as plain data. ``store``, ``kind``: its name in the plan, and that of its layout."""
-
-    store: str
-    kind: str
-    key: Described
-    value: Described
-    history: int | None = None
-
-
-class Application(msgspec.Struct, frozen=True):
-    """Whose state a folder holds, and what must stay the same for it to be usable.
-
-    ``partitions``: of the state before the first commit; each commit has its own number. ``readers``: the stores that
-    can be queried, by the user's names for them. ``placed``: the stores whose rows are where a partitioner of the user
-    puts them (KIP-775), and not where their hash does. ``derived``:
-    stores that are made from others, where these have their rows, and made anew when the partitions change.
-    ``by_key2``: those whose rows are in the state partition of their second key. ``tables``: of a store with rows of
-    several tables, which it knows by their numbers, the stores of these. ``frames``: the DataFrame sources in the order
-    in which Spark's checkpoint has them. ``committed``: there is a commit. ``starts``: of sources with
-    ``offset_reset="latest"``. ``state_id``: what tells the folder, and copies of it, from others of the application.
-    """
-
-    application_id: str
-    partitions: int
-    stores: dict[str, str]
-    readers: dict[str, Readable] = {}
-    placed: tuple[str, ...] = ()
-    derived: tuple[str, ...] = ()
-    frames: tuple[str, ...] = ()
-    committed: bool = False
-    starts: Starts = Starts()
-    by_key2: tuple[str, ...] = ()
-    tables: dict[str, tuple[str, ...]] = {}
-    state_id: str = ""
-    format: int = FORMAT
-
-
-class Commit(msgspec.Struct, frozen=True):
-    """A batch that is done, or state that was cut into another number of ``partitions`` (decision 0011).
-
-    ``positions``: next offset to read, by source node, topic and partition. ``versions``: the manifest of each
-    state partition, by store. ``topic_ids``: which topics the positions are in, as far as it is known.
-    """
-
-    id: int
-    partitions: int
-    positions: dict[str, dict[str, dict[int, int]]] = {}
-    versions: dict[str, dict[int, str]] = {}
-    time: float = 0.0
-    epoch: int = -1
-    topic_ids: dict[str, str] = {}
-
-
-class Publication(msgspec.Struct, frozen=True):
-    """What a batch has become: the commit, and what is published before it; its files by their names alone."""
-
-    commit: Commit
-    staged: tuple[StagedFrame, ...]
-
-
-class BatchEntry(msgspec.Struct, frozen=True):
-    """A batch that was about to run. ``sinks``: end offsets of file topics before it; ``epoch``: of its DataFrames.
-
-    ``silence``: what it knew of the clock, so that it decides alike when it is repeated. ``shares``: how many tasks
-    share its ranges, at most; 0: one task does all of it alone. What a task writes is told by its number.
-    ``publication``: of a batch with rows of DataFrames, once its results are being published.
-    """
-
-    id: int
-    ranges: tuple[SourceRange, ...]
-    time: float = 0.0
-    sinks: dict[str, list[int]] = {}
-    epoch: int = -1
-    silence: Silence | None = None
-    shares: int = 1
-    publication: Publication | None = None
-
+_ENTRY = re.compile(r"[0-9]{12}\.json")
+"""Names of entries; other files are not of the log."""
 
 D = TypeVar("D")
 E = TypeVar("E", BatchEntry, Commit)
@@ -178,9 +77,9 @@ class BatchLog:
                 self._lock = None
 
     def assure(self, within: float = SAFE_SECONDS) -> None:
-        """Returns if this process is still the only writer, as was seen in the last ``within`` seconds.
+        """Returns if this process is the only writer, or was ``within`` seconds ago.
 
-        Raises `StateError` CS-720 if it is not: a lease can be lost, a locked file cannot.
+        Raises `StateError` CS-720 if it is not: a lease can be lost, the lock of a file cannot.
         """
         if self._lock is not None:
             self._lock.assure(within)
@@ -215,7 +114,13 @@ class BatchLog:
 
     def write_batch(self, entry: BatchEntry) -> None:
         self.assure()
-        self._write(batch_file(entry.id), entry)
+        try:
+            self._write(batch_file(entry.id), entry, new=True)
+        except (
+            FileExistsError
+        ):  # of an attempt before that is not repeated, or of an application that took over
+            self.assure(0.0)
+            self._write(batch_file(entry.id), entry)
 
     def write_publication(self, entry: BatchEntry, publication: Publication) -> None:
         """From here on the batch is not run again; returns when that, and what it rests on, is settled."""
@@ -234,7 +139,15 @@ class BatchLog:
         """
         self.settled()
         self.assure(0.0)
-        self._write(commit_file(commit.id), commit)
+        try:
+            self._write(commit_file(commit.id), commit, new=True)
+        except FileExistsError:
+            raise StateError(
+                f"another application has committed batch {commit.id}",
+                code="CS-720",
+                where={"folder": str(self.root)},
+                next="stop one of the two applications, then start the other one again",
+            ) from None
         if not self._is_noted:
             self._note_commit()
             self._is_noted = True
@@ -319,9 +232,8 @@ class BatchLog:
         return self._numbered(commit_file(number), number, Commit)
 
     def forget(self, number: int) -> None:
-        """Removes the entries of a batch: nobody can ask for it any more."""
-        for name in entries(number):
-            self.root.delete(name)
+        """Removes the entries of a batch that is no longer kept."""
+        self.root.delete(*entries(number))
 
     def unfinished(self) -> list[str]:
         """Files that a crash left while they were written; of the only writer, which writes none now."""
@@ -336,10 +248,11 @@ class BatchLog:
     def _ids(self, folder: str) -> list[int]:
         return sorted(int(name[:12]) for name in self.root.names(folder) if _ENTRY.fullmatch(name))
 
-    def _write(self, name: str, value: Any) -> None:
+    def _write(self, name: str, value: Any, *, new: bool = False) -> None:
         content = msgspec.json.encode(value)
         sealed = Sealed(xxhash.xxh3_64_hexdigest(content), msgspec.Raw(content))
-        self.root.write(name, msgspec.json.encode(sealed), forced=self.durable)
+        write = self.root.create if new else self.root.write
+        write(name, msgspec.json.encode(sealed), forced=self.durable)
         self.settle([name])
 
     def _missing(self, name: str) -> StateError:
@@ -399,42 +312,3 @@ def commit_file(number: int) -> str:
 def entries(number: int) -> tuple[str, str]:
     """The files of a batch in the log; the commit first, for it is what the batch counts by."""
     return (commit_file(number), batch_file(number))
-
-
-def check_application(found: Application, wanted: Application, folder: StateRoot) -> None:
-    """Refuses state of another application, or of a topology that it does not fit."""
-    if found.application_id != wanted.application_id:
-        raise StateError(
-            f"the state folder belongs to the application {found.application_id!r}",
-            code="CS-720",
-            where={"folder": str(folder), "application": wanted.application_id},
-            next="give this application a state_dir of its own",
-        )
-    changed = [
-        f"store {name}: was {found.stores[name]}, is {wanted.stores[name]}"
-        for name in sorted(found.stores.keys() & wanted.stores.keys())
-        if found.stores[name] != wanted.stores[name]
-    ]
-    changed += [f"store {name} is new" for name in sorted(wanted.stores.keys() - found.stores.keys())]
-    changed += [f"store {name} is gone" for name in sorted(found.stores.keys() - wanted.stores.keys())]
-    if not changed:
-        changed = [
-            f"store {name}: was placed {_by(found, name)}, is placed {_by(wanted, name)}"
-            for name in sorted(set(found.placed) ^ set(wanted.placed))
-        ]
-        changed += [
-            f"store {name}: was of {', '.join(found.tables[name])}, is of {', '.join(tables)}"
-            for name, tables in sorted(wanted.tables.items())
-            if found.tables.get(name, tables) != tables
-        ]
-    if changed:
-        raise IncompatibleStateError(
-            "the topology changed since the last run: " + "; ".join(changed),
-            code="CS-750",
-            where={"folder": str(folder)},
-            next="go back to the topology of the state, or start with a new application_id or an empty state_dir",
-        )
-
-
-def _by(application: Application, store: str) -> str:
-    return "by a partitioner" if store in application.placed else "by hash"

@@ -9,7 +9,7 @@ from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from crossstream.storage.columns import same_rows, take_all
-from crossstream.storage.snapshot import Slot
+from crossstream.storage.snapshot import Level
 from crossstream.storage.sorted_run import Run, merge
 
 FAN_IN = 8
@@ -25,7 +25,7 @@ Cut: TypeAlias = tuple[int, int]
 
 
 class Stored(Protocol):
-    """A piece of a run that can be cut."""
+    """A segment of a run that can be cut."""
 
     @property
     def run(self) -> Run: ...
@@ -52,19 +52,19 @@ Keep: TypeAlias = "Callable[[Run, Sequence[Part[P]], int], Run]"
 
 @dataclass(frozen=True, slots=True)
 class Part(Generic[P]):
-    """One sorted run in pieces. ``job``: number of the merge it belongs to (0: none), as ``output`` or input."""
+    """One sorted run in segments. ``job``: number of the merge it belongs to (0: none), as ``output`` or input."""
 
-    pieces: tuple[P, ...]
+    segments: tuple[P, ...]
     job: int = 0
     output: bool = False
-    slot: Slot = field(init=False, repr=False, compare=False)
+    level: Level = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "slot", Slot(tuple(piece.run for piece in self.pieces)))
+        object.__setattr__(self, "level", Level(tuple(segment.run for segment in self.segments)))
 
     @property
     def rows(self) -> int:
-        return self.slot.rows
+        return self.level.rows
 
 
 def next_job(parts: Sequence[Part[P]], most: int | None = None) -> list[Part[P]] | None:
@@ -92,7 +92,7 @@ def next_job(parts: Sequence[Part[P]], most: int | None = None) -> list[Part[P]]
 
 
 def alone(parts: Sequence[Part[P]], place: int) -> list[Part[P]]:
-    """The parts with a merge marked that has one input: it is written anew, without the rows that have expired."""
+    """The parts with a merge marked that has one input: it is rewritten without the rows that have expired."""
     return _marked(parts, place, place + 1)
 
 
@@ -110,7 +110,7 @@ def _fitting(parts: Sequence[Part[P]], start: int, stop: int, most: int) -> tupl
 
 def _marked(parts: Sequence[Part[P]], start: int, stop: int) -> list[Part[P]]:
     job = 1 + max(part.job for part in parts)
-    inputs = [Part(part.pieces, job, part.output) for part in parts[start:stop]]
+    inputs = [Part(part.segments, job, part.output) for part in parts[start:stop]]
     return [*parts[:start], *inputs, Part((), job, True), *parts[stop:]]
 
 
@@ -130,7 +130,7 @@ def advance_job(
     cut = _cut(inputs, rows)
     heads, rests = zip(*(_split(part, cut) for part in inputs), strict=True)
     last = max(i for i, part in enumerate(parts) if part.job == job)
-    merged = merge([piece.run for head in heads for piece in head], drop_gone=last == len(parts) - 1)
+    merged = merge([segment.run for head in heads for segment in head], drop_gone=last == len(parts) - 1)
     merged = merged if keep is None or not merged.rows else keep(merged, parts, job)
     written = (save(merged),) if merged.rows else ()
     left = iter(rests)
@@ -140,11 +140,11 @@ def advance_job(
         if part.job != job:
             result.append(part)
         elif part.output:
-            output = part.pieces + written
+            output = part.segments + written
             if output or not done:
-                result.append(Part(output) if done else replace(part, pieces=output))
+                result.append(Part(output) if done else replace(part, segments=output))
         elif rest := next(left):
-            result.append(replace(part, pieces=rest))
+            result.append(replace(part, segments=rest))
     return result
 
 
@@ -152,7 +152,7 @@ def _cut(inputs: Sequence[Part[P]], rows: int) -> Cut | None:
     """A place that about ``rows`` rows lie below, at least one; None: there is none, or no need of one."""
     if rows >= sum(part.rows for part in inputs):
         return None
-    lowest = min(_place(part.pieces[0].run, 0) for part in inputs)
+    lowest = min(_place(part.segments[0].run, 0) for part in inputs)
     hashes, seconds, counts = map(
         np.concatenate, zip(*(_samples(part, rows) for part in inputs), strict=True)
     )
@@ -166,10 +166,12 @@ def _samples(part: Part[P], rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarr
     """Some of the lowest ``rows`` rows: hash, secondary number, and how many rows there are since the one before."""
     wanted = np.unique(np.linspace(0, min(rows, part.rows - 1), _SAMPLES).astype(np.int64))
     found, first = [], 0
-    for piece in part.pieces:
-        here = wanted[(wanted >= first) & (wanted < first + piece.rows)] - first
-        found.append((piece.run["h"][here], piece.run["s"][here] if "s" in piece.run.columns else here * 0))
-        first += piece.rows
+    for segment in part.segments:
+        here = wanted[(wanted >= first) & (wanted < first + segment.rows)] - first
+        found.append(
+            (segment.run["h"][here], segment.run["s"][here] if "s" in segment.run.columns else here * 0)
+        )
+        first += segment.rows
         if first > wanted[-1]:
             break
     hashes, seconds = map(np.concatenate, zip(*found, strict=True))
@@ -192,17 +194,17 @@ def _rows_below(run: Run, cut: Cut, *, or_there: bool = False) -> int:
 
 
 def _split(part: Part[P], cut: Cut | None) -> tuple[tuple[P, ...], tuple[P, ...]]:
-    """The pieces below a place, and the rest."""
+    """The segments below a place, and the rest."""
     if cut is None:
-        return part.pieces, ()
+        return part.segments, ()
     head: list[P] = []
     rest: list[P] = []
-    for piece in part.pieces:
-        at = _rows_below(piece.run, cut)
+    for segment in part.segments:
+        at = _rows_below(segment.run, cut)
         if at:
-            head.append(piece.slice(0, at))  # type: ignore[arg-type]
-        if at < piece.rows:
-            rest.append(piece.slice(at, piece.rows))  # type: ignore[arg-type]
+            head.append(segment.slice(0, at))  # type: ignore[arg-type]
+        if at < segment.rows:
+            rest.append(segment.slice(at, segment.rows))  # type: ignore[arg-type]
     return tuple(head), tuple(rest)
 
 
@@ -211,19 +213,19 @@ NO_HORIZON = 0
 SHARE = 8
 """A merge makes runs of at most one in so many rows of the store."""
 WORN = 3
-"""A run is written anew if more than one in so many of its rows have expired."""
+"""A run is rewritten if more than one in so many of its rows have expired."""
 FEW = 512
 """Runs of up to so many rows are merged whatever their share."""
 
 
 def without_expired(parts: Sequence[Part[P]], horizon: int) -> list[Part[P]]:
-    """The parts without pieces whose rows are all older than the horizon."""
-    if all(piece.newest >= horizon for part in parts for piece in part.pieces):
+    """The parts without segments whose rows are all older than the horizon."""
+    if all(segment.newest >= horizon for part in parts for segment in part.segments):
         return list(parts)
-    kept = [replace(part, pieces=tuple(p for p in part.pieces if p.newest >= horizon)) for part in parts]
-    at_work = {part.job for part in kept if part.pieces and not part.output}
-    freed = [part if part.job in at_work else Part(part.pieces) for part in kept]
-    return [part for part in freed if part.pieces or (part.output and part.job)]
+    kept = [replace(part, segments=tuple(p for p in part.segments if p.newest >= horizon)) for part in parts]
+    at_work = {part.job for part in kept if part.segments and not part.output}
+    freed = [part if part.job in at_work else Part(part.segments) for part in kept]
+    return [part for part in freed if part.segments or (part.output and part.job)]
 
 
 def unexpired(run: Run, horizon: int) -> Run:
@@ -233,13 +235,13 @@ def unexpired(run: Run, horizon: int) -> Run:
 
 
 def remembered(run: Run, parts: Sequence[Part[P]], job: int, since: int) -> Run:
-    """The versions in a step of a merge that somebody may see who asks for no time before ``since``.
+    """The versions in a step of a merge that look-ups for times from ``since`` on may see.
 
-    A version that another one replaced until then is none of these, wherever that other one goes later: it goes only
+    A version that another one replaced until then is not one of these, wherever that other one goes later: it goes only
     for one that replaced it until then, too. A delete says what no version says, unless there is an older one: in
     another run, for what came late lies in newer ones, or in what the merge has done.
 
-    Story: history 4, versions of a key at 1 and 5, at 7 a delete. At stream time 11 nobody asks for less than 7: all
+    Story: history 4, versions of a key at 1 and 5, at 7 a delete. At stream time 11 look-ups ask for 7 or more: all
     three go. If a version of 6 lies in another run, for it came late, the delete stays, or that would be the newest.
     """
     s, past = run["s"], run["s"] <= since
@@ -259,13 +261,13 @@ def remembered(run: Run, parts: Sequence[Part[P]], job: int, since: int) -> Run:
 
 def _last_done(parts: Sequence[Part[P]], job: int) -> int:
     """The largest hash in the output of a merge; −1 if there is none."""
-    done = [part for part in parts if part.job == job and part.output and part.pieces]
-    return max((int(part.pieces[-1].run["h"][-1]) for part in done), default=-1)
+    done = [part for part in parts if part.job == job and part.output and part.segments]
+    return max((int(part.segments[-1].run["h"][-1]) for part in done), default=-1)
 
 
 def _oldest_beside(parts: Sequence[Part[P]], job: int) -> int:
     """No row that takes no part in a merge has a smaller timestamp."""
-    times = (piece.oldest for part in parts if part.job != job for piece in part.pieces)
+    times = (segment.oldest for part in parts if part.job != job for segment in part.segments)
     return min(times, default=np.iinfo(np.int64).max)
 
 
@@ -275,7 +277,7 @@ def worn_run(parts: Sequence[Part[P]], horizon: int) -> int | None:
         part = parts[place]
         if part.job or part.rows <= FEW:
             continue
-        gone = sum(int((p.run["s"] < horizon).sum()) for p in part.pieces if p.oldest < horizon)
+        gone = sum(int((p.run["s"] < horizon).sum()) for p in part.segments if p.oldest < horizon)
         if gone * WORN > part.rows:
             return place
     return None

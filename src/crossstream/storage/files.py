@@ -1,23 +1,46 @@
 """Where runs and manifests are kept: a folder of immutable files, or memory.
 
-Bytes that lie in many buffers are written one after the other, not copied together first (decision 0026).
+Bytes in many buffers are written one after the other, and not copied together first (decision 0026).
+
+Who may read the files: the user alone, unless the application says otherwise. The lock file has the mode that all
+others are made with, and folders the right to enter besides. So all processes that write agree: the driver, its
+workers, `crossstream state rescale`. Existing files keep theirs.
+
+What a process has written is in the memory of the system for some seconds. `Disk` forces it out. A file system writes
+its journal once for all that wait for it, so many files at a time take hardly longer than one (decision 0015).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
+from urllib.parse import quote
 
 import pyarrow as pa
 
 from crossstream.errors import StateError
-from crossstream.storage.rights import PRIVATE, make_folder, opener, rights_in
 
 UNFINISHED = ".tmp"
 """How the names of files end while they are written, and of those that a crash has left so."""
+
+
+def partition_folder(store: str, partition: int | str) -> str:
+    """The folder of a store partition below the root of the state; any name of a store is possible."""
+    return f"stores/{quote(store, safe='')}/{partition}"
+
+
+def file_names(files: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    """Names below the root of the state; ``files``: by ``store/partition``."""
+    for place, names in files.items():
+        store, _, partition = place.rpartition("/")
+        folder = partition_folder(store, partition)
+        yield from (f"{folder}/{name}" for name in names)
 
 
 class Storage(Protocol):
@@ -64,7 +87,7 @@ class Folder:
             make_folder(target.parent, rights)
             handle = open(beside, "wb", buffering=0, opener=make)  # noqa: SIM115 - closed below
         with handle:
-            for rest in pieces_of(data):
+            for rest in buffers_of(data):
                 while len(rest):
                     rest = rest[handle.write(rest) :]
             if forced:
@@ -119,10 +142,10 @@ class Memory:
         self.files.pop(name, None)
 
 
-class Gathered:
+class BufferList:
     """What a writer of Arrow's gives, as it gives it: a file to write to, and afterwards bytes to write on.
 
-    The buffers are those of the columns, which must stay as they are meanwhile. Pickled it is plain bytes.
+    The buffers are those of the columns, which must not change meanwhile. Pickled it is plain bytes.
     """
 
     __slots__ = ("_parts", "closed", "size")
@@ -164,14 +187,117 @@ FEW = 512
 """Rows up to which copying buffers together is cheaper than handling them one by one."""
 
 Written: TypeAlias = Any
-"""Bytes to be written: `bytes`, a `memoryview`, a `pyarrow.Buffer`, or `Gathered`."""
+"""Bytes to be written: `bytes`, a `memoryview`, a `pyarrow.Buffer`, or `BufferList`."""
 
 
-def pieces_of(data: Written) -> Iterator[memoryview]:
+def buffers_of(data: Written) -> Iterator[memoryview]:
     """The bytes, piece by piece."""
-    return iter(data) if isinstance(data, Gathered) else iter([memoryview(data).cast("B")])
+    return iter(data) if isinstance(data, BufferList) else iter([memoryview(data).cast("B")])
 
 
 def whole(data: Written) -> Any:
     """The bytes in one piece."""
-    return bytes(data) if isinstance(data, Gathered) else data
+    return bytes(data) if isinstance(data, BufferList) else data
+
+
+LOCK = "lock"
+
+PRIVATE = 0o600
+RIGHTS = MappingProxyType({"private": PRIVATE, "group": 0o660, "shared": 0o644})
+"""Rights of files by the setting ``state_mode``."""
+
+_OTHERS = 0o077
+_RIGHTS = 0o666
+
+
+def rights_in(root: Path) -> int | None:
+    """The rights of the files of the state in a folder; None if there is no state."""
+    try:
+        return os.stat(root / LOCK).st_mode & _RIGHTS | PRIVATE
+    except OSError:
+        return None
+
+
+def opener(rights: int) -> Callable[[str, int], int]:
+    """For `open`: makes files with these rights, whatever the umask is."""
+
+    def opened(path: str, flags: int) -> int:
+        file = os.open(path, flags, rights)
+        if rights & _OTHERS:
+            give(file, rights)
+        return file
+
+    return opened
+
+
+def make_folder(path: Path, rights: int) -> None:
+    """Makes a folder for files with these rights, and those above it that are missing."""
+    mode = rights | (rights & 0o444) >> 2
+    try:
+        os.mkdir(path, mode)
+    except FileNotFoundError:
+        make_folder(path.parent, rights)
+        make_folder(path, rights)
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+    else:
+        if rights & _OTHERS:
+            give(path, mode)
+
+
+def give(file: int | Path, mode: int) -> None:
+    """Changes the rights of a file, if it is the user's."""
+    with suppress(PermissionError):
+        os.chmod(file, mode)
+
+
+THREADS = 16
+
+
+@dataclass(slots=True)
+class Disk:
+    """Forces files to the disk in the background. Belongs to one thread."""
+
+    _pool: ThreadPoolExecutor | None = None
+    _begun: list[Future[None]] = field(default_factory=list)
+    _known: set[Path] = field(default_factory=set)
+
+    def begin(self, files: Iterable[Path]) -> None:
+        """Begins to force files that are complete, and their names."""
+        paths = set(files)
+        folders = {path.parent for path in paths}
+        for path in paths | folders | self._above(folders):
+            self._begun.append(self._threads().submit(force, path))
+
+    def wait(self) -> None:
+        """Returns when all that was begun has reached the disk; raises `OSError` if some of it cannot."""
+        begun, self._begun = self._begun, []
+        for one in begun:
+            one.result()
+
+    def close(self) -> None:
+        """Ends the threads; what was begun is finished."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+    def _above(self, folders: set[Path]) -> set[Path]:
+        """The folders above those not met before, as far as we may look: for all we know their names are new."""
+        met, self._known = self._known, self._known | folders
+        above = {parent for folder in folders - met for parent in folder.parents}
+        return {folder for folder in above if os.access(folder, os.R_OK)}
+
+    def _threads(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(THREADS, "crossstream disk")
+        return self._pool
+
+
+def force(path: Path) -> None:
+    """Returns when the content of a file, or the names in a folder, have reached the disk."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

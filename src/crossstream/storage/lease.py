@@ -1,13 +1,12 @@
-"""Who may write, where no file can be locked: a small object that its owner renews, and others watch.
+"""Who may write to an object store: one application, until another one takes its place.
 
     lease.json     owner, for people; token, of this run; beat, one more with every renewal
 
-An owner renews its lease every `BEAT_SECONDS`. Who finds the lease of another watches it: if it changes, the owner
-lives; if it stays the same for `LEASE_SECONDS` of the watcher's own clock, the owner is gone. So no clocks are
-compared. Who has written a lease looks at it again after `SETTLE_SECONDS`: of two who wrote, the last one has it.
-
-An owner begins a commit only if the lease was its own at that moment, and renewed within the last `SAFE_SECONDS`.
-What this leaves open, and why, is in decision 0024.
+Each put of the lease has a condition: that there is none, or that it is the version last seen. So two applications
+never hold it both, and no clocks are compared. The owner renews it every `BEAT_SECONDS`, and before each commit. An
+application that finds a lease watches it. If it changes, the owner lives, and the start is refused. If it stays the
+same for `LEASE_SECONDS`, the owner is gone, and the application takes its place; an owner that comes back finds that
+out before it commits. A commit has a condition, too: that there is none with its number. Decision 0024.
 """
 
 from __future__ import annotations
@@ -16,110 +15,90 @@ import logging
 import threading
 import time
 import uuid
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import Protocol
 
 import msgspec
+import pyarrow as pa
 
 from crossstream.errors import StateError
 
 BEAT_SECONDS = 2.0
 LEASE_SECONDS = 20.0
 SAFE_SECONDS = 8.0
-SETTLE_SECONDS = 1.0
+"""How old a renewal may be where no commit rests on it."""
 
 NAME = "lease.json"
 
 _log = logging.getLogger("crossstream.state")
 
 
-class Files(Protocol):
-    """Where the lease lies; small files that are read as they are now."""
+class Objects(Protocol):
+    """Where the lease is: the part of a `Bucket` that it needs."""
 
-    def read(self, name: str) -> bytes: ...
+    def tagged(self, name: str) -> tuple[pa.Buffer, str]: ...
 
-    def write(self, name: str, data: bytes) -> None: ...
+    def create(self, name: str, data: bytes) -> str: ...
 
-    def delete(self, name: str) -> None: ...
+    def replace(self, name: str, data: bytes, tag: str) -> str: ...
+
+    def delete(self, names: list[str]) -> None: ...
 
 
 class Note(msgspec.Struct, frozen=True):
-    """What the object holds."""
+    """The content of the lease."""
 
     owner: str
     token: str
     beat: int
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A moment to measure from. A machine that slept has aged by its wall clock only."""
-
-    steady: float
-    wall: float
-
-    @classmethod
-    def now(cls) -> Moment:
-        return cls(time.monotonic(), time.time())
-
-    @property
-    def age(self) -> float:
-        return max(time.monotonic() - self.steady, time.time() - self.wall)
-
-
 class Lease:
-    """The right to write, from `acquired` to `release`; renewed by a thread of its own.
+    """The right to write, from `acquired` to `release`; a thread renews it.
 
-    ``files``: where the lease lies; as text, the place for messages.
+    ``objects``: where the lease is; as text, the place for messages.
     """
 
-    def __init__(self, files: Files, owner: str) -> None:
-        self._files = files
+    def __init__(self, objects: Objects, owner: str) -> None:
+        self._objects = objects
         self._note = Note(owner, uuid.uuid4().hex, 0)
+        self._tag = ""
+        self._renewed = 0.0
         self._lost: str | None = None
-        self._renewed = self._confirmed = Moment(0.0, 0.0)
         self._turn = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     @classmethod
-    def acquired(cls, files: Files, owner: str) -> Lease:
-        """A lease that is ours. Raises `StateError` CS-720 if another application has it."""
-        lease = cls(files, owner)
-        found = lease._seen()
-        if found is not None:
-            lease._await_end(found)
-        lease._write()
-        time.sleep(SETTLE_SECONDS)
-        lease._confirmed = Moment.now()
-        found = lease._read()
-        if found is None or found.token != lease._note.token:
-            raise lease._taken(found)
+    def acquired(cls, objects: Objects, owner: str) -> Lease:
+        """A new lease. Raises `StateError` CS-720 if another application holds it."""
+        lease = cls(objects, owner)
+        while not lease._take():
+            lease._lost = None
+        lease._check_conditions()
         lease._thread = threading.Thread(target=lease._beat, name="crossstream lease", daemon=True)
         lease._thread.start()
         return lease
 
     def assure(self, within: float = 0.0) -> None:
-        """Returns if the lease is ours, as was seen in the last ``within`` seconds or is asked now.
+        """Returns if the lease was renewed in the last ``within`` seconds, or can be renewed now.
 
-        Raises `StateError` CS-720 if it is another's, or cannot be renewed in time.
+        Raises `StateError` CS-720 if another application has taken it.
         """
         with self._turn:
-            if self._lost is None and (self._confirmed.age > within or self._renewed.age > SAFE_SECONDS):
-                self._confirm(renew=self._renewed.age > SAFE_SECONDS / 2)
-            if self._lost is None and self._renewed.age > SAFE_SECONDS:
-                self._lost = "nobody we know of: it could not be renewed in time"
+            if self._lost is None and time.monotonic() - self._renewed >= within:
+                self._renew()
             if self._lost is not None:
                 raise StateError(
                     "this application no longer holds the lease on its state",
                     code="CS-720",
-                    where={"folder": str(self._files), "owner": self._lost},
+                    where={"folder": str(self._objects), "owner": self._lost},
                     next="nothing of the batch was committed; if no other application has taken over, start this "
                     "one again",
                 )
 
     def release(self) -> None:
-        """Gives the lease back, so that the next application need not wait."""
+        """Gives the lease back, so that the next application does not wait."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -127,16 +106,16 @@ class Lease:
         with self._turn:
             if self._lost is not None:
                 return
-            self._lost = "nobody: it was given back"
-            if self._renewed.age > SAFE_SECONDS:
-                return  # the store has not answered for a while: it runs out by itself
             try:
-                found = self._read()
-                if found is not None and found.token == self._note.token:
-                    self._files.delete(NAME)
+                self._renew()
+                if self._lost is None:
+                    self._lost = "nothing: it was given back"
+                    self._objects.delete([NAME])
             except StateError as error:
                 _log.warning(
-                    "the lease runs out in %.0f seconds, for it cannot be deleted: %s", LEASE_SECONDS, error
+                    "the lease runs out in %.0f seconds, because it cannot be deleted: %s",
+                    LEASE_SECONDS,
+                    error,
                 )
 
     def _beat(self) -> None:
@@ -145,65 +124,81 @@ class Lease:
                 if self._lost is not None:
                     return
                 try:
-                    self._confirm(renew=True)
+                    self._renew()
                 except StateError as error:
-                    _log.warning("the lease on %s cannot be renewed: %s", self._files, error.what)
+                    _log.warning("the lease on %s cannot be renewed: %s", self._objects, error.what)
 
-    def _confirm(self, *, renew: bool) -> None:
-        began = Moment.now()
-        found = self._read()
-        if found is None or found.token != self._note.token:
-            self._lost = "nobody: its object is gone" if found is None else found.owner
-            return
-        self._confirmed = began
-        if renew:
-            self._write()
+    def _take(self) -> bool:
+        """Puts the lease, if there is none or its owner shows no sign of life. False: it changed; look again."""
+        try:
+            self._tag = self._objects.create(NAME, msgspec.json.encode(self._note))
+        except FileExistsError:
+            found, tag = self._seen()
+            if found is not None:
+                self._await_end(found, tag)
+                self._tag = tag
+                self._renew()
+            return found is not None and self._lost is None
+        self._renewed = time.monotonic()
+        return True
 
-    def _await_end(self, found: Note) -> None:
-        """Returns when a lease has been given back or has run out; raises if its owner lives."""
+    def _check_conditions(self) -> None:
+        """Raises `StateError` CS-723 if the store puts objects whatever the condition."""
+        with suppress(FileExistsError):
+            self._objects.create(NAME, msgspec.json.encode(self._note))
+            raise StateError(
+                "the store of the state ignores the condition of a put (If-None-Match)",
+                code="CS-723",
+                where={"folder": str(self._objects)},
+                next="use a store with conditional puts, such as Amazon S3, or a newer version of yours",
+            )
+
+    def _await_end(self, found: Note, tag: str) -> None:
+        """Returns when a lease has run out or is gone; raises if its owner lives."""
         _log.warning(
             "%s is held by %s: waiting up to %.0f seconds for a sign of life",
-            self._files,
+            self._objects,
             found.owner,
             LEASE_SECONDS,
         )
-        seen = Moment.now()
-        while time.monotonic() - seen.steady < LEASE_SECONDS:
+        end = time.monotonic() + LEASE_SECONDS
+        while time.monotonic() < end:
             time.sleep(BEAT_SECONDS / 2)
-            now = self._seen()
-            if now is None:
+            note, now = self._seen()
+            if note is None:
                 return
-            if now != found:
-                raise self._taken(now)
+            if now != tag:
+                raise self._taken(note)
+
+    def _renew(self) -> None:
+        began = time.monotonic()
+        self._note = msgspec.structs.replace(self._note, beat=self._note.beat + 1)
+        try:
+            self._tag = self._objects.replace(NAME, msgspec.json.encode(self._note), self._tag)
+        except (FileExistsError, FileNotFoundError):
+            found, self._tag = self._seen()
+            if found != self._note:  # else it was put, and the answer was lost
+                self._lost = "no application: the object is gone" if found is None else found.owner
+                return
+        self._renewed = began
 
     def _taken(self, found: Note | None) -> StateError:
         return StateError(
             "another application runs on this state folder",
             code="CS-720",
-            where={"folder": str(self._files), "owner": "another process" if found is None else found.owner},
+            where={
+                "folder": str(self._objects),
+                "owner": "another process" if found is None else found.owner,
+            },
             next="stop it first, or give this application a state_dir of its own",
         )
 
-    def _seen(self) -> Note | None:
-        """The lease of another. A store may show none for a moment, while that other writes it."""
-        found = self._read()
-        if found is None:
-            time.sleep(SETTLE_SECONDS / 4)
-            found = self._read()
-        return found
-
-    def _read(self) -> Note | None:
+    def _seen(self) -> tuple[Note | None, str]:
         try:
-            data = self._files.read(NAME)
+            data, tag = self._objects.tagged(NAME)
         except FileNotFoundError:
-            return None
+            return None, ""
         try:
-            return msgspec.json.decode(data, type=Note)
+            return msgspec.json.decode(data, type=Note), tag
         except msgspec.MsgspecError:
-            return Note("an owner that cannot be read", data.hex(), -1)
-
-    def _write(self) -> None:
-        began = Moment.now()
-        self._note = msgspec.structs.replace(self._note, beat=self._note.beat + 1)
-        self._files.write(NAME, msgspec.json.encode(self._note))
-        self._renewed = began
+            return Note("an owner that cannot be read", bytes(data).hex(), -1), tag

@@ -15,7 +15,7 @@ import xxhash
 
 from crossstream.errors import StateError
 from crossstream.storage.columns import from_record_batch, to_record_batch
-from crossstream.storage.files import FEW, Gathered, Storage, Written, pieces_of
+from crossstream.storage.files import FEW, BufferList, Storage, Written, buffers_of
 from crossstream.storage.sorted_run import Run
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ T = TypeVar("T")
 FORMAT = 2
 
 
-class PieceRef(msgspec.Struct, frozen=True, array_like=True):
+class SegmentRef(msgspec.Struct, frozen=True, array_like=True):
     """Rows ``start`` to ``stop`` of a run file; hashes from ``low`` to ``high``, both inclusive.
 
     ``times``: no row of the file has a timestamp outside of these; None for rows that are not by time.
@@ -39,10 +39,10 @@ class PieceRef(msgspec.Struct, frozen=True, array_like=True):
     times: tuple[int, int] | None = None
 
 
-class SlotRef(msgspec.Struct, frozen=True, array_like=True):
+class LevelRef(msgspec.Struct, frozen=True, array_like=True):
     """Pieces of one sorted run, in its order. ``job``: the merge it takes part in, 0 none."""
 
-    pieces: tuple[PieceRef, ...]
+    segments: tuple[SegmentRef, ...]
     job: int = 0
     output: bool = False
 
@@ -54,12 +54,12 @@ class _OfFormat(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """One partition of one store after ``batch``; ``slots`` newest first. Stream time in ms. ``name``: its file's."""
+    """One partition of one store after ``batch``; ``levels`` newest first. Stream time in ms. ``name``: its file's."""
 
     name: str
     kind: str
     batch: int
-    slots: tuple[SlotRef, ...] = ()
+    levels: tuple[LevelRef, ...] = msgspec.field(default=(), name="slots")
     stream_time: int = -1
     credit: int = 0
     format: int = FORMAT
@@ -67,16 +67,18 @@ class Manifest(msgspec.Struct, frozen=True):
     clock: int = 0
 
     def files(self) -> set[str]:
-        return {piece.file for slot in self.slots for piece in slot.pieces}
+        return {segment.file for level in self.levels for segment in level.segments}
 
     @property
     def rows(self) -> int:
-        return sum(piece.stop - piece.start for slot in self.slots for piece in slot.pieces)
+        return sum(segment.stop - segment.start for level in self.levels for segment in level.segments)
 
     @property
     def size(self) -> int:
         """Bytes of the run files in use."""
-        return sum({piece.file: piece.size for slot in self.slots for piece in slot.pieces}.values())
+        return sum(
+            {segment.file: segment.size for level in self.levels for segment in level.segments}.values()
+        )
 
 
 def write_manifest(storage: Storage, manifest: Manifest) -> None:
@@ -113,20 +115,20 @@ def _decoded(body: bytes, name: str, kind: type[T]) -> T:
         raise _damaged(f"the file {name} is no manifest: {error}") from error
 
 
-def write_run(storage: Storage, name: str, run: Run) -> PieceRef:
+def write_run(storage: Storage, name: str, run: Run) -> SegmentRef:
     """Writes a run as one Arrow IPC file and returns its reference."""
     batch = to_record_batch(run.columns)
     file = _run_file(batch)
     storage.write(name, file)
     h = run["h"]
-    return PieceRef(name, 0, run.rows, int(h[0]), int(h[-1]), file.size, _digest(file), _times(run))
+    return SegmentRef(name, 0, run.rows, int(h[0]), int(h[-1]), file.size, _digest(file), _times(run))
 
 
-def _run_file(batch: pa.RecordBatch) -> pa.Buffer | Gathered:
-    file = pa.BufferOutputStream() if batch.num_rows <= FEW else Gathered()
+def _run_file(batch: pa.RecordBatch) -> pa.Buffer | BufferList:
+    file = pa.BufferOutputStream() if batch.num_rows <= FEW else BufferList()
     with pa.ipc.new_file(file, batch.schema) as writer:
         writer.write_batch(batch)
-    return file if isinstance(file, Gathered) else file.getvalue()
+    return file if isinstance(file, BufferList) else file.getvalue()
 
 
 def _times(run: Run) -> tuple[int, int] | None:
@@ -134,7 +136,7 @@ def _times(run: Run) -> tuple[int, int] | None:
     return None if s is None or s.dtype != np.int64 else run.times
 
 
-def read_run(storage: Storage, ref: PieceRef) -> Run:
+def read_run(storage: Storage, ref: SegmentRef) -> Run:
     """Opens a run file, whole; `StateError` if it is missing or not byte for byte what was written."""
 
     def whole(data: pa.Buffer) -> pa.Buffer | None:
@@ -143,12 +145,12 @@ def read_run(storage: Storage, ref: PieceRef) -> Run:
     return _opened(_sound(storage, ref.file, "run file", whole), ref)
 
 
-def map_run(storage: Storage, ref: PieceRef) -> Run:
+def map_run(storage: Storage, ref: SegmentRef) -> Run:
     """Opens a run file that this process has just written, without reading it."""
     return _opened(storage.read(ref.file), ref)
 
 
-def _opened(data: pa.Buffer, ref: PieceRef) -> Run:
+def _opened(data: pa.Buffer, ref: SegmentRef) -> Run:
     with pa.ipc.open_file(data) as reader:
         batch = reader.get_batch(0)
     return Run(from_record_batch(batch), batch.num_rows, ref.times)
@@ -179,8 +181,8 @@ def _body(data: pa.Buffer) -> bytes | None:
     return body if digest.decode("ascii", "replace") == _digest(body) else None
 
 
-def piece_ref(ref: PieceRef, run: Run, start: int, stop: int) -> PieceRef:
-    """The reference of rows ``start`` to ``stop`` of the piece ``run`` that ``ref`` stands for."""
+def segment_ref(ref: SegmentRef, run: Run, start: int, stop: int) -> SegmentRef:
+    """The reference of rows ``start`` to ``stop`` of the segment ``run`` that ``ref`` stands for."""
     h: np.ndarray = run["h"]
     return msgspec.structs.replace(
         ref, start=ref.start + start, stop=ref.start + stop, low=int(h[start]), high=int(h[stop - 1])
@@ -189,8 +191,8 @@ def piece_ref(ref: PieceRef, run: Run, start: int, stop: int) -> PieceRef:
 
 def _digest(data: Written) -> str:
     digest = xxhash.xxh3_64()
-    for piece in pieces_of(data):
-        digest.update(piece)
+    for segment in buffers_of(data):
+        digest.update(segment)
     return f"{digest.intdigest():016x}"
 
 

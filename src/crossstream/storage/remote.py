@@ -1,18 +1,15 @@
-"""State on a remote file system: S3, Google Cloud Storage, Azure, HDFS, whatever `pyarrow.fs` takes a URI of.
+"""State on an object store: a `StateRoot` below an S3 URI.
 
-A file is put as a whole, or moved into place where a put shows what is not complete yet. Runs and manifests are read
-by way of copies on this machine (`cache`); what changes, or is listed, is read from the store. One application
-at a time writes, by a lease (`lease`). Decision 0024.
+A file is put as a whole. Runs and manifests are read by way of copies on this machine (`cache.py`); files that change,
+and lists of files, come from the store. One application at a time writes (`lease.py`). Decision 0024.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -21,34 +18,29 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from crossstream.errors import StateError
+from crossstream.storage.bucket import AWAY, Bucket
 from crossstream.storage.cache import Cache, cache_directory
-from crossstream.storage.files import UNFINISHED, Written, whole
+from crossstream.storage.files import Written, whole
 from crossstream.storage.lease import Lease
 from crossstream.storage.uris import Uri, refused
 
 T = TypeVar("T")
 U = TypeVar("U")
 
-AWAY = "CS-707"
-"""The code of the error for a store that does not answer, or refuses."""
-
 THREADS = 16
 """Requests at a time."""
-
-_OBJECT_STORES = ("s3", "gcs", "abfs")
-"""Types of file systems where a file is there when it is complete, or is empty until then, and needs no folder."""
 
 _log = logging.getLogger("crossstream.state")
 
 
 class RemoteRoot:
-    """State below a URI. Connected when it is first used; may be used by several threads."""
+    """State below a URI. Connects at the first use; several threads may use it."""
 
     def __init__(self, uri: str, *, cached: bool = True) -> None:
         self._uri = Uri(uri)
+        self._bucket = Bucket(self._uri)
         self._here = cache_directory() / "state" / self._uri.key
         self._cache = Cache(self._here) if cached else None
-        self._connected: tuple[Any, str] | None = None
         self._putting = Threads("crossstream puts", THREADS)
         self._discarding = Threads("crossstream discards", 1)
 
@@ -71,16 +63,18 @@ class RemoteRoot:
         return True
 
     def lock(self, owner: str, rights: int | None = None) -> Lease:
-        """``rights`` are for the store to give.
-
-        Raises `StateError`: CS-720 if there is another writer, CS-723 if the place cannot be opened."""
+        """See `StateRoot.lock`; the store decides about ``rights``."""
         try:
-            self.make()
-            return Lease.acquired(self, owner)
+            self.check()
+            return Lease.acquired(self._bucket, owner)
         except StateError as error:
             if error.code == AWAY:
                 raise refused(self._uri, error.what) from error
             raise
+
+    def check(self) -> None:
+        """Raises `StateError`: CS-723 if there is no such bucket, CS-707 if the store does not answer."""
+        self._bucket.check()
 
     def storage(self, folder: str) -> RemoteFolder:
         return RemoteFolder(self, folder, self._cache)
@@ -89,60 +83,49 @@ class RemoteRoot:
         self._putting.finish()
 
     def put(self, name: str, data: bytes | memoryview | pa.Buffer) -> None:
-        """Writes in the background, many files at a time: `settled` tells when they are there."""
-        self._putting.begin(self.write, name, data)
+        """Writes in the background, many files at a time; `settled` waits for them."""
+        self._putting.begin(self._bucket.put, name, data)
 
     def read(self, name: str) -> bytes:
         return bytes(self.fetch(name))
 
     def fetch(self, name: str) -> pa.Buffer:
         """A file from the store; `FileNotFoundError` if it is not there."""
-        with self._told(f"{name} cannot be read"):
-            system, path = self._system()
-            data = _content(system, f"{path}/{name}")
-        if data is None:
-            raise FileNotFoundError(name)
-        return data
+        return self._bucket.get(name)
 
     def write(self, name: str, data: bytes | memoryview | pa.Buffer, *, forced: bool = False) -> None:
-        """A put that has returned is durable, ``forced`` or not."""
-        with self._told(f"{name} cannot be written"):
-            system, path = self._system()
-            target = f"{path}/{name}"
-            if system.type_name in _OBJECT_STORES:
-                _put(system, target, data)
-            else:
-                beside = f"{target}.{uuid.uuid4().hex[:8]}{UNFINISHED}"
-                _put(system, beside, data)
-                _move(system, beside, target)
+        self._bucket.put(name, data)
 
-    def delete(self, name: str) -> None:
-        with self._told(f"{name} cannot be deleted"):
-            system, path = self._system()
-            with suppress(FileNotFoundError):
-                system.delete_file(f"{path}/{name}")
+    def create(self, name: str, data: bytes, *, forced: bool = False) -> None:
+        try:
+            self._bucket.create(name, data)
+        except FileExistsError:
+            if self.read(name) != data:  # else it was put, and the answer was lost
+                raise
+
+    def delete(self, *names: str) -> None:
+        self._bucket.delete(names)
         if self._cache is not None:
-            self._cache.drop(name)
+            for name in names:
+                self._cache.drop(name)
 
     def discard(self, first: Sequence[str], then: Sequence[str]) -> None:
-        """In the background, for no batch need wait for it; the next call waits for the last one."""
+        """In the background, because no batch waits for it; the next call waits for the last one."""
         self._discarding.finish()
         self._discarding.begin(self._discard, tuple(first), tuple(then))
 
     def names(self, folder: str) -> list[str]:
-        """Those of files that are complete."""
-        return sorted(info.base_name for info in self._listed(folder, recursive=False))
+        return self._bucket.names(folder)
 
     def tree(self, folder: str) -> dict[str, list[str]]:
-        _, path = self._system()
         found: dict[str, list[str]] = {}
-        for info in self._listed(folder, recursive=True):
-            place = info.path.removeprefix(f"{path}/").rpartition("/")[0]
-            found.setdefault(place, []).append(info.base_name)
-        return {place: sorted(names) for place, names in found.items()}
+        for path in self._bucket.below(folder):
+            parent, _, name = path.rpartition("/")
+            found.setdefault(parent, []).append(name)
+        return {parent: sorted(names) for parent, names in found.items()}
 
     def prune(self, folder: str) -> None:
-        """Folders are not things of their own here."""
+        """There are no folders."""
 
     def tidy(self, names: Collection[str], listed: float) -> None:
         if self._cache is not None:
@@ -157,12 +140,11 @@ class RemoteRoot:
         return ()
 
     def close(self) -> None:
-        """What was written and nobody waited for, for its batch failed, is nobody's."""
         self._discarding.close()
         self._putting.close()
 
     def tidy_sometimes(self) -> None:
-        """On a machine whose files others delete: drops the copies of those, every now and then."""
+        """Drops the copies of files that other machines deleted, every ten minutes."""
         if self._cache is None or not self._cache.is_due():
             return
         listed = time.time()
@@ -171,69 +153,28 @@ class RemoteRoot:
         except StateError as error:
             _log.warning("copies of deleted files stay on this machine: %s", error.what)
         else:
-            self.tidy([f"{place}/{name}" for place, names in tree.items() for name in names], listed)
-
-    def _system(self) -> tuple[Any, str]:
-        if self._connected is None:
-            self._connected = self._uri.connect()
-        return self._connected
-
-    def make(self) -> None:
-        """Makes the folder, where folders are made. A bucket must be there: its settings are not ours to choose."""
-        with self._told("it does not answer"):
-            system, path = self._system()
-            if system.type_name not in _OBJECT_STORES:
-                system.create_dir(path, recursive=True)
-                return
-            from pyarrow import fs
-
-            bucket = path.partition("/")[0]
-            if system.get_file_info(bucket).type == fs.FileType.NotFound:
-                raise refused(self._uri, f"there is no bucket or container {bucket}")
-
-    def _listed(self, folder: str, *, recursive: bool) -> Iterator[Any]:
-        from pyarrow import fs
-
-        with self._told(f"{folder} cannot be listed"):
-            system, path = self._system()
-            infos = system.get_file_info(
-                fs.FileSelector(f"{path}/{folder}", allow_not_found=True, recursive=recursive)
-            )
-        return (info for info in infos if info.type == fs.FileType.File and info.size)
+            self.tidy([f"{folder}/{name}" for folder, names in tree.items() for name in names], listed)
 
     def _discard(self, first: Sequence[str], then: Sequence[str]) -> None:
         try:
-            for names in (first, then):
-                self.each(self.delete, names)
+            self.delete(*first)
+            self.delete(*then)
         except StateError as error:
-            _log.warning("files that nobody needs are left to the next start: %s", error.what)
-
-    @contextmanager
-    def _told(self, what: str) -> Iterator[None]:
-        """Makes one error of all that a file system may raise."""
-        try:
-            yield
-        except (OSError, pa.ArrowException) as error:
-            raise StateError(
-                f"the store of the state does not answer, or refuses: {what}: {self._uri.hidden(error)}",
-                code=AWAY,
-                where={"folder": str(self._uri)},
-                next="check the store and the rights on it, then start the application again: it repeats the batch",
-            ) from None
+            _log.warning("the next start deletes files that no batch needs: %s", error.what)
 
 
 class Threads:
-    """Work in the background, begun by any thread; no thread is made before there is some."""
+    """Work in the background, which any thread may begin. Threads are made when there is work."""
 
     def __init__(self, name: str, count: int) -> None:
         self._name = name
         self._count = count
         self._pool: ThreadPoolExecutor | None = None
-        self._begun: list[Future[None]] = []
+        self._begun: list[Future[Any]] = []
         self._turn = Lock()
 
-    def begin(self, work: Callable[..., None], *arguments: Any) -> None:
-        """Waits first if there is much to do already: what waits is held in memory."""
+    def begin(self, work: Callable[..., object], *arguments: Any) -> None:
+        """Waits first if much is waiting already, because that is held in memory."""
         with self._turn:
             crowded = len(self._begun) >= 4 * self._count
         if crowded:
@@ -244,7 +185,7 @@ class Threads:
             self._begun.append(self._pool.submit(work, *arguments))
 
     def finish(self) -> None:
-        """Returns when all that was begun is done; raises the first error, and forgets the others."""
+        """Returns when all that was begun is done; raises the first error, and drops the others."""
         with self._turn:
             begun, self._begun = self._begun, []
         wait(begun)
@@ -268,13 +209,13 @@ class RemoteFolder:
     cache: Cache | None
 
     def write(self, name: str, data: Written) -> None:
-        """Keeps a copy, for who writes a file will most likely read it; then it is put in the background."""
-        place, data = f"{self.folder}/{name}", whole(data)
-        if self.cache is not None and self.cache.put(place, data):
-            self.root.put(place, data)
+        """Keeps a copy, because its writer most likely reads it next, and puts the file in the background."""
+        path, data = f"{self.folder}/{name}", whole(data)
+        if self.cache is not None and self.cache.put(path, data):
+            self.root.put(path, data)
             self.root.tidy_sometimes()
         else:
-            self.root.write(place, data)
+            self.root.write(path, data)
 
     def read(self, name: str) -> pa.Buffer:
         found = None if self.cache is None else self.cache.get(f"{self.folder}/{name}")
@@ -292,41 +233,13 @@ class RemoteFolder:
         self.root.delete(f"{self.folder}/{name}")
 
     def _fetched(self, name: str) -> pa.Buffer:
-        """From the store; its copy, if one can be kept, for that is shared with other processes."""
+        """From the store. Its copy, if one can be kept, because other processes share that."""
         self.root.settled()
-        place = f"{self.folder}/{name}"
-        data = self.root.fetch(place)
+        path = f"{self.folder}/{name}"
+        data = self.root.fetch(path)
         if self.cache is None:
             return data
-        self.cache.put(place, data)
+        self.cache.put(path, data)
         self.root.tidy_sometimes()
-        copy = self.cache.get(place)
+        copy = self.cache.get(path)
         return data if copy is None or copy.size != data.size else copy
-
-
-def _content(system: Any, path: str) -> pa.Buffer | None:
-    """The bytes of a file; None if it is not there, or is empty: then it is being written, for none of ours is."""
-    try:
-        with system.open_input_file(path) as file:
-            data = file.read_buffer()
-    except FileNotFoundError:
-        return None
-    return data if data.size else None
-
-
-def _put(system: Any, path: str, data: bytes | memoryview | pa.Buffer) -> None:
-    try:
-        stream = system.open_output_stream(path, compression=None)
-    except FileNotFoundError:
-        system.create_dir(path.rpartition("/")[0], recursive=True)
-        stream = system.open_output_stream(path, compression=None)
-    with stream:
-        stream.write(data)
-
-
-def _move(system: Any, beside: str, target: str) -> None:
-    try:
-        system.move(beside, target)
-    except OSError:  # HDFS does not replace a file
-        system.delete_file(target)
-        system.move(beside, target)

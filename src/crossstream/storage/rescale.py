@@ -1,4 +1,4 @@
-"""Partitions of a store cut anew: another number of them is a slice of every run, not a replay.
+"""Another number of partitions for a store: each new one is a slice of every run, not a replay.
 
     law    whatever the numbers of partitions before and after, each row is in the partition of its key, and of
            the rows with one identity the newest is found first; of rows that have expired none is left
@@ -20,16 +20,16 @@ import numpy as np
 from crossstream.storage.columns import concat_all, take_all
 from crossstream.storage.compaction import NO_HORIZON, Part, unexpired
 from crossstream.storage.sorted_run import Run, sort_rows
-from crossstream.storage.store import PIECE_ROWS, Piece, Version
+from crossstream.storage.store import SEGMENT_ROWS, Segment, Version
 
 Placement = Callable[[Run], np.ndarray]
 """The partition of each row of a run."""
 Places = Sequence[Sequence[np.ndarray]]
-"""The new partition of every row of a version, by part and piece."""
-Save = Callable[[Run], Piece]
+"""The new partition of every row of a version, by part and segment."""
+Save = Callable[[Run], Segment]
 
-_Slots = list[list[Run]]
-"""Rows of one old partition: its slots, newest first, each in pieces."""
+_Levels = list[list[Run]]
+"""Rows of one old partition: its levels, newest first, each in segments."""
 
 
 def sliced(sources: Sequence[Version], low: int, high: int, batch: int, save: Save) -> Version:
@@ -60,14 +60,14 @@ def placed(
 
 def places_of(source: Version, placement: Placement) -> list[list[np.ndarray]]:
     """Where every row goes."""
-    return [[placement(piece.run) for piece in part.pieces] for part in source.parts]
+    return [[placement(segment.run) for segment in part.segments] for part in source.parts]
 
 
 def _assembled(
     sources: Sequence[Version],
-    taken: Sequence[_Slots],
+    taken: Sequence[_Levels],
     batch: int,
-    save: Callable[[list[Run]], Iterable[Piece]],
+    save: Callable[[list[Run]], Iterable[Segment]],
 ) -> Version:
     """Merging work that was saved up goes along with the rows; stream time never goes back for any of them."""
     return replace(
@@ -78,29 +78,29 @@ def _assembled(
         horizon=min(source.horizon for source in sources),
         clock=max(source.clock for source in sources),
         credit=sum(
-            source.credit * _count(slots) // source.rows
-            for source, slots in zip(sources, taken, strict=True)
+            source.credit * _count(levels) // source.rows
+            for source, levels in zip(sources, taken, strict=True)
             if source.rows
         ),
         name=None,
     )
 
 
-def _aligned(taken: Sequence[_Slots]) -> _Slots:
-    """One list of slots out of several: their oldest ones meet, for these are the large ones."""
-    depth = max(len(slots) for slots in taken)
+def _aligned(taken: Sequence[_Levels]) -> _Levels:
+    """One list of levels out of several: their oldest ones meet, for these are the large ones."""
+    depth = max(len(levels) for levels in taken)
     return [
-        [run for slots in taken if len(slots) >= age for run in slots[-age]] for age in range(depth, 0, -1)
+        [run for levels in taken if len(levels) >= age for run in levels[-age]] for age in range(depth, 0, -1)
     ]
 
 
-def _between(part: Part[Piece], low: int, high: int, horizon: int) -> list[Run]:
+def _between(part: Part[Segment], low: int, high: int, horizon: int) -> list[Run]:
     found = []
-    for piece in part.pieces:
-        h = piece.run["h"]
+    for segment in part.segments:
+        h = segment.run["h"]
         start = int(np.searchsorted(h, np.uint64(low), "left"))
-        stop = piece.rows if high >= 1 << 64 else int(np.searchsorted(h, np.uint64(high), "left"))
-        rows = piece.run.slice(start, stop) if start < stop else None
+        stop = segment.rows if high >= 1 << 64 else int(np.searchsorted(h, np.uint64(high), "left"))
+        rows = segment.run.slice(start, stop) if start < stop else None
         if rows is not None and horizon > NO_HORIZON:
             rows = unexpired(rows, horizon)
         if rows is not None and rows.rows:
@@ -108,15 +108,15 @@ def _between(part: Part[Piece], low: int, high: int, horizon: int) -> list[Run]:
     return found
 
 
-def _picked(part: Part[Piece], places: Sequence[np.ndarray], partition: int, horizon: int) -> list[Run]:
+def _picked(part: Part[Segment], places: Sequence[np.ndarray], partition: int, horizon: int) -> list[Run]:
     found = []
-    for piece, of_piece in zip(part.pieces, places, strict=True):
+    for segment, of_piece in zip(part.segments, places, strict=True):
         wanted = of_piece == partition
         if horizon > NO_HORIZON:
-            wanted &= piece.run["s"] >= horizon
+            wanted &= segment.run["s"] >= horizon
         rows = np.flatnonzero(wanted)
         if len(rows):
-            found.append(Run(take_all(piece.run.columns, rows)))
+            found.append(Run(take_all(segment.run.columns, rows)))
     return found
 
 
@@ -125,7 +125,7 @@ def _joined(runs: Iterable[Run]) -> Iterator[Run]:
     held: list[Run] = []
     for run in runs:
         held.append(run)
-        if _count([held]) >= PIECE_ROWS:
+        if _count([held]) >= SEGMENT_ROWS:
             yield _together(held)
             held = []
     if held:
@@ -136,9 +136,9 @@ def _together(runs: list[Run]) -> Run:
     return runs[0] if len(runs) == 1 else Run(concat_all([run.columns for run in runs]))
 
 
-def _without_empty(slots: Iterable[list[Run]]) -> _Slots:
-    return [runs for runs in slots if runs]
+def _without_empty(levels: Iterable[list[Run]]) -> _Levels:
+    return [runs for runs in levels if runs]
 
 
-def _count(slots: _Slots) -> int:
-    return sum(run.rows for runs in slots for run in runs)
+def _count(levels: _Levels) -> int:
+    return sum(run.rows for runs in levels for run in runs)

@@ -1,6 +1,6 @@
 """Where the state of an application lies: a local folder, or a place on a remote file system (`remote`).
 
-Whoever reads and writes state does it through a `StateRoot`. Names are relative to it and have slashes:
+All access to state is through a `StateRoot`. Names are relative to it and have slashes:
 ``stores/offers/0/000000000007-1f2e3d4c.manifest``.
 """
 
@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import IO, Protocol, TypeAlias, TypeVar
 
 from crossstream.errors import StateError
-from crossstream.storage.files import Folder, Storage
+from crossstream.storage.files import LOCK, PRIVATE, Folder, Storage, give, make_folder, opener, rights_in
 from crossstream.storage.remote import RemoteRoot
-from crossstream.storage.rights import LOCK, PRIVATE, give, make_folder, opener, rights_in
 from crossstream.storage.uris import LOCAL, is_uri, local_path, scheme_of, unknown
 
 T = TypeVar("T")
@@ -32,7 +31,7 @@ class Lock(Protocol):
     """The right to write."""
 
     def assure(self, within: float = 0.0) -> None:
-        """Returns if the right is still ours, as was seen in the last ``within`` seconds; else `StateError` CS-720."""
+        """Returns if this process has the right, or had it ``within`` seconds ago; else `StateError` CS-720."""
 
     def release(self) -> None:
         """Gives it back."""
@@ -67,16 +66,19 @@ class StateRoot(Protocol):
         """Returns when all that was written to a `storage` by this process is there; raises what went wrong."""
 
     def read(self, name: str) -> bytes:
-        """A small file as it is now; `FileNotFoundError` if there is none."""
+        """The present content of a small file; `FileNotFoundError` if it does not exist."""
 
     def write(self, name: str, data: bytes, *, forced: bool = False) -> None:
         """Puts a small file in place, or another one in its place; ``forced``: it survives a crash of the machine."""
 
-    def delete(self, name: str) -> None:
-        """Removes a file, if it is there."""
+    def create(self, name: str, data: bytes, *, forced: bool = False) -> None:
+        """As `write`; `FileExistsError` if there is another such file, as far as several may write."""
+
+    def delete(self, *names: str) -> None:
+        """Removes files, of which some may not be there."""
 
     def discard(self, first: Sequence[str], then: Sequence[str]) -> None:
-        """Removes files that nobody needs: all of ``first`` before any of ``then``; perhaps in the background.
+        """Removes files that no batch needs: all of ``first`` before any of ``then``; perhaps in the background.
 
         What a failure leaves behind is removed by the next start.
         """
@@ -100,7 +102,7 @@ class StateRoot(Protocol):
         """Files of this machine that have to reach the disk before what rests on ``names`` is written."""
 
     def close(self) -> None:
-        """Returns when what goes on in the background has ended."""
+        """Returns when the work in the background has ended."""
 
 
 Place: TypeAlias = str | os.PathLike[str] | StateRoot
@@ -110,8 +112,8 @@ Place: TypeAlias = str | os.PathLike[str] | StateRoot
 def root_of(place: Place, *, cached: bool = True) -> StateRoot:
     """The root of the state in a folder, or at a URI; ``cached``: with copies on this machine, if it is remote.
 
-    Nothing is opened yet. Raises `StateError` CS-723 for a URI that no file system is known for, CS-723 for what
-    names no place at all.
+    Nothing is opened yet. Raises `StateError` CS-723 for a URI of another kind, and for what is neither
+    a path nor a URI.
     """
     if isinstance(place, RemoteRoot) and not cached:
         return RemoteRoot(place.address, cached=False)
@@ -210,12 +212,16 @@ class LocalRoot:
     def write(self, name: str, data: bytes, *, forced: bool = False) -> None:
         Folder(self.path, self.path).write(name, data, forced=forced)
 
-    def delete(self, name: str) -> None:
-        (self.path / name).unlink(missing_ok=True)
+    def create(self, name: str, data: bytes, *, forced: bool = False) -> None:
+        """The lock keeps others from writing."""
+        self.write(name, data, forced=forced)
+
+    def delete(self, *names: str) -> None:
+        for name in names:
+            (self.path / name).unlink(missing_ok=True)
 
     def discard(self, first: Sequence[str], then: Sequence[str]) -> None:
-        for name in (*first, *then):
-            self.delete(name)
+        self.delete(*first, *then)
 
     def names(self, folder: str) -> list[str]:
         path = self.path / folder
@@ -254,7 +260,7 @@ class LocalRoot:
         return (self.path / name for name in names)
 
     def close(self) -> None:
-        """Nothing goes on in the background."""
+        """There is no work in the background."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +270,7 @@ class FileLock:
     file: IO[bytes]
 
     def assure(self, within: float = 0.0) -> None:
-        """Nobody can take it away."""
+        """A lock of the system cannot be lost."""
 
     def release(self) -> None:
         self.file.close()

@@ -14,86 +14,88 @@ from crossstream.storage.sorted_run import Layout, Run, expand, merge, newest, s
 _NOWHERE = np.array([-1])
 
 _RECORD = ("h", "s", "key", "n", "gone")
-"""Columns that tell a record, and whether it is deleted."""
+"""Columns that identify a record, and say whether it is deleted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
-    """A sorted run in one or more pieces, in its order."""
+class Level:
+    """A sorted run in one or more segments, in its order."""
 
-    pieces: tuple[Run, ...]
+    segments: tuple[Run, ...]
     rows: int = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", sum([piece.rows for piece in self.pieces]))
+        object.__setattr__(self, "rows", sum([segment.rows for segment in self.segments]))
 
 
 @dataclass(slots=True)
 class Match:
-    """Where look-ups found their rows: the number of a piece and a row in it, −1 where nothing was found."""
+    """Where look-ups found their rows: the number of a segment and a row in it, −1 where nothing was found."""
 
-    pieces: Sequence[Run]
-    piece: np.ndarray
+    segments: Sequence[Run]
+    segment: np.ndarray
     row: np.ndarray
     _used: list[int] | None = None
 
     @property
     def found(self) -> np.ndarray:
-        return self.piece >= 0
+        return self.segment >= 0
 
     def gather(self, name: str) -> Column:
         """The column of the rows found, one for each query: null (bytes) or 0 (numbers) where none was."""
-        used = self._pieces_used()
+        used = self._segments_used()
         if not used:
-            return _missing(self.pieces, name, len(self.piece))
-        if len(self.piece) == 1:
-            return take(self.pieces[used[0]][name], self.row)
+            return _missing(self.segments, name, len(self.segment))
+        if len(self.segment) == 1:
+            return take(self.segments[used[0]][name], self.row)
         if len(used) == 1:
-            return _take_or_missing(self.pieces[used[0]][name], np.where(self.found, self.row, -1))
-        queries = [np.flatnonzero(self.piece == p) for p in used]
-        values = concat([take(self.pieces[p][name], self.row[q]) for p, q in zip(used, queries, strict=True)])
-        place = np.full(len(self.piece), -1)
+            return _take_or_missing(self.segments[used[0]][name], np.where(self.found, self.row, -1))
+        queries = [np.flatnonzero(self.segment == p) for p in used]
+        values = concat(
+            [take(self.segments[p][name], self.row[q]) for p, q in zip(used, queries, strict=True)]
+        )
+        place = np.full(len(self.segment), -1)
         place[np.concatenate(queries)] = np.arange(len(values))
         return _take_or_missing(values, place)
 
-    def _pieces_used(self) -> list[int]:
-        """The pieces that rows were found in; told once for all columns."""
+    def _segments_used(self) -> list[int]:
+        """The segments in which rows were found; computed once for all columns."""
         if self._used is None:
-            few = len(self.piece) < 64
-            found = set(self.piece.tolist()) if few else np.flatnonzero(np.bincount(self.piece + 1)) - 1
+            few = len(self.segment) < 64
+            found = set(self.segment.tolist()) if few else np.flatnonzero(np.bincount(self.segment + 1)) - 1
             self._used = sorted(int(p) for p in found if p >= 0)
         return self._used
 
 
 @dataclass(slots=True)
-class View:
-    """Rows of one store partition. ``slots``: newest first. ``fresh``: rows put by this batch."""
+class Snapshot:
+    """Rows of one store partition. ``levels``: newest first. ``memtable``: rows put by this batch."""
 
     layout: Layout
-    slots: tuple[Slot, ...] = ()
-    fresh: Run | None = field(default=None)
+    levels: tuple[Level, ...] = ()
+    memtable: Run | None = field(default=None)
 
-    def pieces(self) -> list[Run]:
-        """Every piece, newest first; one without rows if there is none."""
-        found = [] if self.fresh is None else [self.fresh]
-        for slot in self.slots:
-            found.extend(slot.pieces)
+    def segments(self) -> list[Run]:
+        """Every segment, newest first; one without rows if there is none."""
+        found = [] if self.memtable is None else [self.memtable]
+        for level in self.levels:
+            found.extend(level.segments)
         return found or [Run(empty_columns(self.layout))]
 
     @property
     def rows(self) -> int:
         """Rows in all runs: an upper bound of the keys held."""
-        return sum(slot.rows for slot in self.slots) + (0 if self.fresh is None else self.fresh.rows)
+        return sum(level.rows for level in self.levels) + (0 if self.memtable is None else self.memtable.rows)
 
     def lookup(self, hashes: np.ndarray, keys: Column) -> Match:
         """The live row of each key, for layouts without a secondary sort; ``hashes`` sorted."""
-        pieces = self.pieces()
+        segments = self.segments()
         if len(hashes) == 1:
-            return Match(pieces, *_find(pieces, hashes[0], keys[0].as_py()))
-        piece = np.full(len(hashes), -1, np.int64)
+            return Match(segments, *_find(segments, hashes[0], keys[0].as_py()))
+        segment = np.full(len(hashes), -1, np.int64)
         row = np.full(len(hashes), -1, np.int64)
         pending = np.arange(len(hashes))
-        for number, run in enumerate(pieces):
+        for number, run in enumerate(segments):
             if not len(pending):
                 break
             span = _span(hashes, pending, run)
@@ -104,15 +106,15 @@ class View:
                 continue
             hit = span[q]
             live = run["gone"][r] == 0
-            piece[hit] = np.where(live, number, -2)
+            segment[hit] = np.where(live, number, -2)
             row[hit] = r
-            pending = pending[piece[pending] == -1]
-        return Match(pieces, np.where(piece < 0, -1, piece), row)
+            pending = pending[segment[pending] == -1]
+        return Match(segments, np.where(segment < 0, -1, segment), row)
 
     def put(self, columns: dict[str, Column]) -> None:
         """Rows of this batch, newest last put wins; unique by identity within one call."""
         run = sort_rows({name: columns[name] for name in self.layout.names})
-        self.fresh = run if self.fresh is None else merge([run, self.fresh], drop_gone=False)
+        self.memtable = run if self.memtable is None else merge([run, self.memtable], drop_gone=False)
 
     def scan(
         self, hashes: np.ndarray, keys: Column, chunk: int
@@ -122,18 +124,18 @@ class View:
         ``hashes`` sorted, keys unique. A key with more rows than ``chunk`` is cut by ranges of ``s``,
         so that memory is bounded by the chunk and not by the fan-out.
         """
-        pieces = [run for run in self.pieces() if run.rows]
+        segments = [run for run in self.segments() if run.rows]
         bounds = [
             (np.searchsorted(r["h"], hashes, "left"), np.searchsorted(r["h"], hashes, "right"))
-            for r in pieces
+            for r in segments
         ]
-        if not pieces or not len(hashes):
+        if not segments or not len(hashes):
             return
         counts = np.sum([last - first for first, last in bounds], axis=0)
         for start, stop in groups_of(counts, chunk):
             part = [
                 (run, first[start:stop], last[start:stop])
-                for run, (first, last) in zip(pieces, bounds, strict=True)
+                for run, (first, last) in zip(segments, bounds, strict=True)
             ]
             keys_here = keys.slice(start, stop - start)
             whole = bool(counts[start:stop].sum() <= chunk) or stop - start > 1
@@ -144,19 +146,19 @@ class View:
 
     def live(self) -> Run:
         """Every live row, in one run."""
-        return merge(self.pieces(), drop_gone=True)
+        return merge(self.segments(), drop_gone=True)
 
     def has_live_from(self, oldest: int) -> bool:
         """Whether a live row has this timestamp or a newer one; only of records. Their values are not looked at."""
-        runs = self.pieces()
+        runs = self.segments()
         if any(run["gone"].any() for run in runs):
             runs = [merge([Run({name: run[name] for name in _RECORD}) for run in runs], drop_gone=True)]
         return any((run["s"] >= oldest).any() for run in runs)
 
 
-def _find(pieces: Sequence[Run], wanted: np.uint64, key: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """The place of the live row of one key: what `View.lookup` finds, at a fraction of the fixed cost."""
-    for number, run in enumerate(pieces):
+def _find(segments: Sequence[Run], wanted: np.uint64, key: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """The place of the live row of one key: what `Snapshot.lookup` finds, at a fraction of the fixed cost."""
+    for number, run in enumerate(segments):
         h = run.columns["h"]
         row = int(h.searchsorted(wanted))
         while row < run.rows and h[row] == wanted:
@@ -185,8 +187,8 @@ def _take_or_missing(column: Column, rows: np.ndarray) -> Column:
     return np.where(rows >= 0, column[np.maximum(rows, 0)], np.zeros(1, column.dtype))
 
 
-def _missing(pieces: Sequence[Run], name: str, rows: int) -> Column:
-    sample = pieces[0][name] if pieces else None
+def _missing(segments: Sequence[Run], name: str, rows: int) -> Column:
+    sample = segments[0][name] if segments else None
     if isinstance(sample, np.ndarray):
         return np.zeros(rows, sample.dtype)
     return pa.nulls(rows, pa.large_binary())

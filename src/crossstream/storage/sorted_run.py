@@ -189,7 +189,7 @@ def sort_rows(columns: Columns) -> Run:
 
 
 def _in_order(columns: Columns) -> bool:
-    """Whether rows are sorted already: telling costs less than sorting them."""
+    """Whether rows are sorted already: a check costs less than sorting them."""
     h, s = columns["h"], columns.get("s")
     if not (h[1:] >= h[:-1]).all():
         return False
@@ -251,7 +251,7 @@ def merge(runs: list[Run], *, drop_gone: bool) -> Run:
 def newest(columns: Columns, order: np.ndarray | None = None, *, in_pairs: bool = False) -> np.ndarray:
     """For rows sorted by (h, s) with newer ones first: which are the first of their identity.
 
-    ``order``: the order in which rows are sorted so; None: as they are. ``in_pairs``: but for deleted ones beside the
+    ``order``: the order in which rows are sorted so; None: their own. ``in_pairs``: but for deleted ones beside the
     row that they delete.
     """
     h = columns["h"] if order is None else columns["h"][order]
@@ -285,7 +285,7 @@ def newest(columns: Columns, order: np.ndarray | None = None, *, in_pairs: bool 
 
 
 def _are_one(columns: Columns, order: np.ndarray | None, tied: np.ndarray) -> bool:
-    """Whether rows with equal (h, s) as their neighbour's are the same as that, as they are unless hashes collide."""
+    """Whether rows with equal (h, s) as their neighbour's are the same as that, which is so unless hashes collide."""
     keys = [columns[name] for name in ("key", "key2") if name in columns]
     if "n" in columns or any(key.null_count for key in keys):
         return False
@@ -294,7 +294,7 @@ def _are_one(columns: Columns, order: np.ndarray | None, tied: np.ndarray) -> bo
 
 
 def _first_few(columns: list[Column]) -> list[int]:
-    """The first of equal rows; of few a dictionary tells them sooner than numbers for them are found."""
+    """The first of equal rows. For few rows a dictionary is faster than numbering them."""
     rows = zip(*(c.tolist() if isinstance(c, np.ndarray) else c.to_pylist() for c in columns), strict=True)
     first: dict[tuple[Any, ...], int] = {}
     for row, identity in enumerate(rows):

@@ -27,32 +27,32 @@ from crossstream.storage.compaction import (
 )
 from crossstream.storage.files import Storage
 from crossstream.storage.manifest import (
+    LevelRef,
     Manifest,
-    PieceRef,
-    SlotRef,
+    SegmentRef,
     map_run,
-    piece_ref,
     read_manifest,
     read_run,
+    segment_ref,
     write_manifest,
     write_run,
 )
-from crossstream.storage.snapshot import View
+from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import Layout, Run
 
-PIECE_ROWS = 32_768
-"""Rows that one merging step writes into one piece; also the least work done when work is due."""
+SEGMENT_ROWS = 32_768
+"""Rows that one merging step writes into one segment; also the least work done when work is due."""
 
 MAPPED_BYTES = 1 << 20
 """Runs of at least that size are held in their files only, as soon as they are written."""
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Segment:
     """A run, or rows of one, and where it is stored (None: in memory only). ``fresh``: it is still to be stored."""
 
     run: Run
-    ref: PieceRef | None = None
+    ref: SegmentRef | None = None
     fresh: bool = False
 
     @property
@@ -69,11 +69,11 @@ class Piece:
         """The largest timestamp, or more; only of rows by time."""
         return self.run.times[1]
 
-    def slice(self, start: int, stop: int) -> Piece:
+    def slice(self, start: int, stop: int) -> Segment:
         if (start, stop) == (0, self.run.rows):
             return self
-        ref = None if self.ref is None else piece_ref(self.ref, self.run, start, stop)
-        return Piece(self.run.slice(start, stop), ref, self.fresh)
+        ref = None if self.ref is None else segment_ref(self.ref, self.run, start, stop)
+        return Segment(self.run.slice(start, stop), ref, self.fresh)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +81,11 @@ class Version:
     """The runs of one store partition after ``batch``, newest first; ``name`` of its manifest, if stored.
 
     ``horizon``: rows with older timestamps have expired, whether their bytes are still there or not. ``clock``: where
-    stream time goes on without input, the time of the clock (ms) from which it does so.
+    stream time moves without input, the time of the clock (ms) from which it does so.
     """
 
     layout: Layout
-    parts: tuple[Part[Piece], ...] = ()
+    parts: tuple[Part[Segment], ...] = ()
     batch: int = -1
     stream_time: int = -1
     credit: int = 0
@@ -93,9 +93,9 @@ class Version:
     horizon: int = NO_HORIZON
     clock: int = 0
 
-    def view(self) -> View:
+    def snapshot(self) -> Snapshot:
         """What a batch reads, and puts its rows into."""
-        return View(self.layout, tuple([part.slot for part in self.parts]))
+        return Snapshot(self.layout, tuple([part.level for part in self.parts]))
 
     @property
     def rows(self) -> int:
@@ -104,11 +104,11 @@ class Version:
     @property
     def size(self) -> int:
         """Bytes of the run files in use."""
-        refs = (piece.ref for part in self.parts for piece in part.pieces if piece.ref is not None)
+        refs = (segment.ref for part in self.parts for segment in part.segments if segment.ref is not None)
         return sum({ref.file: ref.size for ref in refs}.values())
 
     def files(self) -> set[str]:
-        return {p.ref.file for part in self.parts for p in part.pieces if p.ref is not None}
+        return {p.ref.file for part in self.parts for p in part.segments if p.ref is not None}
 
 
 def advance(
@@ -116,8 +116,8 @@ def advance(
     fresh: Run | None,
     stream_time: int,
     batch: int,
-    save: Callable[[Run], Piece],
-    early: Sequence[Piece] = (),
+    save: Callable[[Run], Segment],
+    early: Sequence[Segment] = (),
     horizon: int = NO_HORIZON,
     clock: int = 0,
     history: int | None = None,
@@ -125,21 +125,21 @@ def advance(
     """The version after ``batch``: its fresh rows added, merging work done in proportion.
 
     Fresh rows that are merged at once are not stored beside what they are merged into. ``save`` stores a run and
-    returns it as a piece. ``early``: rows of the batch that come before those of ``fresh`` and are stored already.
-    ``history``: of a versioned store, how far (ms) before stream time somebody may ask for it; None: any time. Returns
+    returns it as a segment. ``early``: rows of the batch that come before those of ``fresh`` and are stored already.
+    ``history``: of a versioned store, how far (ms) before stream time look-ups may ask for it; None: any time. Returns
     ``version`` itself if nothing changed.
     """
-    pieces = tuple(early) if fresh is None or not fresh.rows else (*early, Piece(fresh, fresh=True))
+    segments = tuple(early) if fresh is None or not fresh.rows else (*early, Segment(fresh, fresh=True))
     times = (version.stream_time, version.horizon, version.clock)
-    if not pieces and (stream_time, horizon, clock) == times:
+    if not segments and (stream_time, horizon, clock) == times:
         return version
     parts, credit = list(version.parts), version.credit
     expires = horizon > NO_HORIZON
     if expires:
         parts = without_expired(parts, horizon)
-    if pieces:
-        parts.insert(0, Part(pieces))
-        credit += 4 * parts[0].rows + PIECE_ROWS // 8
+    if segments:
+        parts.insert(0, Part(segments))
+        credit += 4 * parts[0].rows + SEGMENT_ROWS // 8
     most = largest_run(sum(part.rows for part in parts)) if version.layout.expires else None
     while (job := next_job(parts, most)) is not None:
         parts = job
@@ -151,7 +151,7 @@ def advance(
     return Version(version.layout, tuple(parts), batch, stream_time, credit, None, horizon, clock)
 
 
-def _keep(horizon: int, since: int) -> Keep[Piece] | None:
+def _keep(horizon: int, since: int) -> Keep[Segment] | None:
     """What merges leave out; None: nothing."""
     if horizon > NO_HORIZON:
         return lambda run, parts, job: unexpired(run, horizon)
@@ -159,33 +159,33 @@ def _keep(horizon: int, since: int) -> Keep[Piece] | None:
 
 
 def _work(
-    parts: list[Part[Piece]],
+    parts: list[Part[Segment]],
     credit: int,
-    save: Callable[[Run], Piece],
-    keep: Keep[Piece] | None,
-) -> tuple[list[Part[Piece]], int]:
+    save: Callable[[Run], Segment],
+    keep: Keep[Segment] | None,
+) -> tuple[list[Part[Segment]], int]:
     for job in sorted({part.job for part in parts if part.job}):
         while any(part.job == job for part in parts):
-            rows = sum(p.rows for part in parts if part.job == job and not part.output for p in part.pieces)
-            step = min(rows, PIECE_ROWS)
+            rows = sum(p.rows for part in parts if part.job == job and not part.output for p in part.segments)
+            step = min(rows, SEGMENT_ROWS)
             if step > credit:
                 break
             parts = advance_job(parts, job, step, save, keep)
             credit -= step
-    return parts, min(credit, 4 * PIECE_ROWS) if not any(part.job for part in parts) else credit
+    return parts, min(credit, 4 * SEGMENT_ROWS) if not any(part.job for part in parts) else credit
 
 
-def _stored_now(part: Part[Piece], save: Callable[[Run], Piece]) -> Part[Piece]:
-    """The part with its fresh piece stored, which is its last one."""
-    if not part.pieces or not part.pieces[-1].fresh:
+def _stored_now(part: Part[Segment], save: Callable[[Run], Segment]) -> Part[Segment]:
+    """The part with its fresh segment stored, which is its last one."""
+    if not part.segments or not part.segments[-1].fresh:
         return part
-    return replace(part, pieces=(*part.pieces[:-1], save(part.pieces[-1].run)))
+    return replace(part, segments=(*part.segments[:-1], save(part.segments[-1].run)))
 
 
 def store_version(version: Version, storage: Storage, name: str) -> Version:
-    """Writes the manifest of a version whose pieces are all stored."""
-    slots = tuple(
-        SlotRef(tuple(_stored(piece) for piece in part.pieces), part.job, part.output)
+    """Writes the manifest of a version whose segments are all stored."""
+    levels = tuple(
+        LevelRef(tuple(_stored(segment) for segment in part.segments), part.job, part.output)
         for part in version.parts
     )
     write_manifest(
@@ -194,7 +194,7 @@ def store_version(version: Version, storage: Storage, name: str) -> Version:
             name,
             version.layout.kind,
             version.batch,
-            slots,
+            levels,
             version.stream_time,
             version.credit,
             horizon=version.horizon,
@@ -211,8 +211,8 @@ def load_version(
     manifest = read_manifest(storage, name, layout.kind)
     runs = {} if opened is None else opened
 
-    def piece(ref: PieceRef) -> Piece:
-        whole = runs.get(ref.file)  # once: another thread may let it go
+    def segment(ref: SegmentRef) -> Segment:
+        whole = runs.get(ref.file)  # once: another thread may drop it
         if whole is None:
             whole = runs[ref.file] = read_run(storage, ref)
         if tuple(whole.columns) != layout.names:
@@ -221,9 +221,11 @@ def load_version(
                 code="CS-701",
                 next="restore the state folder from a copy, or start the application on an empty one",
             )
-        return Piece(whole.slice(ref.start, ref.stop), ref)
+        return Segment(whole.slice(ref.start, ref.stop), ref)
 
-    parts = tuple(Part(tuple(map(piece, slot.pieces)), slot.job, slot.output) for slot in manifest.slots)
+    parts = tuple(
+        Part(tuple(map(segment, level.segments)), level.job, level.output) for level in manifest.levels
+    )
     return Version(
         layout,
         parts,
@@ -236,22 +238,22 @@ def load_version(
     )
 
 
-def saver(storage: Storage, prefix: str) -> Callable[[Run], Piece]:
+def saver(storage: Storage, prefix: str) -> Callable[[Run], Segment]:
     """A `save` for `advance` that writes runs as ``<prefix>-<number>.arrow``.
 
     Larger runs are given back as they lie in their files: a process that keeps a version keeps no second copy.
     """
     count = 0
 
-    def save(run: Run) -> Piece:
+    def save(run: Run) -> Segment:
         nonlocal count
         ref = write_run(storage, f"{prefix}-{count}.arrow", run)
         count += 1
-        return Piece(run if ref.size < MAPPED_BYTES else map_run(storage, ref), ref)
+        return Segment(run if ref.size < MAPPED_BYTES else map_run(storage, ref), ref)
 
     return save
 
 
-def _stored(piece: Piece) -> PieceRef:
-    assert piece.ref is not None, "a version in memory has no manifest"
-    return piece.ref
+def _stored(segment: Segment) -> SegmentRef:
+    assert segment.ref is not None, "a version in memory has no manifest"
+    return segment.ref

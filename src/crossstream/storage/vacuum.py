@@ -10,8 +10,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from crossstream.errors import StateError
-from crossstream.runtime.stores import file_names, partition_folder
-from crossstream.storage.commit_log import BatchLog, Commit, entries
+from crossstream.storage.commit_log import BatchLog, entries
+from crossstream.storage.files import file_names, partition_folder
+from crossstream.storage.log_entries import Commit
 from crossstream.storage.manifest import read_manifest
 from crossstream.storage.root import Place, root_of
 
@@ -19,7 +20,7 @@ Files = dict[str, set[str]]
 """Names of files by place, which is ``store/partition``."""
 
 
-class Retirement:
+class Vacuum:
     """Keeps the last ``retain`` batches readable and deletes the files that only older ones used.
 
     ``staged``: where records wait to be published; by default in the state folder.
@@ -45,7 +46,7 @@ class Retirement:
         """At a start: deletes what crashed attempts left behind, and what kept commits do not use."""
         known = {*self.log.commits(), *self.log.batches()}
         self.root.each(self.log.forget, sorted(id_ for id_ in known if id_ < next_batch - 1 - self.retain))
-        self.root.each(self.root.delete, self.log.unfinished())
+        self.root.delete(*self.log.unfinished())
         shutil.rmtree(self._staged, ignore_errors=True)
         kept = self._kept()
         for (_, older), (id_, newer) in pairwise(kept):
@@ -58,7 +59,7 @@ class Retirement:
         used = {name for _, files in kept for name in file_names(files)}
         tree = self.root.tree("stores")
         there = {f"{folder}/{name}" for folder, names in tree.items() for name in names}
-        self.root.each(self.root.delete, sorted(there - used))
+        self.root.delete(*sorted(there - used))
         self.root.tidy(used, listed)
         in_use = {name.rpartition("/")[0] for name in used}
         for folder in tree:

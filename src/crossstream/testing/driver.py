@@ -23,14 +23,13 @@ from crossstream.graph.validate import check_matched_once
 from crossstream.planning.plan import Plan
 from crossstream.planning.planner import plan_topology
 from crossstream.query.store import StoreReader
-from crossstream.runtime.batch import Batch, Report, Silence, SourceRange, rank_of
-from crossstream.runtime.one_process import in_turn
+from crossstream.runtime.batch import Batch, Report, Settings, policy_of, rank_of
 from crossstream.runtime.partnerless import Partnerless
-from crossstream.runtime.services import Settings, policy_of
-from crossstream.runtime.stores import MemoryStores, Wholes
-from crossstream.runtime.task import RoundTask
+from crossstream.runtime.stores import GlobalTables, MemoryStores
+from crossstream.runtime.task import RoundTask, in_turn
 from crossstream.serdes import Serde
 from crossstream.signatures import is_whole
+from crossstream.storage.log_entries import Silence, SourceRange
 from crossstream.storage.store import Version
 from crossstream.testing.memory import Kind, MemoryInput, MemoryOutput, MemoryTopic, store_named
 from crossstream.testing.topics import TestInputTopic, TestOutputTopic, TestRecord
@@ -311,21 +310,33 @@ class TopologyTestDriver:
     def _process(self, batch: Batch) -> Report:
         """Runs the rounds of global tables if one changes, then all others."""
         report = Report()
-        wholes = Wholes(self.plan, batch, MemoryStores(dict(self._stores.versions), self._stores.recorded))
+        global_tables = GlobalTables(
+            self.plan, batch, MemoryStores(dict(self._stores.versions), self._stores.recorded)
+        )
         before = self.plan.global_stage
         if before is not None and batch.read_by(before.sources):
-            report.add(self._rounds(before, replace(batch, recorded=True), wholes))
-            wholes.batch = batch = replace(batch, histories=report.histories)
-        report.add(self._rounds(self.plan, batch, wholes))
+            report.add(self._rounds(before, replace(batch, recorded=True), global_tables))
+            global_tables.batch = batch = replace(batch, histories=report.histories)
+        report.add(self._rounds(self.plan, batch, global_tables))
         return report
 
-    def _rounds(self, plan: Plan, batch: Batch, wholes: Wholes) -> Report:
+    def _rounds(self, plan: Plan, batch: Batch, global_tables: GlobalTables) -> Report:
         report, source = Report(), MemoryInput(self._topics)
 
         def task(number: int, pid: int) -> RoundTask:
             stores, output, settings = self._stores, self._output, self._settings
             return RoundTask(
-                plan, batch, number, pid, stores, output, settings, source, wholes, near=True, report=report
+                plan,
+                batch,
+                number,
+                pid,
+                stores,
+                output,
+                settings,
+                source,
+                global_tables,
+                near=True,
+                report=report,
             )
 
         first = task(0, 0).read(batch.read_by(plan.sources))
@@ -333,7 +344,7 @@ class TopologyTestDriver:
             plan,
             batch,
             first,
-            lambda number, pid, parcels: task(number, pid).run(parcels),
+            lambda number, pid, blocks: task(number, pid).run(blocks),
             lambda store, pid: (store, pid) in self._stores.versions,
         )
         for _ in to_driver:

@@ -15,7 +15,7 @@ from crossstream.filetopics.folders import check_name
 from crossstream.partitioning import default_partitions, murmur2_partitions, split_by_partition
 from crossstream.planning.plan import Plan, StoreDef
 from crossstream.records import RECORDS, concat
-from crossstream.runtime.batch import SourceRange
+from crossstream.storage.log_entries import SourceRange
 
 
 @dataclass(slots=True)

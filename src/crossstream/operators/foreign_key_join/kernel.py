@@ -51,7 +51,7 @@ from crossstream.operators.table_join.kernel import Joined, Lookup, call_joiner
 from crossstream.serdes import Serde
 from crossstream.serdes.keys import LEFT, tagged
 from crossstream.storage.columns import Column, same_rows, take, take_all, take_or_null
-from crossstream.storage.snapshot import View, groups_of
+from crossstream.storage.snapshot import Snapshot, groups_of
 from crossstream.storage.sorted_run import Run, bisect, expand, identities, is_sorted, sort_rows
 
 _NONE = np.empty(0, np.int64)
@@ -140,7 +140,7 @@ class _Subscriptions:
 def resolve(
     kind: Kind,
     joiner: Function,
-    view: View,
+    view: Snapshot,
     subscriptions: Changes,
     answers: Changes,
     right: Changes,
@@ -160,7 +160,7 @@ def resolve(
     """
     if answers.rows:
         yield _without_partner(joiner, answers, serdes)
-    was, puts = View(view.layout, view.slots), Puts.of(right, bits)
+    was, puts = Snapshot(view.layout, view.levels), Puts.of(right, bits)
     subs = _Subscriptions.of(emit, subscriptions, right, puts, bits)
     referred = np.zeros(right.rows, bool)
     kept = None
@@ -242,7 +242,7 @@ def _right_was_later(result: Changes, put: np.ndarray, right: Changes) -> Change
 
 
 def _answered(
-    subs: _Subscriptions, kept: Run | None, puts: Puts, was: View, serde: Serde | None, chunk: int
+    subs: _Subscriptions, kept: Run | None, puts: Puts, was: Snapshot, serde: Serde | None, chunk: int
 ) -> Iterator[tuple[Values, Column, np.ndarray]]:
     """Left rows and the right changes that come while they refer to them: value, primary key, place of the change."""
     changes = subs.changes

@@ -55,7 +55,7 @@ class ReferenceRunner(Runner):
     def by_key(self) -> bool:
         return True
 
-    def accept(self, flow: str, changes: Changes) -> Emitted:
+    def accept(self, flow: str, changes: Changes) -> None:
         node: graph.ForeignKeyJoin = self.task.node(self.step.node)
         serde = self.task.node(node.parents[1]).key
         column, failures = references_of(node.foreign_key, serde, changes)
@@ -65,7 +65,7 @@ class ReferenceRunner(Runner):
         if self.task.settings.processing.action != "fail":
             extra[failed_column(self.step.column)] = np.zeros(changes.rows, np.uint8)
             extra[failed_column(self.step.column)][[failure.row for failure in failures]] = 1
-        return iter([(self.out(), replace(changes, extra=extra))])
+        self.emit(replace(changes, extra=extra))
 
 
 def references_of(function: Function, serde: Serde | None, changes: Changes) -> tuple[Column, list[Failure]]:

@@ -17,7 +17,7 @@ from crossstream.columns.order import by_key, last_per_key, last_per_trigger
 from crossstream.columns.values import Values
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, same_rows, take, take_all, valid
-from crossstream.storage.snapshot import View
+from crossstream.storage.snapshot import Snapshot
 
 Kind = Literal["inner", "left"]
 
@@ -51,7 +51,7 @@ class Subscribed:
 
 def subscribe(
     kind: Kind,
-    view: View,
+    view: Snapshot,
     left: Changes,
     references: pa.LargeBinaryArray,
     serde: Serde | None,
@@ -106,7 +106,7 @@ def subscribe(
 
 
 def _references_before(
-    view: View,
+    view: Snapshot,
     hashes: np.ndarray,
     keys: Column,
     new: pa.LargeBinaryArray,

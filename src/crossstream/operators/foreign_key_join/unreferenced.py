@@ -23,14 +23,14 @@ from crossstream.operators.table_join.kernel import Joined, Lookup, call_joiner
 from crossstream.serdes import Serde
 from crossstream.serdes.keys import RIGHT, tagged
 from crossstream.storage.columns import EMPTY_BYTES, Column, take
-from crossstream.storage.snapshot import View
+from crossstream.storage.snapshot import Snapshot
 
 _NEVER = np.iinfo(np.int64).min
 
 
 def unreferenced(
     joiner: Function,
-    referrers: View,
+    referrers: Snapshot,
     subscriptions: Changes,
     right: Changes,
     right_rows: Lookup,
@@ -139,7 +139,7 @@ class _Events:
 
 
 def _keep_counts(
-    referrers: View, hashes: np.ndarray, keys: Column, counts: np.ndarray, changed: np.ndarray
+    referrers: Snapshot, hashes: np.ndarray, keys: Column, counts: np.ndarray, changed: np.ndarray
 ) -> None:
     rows = np.flatnonzero(changed)
     if len(rows):

@@ -17,7 +17,7 @@ from crossstream.columns.values import Values
 from crossstream.operators.table.kernel import Rows
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, cut, same_rows, take, take_or_null
-from crossstream.storage.snapshot import Match, View
+from crossstream.storage.snapshot import Match, Snapshot
 from crossstream.storage.sorted_run import Run, bisect, sort_rows
 
 
@@ -25,7 +25,7 @@ from crossstream.storage.sorted_run import Run, bisect, sort_rows
 class WholeTable:
     """``views``: the state partitions as they were before the batch; ``histories``: the batch's changes of each."""
 
-    views: Sequence[View]
+    views: Sequence[Snapshot]
     histories: Sequence[History | None]
     key: Serde | None
     value: Serde | None
@@ -37,11 +37,11 @@ class WholeTable:
         """
         match = self._match(hashes, keys, major, minor)
         first = np.ones(len(hashes), bool)
-        first[1:] = (match.piece[1:] != match.piece[:-1]) | (match.row[1:] != match.row[:-1])
+        first[1:] = (match.segment[1:] != match.segment[:-1]) | (match.row[1:] != match.row[:-1])
         if first.all():
             return Values(self.value, wire=match.gather("value"))
         rows = np.flatnonzero(first)
-        once = Match(match.pieces, match.piece[rows], match.row[rows])
+        once = Match(match.segments, match.segment[rows], match.row[rows])
         return Values(self.value, wire=once.gather("value")).take(np.cumsum(first) - 1)
 
     def some_key(self) -> Values | None:
@@ -79,9 +79,9 @@ class WholeTable:
                 continue
             mine = cut(keys, span.start, span.stop)
             found = view.lookup(hashes[span], mine)
-            piece[span] = np.where(found.found, found.piece + len(pieces), -1)
+            piece[span] = np.where(found.found, found.segment + len(pieces), -1)
             row[span] = found.row
-            pieces += found.pieces
+            pieces += found.segments
             if history is not None:
                 later = history.before(hashes[span], mine, major[span], minor[span])
                 piece[span] = np.where(later >= 0, len(pieces), piece[span])

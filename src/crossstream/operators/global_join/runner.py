@@ -48,13 +48,13 @@ class StreamGlobalJoinRunner(Runner):
     def by_key(self) -> bool:
         return True
 
-    def accept(self, flow: str, changes: Changes) -> Emitted:
+    def accept(self, flow: str, changes: Changes) -> None:
         for piece in changes.chunks(self.task.settings.chunk_rows):
-            yield from self._joined(piece)
+            self._join(piece)
 
-    def _joined(self, records: Changes) -> Emitted:
+    def _join(self, records: Changes) -> None:
         node: graph.StreamGlobalJoin = self.task.node(self.step.node)
-        report, table = self.task.report, self.task.wholes.open(self.step.store)
+        report, table = self.task.report, self.task.global_tables.open(self.step.store)
         report.count_in(node.name, records.rows)
         found = look_up(node.kind, node.key_selector, node.joiner, records, table, bits=self.task.batch.bits)
         report.count_dropped(node.name, found.dropped)
@@ -63,7 +63,7 @@ class StreamGlobalJoinRunner(Runner):
             self.task.failures.failed(node, records, found.failures)
         if found.changes.rows:
             report.count_out(node.name, found.changes.rows)
-            yield self.out(), found.changes
+            self.emit(found.changes)
 
 
 class GlobalResolveRunner(Runner):
@@ -76,8 +76,10 @@ class GlobalResolveRunner(Runner):
         asked, alone = self.step.inputs
         asking, left_key = self.task.flow(asked), self.task.flow(alone).key
         subscriptions, answers = (self._as_kept(flow, asking.value) for flow in (asked, alone))
-        table = self.task.wholes.open(self.step.table)
-        right = table.every_change() if self.step.changelog else self.task.wholes.changes(self.step.table)
+        table = self.task.global_tables.open(self.step.table)
+        right = (
+            table.every_change() if self.step.changelog else self.task.global_tables.changes(self.step.table)
+        )
         if subscriptions is None and answers is None and right is None:
             return
         store = self.task.stores(self.step.subscriptions)

@@ -43,12 +43,11 @@ class SinkRunner(Runner):
     def takes_tags(self) -> bool:
         return self.step.shares is not None
 
-    def accept(self, flow: str, changes: Changes) -> Emitted:
+    def accept(self, flow: str, changes: Changes) -> None:
         if changes.rows:
             changes = self._tags.added(flow, changes)
             for piece in changes.chunks(_CHUNK if changes.value.made() else changes.rows):
                 self._write_all(piece)
-        return iter(())
 
     def finish(self) -> Emitted:
         if self.step.orders:
@@ -177,7 +176,7 @@ class FrameSinkRunner(Runner):
     def by_key(self) -> bool:
         return True
 
-    def accept(self, flow: str, changes: Changes) -> Emitted:
+    def accept(self, flow: str, changes: Changes) -> None:
         node: graph.FrameSink = self.task.node(self.step.node)
         bare = replace(changes, old=None, extra={})
         for part in ("key", "value"):
@@ -186,7 +185,6 @@ class FrameSinkRunner(Runner):
         if bare.rows:
             self.task.to_driver(node.name, bytes(pack(bare, node.value, node.key)))
             self.task.report.count_out(node.name, bare.rows)
-        return iter(())
 
     def _held(self, node: graph.FrameSink, changes: Changes, part: Literal["key", "value"]) -> Changes:
         """The records in wire form, without those whose key or value fits in no column."""

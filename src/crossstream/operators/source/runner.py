@@ -21,7 +21,6 @@ from crossstream.durations import LATEST, to_record_timestamp
 from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, SerdeError
 from crossstream.graph.nodes import FrameSource, Node
 from crossstream.planning.steps import ReadStep
-from crossstream.runtime.batch import SourceRange
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.serdes.refusals import show
@@ -34,6 +33,7 @@ from crossstream.serdes.serde import (
     invalid_rows,
     is_varied,
 )
+from crossstream.storage.log_entries import SourceRange
 
 if TYPE_CHECKING:
     from crossstream.runtime.bad_records import Failures

@@ -15,7 +15,7 @@ from crossstream.operators.star_join.state import Coded
 from crossstream.operators.star_join.subscriptions import RAW
 from crossstream.serdes import Serde
 from crossstream.storage.columns import EMPTY_BYTES, Column, concat, take, take_or_null
-from crossstream.storage.snapshot import View
+from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import bisect
 
 BEFORE = -1
@@ -125,7 +125,7 @@ class RightRows:
     serde: Serde | None
 
     @classmethod
-    def of(cls, foreign: Coded, view: View, changed: RightChanges, serde: Serde | None) -> RightRows:
+    def of(cls, foreign: Coded, view: Snapshot, changed: RightChanges, serde: Serde | None) -> RightRows:
         match = view.lookup(foreign.hashes, foreign.keys)
         first = last = np.zeros(len(foreign.keys) + 1, np.int64)
         if len(changed.event):

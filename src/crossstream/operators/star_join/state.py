@@ -18,7 +18,7 @@ from crossstream.columns.order import in_hash_order
 from crossstream.operators.star_join.subscriptions import MOVED, RAW, WAS
 from crossstream.serdes import Serde, arrays
 from crossstream.storage.columns import Column, take
-from crossstream.storage.snapshot import View
+from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import sorted_order
 
 
@@ -32,16 +32,17 @@ class PartitionState:
 
     names: Sequence[str]
     values: Sequence[Serde | None]
-    rows: View
-    index: View
-    right_rows: View
+    rows: Snapshot
+    index: Snapshot
+    right_rows: Snapshot
     bits: int
     rebuilt: bool = False
 
     def snapshot(self) -> PartitionState:
         """What is kept now; later puts do not change it."""
         rows, index, right_rows = (
-            View(view.layout, view.slots, view.fresh) for view in (self.rows, self.index, self.right_rows)
+            Snapshot(view.layout, view.levels, view.memtable)
+            for view in (self.rows, self.index, self.right_rows)
         )
         return replace(self, rows=rows, index=index, right_rows=right_rows)
 
@@ -57,8 +58,8 @@ class PartitionState:
     def is_put(self, hashes: np.ndarray, keys: Column) -> np.ndarray:
         """Which left rows this batch has put (``hashes`` sorted)."""
         hit = np.zeros(len(hashes), bool)
-        if self.rows.fresh is not None and self.rows.fresh.rows:
-            hit[self.rows.fresh.match(hashes, keys)[0]] = True
+        if self.rows.memtable is not None and self.rows.memtable.rows:
+            hit[self.rows.memtable.match(hashes, keys)[0]] = True
         return hit
 
     def put_rows(self, rows: Changes, now: Sequence[Coded], serde: Serde | None) -> None:

@@ -28,7 +28,7 @@ from crossstream.operators.foreign_key_join.subscriptions import Emit
 from crossstream.operators.table_join.kernel import Lookup
 from crossstream.serdes import Serde, arrays
 from crossstream.storage.columns import Column, equal, same_rows, take, take_all, valid
-from crossstream.storage.snapshot import View, groups_of
+from crossstream.storage.snapshot import Snapshot, groups_of
 from crossstream.storage.sorted_run import expand, stable_order
 
 RAW: Serde = serdes.bytes()
@@ -66,8 +66,8 @@ class Subscriptions:
     """
 
     partition: int
-    references: View
-    counts: View
+    references: Snapshot
+    counts: Snapshot
     rebuilt: bool = False
 
 
@@ -232,7 +232,7 @@ class Right:
 
 
 def answer(
-    subscribers: View,
+    subscribers: Snapshot,
     asks: Changes | None,
     rights: Sequence[Right],
     *,
@@ -271,7 +271,7 @@ def answer(
         yield replace(leaving, extra={**leaving.extra, KIND: np.full(leaving.rows, DROPPED, np.uint8)})
 
 
-def _note(subscribers: View, asks: Changes, *, gone: bool, bits: int) -> None:
+def _note(subscribers: Snapshot, asks: Changes, *, gone: bool, bits: int) -> None:
     if not asks.rows:
         return
     keys, partitions = with_tables(asks).key.wire(), _as_keys(np.asarray(asks.extra[PARTITION]))
@@ -299,7 +299,7 @@ def _first_answers(asks: Changes, right: Right, bits: int) -> Changes:
 
 
 def _change_answers(
-    subscribers: View,
+    subscribers: Snapshot,
     number: int,
     changes: Changes,
     serde: Serde | None,
@@ -342,9 +342,9 @@ def _change_answers(
     looking.count(there, there & wanted[np.cumsum(begins) - 1])
 
 
-def some_reference(subscribers: View, table: int, serde: Serde | None) -> Values | None:
+def some_reference(subscribers: Snapshot, table: int, serde: Serde | None) -> Values | None:
     """A foreign key into a table that left rows have; None if there is none. ``serde``: of the table's keys."""
-    for run in subscribers.pieces():
+    for run in subscribers.segments():
         split = arrays.without_first_byte(run["key"][:_LOOKED_AT])
         assert split is not None
         there = np.flatnonzero((split[0] == table) & (run["gone"][:_LOOKED_AT] == 0))

@@ -29,22 +29,23 @@ class StatelessRunner(Runner):
         """Not for a repartition or a merge: their records are in order of arrival."""
         return not isinstance(self.task.node(self.step.node), graph.Repartition | graph.Merge)
 
-    def accept(self, flow: str, changes: Changes) -> Emitted:
+    def accept(self, flow: str, changes: Changes) -> None:
         node = self.task.node(self.step.node)
         if isinstance(node, graph.Repartition):
-            return super().accept(flow, self._with_key(changes))
+            super().accept(flow, self._with_key(changes))
+            return
         self.task.report.count_in(node.name, changes.rows)
         changes = self._tags.added(flow, changes)
         if self.step.ordered:
-            return super().accept(flow, changes)
+            super().accept(flow, changes)
+            return
         if not self.step.old:
             changes = replace(changes, old=None, lost=None)
         result, failures = apply(node, changes)
         if failures:
             self.task.failures.failed(node, changes, failures)
-        if isinstance(node, graph.Peek) and node.terminal:
-            return iter(())
-        return iter([(self.out(), result)])
+        if not (isinstance(node, graph.Peek) and node.terminal):
+            self.emit(result)
 
     def _with_key(self, changes: Changes) -> Changes:
         """Drops null keys, which have no partition, unless a left join below needs them (semantics 1.4, 8.19)."""

@@ -187,7 +187,7 @@ def _prepared(
     kept_runs, keyless_runs = (
         [records.run(side, mask, values[side]) for side in SIDES] for mask in (records.kept, keyless)
     )
-    pieces = Pieces.of(kept_runs, keyless_runs, [store.view.pieces() for store in stores])
+    pieces = Pieces.of(kept_runs, keyless_runs, [store.view.segments() for store in stores])
     row = np.full(records.count, -1, np.int64)
     for first, run in zip(pieces.first[:FRESH], pieces.runs, strict=False):
         row[run["place"]] = first + np.arange(run.rows)

@@ -24,7 +24,7 @@ from crossstream.operators.stream_join.partners import (
     numbers_in,
 )
 from crossstream.storage.columns import EMPTY_BYTES, Column, Columns, concat_all, take, take_all, valid
-from crossstream.storage.snapshot import View
+from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import Run, is_sorted, newest, sort_rows, sorted_order
 
 
@@ -150,7 +150,7 @@ _IDENTITY = ("h", "s", "key", "n")
 class Kept(Protocol):
     """A store of the join: its rows, the stream time it keeps, and the oldest timestamp it still has rows of."""
 
-    view: View
+    view: Snapshot
     stream_time: int
     horizon: int
 
@@ -183,7 +183,7 @@ def _due(window: Window, waiting: Kept, stream_time: int) -> Run | None:
     limits = np.array([window.closing(side, stream_time) for side in SIDES])
     last = int(limits.max()) - 1
     parts: list[Columns] = []
-    for run in waiting.view.pieces():
+    for run in waiting.view.segments():
         if not run.rows or not run.reaches(waiting.horizon, last):
             continue
         found = np.flatnonzero((run["s"] < limits[run["side"]]) & (run["s"] >= waiting.horizon))
@@ -199,7 +199,7 @@ def waits_on(waiting: Kept, side: int) -> bool:
     """Whether stored records of that side wait, or did so lately."""
     return any(
         bool(((run["side"] == side) & (run["s"] >= waiting.horizon)).any())
-        for run in waiting.view.pieces()
+        for run in waiting.view.segments()
         if run.rows and run.times[1] >= waiting.horizon
     )
 

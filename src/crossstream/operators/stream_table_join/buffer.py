@@ -17,7 +17,7 @@ from crossstream.columns.changes import Changes, concat_changes
 from crossstream.columns.values import Values
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, concat_all, take_all
-from crossstream.storage.snapshot import View
+from crossstream.storage.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Buffer:
     ``clock``: the newest timestamp of any that ever waited, −1: none.
     """
 
-    view: View
+    view: Snapshot
     grace: int
     clock: int
     horizon: int
@@ -41,7 +41,7 @@ class Buffer:
     def due(self, clock: int) -> Changes:
         """Those that leave by the time the clock shows ``clock``, in arrival order; they have no place in time yet."""
         parts: list[dict[str, Column]] = []
-        for run in self.view.pieces():
+        for run in self.view.segments():
             rows = np.flatnonzero((run["s"] >= self.horizon) & (run["s"] <= clock - self.grace))
             if len(rows) or not parts:
                 parts.append(take_all(run.columns, rows))

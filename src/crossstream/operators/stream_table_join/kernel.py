@@ -26,7 +26,7 @@ from crossstream.operators.table.kernel import as_stored, find_versions, latest_
 from crossstream.operators.table_join.kernel import Joined, call_joiner
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, take
-from crossstream.storage.snapshot import Match, View
+from crossstream.storage.snapshot import Match, Snapshot
 from crossstream.storage.sorted_run import bisect
 
 Kind = Literal["inner", "left"]
@@ -46,7 +46,7 @@ class TableHistory:
     ``history``: how long versions are kept, ms, None: no versions. ``stream_time``: of the versions before the batch.
     """
 
-    before: View
+    before: Snapshot
     puts: Changes
     serde: Serde | None
     looking_first: Callable[[np.ndarray], np.ndarray]
@@ -187,9 +187,9 @@ def _see_versions(sight: _Sight, table: TableHistory, history: int) -> Seen:
 def _distinct(match: Match, serde: Serde | None) -> tuple[Values, np.ndarray]:
     """The versions found, neighbours that found the same one sharing it, and the place of each among them."""
     new = match.found
-    new[1:] &= (match.piece[1:] != match.piece[:-1]) | (match.row[1:] != match.row[:-1])
+    new[1:] &= (match.segment[1:] != match.segment[:-1]) | (match.row[1:] != match.row[:-1])
     heads = np.flatnonzero(new)
-    values = Match(match.pieces, match.piece[heads], match.row[heads]).gather("value")
+    values = Match(match.segments, match.segment[heads], match.row[heads]).gather("value")
     return Values(serde, wire=values), np.where(match.found, np.cumsum(new) - 1, -1)
 
 

@@ -18,7 +18,7 @@ from crossstream.columns.order import by_key, last_per_key, last_per_trigger, sa
 from crossstream.columns.values import Values, concat_values
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, take
-from crossstream.storage.snapshot import Match, View
+from crossstream.storage.snapshot import Match, Snapshot
 
 BEHIND = "behind"
 """Extra column of versioned tables: 1 for an update behind a newer version of its key, or `OVERTAKEN`."""
@@ -61,7 +61,13 @@ class Rows:
 
 
 def upsert(
-    view: View, changes: Changes, *, bits: int, serde: Serde | None, want_old: bool, changelog: bool = False
+    view: Snapshot,
+    changes: Changes,
+    *,
+    bits: int,
+    serde: Serde | None,
+    want_old: bool,
+    changelog: bool = False,
 ) -> Upserts:
     """Puts the last record of each key into an unversioned table. ``changes`` in arrival order, keys not null."""
     hashes = changes.hashes(bits)
@@ -77,7 +83,7 @@ def upsert(
 
 
 def _upsert_changelog(
-    view: View, changes: Changes, hashes: np.ndarray, serde: Serde | None, want_old: bool
+    view: Snapshot, changes: Changes, hashes: np.ndarray, serde: Serde | None, want_old: bool
 ) -> Upserts:
     rows, begins = last_per_trigger(changes, *by_key(changes, hashes))
     made, h = changes.take(rows), hashes[rows]
@@ -94,7 +100,7 @@ def _upsert_changelog(
     return Upserts(replace(changes_.take(last), old=before), h[last], changelog=changes_)
 
 
-def lookup(view: View, hashes: np.ndarray, keys: Column, serde: Serde | None) -> Rows:
+def lookup(view: Snapshot, hashes: np.ndarray, keys: Column, serde: Serde | None) -> Rows:
     """The rows of the keys (``hashes`` sorted) in an unversioned table."""
     match = view.lookup(hashes, keys)
     return Rows(match.found, Values(serde, wire=match.gather("value")), np.asarray(match.gather("ts")))
@@ -130,7 +136,7 @@ def as_stored(value: Values, serde: Serde | None) -> Values:
 
 
 def upsert_versions(
-    view: View,
+    view: Snapshot,
     changes: Changes,
     *,
     bits: int,
@@ -169,7 +175,7 @@ def versions_by_time(changes: Changes, history: int, stream_time: int) -> Versio
 
 
 def versions_by_arrival(
-    view: View,
+    view: Snapshot,
     changes: Changes,
     *,
     bits: int,
@@ -205,12 +211,14 @@ def versions_by_arrival(
     return Versions(replace(changes, ts=since).where(put), int(refused.sum()), int(times[-1]))
 
 
-def latest_versions(view: View, hashes: np.ndarray, keys: Column, serde: Serde | None) -> Rows:
+def latest_versions(view: Snapshot, hashes: np.ndarray, keys: Column, serde: Serde | None) -> Rows:
     """The newest version of each key (``hashes`` sorted); a deleted one counts: value null, its timestamp."""
     return version_at(view, hashes, keys, np.full(len(hashes), np.iinfo(np.int64).max), serde)
 
 
-def version_at(view: View, hashes: np.ndarray, keys: Column, times: np.ndarray, serde: Serde | None) -> Rows:
+def version_at(
+    view: Snapshot, hashes: np.ndarray, keys: Column, times: np.ndarray, serde: Serde | None
+) -> Rows:
     """The version of each key that was valid at its time: the largest timestamp not above it.
 
     ``present``: there is such a version; its value is null if it is a delete.
@@ -220,13 +228,13 @@ def version_at(view: View, hashes: np.ndarray, keys: Column, times: np.ndarray, 
 
 
 def find_versions(
-    view: View, hashes: np.ndarray, keys: Column, times: np.ndarray
+    view: Snapshot, hashes: np.ndarray, keys: Column, times: np.ndarray
 ) -> tuple[Match, np.ndarray]:
     """The positions of the versions of `version_at`, and their timestamps; the smallest integer for a missing one."""
     best_ts = np.full(len(hashes), np.iinfo(np.int64).min)
     piece = np.full(len(hashes), -1, np.int64)
     row = np.full(len(hashes), -1, np.int64)
-    pieces = view.pieces()
+    pieces = view.segments()
     low = np.full(len(hashes), np.iinfo(np.int64).min)
     for number, run in enumerate(pieces):
         queries, rows = run.match_range(hashes, keys, low, times)

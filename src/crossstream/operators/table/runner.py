@@ -20,7 +20,7 @@ class MaterializeRunner(Runner):
         """Not with versions: which ones are too old depends on the stream time of all keys."""
         return self.task.plan.stores[self.step.store].history is None
 
-    def accept(self, flow: str, changes: Changes) -> Emitted:
+    def accept(self, flow: str, changes: Changes) -> None:
         if self.step.null_key_reason:
             there = ~changes.key.missing()
             if self.step.counts:
@@ -28,7 +28,8 @@ class MaterializeRunner(Runner):
                     self.step.node, {self.step.null_key_reason: int((~there).sum())}
                 )
             changes = changes.where(there)
-        return super().accept(flow, changes) if changes.rows else iter(())
+        if changes.rows:
+            super().accept(flow, changes)
 
     def finish(self) -> Emitted:
         changes = self.arrived(self.step.inputs[0])

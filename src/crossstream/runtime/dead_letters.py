@@ -12,14 +12,24 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import xxhash
 
-from crossstream.errors import SinkError
+from crossstream.columns.changes import Changes
+from crossstream.columns.values import Values
+from crossstream.errors import SerdeError, SinkError
+from crossstream.graph.nodes import Graph, Node, StreamStreamJoin, StreamTableJoin
+from crossstream.operators.table_join.kernel import Given
 from crossstream.records import Header, encode_headers
-from crossstream.storage.durability import force
+from crossstream.serdes import Serde
+from crossstream.serdes import serde as calls
+from crossstream.serdes.serde import alike
+from crossstream.storage.columns import take_or_null
+from crossstream.storage.files import force
 
 SPILLED = "crossstream.spilled"
 """The header that names the file with the whole record."""
@@ -107,7 +117,7 @@ class Letter:
         return replace(self, place=[*self.place, (SPILLED, str(file).encode())])
 
     def _file_name(self, place: dict[str, str]) -> str:
-        """By the record that was processed; the rest tells apart what several operators, or one, made of it."""
+        """By the record that was processed; the rest differs for what several operators, or one, made of it."""
         known = [self.key, self.value, self.timestamp, self.headers, place.get("operator")]
         digest = xxhash.xxh3_64_hexdigest(msgspec.msgpack.encode(known))
         if "topic" not in place:
@@ -116,7 +126,7 @@ class Letter:
 
 
 def as_records(letters: Sequence[Letter]) -> pa.RecordBatch:
-    """The letters as they are written."""
+    """The records that the letters are written as."""
     columns = [
         pa.array([letter.key for letter in letters], pa.large_binary()),
         pa.array([letter.value for letter in letters], pa.large_binary()),
@@ -166,3 +176,75 @@ def _write(file: Path, content: bytes) -> None:
             os.unlink(name)
         raise
     force(file.parent)
+
+
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """The serdes of dead letters; None: only the engine has bytes of these.
+
+    ``value``: of the records, or of those of a join's left side; ``right``: of those of its right side.
+    """
+
+    key: Serde | None
+    value: Serde | None
+    right: Serde | None = None
+
+    @classmethod
+    def of_input(cls, topology: Graph, node: Node) -> Forms:
+        """Of records that an operator takes; a source takes what it yields."""
+        taken = topology[node.parents[0]] if node.parents else node
+        return cls(taken.key, taken.value)
+
+    @classmethod
+    def of_join(cls, topology: Graph, node: Node) -> Forms:
+        """Of results of a join, with the values of its sides."""
+        return cls(node.key, *_sides(topology, node))
+
+
+def letters(forms: Forms, changes: Changes, given: Given | None) -> tuple[Any, Any]:
+    """Keys and values (`pyarrow.LargeBinaryArray`) of changes that failed. ``given``: to a joiner, for each of them."""
+    key = bytes_of(changes.key, forms.key)
+    if given is None:
+        return key, bytes_of(changes.value, forms.value)
+    sides = [bytes_of(given.left, forms.value), bytes_of(given.right, forms.right)]
+    rows = np.arange(changes.rows)
+    return key, take_or_null(pa.concat_arrays(sides), np.where(given.is_right, changes.rows + rows, rows))
+
+
+def bytes_of(values: Values, serde: Serde | None) -> pa.LargeBinaryArray:
+    """Bytes that others can read: in the serde, or as JSON, or else as text."""
+    if serde is None:
+        return _each(values, _text)
+    if values.serde is not None and alike(values.serde, serde):
+        return values.wire()
+    try:
+        return values.wire(serde)
+    except SerdeError:
+        return _each(values, lambda value: _serialized(value, serde))
+
+
+def _sides(topology: Graph, node: Node) -> tuple[Serde | None, Serde | None]:
+    if isinstance(node, StreamStreamJoin):
+        return node.store.value, node.other_store.value
+    left, right = (topology[name].value for name in node.parents[:2])
+    return (node.stream_value, right) if isinstance(node, StreamTableJoin) else (left, right)
+
+
+def _each(values: Values, written: Any) -> pa.LargeBinaryArray:
+    return pa.array(
+        [None if value is None else written(value) for value in values.objects()], pa.large_binary()
+    )
+
+
+def _serialized(value: Any, serde: Serde) -> bytes | None:
+    try:
+        return calls.serialize(serde, value)
+    except SerdeError:
+        return _text(value)
+
+
+def _text(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except Exception:  # whatever the value's own conversion raises
+        return repr(value).encode()

@@ -1,0 +1,176 @@
+"""The entries of the batch log, as values. `commit_log.py` reads and writes them; `docs/spec/state-format.md`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from crossstream.errors import IncompatibleStateError, StateError
+from crossstream.serdes.described import Described
+from crossstream.storage.root import StateRoot
+
+FORMAT = 2
+
+StagedFrame = tuple[str, str, int, int, bytes]
+"""Records that wait to be published: file, topic, partition, rows, tag."""
+
+
+class SourceRange(msgspec.Struct, frozen=True, array_like=True):
+    """Records ``start <= offset < end`` of one topic partition, for one source node.
+
+    ``rank`` orders the source partitions of a batch: ties in arrival order go by it.
+    """
+
+    node: str
+    topic: str
+    partition: int
+    start: int
+    end: int
+    rank: int
+
+
+class Silence(msgspec.Struct, frozen=True, array_like=True):
+    """What a batch knows of the clock, where stream time moves without input; all in ms.
+
+    ``clock``: what it showed when the batch was planned; ``since``: from when on the application had read all there
+    was; ``after``: how long a state partition gets no records until its stream time moves with the clock.
+    """
+
+    clock: int
+    since: int
+    after: int
+
+
+class Starts(msgspec.Struct, frozen=True):
+    """Where sources that read what comes from their first start on have begun: it counts until a commit knows more.
+
+    ``sources``: their names, also of patterns that matched nothing. ``positions``: by topic and partition.
+    ``topic_ids``: which topics these are in, as far as it is known.
+    """
+
+    sources: tuple[str, ...] = ()
+    positions: dict[str, dict[int, int]] = {}
+    topic_ids: dict[str, str] = {}
+
+    def and_of(self, source: str, positions: dict[str, dict[int, int]], topic_ids: dict[str, str]) -> Starts:
+        """These, and those of another source; of ``topic_ids`` those of its topics."""
+        ids = {topic: topic_ids[topic] for topic in positions if topic in topic_ids}
+        sources = tuple(sorted({*self.sources, source}))
+        return Starts(sources, {**self.positions, **positions}, {**self.topic_ids, **ids})
+
+
+class Readable(msgspec.Struct, frozen=True):
+    """A store that can be queried, as plain data. ``store``, ``kind``: its name in the plan, and that of its layout."""
+
+    store: str
+    kind: str
+    key: Described
+    value: Described
+    history: int | None = None
+
+
+class Application(msgspec.Struct, frozen=True):
+    """Whose state a folder holds, and what must stay the same for it to be usable.
+
+    ``partitions``: of the state before the first commit; each commit has its own number. ``readers``: the stores that
+    can be queried, by the user's names for them. ``placed``: the stores whose rows are where a partitioner of the user
+    puts them (KIP-775), and not where their hash does. ``derived``:
+    stores that are made from others, where these have their rows, and made again when the partitions change.
+    ``by_key2``: those whose rows are in the state partition of their second key. ``tables``: of a store with rows of
+    several tables, which it knows by their numbers, the stores of these. ``frames``: the DataFrame sources in the order
+    in which Spark's checkpoint has them. ``committed``: there is a commit. ``starts``: of sources with
+    ``offset_reset="latest"``. ``state_id``: the same in copies of the folder, and in no other one.
+    """
+
+    application_id: str
+    partitions: int
+    stores: dict[str, str]
+    readers: dict[str, Readable] = {}
+    placed: tuple[str, ...] = ()
+    derived: tuple[str, ...] = ()
+    frames: tuple[str, ...] = ()
+    committed: bool = False
+    starts: Starts = Starts()
+    by_key2: tuple[str, ...] = ()
+    tables: dict[str, tuple[str, ...]] = {}
+    state_id: str = ""
+    format: int = FORMAT
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """A batch that is done, or state that was cut into another number of ``partitions`` (decision 0011).
+
+    ``positions``: next offset to read, by source node, topic and partition. ``versions``: the manifest of each
+    state partition, by store. ``topic_ids``: which topics the positions are in, as far as it is known.
+    """
+
+    id: int
+    partitions: int
+    positions: dict[str, dict[str, dict[int, int]]] = {}
+    versions: dict[str, dict[int, str]] = {}
+    time: float = 0.0
+    epoch: int = -1
+    topic_ids: dict[str, str] = {}
+
+
+class Publication(msgspec.Struct, frozen=True):
+    """What a batch has become: the commit, and what is published before it; its files by their names alone."""
+
+    commit: Commit
+    staged: tuple[StagedFrame, ...]
+
+
+class BatchEntry(msgspec.Struct, frozen=True):
+    """A batch that was about to run. ``sinks``: end offsets of file topics before it; ``epoch``: of its DataFrames.
+
+    ``silence``: what it knew of the clock, so that it decides alike when it is repeated. ``shares``: how many tasks
+    share its ranges, at most; 0: one task does all of it alone. The number of a task names what it writes.
+    ``publication``: of a batch with rows of DataFrames, once its results are being published.
+    """
+
+    id: int
+    ranges: tuple[SourceRange, ...]
+    time: float = 0.0
+    sinks: dict[str, list[int]] = {}
+    epoch: int = -1
+    silence: Silence | None = None
+    shares: int = 1
+    publication: Publication | None = None
+
+
+def check_application(found: Application, wanted: Application, folder: StateRoot) -> None:
+    """Refuses state of another application, or of a topology that it does not fit."""
+    if found.application_id != wanted.application_id:
+        raise StateError(
+            f"the state folder belongs to the application {found.application_id!r}",
+            code="CS-720",
+            where={"folder": str(folder), "application": wanted.application_id},
+            next="give this application a state_dir of its own",
+        )
+    changed = [
+        f"store {name}: was {found.stores[name]}, is {wanted.stores[name]}"
+        for name in sorted(found.stores.keys() & wanted.stores.keys())
+        if found.stores[name] != wanted.stores[name]
+    ]
+    changed += [f"store {name} is new" for name in sorted(wanted.stores.keys() - found.stores.keys())]
+    changed += [f"store {name} is gone" for name in sorted(found.stores.keys() - wanted.stores.keys())]
+    if not changed:
+        changed = [
+            f"store {name}: was placed {_by(found, name)}, is placed {_by(wanted, name)}"
+            for name in sorted(set(found.placed) ^ set(wanted.placed))
+        ]
+        changed += [
+            f"store {name}: was of {', '.join(found.tables[name])}, is of {', '.join(tables)}"
+            for name, tables in sorted(wanted.tables.items())
+            if found.tables.get(name, tables) != tables
+        ]
+    if changed:
+        raise IncompatibleStateError(
+            "the topology changed since the last run: " + "; ".join(changed),
+            code="CS-750",
+            where={"folder": str(folder)},
+            next="go back to the topology of the state, or start with a new application_id or an empty state_dir",
+        )
+
+
+def _by(application: Application, store: str) -> str:
+    return "by a partitioner" if store in application.placed else "by hash"
