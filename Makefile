@@ -10,12 +10,16 @@ LOCK := requirements.lock
 INSTALLED := $(VENV)/.installed
 OLDEST := .venv-oldest
 OLDEST_PYTHONS := python3.10 python3.11 python3.12
-OLDEST_TESTS := tests/unit tests/spark/test_running.py tests/spark/test_conformance.py tests/laws/test_recovery.py
+OLDEST_TESTS := tests/api tests/columns tests/serdes tests/storage tests/runtime tests/query tests/driver tests/package tests/cli \
+    tests/filetopics tests/operators tests/spark/test_running.py tests/spark/test_conformance.py
+QUICK_TESTS := tests/operators tests/api tests/columns tests/serdes tests/storage tests/runtime tests/query tests/driver tests/package \
+    tests/filetopics tests/reference tests/golden
+JOBS ?= 2
 PYTHONS := python3 python3.13 python3.12 python3.11 python3.10
 NEEDED := 3.10 or newer
 UV ?= uv
 
-.PHONY: help setup java demo test test-oldest check site bench docs lock clean
+.PHONY: help setup java demo test test-fast test-nightly test-oldest check site bench docs lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -58,7 +62,20 @@ demo: setup ## a foreign-key join of changing tables, on this machine
 	$(BIN)/crossstream demo
 
 test: setup ## every test but the nightly ones; says which were skipped and why
-	$(BIN)/python -m pytest -m "not nightly" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not nightly" -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+
+test-fast: $(INSTALLED) ## the laws and the quick tests, in 90 seconds: no JVM
+	$(BIN)/python -m pytest -m "not (nightly or slow or spark or kafka or oracle)" --hypothesis-profile=fast \
+	    -n $(JOBS) --dist loadfile -q $(QUICK_TESTS) $(PYTEST_ARGS)
+
+# SEED=… repeats a run.
+SEED ?= $(shell date +%s)
+test-nightly: setup ## thousands of other cases of every law and of Kafka's own driver; prints its seed
+	@echo "nightly seed: $(SEED) (make test-nightly SEED=$(SEED) repeats this run)"
+	CROSSSTREAM_SEED=$(SEED) $(BIN)/python -m pytest -m nightly -n $(JOBS) $(PYTEST_ARGS)
+	CROSSSTREAM_SEED=$(SEED) $(BIN)/python -m pytest --hypothesis-profile=nightly --hypothesis-seed=$(SEED) --timeout 7200 \
+	    -m "not (nightly or spark or kafka or oracle)" -n $(JOBS) $(PYTEST_ARGS) \
+	    $(wildcard tests/operators/*/law) tests/runtime tests/storage tests/serdes tests/columns tests/query tests/reference
 
 # The oldest versions have no wheels for Python 3.13. PYTHON=… chooses the interpreter here too.
 test-oldest: java ## unit tests and the main tests on Spark, with the oldest versions pyproject.toml allows

@@ -1,4 +1,4 @@
-"""For all tests: a run in which no test ran is a failure; no test fails for being slow on a busy machine."""
+"""For all tests: one Spark session, one broker and one JVM of Kafka's driver; a run in which no test ran fails."""
 
 from __future__ import annotations
 
@@ -7,9 +7,31 @@ import signal
 import pytest
 from hypothesis import settings
 
+from tests.kafka.fixtures import broker_connection, broker_info, creating, log, proxy, reader, writer
+from tests.laws.clock import clock
 from tests.left_sockets import FILTERS
+from tests.oracle.fixtures import SEED, fresh, oracle
+from tests.spark.fixtures import either_world, sessions, spark, world
+
+__all__ = [
+    "broker_connection",
+    "broker_info",
+    "clock",
+    "creating",
+    "either_world",
+    "fresh",
+    "log",
+    "oracle",
+    "proxy",
+    "reader",
+    "sessions",
+    "spark",
+    "world",
+    "writer",
+]
 
 settings.register_profile("crossstream", deadline=None)
+settings.register_profile("fast", deadline=None, max_examples=25)
 settings.register_profile("nightly", deadline=None, max_examples=3000)
 settings.load_profile("crossstream")
 
@@ -24,6 +46,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """What an older PySpark is known for does not fail a test."""
     for known in FILTERS:
         config.addinivalue_line("filterwarnings", known)
+
+
+def pytest_report_header() -> str:
+    """How to repeat a nightly run."""
+    return f"nightly seed: CROSSSTREAM_SEED={SEED}"
 
 
 @pytest.hookimpl(trylast=True)

@@ -16,7 +16,7 @@ from crossstream.kafka import KafkaConnection, broker
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
 from tests.end_to_end.clients import consume_table, produce
-from tests.kafka.conftest import delete, frozen, proxied, quick_java
+from tests.kafka.fixtures import delete, frozen, proxied, quick_java
 from tests.kafka.proxy import FORGETFUL, Proxy
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]

@@ -14,9 +14,9 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.errors import CrossStreamError
+from tests.pairs import Pair
 from tests.spark.marketplace import JSON, TEXT, joined, marketplace, merchants, offer, products
 from tests.spark.world import World
-from tests.unit.pairs import Pair
 
 pytestmark = pytest.mark.spark
 

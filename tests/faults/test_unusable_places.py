@@ -13,9 +13,9 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
+from tests.cli.cases import call
 from tests.faults.one_process import process
 from tests.spark.world import ALONE, SPREAD, World
-from tests.unit.cli_cases import call
 
 TEXT = serdes.string()
 

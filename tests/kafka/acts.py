@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crossstream.kafka import KafkaConnection
 from crossstream.topics import OffsetRange
-from tests.kafka.conftest import records
+from tests.kafka.fixtures import records
 
 
 def read(connection: KafkaConnection, topic: str) -> None:

@@ -16,7 +16,7 @@ from crossstream.kafka.log import KafkaLog
 from crossstream.runtime.scheduler import SourcePlanner
 from crossstream.topics import TopicPartition
 from tests.kafka.acts import read, write
-from tests.kafka.conftest import guarded, new_topic, records
+from tests.kafka.fixtures import guarded, new_topic, records
 
 pytestmark = pytest.mark.kafka
 

@@ -12,7 +12,7 @@ from crossstream.kafka import KafkaConnection
 from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.producer import KafkaWriter
-from tests.kafka.conftest import new_topic, records, whole
+from tests.kafka.fixtures import new_topic, records, whole
 
 pytestmark = pytest.mark.kafka
 

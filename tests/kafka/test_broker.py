@@ -15,7 +15,7 @@ import pytest
 from crossstream.errors import SourceError
 from crossstream.kafka import KafkaConnection, broker, jars
 from crossstream.kafka.broker import BrokerInfo
-from tests.kafka.conftest import quick_java
+from tests.kafka.fixtures import quick_java
 
 
 @pytest.mark.kafka

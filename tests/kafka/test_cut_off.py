@@ -11,7 +11,7 @@ from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
 from crossstream.partitioning import murmur2_partitions
 from crossstream.topics import TopicPartition
-from tests.kafka.conftest import await_end, new_topic, numbered, proxied, records, rows_of, whole
+from tests.kafka.fixtures import await_end, new_topic, numbered, proxied, records, rows_of, whole
 from tests.kafka.proxy import FORGETFUL, Proxy
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]

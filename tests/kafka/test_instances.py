@@ -33,7 +33,7 @@ from crossstream.spark.driver import Engine
 from crossstream.storage.commit_log import BatchLog
 from crossstream.topics import TopicPartition
 from tests.faults.one_process import application
-from tests.kafka.conftest import await_end, guarded, new_topic, records
+from tests.kafka.fixtures import await_end, guarded, new_topic, records
 
 pytestmark = pytest.mark.kafka
 

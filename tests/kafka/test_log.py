@@ -17,7 +17,7 @@ from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.producer import KafkaWriter
 from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
-from tests.kafka.conftest import delete, frozen, guarded, new_topic, numbered, records, whole
+from tests.kafka.fixtures import delete, frozen, guarded, new_topic, numbered, records, whole
 
 pytestmark = pytest.mark.kafka
 

@@ -21,7 +21,7 @@ from crossstream.kafka.log import KafkaLog
 from crossstream.runtime.backlog_split import Cutter, Span, count
 from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
 from tests.faults.one_process import application
-from tests.kafka.conftest import await_end, new_topic, rows_of, whole
+from tests.kafka.fixtures import await_end, new_topic, rows_of, whole
 
 pytestmark = pytest.mark.kafka
 

@@ -17,7 +17,7 @@ from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.producer import KafkaWriter
 from crossstream.spark.worker import WorkerOutput
 from crossstream.topics import TopicPartition
-from tests.kafka.conftest import frozen, guarded, new_topic, numbered
+from tests.kafka.fixtures import frozen, guarded, new_topic, numbered
 
 pytestmark = pytest.mark.kafka
 

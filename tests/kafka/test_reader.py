@@ -22,7 +22,7 @@ from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.producer import KafkaWriter
 from crossstream.records import RECORDS
 from crossstream.topics import OffsetRange
-from tests.kafka.conftest import await_end, frozen, new_topic, numbered, offsets_of, records, rows_of, whole
+from tests.kafka.fixtures import await_end, frozen, new_topic, numbered, offsets_of, records, rows_of, whole
 
 pytestmark = pytest.mark.kafka
 

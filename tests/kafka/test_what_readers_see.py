@@ -16,7 +16,7 @@ from crossstream.spark.topics import Publishing
 from crossstream.storage.commit_log import BatchLog
 from crossstream.topics import TopicConnection, TopicPartition
 from tests.faults.one_process import application
-from tests.kafka.conftest import new_topic, records
+from tests.kafka.fixtures import new_topic, records
 
 pytestmark = pytest.mark.kafka
 

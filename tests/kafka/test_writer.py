@@ -15,7 +15,7 @@ from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.producer import KafkaWriter
 from crossstream.partitioning import murmur2_partitions
-from tests.kafka.conftest import frozen, new_topic, numbered, offsets_of, records, rows_of, whole
+from tests.kafka.fixtures import frozen, new_topic, numbered, offsets_of, records, rows_of, whole
 
 pytestmark = pytest.mark.kafka
 

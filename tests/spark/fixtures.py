@@ -1,6 +1,6 @@
-"""One Spark session for all tests: ``from tests.spark.fixtures import spark`` in a conftest.
+"""One Spark session for all tests.
 
-Starting a JVM takes seconds, a session of its own for every test would take minutes. A test that stops the
+Starting a JVM takes seconds, a session for every test would take minutes. A test that stops the
 session only makes the next one start a new one in the same JVM.
 """
 
@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from crossstream.spark.session import make_session
 from tests.spark.world import ALONE, SPREAD, World
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,6 +36,8 @@ class Sessions:
 
     def running(self) -> Any:
         if self._session is None or self._session.sparkContext._jsc is None:
+            from crossstream.spark.session import make_session  # PySpark is loaded where it is needed
+
             importable_in_workers()
             self._session = make_session("crossstream tests", SETTINGS)
         return self._session

@@ -24,7 +24,7 @@ from crossstream.spark import driver as engine
 from crossstream.spark.frames import frame_of
 from crossstream.storage.commit_log import BatchLog
 from tests.faults.crash_points import POINTS
-from tests.laws.conftest import Clock
+from tests.laws.clock import Clock
 from tests.spark.marketplace import JSON, TEXT
 from tests.spark.test_running import in_background, wait_for
 from tests.spark.world import World

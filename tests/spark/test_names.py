@@ -79,7 +79,7 @@ def test_nothing_is_taken_for_its_namesake(spark: Any, world: World) -> None:
 
 
 def test_a_pattern_reads_what_the_topology_writes(spark: Any, world: World) -> None:
-    """As in the test driver, see ``tests/unit/test_testing_driver.py``."""
+    """As in the test driver, see ``tests/driver/test_driver.py``."""
     builder = cs.StreamsBuilder()
     builder.stream("src", CONSUMED).to(lambda key, value: f"evt-{value}", PRODUCED)
     builder.stream(re.compile("evt-.*"), CONSUMED).to("all", PRODUCED)

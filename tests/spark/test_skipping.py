@@ -9,7 +9,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from tests.laws.test_skipping import CALLABLES, EXPRESSIONS, JSON, NASTY, SERDES, build, settings
+from tests.runtime.test_skipping import CALLABLES, EXPRESSIONS, JSON, NASTY, SERDES, build, settings
 from tests.spark.world import TEXT, World
 
 pytestmark = pytest.mark.spark

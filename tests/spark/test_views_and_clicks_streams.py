@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.figure import Engine, Spark
-from tests.conformance.test_views_and_clicks_streams import *  # noqa: F403 - the tests, with another engine
+from tests.operators.stream_join.vectors.test_views_and_clicks import *  # noqa: F403 - the tests, with another engine
 from tests.spark.world import World
 
 pytestmark = pytest.mark.spark

@@ -1,0 +1,343 @@
+"""`crossstream run`: its views, what Spark prints, signals. The application is a stand-in here."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+import crossstream as cs
+from crossstream.cli.run import _run, _wait
+from crossstream.cli.spark_output import SparkOutput
+from crossstream.cli.views import Figures, JsonView, LiveView, as_line, render
+from crossstream.spark import SparkStreams
+from tests.cli.cases import ENVIRONMENT, app_file, call
+
+
+def progress(batch: int = 0, rows: int = 10, **more: object) -> SimpleNamespace:
+    known = {
+        "batch": batch,
+        "rows": rows,
+        "seconds": 0.5,
+        "rows_in": {"products": rows},
+        "rows_out": {"sink": 2 * rows},
+        "dropped": {},
+        "matched": {"join": rows},
+        "unmatched": {"join": 1},
+        "state_rows": {"promotions": 7},
+        "phases": {"plan": 1.0, "run": 400.0, "publish": 2.0, "commit": 3.0, "round 0": 55.0},
+        "lag": 4,
+        "total_rows": rows,
+        "total_dropped": {},
+        "warnings": (),
+    }
+    return SimpleNamespace(**(known | more))
+
+
+def test_figures_are_sums_and_a_rate():
+    figures = Figures(started=100.0)
+    figures.add(progress(0, 10), 101.0)
+    figures.add(progress(1, 30), 104.0)
+    assert (figures.rows, figures.batches, figures.rows_in, figures.rows_out) == (
+        40,
+        2,
+        {"products": 40},
+        {"sink": 80},
+    )
+    assert (figures.matched, figures.unmatched) == ({"join": 40}, {"join": 2})
+    assert figures.rows_per_second(104.0) == 10.0
+    assert figures.rows_per_second(112.0) == 3.0
+    assert figures.rows_per_second(200.0) == 0.0
+
+
+def test_a_batch_is_a_json_line():
+    out = io.StringIO()
+    JsonView(out).batch(progress())
+    line = json.loads(out.getvalue())
+    assert line["rows_per_second"] == 20.0
+    assert line["phases_ms"]["run"] == 400.0
+    assert {"time", "batch", "rows", "seconds", "lag", "state_rows", "dropped", "total_rows"} <= line.keys()
+    assert (line["matched"], line["unmatched"], line["warnings"]) == ({"join": 10}, {"join": 1}, [])
+    assert as_line(progress(seconds=0.0), 0.0)["rows_per_second"] == 0.0
+
+
+def shown(figures: Figures, width: int = 100) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(render(figures, "promo\ntopics: t", "running", 110.0))
+    return console.file.getvalue()
+
+
+def test_the_live_view_shows_rate_phases_state_and_lag():
+    figures = Figures(started=100.0)
+    assert "waiting for records" in shown(figures)
+    figures.add(progress(3, 1000, total_dropped={"products: null-key": 2}), 105.0)
+    text = shown(figures)
+    for expected in (
+        "promo  running  0:00:10",
+        "100 a second   1,000 so far   4 waiting",
+        "1,000 rows   500 ms",
+        "1 ms plan   400 ms run   2 ms publish   3 ms commit",
+        "55 ms round 0",
+        "products: null-key",
+        "unmatched",
+    ):
+        assert expected in text
+    assert all(len(line) <= 40 for line in shown(figures, 40).splitlines())
+
+
+def test_the_live_view_lives():
+    out = io.StringIO()
+    view = LiveView(out)
+    view.starting()
+    view.started("promo\ntopics: t")
+    view.batch(progress())
+    view.line("printed by a function")
+    view.stopping()
+    view.close()
+    text = out.getvalue()
+    assert "printed by a function" in text
+    assert "promo  stopped" in text
+
+
+LOG = """WARNING: Using incubator modules: jdk.incubator.vector
+Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties
+[orders]: o1, 7
+26/11/21 08:18:10 ERROR Executor: Exception in task 0.0 in stage 1.0 (TID 1)
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "worker.py", line 1, in main
+crossstream.spark.errors.WorkerError: [CS-501] a function raised
+\tat org.apache.spark.api.python.BasePythonRunner
+Caused by: java.io.IOException: x
+[orders]: o2, 8
+"""
+
+
+def test_what_functions_print_is_told_from_what_spark_logs(tmp_path):
+    lines: list[str] = []
+    output = SparkOutput(lines.append, tmp_path / "state" / "spark.log")
+    assert output.log is None
+    for line in LOG.splitlines():
+        output.take(line)
+    output.close()
+    assert lines == ["[orders]: o1, 7", "[orders]: o2, 8"]
+    assert output.log is not None
+    assert output.log.read_text().splitlines() == [line for line in LOG.splitlines() if line not in lines]
+
+
+def test_a_log_line_behind_an_unfinished_one_is_told_apart(tmp_path):
+    lines: list[str] = []
+    output = SparkOutput(lines.append, tmp_path / "spark.log")
+    for line in ["no end26/11/22 04:55:11 ERROR Executor: it failed", "Traceback (most recent call last):"]:
+        output.take(line)
+    output.close()
+    assert lines == ["no end"]
+    assert output.log is not None
+    assert "it failed\nTraceback" in output.log.read_text()
+
+
+def test_everything_is_shown_when_asked_for(tmp_path):
+    lines: list[str] = []
+    output = SparkOutput(lines.append, tmp_path / "spark.log", everything=True)
+    for line in LOG.splitlines():
+        output.take(line)
+    output.close()
+    output.take("too late")
+    assert lines == LOG.splitlines()
+
+
+def test_processes_started_meanwhile_print_into_the_pipe(tmp_path, capfd):
+    lines: list[str] = []
+    output = SparkOutput(lines.append, tmp_path / "spark.log")
+    with output.inherited():
+        program = "import sys; print('out'); print('err', file=sys.stderr)"
+        subprocess.run([sys.executable, "-c", program], check=True)
+    print("afterwards", flush=True)
+    output.close()
+    assert sorted(lines) == ["err", "out"]
+    assert capfd.readouterr().out == "afterwards\n"
+
+
+MEANWHILE = """
+import subprocess, sys, time
+from pathlib import Path
+from crossstream.cli.console import say
+from crossstream.cli.spark_output import SparkOutput
+
+shown = []
+
+
+def show(line):
+    shown.append(line)
+    say(line)
+
+
+output = SparkOutput(show, Path(sys.argv[1]), everything=sys.argv[2] == "everything")
+with output.inherited():
+    subprocess.run(["echo", "26/11/21 08:18:10 ERROR Executor: it failed"], check=True)
+    say("said")
+    time.sleep(0.5)
+say("afterwards")
+output.close()
+print(len(shown))
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "how", "shown"),
+    [
+        ("spark.log", "everything", True),
+        ("file/spark.log", "sorted", True),
+        ("/dev/full", "sorted", True),
+        ("spark.log", "sorted", False),
+    ],
+    ids=["everything", "no place for the log", "a full disk", "sorted"],
+)
+def test_what_is_said_while_spark_starts_is_said_once(tmp_path, log, how, shown):
+    (tmp_path / "file").write_text("")
+    done = subprocess.run(
+        [sys.executable, "-c", MEANWHILE, str(tmp_path / log), how],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    failed = ["26/11/21 08:18:10 ERROR Executor: it failed"] if shown else []
+    assert sorted(done.stderr.splitlines()) == [*failed, "afterwards", "said"]
+    assert int(done.stdout) == len(failed)
+
+
+def test_the_stack_of_a_jvm_that_ends_is_not_shown(tmp_path):
+    lines: list[str] = []
+    output = SparkOutput(lines.append, tmp_path / "spark.log")
+    for line in (
+        'Exception in thread "main" org.apache.spark.SparkException: Master must either be yarn',
+        "\tat org.apache.spark.deploy.SparkSubmit.main(SparkSubmit.scala)",
+        "Exception in thread Thread-1 (work):",
+    ):
+        output.take(line)
+    output.close()
+    assert lines == ["Exception in thread Thread-1 (work):"]
+
+
+class StandIn:
+    """As much of SparkStreams as `run` uses."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.calls: list[str] = []
+        self._error = error
+        self._stopped = threading.Event()
+
+    def start(self) -> None:
+        self.calls.append("start")
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        return self._stopped.wait(timeout)
+
+    def process_available(self) -> None:
+        if self._error is not None:
+            raise self._error
+        self.calls.append("process")
+
+    def stop(self) -> None:
+        self.calls.append("stop")
+        self._stopped.set()
+
+
+def run_with(app: StandIn, tmp_path, *, once: bool = False) -> io.StringIO:
+    view = JsonView(io.StringIO())
+    config = cs.StreamsConfig(application_id="a", topics_dir=tmp_path / "t", state_dir=tmp_path)
+    _run(app, config, view, SparkOutput(view.line, tmp_path / "log"), once=once)
+    return view
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_the_application(tmp_path, capfd, number):
+    app = StandIn()
+    before = signal.getsignal(number)
+    threading.Timer(0.3, lambda: os.kill(os.getpid(), number)).start()
+    run_with(app, tmp_path)
+    assert app.calls == ["start", "stop"]
+    assert signal.getsignal(number) is before
+    assert "stopping after the running batch" in capfd.readouterr().err
+
+
+def test_once_ends_by_itself(tmp_path):
+    app = StandIn()
+    run_with(app, tmp_path, once=True)
+    assert app.calls == ["start", "process", "stop"]
+
+
+def test_what_the_application_fails_with_is_raised_after_it_is_stopped(tmp_path):
+    app = StandIn(cs.ProcessingError("a function raised", code="CS-501"))
+    with pytest.raises(cs.ProcessingError):
+        run_with(app, tmp_path, once=True)
+    assert app.calls == ["start", "stop"]
+
+
+def test_an_interrupt_that_spark_took_is_a_stop_too(tmp_path):
+    app = StandIn()
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    app.start = interrupted  # type: ignore[method-assign]
+    run_with(app, tmp_path)
+    assert app.calls == ["stop"]
+
+
+@pytest.mark.parametrize(
+    ("option", "code", "what"),
+    [
+        ("--state-dir", "CS-723", "a file is there, and no folder"),
+        ("--topics-dir", "CS-201", "topics_dir is a file, not a folder"),
+    ],
+)
+def test_a_place_that_is_no_folder_is_told_before_spark_starts(
+    tmp_path, capfd, monkeypatch, option, code, what
+):
+    monkeypatch.setattr(SparkStreams, "start", lambda app: pytest.fail("Spark starts"))
+    (tmp_path / "file").write_text("")
+    places = {"--topics-dir": tmp_path / "topics", "--state-dir": tmp_path / "state"}
+    options = places | {option: tmp_path / "file"}
+    given = [word for option in options.items() for word in option]
+    outcome = call(capfd, "run", app_file(tmp_path), "--once", *given)
+    assert outcome.code == 1
+    assert f"[{code}]" in outcome.err
+    assert what in outcome.err
+    assert str(tmp_path / "file") in outcome.err
+
+
+def test_waiting_ends_when_asked():
+    asked = threading.Event()
+    threading.Timer(0.2, asked.set).start()
+    started = time.monotonic()
+    _wait(StandIn(), asked, once=False)
+    assert time.monotonic() - started < 5
+
+
+def test_a_second_signal_ends_at_once():
+    program = (
+        "import os, signal, time\n"
+        "from crossstream.cli.run import Interrupts\n"
+        "with Interrupts(lambda: print('first', flush=True)):\n"
+        "    print('ready', flush=True)\n"
+        "    time.sleep(30)\n"
+        "    time.sleep(30)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        for said in ("ready", "first"):
+            assert process.stdout.readline() == f"{said}\n"
+            process.send_signal(signal.SIGINT)
+    assert process.returncode == 130

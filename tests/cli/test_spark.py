@@ -1,0 +1,122 @@
+"""`crossstream run` on Spark, in a process of its own: batches, signals, errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import crossstream as cs
+from crossstream.filetopics import FileTopics
+from tests.cli.cases import APP, app_file, call, start
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+SETTINGS = """
+config = cs.StreamsConfig(application_id="promo", topics_dir="topics", state_dir="state", partitions=1)
+"""
+LOUD = APP.replace(".to_stream()", '.to_stream().peek(lambda key, value: print("SEEN", key))')
+FAILING = APP.replace('product["name"]', 'product["nothing"]')
+
+
+class Shop:
+    """A folder with topics, and an application beside them."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self._capsys = capsys
+        log = FileTopics(str(folder / "topics")).log()
+        for topic in ("products", "merchants", "promotions"):
+            log.create_topic(topic, 1)
+
+    def write(self, topic: str, **rows: object) -> None:
+        file = self.folder / "rows.jsonl"
+        file.write_text("".join(json.dumps({"key": k, "value": v}) + "\n" for k, v in rows.items()))
+        assert (
+            call(self._capsys, "topics", "write", topic, file, "--topics-dir", self.folder / "topics").code
+            == 0
+        )
+
+    def run(self, *options: str, app: str = LOUD):
+        app_file(self.folder, app + SETTINGS)
+        return start("run", "app.py", *options, cwd=self.folder)
+
+    def result(self) -> dict[str, object]:
+        return dict(cs.open_store(self.folder / "state", "promotions").all())
+
+
+@pytest.fixture
+def shop(tmp_path, capsys) -> Iterator[Shop]:
+    shop = Shop(tmp_path, capsys)
+    shop.write("merchants", m1={"name": "Cozy"})
+    shop.write("products", mug={"name": "Mug", "merchant": "m1"})
+    return shop
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_it_after_the_batch_and_the_next_run_goes_on(shop, number):
+    with shop.run() as process:
+        assert process.stdout is not None
+        first = json.loads(process.stdout.readline())
+        assert (first["batch"], first["rows"], first["lag"]) == (0, 2, 0)
+        assert {"plan", "run", "publish", "commit"} <= first["phases_ms"].keys()
+        shop.write("merchants", m1={"name": "Cosy"})
+        assert json.loads(process.stdout.readline())["batch"] == 1
+        process.send_signal(number)
+        _, err = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert err.splitlines()[:2] == [
+        "starting Spark…",
+        "running promo, topics: topics, state: state, partitions: 1",
+    ]
+    end = ["stopping after the running batch; a second signal ends at once", "stopped"]
+    assert err.splitlines()[-2:] == end, err
+    assert "SEEN mug" in err
+    assert "Traceback" not in err
+    assert "Warning" not in err
+    assert shop.result() == {"mug": {"name": "Mug", "shop": "Cosy"}}
+
+    shop.write("products", cup={"name": "Cup", "merchant": "m1"})
+    with shop.run("--once") as process:
+        out, _ = process.communicate(timeout=300)
+    assert process.returncode == 0
+    assert [json.loads(line)["batch"] for line in out.splitlines()] == [2]
+    assert shop.result()["cup"] == {"name": "Cup", "shop": "Cosy"}
+
+
+def test_the_whole_group_gets_ctrl_c_on_a_terminal(shop):
+    app_file(shop.folder, LOUD + SETTINGS)
+    with start("run", "app.py", cwd=shop.folder, start_new_session=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert err.splitlines()[-1] == "stopped"
+
+
+@pytest.mark.parametrize("once", [["--once"], []])
+def test_an_error_is_code_what_where_and_next(shop, once):
+    with shop.run(*once, app=FAILING) as process:
+        out, err = process.communicate(timeout=300)
+    assert (process.returncode, out) == (1, "")
+    assert "Traceback" not in err
+    assert "Warning" not in err
+    said = err[err.index("[CS-501]") :].splitlines()
+    assert "KeyError: 'nothing'" in said[0]
+    assert f"line {shop.folder}/app.py:" in said[1]
+    assert "key mug" in said[1]
+    assert "log state/spark.log" in said[1]
+    assert said[2].startswith("  next:  fix the function")
+    assert "KeyError" in (shop.folder / "state" / "spark.log").read_text()
+
+
+def test_a_missing_topic_is_told_before_anything_runs(shop):
+    with shop.run("--once", app=LOUD.replace('"merchants", JSON', '"merchant", JSON')) as process:
+        _, err = process.communicate(timeout=300)
+    assert process.returncode == 1
+    assert "the topic 'merchant' does not exist" in err
