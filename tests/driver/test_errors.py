@@ -151,7 +151,7 @@ class TestFunctionThatRaises:
             name: caught.value.where[name] for name in ("topic", "partition", "offset", "key")
         } == {"topic": "in", "partition": 1, "offset": 1, "key": "b"}  # fmt: skip
         assert caught.value.where["operator"]
-        assert "test_driver_errors.py:" in str(caught.value.where["line"])
+        assert "driver/test_errors.py:" in str(caught.value.where["line"])
 
     def test_is_let_go_and_counted(self, build: Build, size: int) -> None:
         driver = run(build, self.records, commit_every=size, processing_errors="skip")
@@ -810,7 +810,7 @@ def test_an_expression_of_the_wrong_form_is_refused_where_it_is_written(build: B
     with pytest.raises(cs.TopologyError, match=words) as caught:
         build(cs.StreamsBuilder())
     assert caught.value.code == "CS-115"
-    assert "test_driver_errors.py:" in str(caught.value.where["line"])
+    assert "driver/test_errors.py:" in str(caught.value.where["line"])
 
 
 def of_some(rows: pl.Series) -> pl.Series:

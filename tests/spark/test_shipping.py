@@ -76,7 +76,7 @@ def test_the_part_is_named(part: str) -> None:
     assert error.what.endswith(
         "cannot be sent to Spark's workers (TypeError: cannot pickle '_thread.lock' object)"
     )
-    assert "test_spark_shipping.py" in error.where["line"]
+    assert "spark/test_shipping.py" in error.where["line"]
 
 
 def test_the_function_of_a_sink_of_frames_stays_in_the_driver() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import msgspec
@@ -171,6 +172,8 @@ class TypedJson(Bisecting):
                 add_defaults(instances)
         except Exception as error:  # msgspec's errors, and whatever a __post_init__ raises
             raise misfit(values, optional(self.type, True), self.name, error) from error
+        if self.type in (Decimal, Decimal | None):  # as expressions write them: 100, not 1E+2
+            return [None if value is None else format(value, "f") for value in instances]
         return in_declared_order(instances, reading.order) if reading.order else instances
 
     def _convert(self, values: list[Any], many: Any) -> list[Any]:
