@@ -44,8 +44,8 @@ class Events:
     @classmethod
     def alone(cls, what: int, rows: Hits) -> Events:
         none = np.full(len(rows.trigger), -1, np.int64)
-        whats = np.full(len(rows.trigger), what, np.int8)
-        return cls(whats, rows.trigger, rows.piece, rows.row, rows.side, none, none, rows.ts, rows.n)
+        kinds = np.full(len(rows.trigger), what, np.int8)
+        return cls(kinds, rows.trigger, rows.piece, rows.row, rows.side, none, none, rows.ts, rows.n)
 
     @classmethod
     def together(cls, parts: Sequence[Events]) -> Events:
