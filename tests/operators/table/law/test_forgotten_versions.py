@@ -147,7 +147,7 @@ def one_of(held: Mapping[int, Version]) -> Version:
     """The rows of all partitions, which have no keys in common, as those of one."""
 
     class Together(Version):
-        def view(self) -> Snapshot:
+        def snapshot(self) -> Snapshot:
             levels = tuple(level for version in held.values() for level in version.snapshot().levels)
             return Snapshot(self.layout, levels)
 
