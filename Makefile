@@ -62,7 +62,7 @@ demo: setup ## a foreign-key join of changing tables, on this machine
 	$(BIN)/crossstream demo
 
 test: setup ## every test but the nightly ones; says which were skipped and why
-	$(BIN)/python -m pytest -m "not nightly" -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not nightly" -n $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-fast: $(INSTALLED) ## the laws and the quick tests, in 90 seconds: no JVM
 	$(BIN)/python -m pytest -m "not (nightly or slow or spark or kafka or oracle)" --hypothesis-profile=fast \

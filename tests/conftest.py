@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -39,6 +40,8 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # A shell's background job ignores interrupts, and so would the programs that tests start and interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+ROOT = Path(__file__).parent
+
 _RAN = ("passed", "failed", "error", "xfailed", "xpassed")
 
 
@@ -46,6 +49,18 @@ def pytest_configure(config: pytest.Config) -> None:
     """What an older PySpark is known for does not fail a test."""
     for known in FILTERS:
         config.addinivalue_line("filterwarnings", known)
+
+
+WAITING = ("end_to_end", "kafka", "spark", "faults", "benchmarks", "docs", "cli")
+"""Folders whose tests wait for other processes. They come first, so that no process of a run is left with one alone."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take long before those that do not."""
+    ranks = {str(ROOT / folder): rank for rank, folder in enumerate(WAITING)}
+    items.sort(
+        key=lambda item: next((r for f, r in ranks.items() if str(item.path).startswith(f)), len(ranks))
+    )
 
 
 def pytest_report_header() -> str:
