@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from polars import selectors
 
@@ -18,11 +18,12 @@ from crossstream.columns.functions import Function
 from crossstream.columns.projection import ALL, projection_of
 from crossstream.columns.values import Values, nulls
 from crossstream.errors import ProcessingError
+from tests.laws.effort import cases
 
 TEXT = serdes.string()
 
 
-law = settings(max_examples=60, deadline=None)
+law = cases(1)
 
 
 def texts(values: list[str | None]) -> Values:

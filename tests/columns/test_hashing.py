@@ -8,14 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import xxhash
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crossstream.columns.hashing import hash_keys, partition_of
+from tests.laws.effort import cases
 from tests.storage.rows import binary
 
 keys = st.lists(st.none() | st.binary(max_size=70), max_size=20)
-law = settings(max_examples=100, deadline=None)
+law = cases(1.67)
 
 
 def expected(values: Sequence[bytes | None]) -> list[int]:

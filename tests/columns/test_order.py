@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crossstream.columns.changes import Changes, concat_changes
@@ -20,9 +20,10 @@ from crossstream.columns.order import (
 )
 from crossstream.columns.values import Values
 from crossstream.serdes import bytes as bytes_serde
+from tests.laws.effort import cases
 from tests.storage.rows import binary
 
-law = settings(max_examples=150, deadline=None)
+law = cases(2.5)
 timestamps = st.lists(st.integers(0, 9), max_size=8)
 
 

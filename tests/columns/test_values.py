@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crossstream import serdes
 from crossstream.columns.values import Values, concat_values, nulls
 from crossstream.serdes.serde import ANY_READER, Readers
+from tests.laws.effort import cases
 from tests.storage.rows import binary
 
-law = settings(max_examples=80, deadline=None)
+law = cases(1.33)
 TEXT, INT, JSON = serdes.string(), serdes.int64(), serdes.json()
 
 MAKERS: dict[str, Callable[[list[str | None]], Values]] = {

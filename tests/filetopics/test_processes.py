@@ -15,6 +15,8 @@ from crossstream.filetopics import FileTopics
 from crossstream.topics import OffsetRange, TopicPartition
 from tests.filetopics.topics import numbered, read, write
 
+pytestmark = pytest.mark.slow
+
 OWNER = TopicPartition("t", 0)
 WRITER = """
 import sys

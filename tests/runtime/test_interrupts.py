@@ -72,6 +72,7 @@ def copied() -> cs.Topology:
     return builder.build()
 
 
+@pytest.mark.slow
 def test_every_line_of_a_batch() -> None:
     """Rows come before the interrupt and after it, for the same keys and others."""
     last, over = 0, False

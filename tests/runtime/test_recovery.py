@@ -65,6 +65,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [SPREAD, ALONE])
 def test_every_step_of_a_run(rows: int) -> None:
     """One crash before each step there is, each in a run of its own."""

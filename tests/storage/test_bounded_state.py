@@ -29,6 +29,8 @@ A_DAY_BEFORE = cs.JoinWindows(before="1 day", after="1 second")
 Sizes = dict[str, tuple[int, int]]
 """Store → rows, bytes."""
 
+pytestmark = pytest.mark.slow
+
 
 def topology(kind: str, windows: cs.JoinWindows | None = None) -> cs.Topology:
     builder = cs.StreamsBuilder()
@@ -79,7 +81,6 @@ class Life:
         self.required.append(found)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["join", "left_join", "outer_join"])
 def test_state_is_what_the_window_holds(kind: str, tmp_path: Path) -> None:
     """At most an eighth more than the records that may still get partners, and what a merge has not come to yet."""
@@ -98,7 +99,6 @@ def test_state_is_what_the_window_holds(kind: str, tmp_path: Path) -> None:
     assert max(size) < 1.3 * median(size)
 
 
-@pytest.mark.slow
 def test_who_finds_nobody_leaves_little_behind(tmp_path: Path) -> None:
     """Almost all come out alone: that they are out is a row more, without value, until nobody can ask for them."""
     life = Life("outer_join", tmp_path, keys=10_000_000)
@@ -110,7 +110,6 @@ def test_who_finds_nobody_leaves_little_behind(tmp_path: Path) -> None:
             assert size <= 1.25 * 200 * records_
 
 
-@pytest.mark.slow
 def test_no_batch_waits_for_what_expires(tmp_path: Path) -> None:
     """Of the same batches in three runs the quickest each: a slow machine is not what is measured."""
     runs = [Life("left_join", tmp_path / str(run)).seconds for run in range(3)]

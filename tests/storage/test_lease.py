@@ -19,6 +19,8 @@ from crossstream.storage.log_entries import BatchEntry, Commit
 from crossstream.storage.remote import RemoteRoot
 from tests.object_store import ObjectStore, cache, object_server, object_store
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["cache", "object_server", "object_store"]
 
 BEAT, LEASE = 0.05, 0.6

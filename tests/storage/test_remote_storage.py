@@ -23,6 +23,8 @@ from crossstream.storage.sorted_run import Run, sort_rows
 from tests.object_store import KEY, SECRET, ObjectStore, cache, object_server, object_store
 from tests.storage.rows import key_value_rows
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["cache", "object_server", "object_store"]
 
 KINDS = ["local", "object store", "object store, no copies"]

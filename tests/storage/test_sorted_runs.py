@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crossstream.columns.hashing import hash_keys
@@ -27,12 +27,13 @@ from crossstream.storage.sorted_run import (
     sort_rows,
     stable_order,
 )
+from tests.laws.effort import cases
 from tests.storage.rows import KEYS, binary, key_value_rows, keys_of, subscription_rows, version_rows
 
 bits = st.sampled_from([64, 4, 1])
 keys = st.sampled_from(KEYS)
 batches = st.lists(st.dictionaries(keys, st.none() | st.binary(max_size=3), min_size=1), max_size=6)
-law = settings(max_examples=100, deadline=None)
+law = cases(1.67)
 
 
 def view_of(layout: Layout, runs: list[Run], cut: int = 1) -> Snapshot:

@@ -20,6 +20,8 @@ from crossstream.storage.sorted_run import Run
 from crossstream.storage.vacuum import Vacuum
 from tests.docs.state_folder import Writer
 
+pytestmark = pytest.mark.slow
+
 STORE = StoreDef(name="a/b", layout=KEY_VALUE, round=1, key=None, value=None)
 
 

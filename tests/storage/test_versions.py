@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crossstream.errors import StateError
@@ -22,6 +22,7 @@ from crossstream.storage.files import Folder, Memory, Storage
 from crossstream.storage.manifest import read_manifest, read_run
 from crossstream.storage.sorted_run import Layout, Run, sort_rows
 from crossstream.storage.store import Segment, Version, advance, load_version, saver, store_version
+from tests.laws.effort import cases
 from tests.storage.rows import KEYS, binary, key_value_rows, keys_of, subscription_rows, version_rows
 
 Rows = dict[Any, bytes | None]
@@ -58,7 +59,7 @@ def keeps_nulls(layout: Layout) -> bool:
 
 @pytest.mark.parametrize("kind", MAKERS)
 @pytest.mark.parametrize("place", ["folder", "memory"])
-@settings(max_examples=25, deadline=None)
+@cases(0.417)
 @given(st.data())
 def test_every_version_stays_what_it_was(
     place: str, kind: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

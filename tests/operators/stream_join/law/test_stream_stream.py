@@ -75,9 +75,9 @@ def test_what_is_written_anew_because_it_has_mostly_expired_changes_no_records()
     def check(case: Case, way: Way, partitions: int, size: int, chunk: int | None) -> None:
         check_in_batches(case, replace(way, partitions=partitions, every=size), chunk)
 
-    with small_runs_count() as written_anew:
+    with small_runs_count() as rewritten:
         check()
-    assert len(written_anew) > 20
+    assert len(rewritten) > law.max_examples // 3
 
 
 @law

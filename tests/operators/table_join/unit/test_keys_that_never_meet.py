@@ -11,6 +11,8 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 
+pytestmark = pytest.mark.slow
+
 JSON = serdes.json()
 ROWS = 1_200
 WINDOWS = cs.JoinWindows.of("1 hour")
