@@ -212,11 +212,13 @@ class KafkaWriter:
         keys, values, partitions, timestamps = rows
         nothing = repeat(None)
         headers: Sequence[Headers | None] = [None] * len(keys)
+        last: tuple[Sequence[Headers | None], ...] = ()
         if cells.null_count < len(cells):
             headers = [list(decode_headers(cell)) or None for cell in cells.to_pylist()]
+            last = (headers,)
         # By position: half the cost of keywords. No Python frame per record without headers.
         calls = map(
-            producer.produce, repeat(topic), values, keys, partitions, nothing, nothing, timestamps, headers
+            producer.produce, repeat(topic), values, keys, partitions, nothing, nothing, timestamps, *last
         )
         done: list[None] = []
         while len(done) < len(keys):
