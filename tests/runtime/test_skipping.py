@@ -198,16 +198,15 @@ def check(
             assert out + sum(count for reason, count in dropped.items() if reason.startswith("left")) == read
 
 
+def topologies(read: list[str], functions: dict[str, Any], ways: list[str]) -> Any:
+    """Records, and what they go through: the serde they are read with, a function, its operator, a sink, a policy."""
+    sinks = [JSON, TEXT, serdes.int64(), serdes.json(Row)]
+    choices = (read, sorted(functions), ways, sinks, [1, 3, 100], ["skip", "dead letters"])
+    return given(records, *map(st.sampled_from, choices))
+
+
 @cases(4)
-@given(
-    records,
-    st.sampled_from(sorted(SERDES)),
-    st.sampled_from(sorted(CALLABLES)),
-    st.sampled_from(WAYS),
-    st.sampled_from([JSON, TEXT, serdes.int64(), serdes.json(Row)]),
-    st.sampled_from([1, 3, 100]),
-    st.sampled_from(["skip", "dead letters"]),
-)
+@topologies(sorted(SERDES), CALLABLES, list(WAYS))
 def test_callables(
     given: list[tuple[str, str, bytes | None]],
     serde: str,
@@ -221,15 +220,7 @@ def test_callables(
 
 
 @cases(4)
-@given(
-    records,
-    st.sampled_from(TYPED),
-    st.sampled_from(sorted(EXPRESSIONS)),
-    st.sampled_from([way for way in WAYS if way != "select_key"]),
-    st.sampled_from([JSON, TEXT, serdes.int64(), serdes.json(Row)]),
-    st.sampled_from([1, 3, 100]),
-    st.sampled_from(["skip", "dead letters"]),
-)
+@topologies(list(TYPED), EXPRESSIONS, [way for way in WAYS if way != "select_key"])
 def test_expressions(
     given: list[tuple[str, str, bytes | None]],
     serde: str,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Literal
 
@@ -17,6 +15,7 @@ import pytest
 from crossstream import serdes
 from crossstream.serdes import Serde
 from crossstream.serdes.json_untyped import kept
+from tests.serdes.processes import read_in_another_process
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,18 +159,8 @@ else:
 
 def test_classes_of_the_main_file_reach_another_process(tmp_path: Path) -> None:
     """A worker of Spark has another main file; the classes travel with serdes, values and callables."""
-    script = tmp_path / "app.py"
-    script.write_text(SCRIPT)
-
-    def run(step: str, given: bytes = b"") -> bytes:
-        command = [sys.executable, str(script), step]
-        environment = {"PYTHONPATH": ":".join(path for path in sys.path if path)}
-        done = subprocess.run(command, input=given, capture_output=True, env=environment)
-        assert done.returncode == 0, done.stderr.decode()
-        return done.stdout
-
     expected = b"True True Order(id='renamed', status=<Status.NEW: 'new'>, tags=[])"
-    assert run("read", run("write")) == expected
+    assert read_in_another_process(tmp_path, SCRIPT) == expected
 
 
 def test_public_names() -> None:

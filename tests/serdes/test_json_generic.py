@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
@@ -14,6 +13,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
+from tests.serdes.processes import read_in_another_process
 
 V = TypeVar("V")
 TEXT, JSON, BYTES = serdes.string(), serdes.json(), serdes.bytes()
@@ -221,14 +221,4 @@ json[dict[str, Pair[Order]]] {"a":["c",{"id":1}]} {'a': Pair(op='c', after=Order
 
 
 def test_those_of_the_main_file_reach_another_process(tmp_path: Path) -> None:
-    script = tmp_path / "app.py"
-    script.write_text(SCRIPT)
-
-    def run(step: str, given: bytes = b"") -> bytes:
-        command = [sys.executable, str(script), step]
-        environment = {"PYTHONPATH": ":".join(path for path in sys.path if path)}
-        done = subprocess.run(command, input=given, capture_output=True, env=environment)
-        assert done.returncode == 0, done.stderr.decode()
-        return done.stdout
-
-    assert run("read", run("write")).decode() == SHIPPED + (SHIPPED_TOO if NEW else "")
+    assert read_in_another_process(tmp_path, SCRIPT).decode() == SHIPPED + (SHIPPED_TOO if NEW else "")

@@ -22,7 +22,9 @@ from crossstream.storage.sorted_run import Run, sort_rows
 from crossstream.storage.store import MAPPED_BYTES, Version
 from tests.storage.rows import key_value_rows
 
-linux = pytest.mark.skipif(memory.resident() == 0, reason="the system does not tell what a process holds")
+linux = pytest.mark.skipif(
+    memory.resident() == 0, reason="the system has no /proc, where Linux shows what a process holds"
+)
 STORE = StoreDef(name="rows", layout=KEY_VALUE, round=1, key=serdes.bytes(), value=serdes.bytes())
 
 
