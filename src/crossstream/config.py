@@ -13,8 +13,8 @@ from crossstream.durations import Duration, to_milliseconds
 from crossstream.errors import ConfigError, caller_location
 from crossstream.graph.names import name_fault
 from crossstream.signatures import keyword_settings
+from crossstream.storage.bucket import LOCAL, REMOTE, is_uri, scheme_of, shown
 from crossstream.storage.files import RIGHTS
-from crossstream.storage.uris import LOCAL, REMOTE, is_uri, scheme_of, shown
 
 Guarantee = Literal["at_least_once"]
 OnLostRecords = Literal["fail", "skip"]

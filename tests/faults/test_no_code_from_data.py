@@ -26,7 +26,7 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.cli import main
 from crossstream.errors import CrossStreamError
-from crossstream.query.inspection import inspect_state
+from crossstream.query.files import inspect_state
 from crossstream.query.verification import verify_state
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.files import Folder

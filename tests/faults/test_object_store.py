@@ -14,7 +14,7 @@ import pytest
 
 import crossstream as cs
 from crossstream.errors import CrossStreamError
-from crossstream.query.inspection import inspect_state
+from crossstream.query.files import inspect_state
 from crossstream.query.verification import verify_state
 from crossstream.storage import lease
 from crossstream.storage.commit_log import BatchLog
@@ -116,7 +116,7 @@ def test_state_lives_there(spark: Any, stocked: RemoteWorld, object_store: Objec
     assert {"application.json", "commits/000000000002.json"} <= names
     assert "lease.json" not in names, "it was given back"
     found = inspect_state(stocked.uri)
-    assert (found.application_id, found.batch) == ("app", 2)
+    assert (found.application.application_id, found.commit.id) == ("app", 2)
     assert verify_state(stocked.uri).problems == []
     assert dict(cs.open_store(stocked.uri, "offers", as_of=0).all()) == joined(products(10, 5), merchants(5))
 
@@ -225,7 +225,7 @@ def newest_run(world: RemoteWorld) -> str:
     """A run of partition 1 of the store, in use after the last commit."""
     return [
         f"stores/offers/1/{name}"
-        for name in RemoteRoot(world.uri).storage("stores/offers/1").names()
+        for name in RemoteRoot(world.uri).names("stores/offers/1")
         if name.endswith(".arrow")
     ][-1]
 

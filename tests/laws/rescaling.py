@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import cycle
 
 import crossstream as cs
-from crossstream.runtime.rescaling import BySecondKey, cutter, placements
+from crossstream.runtime.rescaling import by_second_key, cutter, placements
 from crossstream.storage.sorted_run import Run
 from crossstream.storage.store import Segment, Version
 
@@ -24,7 +24,7 @@ def rescale_driver(driver: cs.TopologyTestDriver, partitions: int) -> None:
         if driver.plan.stores[store].derived:
             continue
         held.setdefault(store, {})[pid] = version
-    by_key2 = dict.fromkeys(driver.plan.by_key2, BySecondKey(partitions))
+    by_key2 = dict.fromkeys(driver.plan.by_key2, by_second_key(partitions))
     placed = {**by_key2, **placements(driver.plan, partitions)}
     driver._stores.versions = {
         (store, pid): version

@@ -10,7 +10,6 @@ import pytest
 from crossstream.storage import compaction as expiry
 from crossstream.storage import store as state_store
 from crossstream.storage.compaction import Part
-from crossstream.storage.store import Segment
 
 
 @contextmanager
@@ -19,7 +18,7 @@ def small_runs_count() -> Iterator[list[int]]:
     found: list[int] = []
     worn_run = state_store.worn_run
 
-    def noted(parts: Sequence[Part[Segment]], horizon: int) -> int | None:
+    def noted(parts: Sequence[Part], horizon: int) -> int | None:
         place = worn_run(parts, horizon)
         if place is not None:
             found.append(parts[place].rows)

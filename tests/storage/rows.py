@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from crossstream.columns.hashing import hash_keys
+from crossstream.storage.files import Written, whole
 from crossstream.storage.sorted_run import Run
 
 KEYS = [b"%d" % n for n in range(6)]
@@ -74,3 +76,18 @@ def window_rows(rows: Sequence[tuple[bytes, int]], first: int, bits: int = 64) -
 def keys_of(run: Run) -> list[bytes]:
     found: list[bytes] = run["key"].to_pylist()
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A `Storage` whose files live as long as the process."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    def write(self, name: str, data: Written) -> None:
+        self.files[name] = bytes(whole(data))
+
+    def read(self, name: str, *, original: bool = False) -> pa.Buffer:
+        if name not in self.files:
+            raise FileNotFoundError(name)
+        return pa.py_buffer(self.files[name])

@@ -16,8 +16,8 @@ from crossstream.cli.spark_output import SparkOutput
 from crossstream.filetopics import FileTopics
 from crossstream.query.verification import verify_state
 from crossstream.spark.shuffle_spill import spilled
-from crossstream.storage.cache import Cache
 from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.remote import Cache
 from crossstream.storage.root import LocalRoot
 from tests.cli.cases import call
 from tests.faults.one_process import process

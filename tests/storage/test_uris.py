@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from crossstream.errors import StateError
-from crossstream.storage.bucket import Bucket
+from crossstream.storage.bucket import Bucket, Uri
 from crossstream.storage.root import root_of
-from crossstream.storage.uris import Uri
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,20 @@ from hypothesis import strategies as st
 from crossstream.errors import StateError
 from crossstream.planning.plan import KEY_VALUE, SUBSCRIPTIONS, VERSIONED
 from crossstream.storage.compaction import FAN_IN
-from crossstream.storage.files import Folder, Memory, Storage
+from crossstream.storage.files import Folder, Storage
 from crossstream.storage.manifest import read_manifest, read_run
 from crossstream.storage.sorted_run import Layout, Run, sort_rows
 from crossstream.storage.store import Segment, Version, advance, load_version, saver, store_version
 from tests.laws.effort import cases
-from tests.storage.rows import KEYS, binary, key_value_rows, keys_of, subscription_rows, version_rows
+from tests.storage.rows import (
+    KEYS,
+    Memory,
+    binary,
+    key_value_rows,
+    keys_of,
+    subscription_rows,
+    version_rows,
+)
 
 Rows = dict[Any, bytes | None]
 many = [b"%d" % n for n in range(40)]
@@ -241,21 +249,6 @@ def test_another_kind_of_store_or_format_is_told(stored: tuple[Folder, str], mon
     )
     monkeypatch.setattr("crossstream.storage.manifest.FORMAT", 3)
     assert refused(folder, manifest).code == "CS-704"
-
-
-def test_names_and_deletes_of_both_storages(tmp_path: Path) -> None:
-    for storage in (Folder(tmp_path / "new" / "folder"), Memory()):
-        assert storage.names() == []
-        storage.write("b", b"2")
-        storage.write("a", memoryview(b"1"))
-        storage.write("a", b"3")
-        assert storage.names() == ["a", "b"]
-        assert storage.read("a").to_pybytes() == b"3"
-        storage.delete("a")
-        storage.delete("a")
-        with pytest.raises(FileNotFoundError):
-            storage.read("a")
-        assert storage.names() == ["b"]
 
 
 def test_collisions_of_all_keys() -> None:

@@ -21,9 +21,9 @@ from typing import Literal
 from crossstream.cli.console import show_table
 from crossstream.errors import CrossStreamError, type_and_text
 from crossstream.java import INSTALL, JAVA_VERSION, java_command, no_java
+from crossstream.storage.bucket import shown
 from crossstream.storage.remote import RemoteRoot
 from crossstream.storage.root import root_of
-from crossstream.storage.uris import shown
 from crossstream.topics import is_internal
 
 Result = Literal["ok", "note", "problem"]
@@ -256,7 +256,7 @@ def state(text: str) -> Iterator[Check]:
             yield folder(subject, root.here)
             return
         text = str(root)
-        root.check()
+        root.bucket.check()
         found = len(root.names("commits"))
     except CrossStreamError as error:
         yield Check(subject, "problem", f"{shown(text)}: {error.what}", error.next or "")

@@ -17,10 +17,10 @@ from crossstream.cli.options import refuse_without, wrong_usage
 from crossstream.cli.texts import parse_key, parse_time, to_json, to_plain
 from crossstream.query.files import application_of, open_store, store_names
 from crossstream.query.store import StoreReader
+from crossstream.storage.bucket import is_uri
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import Readable
 from crossstream.storage.root import StateRoot, root_of
-from crossstream.storage.uris import is_uri
 
 OPERANDS = {"get": (1, 1), "range": (0, 2), "prefix": (1, 1), "all": (0, 0)}
 """The smallest and the largest number of operands of each operation."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,11 +13,11 @@ from crossstream.cli.query import headline, state_root
 from crossstream.cli.texts import to_json
 from crossstream.config import check_most_partitions
 from crossstream.errors import StateError
-from crossstream.query.files import application_of
-from crossstream.query.inspection import FolderState, PartitionState, StoreState, inspect_state
+from crossstream.query.files import FolderState, application_of, inspect_state
 from crossstream.query.verification import Problem, Verified, verify_state
 from crossstream.runtime.rescaling import rescale as cut_state
 from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.manifest import Manifest
 
 NUMBERS = {"partition", "partitions", "rows", "bytes", "runs", "batch"}
 JSON_ONLY = {"queryable", "placed", "kept"}
@@ -31,13 +31,14 @@ def inspect(arguments: Namespace) -> int:
     if arguments.store is None:
         lines = [_of_store(store, folder) for store in folder.stores]
     else:
-        partitions = _named(folder, arguments.store).partitions
-        lines = [{"partition": one.partition, **_sizes(one)} for one in partitions]
+        partitions = _named(folder, arguments.store)
+        lines = [{"partition": partition, **_sizes([one])} for partition, one in partitions.items()]
     if arguments.format == "json":
         for line in lines:
             print(to_json(line))
         return 0
-    say(headline(folder.application_id, folder.partitions, folder.batch, folder.time))
+    commit = folder.commit
+    say(headline(folder.application.application_id, commit.partitions, commit.id, commit.time))
     say(f"kept: {_batches(folder.batches)}")
     lines = [{name: cell for name, cell in line.items() if name not in JSON_ONLY} for line in lines]
     _show(lines, "no stores" if arguments.store is None else f"no rows in {arguments.store}")
@@ -82,38 +83,40 @@ def rescale(arguments: Namespace) -> int:
     return 0
 
 
-def _named(folder: FolderState, name: str) -> StoreState:
-    for store in folder.stores:
-        if store.name == name:
-            return store
+def _named(folder: FolderState, name: str) -> dict[int, Manifest]:
+    if name in folder.stores:
+        return folder.stores[name]
     raise StateError(
         f"the state has no store {name!r}",
         code="CS-710",
-        next=f"its stores are: {', '.join(store.name for store in folder.stores) or 'none'}",
+        next=f"its stores are: {', '.join(folder.stores) or 'none'}",
     )
 
 
-def _of_store(store: StoreState, folder: FolderState) -> dict[str, Any]:
+def _of_store(name: str, folder: FolderState) -> dict[str, Any]:
+    application = folder.application
+    kind, key, *value, _ = application.stores[name].split("/")
     return {
-        "store": store.name,
-        "kind": store.kind,
-        "key": store.key,
-        "value": store.value,
-        "partitions": folder.partitions,
-        **_sizes(store),
-        "queryable": store.queryable,
-        "placed": "by partitioner" if store.placed else "by hash",
-        "kept": list(folder.batches),
+        "store": name,
+        "kind": kind,
+        "key": key,
+        "value": "/".join(value),
+        "partitions": folder.commit.partitions,
+        **_sizes(folder.stores[name].values()),
+        "queryable": name in application.readers,
+        "placed": "by partitioner" if name in application.placed else "by hash",
+        "kept": folder.batches,
     }
 
 
-def _sizes(part: StoreState | PartitionState) -> dict[str, Any]:
+def _sizes(manifests: Collection[Manifest]) -> dict[str, Any]:
+    """Of rows, also those that were replaced or deleted; ``batch``: the last one that changed something."""
     return {
-        "rows": part.rows,
-        "bytes": part.size,
-        "runs": part.runs,
-        "stream_time": part.stream_time,
-        "batch": part.batch,
+        "rows": sum(one.rows for one in manifests),
+        "bytes": sum(one.size for one in manifests),
+        "runs": sum(1 for one in manifests for level in one.levels if level.segments),
+        "stream_time": max((one.stream_time for one in manifests if one.stream_time >= 0), default=None),
+        "batch": max((one.batch for one in manifests), default=None),
     }
 
 

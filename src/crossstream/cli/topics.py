@@ -19,7 +19,7 @@ from crossstream.cli.texts import JsonLines, serde_named, to_json
 from crossstream.durations import to_milliseconds
 from crossstream.errors import ConfigError, SourceError
 from crossstream.partitioning import default_partitions
-from crossstream.storage.uris import is_uri, shown
+from crossstream.storage.bucket import is_uri, shown
 from crossstream.topics import (
     OffsetRange,
     RangeReader,

@@ -117,9 +117,9 @@ class FilePublisher:
     def _force(self, segments: Iterable[Path]) -> None:
         if self._disk is None:
             return
-        self._disk.begin(segments)
+        self._disk.force(segments)
         try:
-            self._disk.wait()
+            self._disk.finish()
         except OSError as error:
             raise SinkError(
                 f"The disk refuses what was appended to file topics: {error}.",

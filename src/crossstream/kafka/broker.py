@@ -17,7 +17,7 @@ from pathlib import Path
 
 from crossstream.errors import SourceError
 from crossstream.kafka.jars import KAFKA_VERSION, fetch_kafka_jars, find_java, locked
-from crossstream.storage.cache import cache_directory
+from crossstream.storage.files import cache_directory
 
 HOST = "127.0.0.1"
 START_SECONDS = 60.0

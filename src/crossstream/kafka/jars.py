@@ -22,7 +22,7 @@ from typing import IO
 
 from crossstream.errors import SourceError
 from crossstream.java import INSTALL, JAVA_VERSION, java_command, no_java
-from crossstream.storage.cache import cache_directory
+from crossstream.storage.files import cache_directory
 
 KAFKA_VERSION = "4.3.1"
 """The broker's version. (Of 4.4.0, Maven Central lacks a module that it needs.)"""

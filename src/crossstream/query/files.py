@@ -1,8 +1,9 @@
-"""Stores of a state folder, from any process: committed batches only, no server asked."""
+"""A state folder, from any process: its stores after a committed batch, and what each takes. No server is asked."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from crossstream.errors import StateError
 from crossstream.planning.plan import WINDOW, Plan, StoreDef, layout_of
@@ -12,7 +13,9 @@ from crossstream.serdes import Serde
 from crossstream.serdes.described import describe, made, names_in
 from crossstream.storage.bucket import AWAY
 from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.files import partition_folder
 from crossstream.storage.log_entries import Application, Commit, Readable
+from crossstream.storage.manifest import Manifest, read_manifest
 from crossstream.storage.root import Place, StateRoot, root_of
 from crossstream.storage.store import Version
 
@@ -203,3 +206,44 @@ class _Committed:
                 where={"folder": str(root)},
                 next="open it again",
             )
+
+
+@dataclass(frozen=True, slots=True)
+class FolderState:
+    """``commit``: the newest one. ``batches``: those that can be asked for.
+
+    ``stores``: the manifest of each state partition, those that nothing is known of left out.
+    """
+
+    application: Application
+    commit: Commit
+    batches: list[int]
+    stores: dict[str, dict[int, Manifest]]
+
+
+def inspect_state(state_dir: Place) -> FolderState:
+    """What a state folder holds after its newest batch, by the manifests; the run files are not opened.
+
+    Raises `StateError`: CS-713 no state here, CS-701 and CS-704 for files that cannot be read.
+    """
+    root = root_of(state_dir)
+    log, application = BatchLog(root), application_of(root)
+    while True:
+        commit = log.newest()
+        try:
+            stores = {name: _manifests(root, name, commit) for name in sorted(application.stores)}
+        except StateError:
+            if log.newest().id == commit.id:
+                raise
+            continue  # it was retired while it was read: a newer one is there
+        return FolderState(application, commit, log.commits(), stores)
+
+
+def _manifests(root: StateRoot, store: str, commit: Commit) -> dict[int, Manifest]:
+    found = {}
+    for partition, name in sorted(commit.versions.get(store, {}).items()):
+        try:
+            found[partition] = read_manifest(root.storage(partition_folder(store, partition)), name)
+        except StateError as error:
+            raise error.at(store=store, partition=partition, folder=str(root)) from None
+    return found

@@ -53,7 +53,6 @@ class StoreReader:
     versions: Callable[[], Sequence[Version]]
     history: int | None = None
     bits: int = 64
-    hashed: bool = True
     windowed: bool = False
 
     @property
@@ -183,24 +182,20 @@ class StoreReader:
         if self.windowed:
             raise self._unfit("keeps records by time, any number for each key", "ask for them by fetch(key)")
         if as_of_time is not None and self.history is None:
-            raise StateError(
-                f"{self.name} keeps no versions",
-                code="CS-711",
-                where={"store": self.name},
-                next="materialise the table with history_retention to ask for past values",
-            )
+            step = "materialise the table with history_retention to ask for past values"
+            raise self._unfit("keeps no versions", step)
         versions = self.versions()
         wire = pa.array(keys, pa.large_binary())
         hashes = hash_keys(wire, self.bits)
         order = np.argsort(hashes, kind="stable")
-        pids = partition_of(hashes, len(versions)) if self.hashed else None
+        pids = partition_of(hashes, len(versions))
         found: list[Any] = [None] * len(keys)
         for pid, version in enumerate(versions):
-            mine = order if pids is None else order[pids[order] == pid]
+            mine = order[pids[order] == pid]
             if len(mine):
                 values = self._lookup(version, hashes[mine], take(wire, mine), as_of_time)
-                for place, value in zip(mine.tolist(), values, strict=True):
-                    found[place] = value if value is not None else found[place]
+                for row, value in zip(mine.tolist(), values, strict=True):
+                    found[row] = value
         return found
 
     def _lookup(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -18,12 +17,12 @@ from crossstream.errors import StateError
 from crossstream.planning.plan import layout_of
 from crossstream.query.files import application_of
 from crossstream.storage.bucket import AWAY
-from crossstream.storage.commit_log import BatchLog
-from crossstream.storage.files import UNFINISHED, partition_folder
+from crossstream.storage.commit_log import BatchLog, batch_file, commit_file
+from crossstream.storage.files import UNFINISHED, in_threads, partition_folder
 from crossstream.storage.log_entries import Application, Commit
 from crossstream.storage.manifest import Manifest, SegmentRef, read_manifest, read_run
 from crossstream.storage.root import Place, StateRoot, root_of
-from crossstream.storage.sorted_run import Layout, Run, newest
+from crossstream.storage.sorted_run import Layout, Run, in_order, newest
 
 T = TypeVar("T")
 
@@ -31,8 +30,6 @@ PASSING = (UNFINISHED, ".history")
 """Files that only a batch reads that runs just now."""
 UNREACHED = ("CS-713", "CS-723", AWAY)
 """Codes of errors that say nothing of the files."""
-WHOLE = (0, 1 << 64)
-"""The hashes of a partition whose rows are not placed by the hash of their key: any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,25 +62,13 @@ def verify_state(state_dir: Place) -> Verified:
     state, CS-707, CS-723 if it cannot be reached; all else that is wrong is in the result.
     """
     root = root_of(state_dir, cached=False)
-    place = "application.json"
     try:
         application = application_of(root)
-        for place in ("batches", "commits"):
-            root.names(place)
     except StateError as error:
         if error.code in UNREACHED:
             raise
-        return Verified(files=1, problems=[Problem(error.what, place)])
+        return Verified(files=1, problems=[Problem(error.what, "application.json")])
     return _Verification(root, application).run()
-
-
-@dataclass(slots=True)
-class _StatePartition:
-    """A state partition of a store: the manifests that kept commits name, each with their ids and partitions."""
-
-    store: str
-    partition: int
-    manifests: dict[str, list[Commit]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -98,9 +83,9 @@ class _Verification:
         there = self._files()
         log, found = BatchLog(self.root), self.found
         commits = list(self._commits(log))
-        self._entries(log)
-        with ThreadPoolExecutor(os.cpu_count()) as threads:
-            list(threads.map(self._check, self._state_partitions(commits)))
+        for number in log.batches():
+            self._read(batch_file(number), partial(log.batch, number), ())
+        in_threads(self._check, sorted(self._manifests(commits).items()), os.cpu_count())
         oldest = min(log.commits(), default=0)
         found.batches = tuple(commit.id for commit in commits if commit.id >= oldest)
         # No batch needs what was retired meanwhile.
@@ -123,24 +108,19 @@ class _Verification:
         ids = log.commits()
         whole = range(ids[0] if ids else max(begun, default=0) - 1, max([*begun, *ids], default=0))
         for gap in sorted(set(whole) - {*ids, -1}):
-            self._report("the commit is missing", _log_file("commits", gap), [Commit(gap, 0)])
+            self._report("the commit is missing", commit_file(gap), [Commit(gap, 0)])
         if self.application.committed and not (begun or ids):
             self._report("the commits are missing", "commits")
         for id_ in ids:
-            file = _log_file("commits", id_)
+            file = commit_file(id_)
             commit = self._read(file, partial(log.commit, id_), [Commit(id_, 0)])
             if commit is None:
                 continue
             unknown = sorted(commit.versions.keys() - self.application.stores.keys())
             if unknown:
-                self._report(
-                    f"it names stores that the application has not: {', '.join(unknown)}", file, [commit]
-                )
+                what = f"it names stores that the application has not: {', '.join(unknown)}"
+                self._report(what, file, [commit])
             yield commit
-
-    def _entries(self, log: BatchLog) -> None:
-        for number in log.batches():
-            self._read(_log_file("batches", number), partial(log.batch, number), ())
 
     def _read(self, file: str, read: Callable[[], T], commits: Iterable[Commit], **place: Any) -> T | None:
         """What a file holds; None, and the problem noted, if it cannot be read."""
@@ -157,89 +137,74 @@ class _Verification:
             self._report(f"it cannot be read: {error}", file, commits, **place)
         return None
 
-    def _state_partitions(self, commits: Iterable[Commit]) -> list[_StatePartition]:
-        places: dict[tuple[str, int], _StatePartition] = {}
+    def _manifests(self, commits: Iterable[Commit]) -> dict[tuple[str, int], dict[str, list[Commit]]]:
+        """By store and state partition, the manifests that kept commits name, each with these commits."""
+        found: dict[tuple[str, int], dict[str, list[Commit]]] = {}
         for commit in commits:
             for store in commit.versions.keys() & self.application.stores.keys():
                 for partition, name in commit.versions[store].items():
-                    place = places.setdefault((store, partition), _StatePartition(store, partition))
-                    place.manifests.setdefault(name, []).append(commit)
-        return [places[key] for key in sorted(places)]
+                    found.setdefault((store, partition), {}).setdefault(name, []).append(commit)
+        return found
 
-    def _check(self, place: _StatePartition) -> None:
+    def _check(self, item: tuple[tuple[str, int], dict[str, list[Commit]]]) -> None:
         """The manifests of a state partition, and the run files that they name, each once."""
-        path = partition_folder(place.store, place.partition)
-        storage = self.root.storage(path)
-        where = {"store": place.store, "partition": place.partition}
-        kind = self.application.stores[place.store].split("/")[0]
+        (store, partition), manifests = item
+        folder, where = partition_folder(store, partition), {"store": store, "partition": partition}
+        storage = self.root.storage(folder)
+        kind = self.application.stores[store].split("/")[0]
         segments: dict[str, list[tuple[SegmentRef, list[Commit]]]] = {}
-        for name, commits in place.manifests.items():
-            self.used.add(f"{path}/{name}")
-            manifest = self._read(
-                f"{path}/{name}", partial(read_manifest, storage, name, kind), commits, **where
-            )
-            for what in () if manifest is None else self._manifest_faults(place, manifest, commits):
-                self._report(what, f"{path}/{name}", commits, **where)
-            for segment in (
-                () if manifest is None else (p for level in manifest.levels for p in level.segments)
-            ):
+        for name, commits in manifests.items():
+            path = f"{folder}/{name}"
+            self.used.add(path)
+            manifest = self._read(path, partial(read_manifest, storage, name, kind), commits, **where)
+            if manifest is None:
+                continue
+            for what in self._manifest_faults(store, partition, manifest, commits):
+                self._report(what, path, commits, **where)
+            for segment in (segment for level in manifest.levels for segment in level.segments):
                 segments.setdefault(segment.file, []).append((segment, commits))
-        for file, refs in segments.items():
-            self.used.add(f"{path}/{file}")
-            leading = [commit for _, commits in refs for commit in commits]
-            run = self._read(f"{path}/{file}", partial(read_run, storage, refs[0][0]), leading, **where)
-            for what in () if run is None else self._run_faults(run, kind, [ref for ref, _ in refs]):
-                self._report(what, f"{path}/{file}", leading, **where)
-            if run is not None and place.store in self.application.by_key2:
-                for what in partition_faults(run, place.partition, leading[0].partitions):
-                    self._report(what, f"{path}/{file}", leading, **where)
-            self.found.size += refs[0][0].size
-            self.found.rows += 0 if run is None else run.rows
+        for file, named in segments.items():
+            path, refs = f"{folder}/{file}", [ref for ref, _ in named]
+            self.used.add(path)
+            leading = [commit for _, commits in named for commit in commits]
+            self.found.size += refs[0].size
+            run = self._read(path, partial(read_run, storage, refs[0]), leading, **where)
+            if run is None:
+                continue
+            self.found.rows += run.rows
+            by_key2 = store in self.application.by_key2
+            for what in run_faults(run, kind, refs, (partition, leading[0].partitions) if by_key2 else None):
+                self._report(what, path, leading, **where)
 
     def _manifest_faults(
-        self, place: _StatePartition, manifest: Manifest, commits: list[Commit]
+        self, store: str, partition: int, manifest: Manifest, commits: list[Commit]
     ) -> Iterator[str]:
         partitions = commits[0].partitions
-        if place.partition >= partitions:
+        if partition >= partitions:
             yield f"there are {partitions} partitions only"
             return
         if manifest.batch > min(commit.id for commit in commits):
             yield f"it was written by batch {manifest.batch}, after a batch that leads to it"
-        bounds = partition_bounds(partitions)
-        own = (bounds[place.partition], bounds[place.partition + 1])
-        anywhere = (*self.application.placed, *self.application.derived, *self.application.by_key2)
-        yield from manifest_faults(manifest, *(WHOLE if place.store in anywhere else own))
-
-    def _run_faults(self, run: Run, kind: str, refs: list[SegmentRef]) -> Iterator[str]:
-        if len({(ref.size, ref.checksum) for ref in refs}) > 1:
-            yield "manifests do not agree on its size or checksum"
-        yield from run_faults(run, kind)
-        yield from dict.fromkeys(fault for ref in refs for fault in segment_faults(run, ref))
-
-
-def _log_file(folder: str, number: int) -> str:
-    return f"{folder}/{number:012d}.json"
+        application, bounds = self.application, partition_bounds(partitions)
+        anywhere = store in (*application.placed, *application.derived, *application.by_key2)
+        low, high = (0, 1 << 64) if anywhere else (bounds[partition], bounds[partition + 1])
+        for number, level in enumerate(manifest.levels):
+            above = -1
+            for segment in level.segments:
+                which = f"rows {segment.start} to {segment.stop} of {segment.file}, in level {number},"
+                if not (0 <= segment.start < segment.stop and segment.low <= segment.high):
+                    yield f"{which} are not a valid range"
+                if segment.low < above:
+                    yield f"{which} overlap the rows before them"
+                if segment.low < low or segment.high >= high:
+                    yield f"{which} belong to another partition"
+                above = segment.high
 
 
 def _rank(problem: Problem) -> tuple[Any, ...]:
     """By store, partition and batch; those of no store first."""
     place = -1 if problem.partition is None else problem.partition
     return (problem.store or "", place, problem.batches, problem.file)
-
-
-def manifest_faults(manifest: Manifest, low: int, high: int) -> Iterator[str]:
-    """What is wrong with a manifest whose rows must have hashes from ``low`` to below ``high``."""
-    for number, level in enumerate(manifest.levels):
-        above = -1
-        for segment in level.segments:
-            where = f"rows {segment.start} to {segment.stop} of {segment.file}, in level {number},"
-            if not (0 <= segment.start < segment.stop and segment.low <= segment.high):
-                yield f"{where} are not a valid range"
-            if segment.low < above:
-                yield f"{where} overlap the rows before them"
-            if segment.low < low or segment.high >= high:
-                yield f"{where} belong to another partition"
-            above = segment.high
 
 
 def segment_faults(run: Run, segment: SegmentRef) -> Iterator[str]:
@@ -250,43 +215,30 @@ def segment_faults(run: Run, segment: SegmentRef) -> Iterator[str]:
         yield f"the manifest has other hashes for rows {segment.start} to {segment.stop}"
 
 
-def partition_faults(run: Run, partition: int, partitions: int) -> Iterator[str]:
-    """Whether rows, of a store where the second key decides, are in the right one of so many partitions."""
-    if "s" not in run.columns:
-        return  # `run_faults` reports that
-    elsewhere = int((partition_of(run["s"], partitions) != partition).sum())
-    if elsewhere:
-        yield f"{elsewhere} rows belong to another partition"
+def run_faults(run: Run, kind: str, refs: list[SegmentRef], by_key2: tuple[int, int] | None) -> Iterator[str]:
+    """What is wrong with the rows of a run of a store of this kind, and with what manifests say of it.
 
-
-def run_faults(run: Run, kind: str) -> Iterator[str]:
-    """What is wrong with the rows of a run of a store of this kind."""
+    ``by_key2``: if the second key decides in which partition a row is, this partition, and how many there are.
+    """
+    if len({(ref.size, ref.checksum) for ref in refs}) > 1:
+        yield "manifests do not agree on its size or checksum"
     layout = layout_of(kind)
     if layout is None or Layout.found_in(kind, run.columns) != layout or tuple(run.columns) != layout.names:
         yield f"its columns are not those of a {kind} store"
         return
-    if not _is_sorted(run):
+    if not in_order(run.columns):
         yield "its rows are not sorted"
     elif not newest(run.columns).all():
         yield "it has rows of one identity twice"
     for name in run.columns.keys() & {"key", "key2"}:
         if run[name].null_count:
             yield f"the column {name} has nulls"
-    for name, source in _hashed(layout):
+    hashed = {"h": "key", "s": "key2"} if layout.second_key and layout.sort == "uint64" else {"h": "key"}
+    for name, source in hashed.items():
         if not np.array_equal(run[name], hash_keys(run[source])):
             yield f"the column {name} is not the hash of the column {source}"
     if (run["gone"] > 1).any():
         yield "the column gone has other values than 0 and 1"
-
-
-def _is_sorted(run: Run) -> bool:
-    h = run["h"]
-    ordered = h[1:] >= h[:-1]
-    if "s" in run.columns:
-        ordered &= (h[1:] > h[:-1]) | (run["s"][1:] >= run["s"][:-1])
-    return bool(ordered.all())
-
-
-def _hashed(layout: Layout) -> list[tuple[str, str]]:
-    """The columns of hashes, and the column each is made of."""
-    return [("h", "key"), ("s", "key2")] if layout.second_key and layout.sort == "uint64" else [("h", "key")]
+    yield from dict.fromkeys(fault for ref in refs for fault in segment_faults(run, ref))
+    if by_key2 is not None and (elsewhere := int((partition_of(run["s"], by_key2[1]) != by_key2[0]).sum())):
+        yield f"{elsewhere} rows belong to another partition"

@@ -3,6 +3,15 @@
 All stores of the last commit are sliced again, into files beside the old ones, and one commit, which reads no records,
 names them (decision 0011). Until it is there nothing has happened; older commits keep the partitions they had. Where
 their number stays, and a partitioner is another one, only the stores that partitioners place are cut.
+
+    law    whatever the numbers of partitions before and after, each row is in the partition of its key, and of
+           the rows with one identity the newest is found first; of rows that have expired none is left
+
+A partition holds a range of key hashes, and runs are sorted by hash: its rows lie side by side in every old run. Slots
+keep their order; those of several old partitions, whose hashes are disjoint, are put together from the oldest on.
+Rows that are placed otherwise, such as by a partitioner of the user, are picked one by one, and sorted.
+
+Merges that were under way are forgotten: between two steps their inputs and their output are runs like any other.
 """
 
 from __future__ import annotations
@@ -10,10 +19,9 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from msgspec import structs
@@ -24,17 +32,22 @@ from crossstream.errors import CrossStreamError, IncompatibleStateError, StateEr
 from crossstream.planning.plan import Partitioner, Plan, StoreDef
 from crossstream.planning.steps import MaterializeStep, ResolveStep, Step, SubscribeStep
 from crossstream.runtime.shuffle_codec import chosen_partitions
-from crossstream.storage.columns import take_all
+from crossstream.storage.columns import concat_all, take_all
 from crossstream.storage.commit_log import BatchLog
-from crossstream.storage.files import Storage, file_names, partition_folder
+from crossstream.storage.compaction import NO_HORIZON, Part, Segment, unexpired
+from crossstream.storage.files import Storage, file_names, in_threads, partition_folder
 from crossstream.storage.log_entries import Application, Commit
 from crossstream.storage.manifest import read_manifest, read_run
-from crossstream.storage.rescale import Placement, Save, placed, places_of, sliced
 from crossstream.storage.root import StateRoot
-from crossstream.storage.sorted_run import Layout, Run
-from crossstream.storage.store import Version, load_version, saver, store_version
+from crossstream.storage.sorted_run import Layout, Run, sort_rows
+from crossstream.storage.store import SEGMENT_ROWS, Version, load_version, saver, store_version
 
-T = TypeVar("T")
+Placement = Callable[[Run], np.ndarray]
+"""The partition of each row of a run."""
+Save = Callable[[Run], Segment]
+
+_Levels = list[list[Run]]
+"""Rows of one old partition: its levels, newest first, each in segments."""
 
 SAMPLED = 256
 """Rows of a state partition, at least if there are so many, whose place a partitioner is asked for at the start."""
@@ -68,10 +81,10 @@ def rescale(log: BatchLog, partitions: int, placements: Mapping[str, Placement])
     _check_placed(log, application, placements)
     _check_finished(log, before)
     batch = before.id + 1 if before.id >= 0 else before.id
-    stays = {} if partitions != before.partitions else _without(before.versions, placements)
-    held = {store: _open(log.root, before, store) for store in _without(before.versions, stays)}
-    ways: dict[str, Placement] = dict.fromkeys(application.by_key2, BySecondKey(partitions))
-    ways.update(placements)
+    is_same = partitions == before.partitions
+    stays = {store: one for store, one in before.versions.items() if is_same and store not in placements}
+    held = {store: _open(log.root, before, store) for store in before.versions if store not in stays}
+    ways = {**dict.fromkeys(application.by_key2, by_second_key(partitions)), **placements}
     made = {
         store: _cut(log.root, store, versions, before.partitions, partitions, batch, ways.get(store))
         for store, versions in held.items()
@@ -120,9 +133,8 @@ def _sample(root: StateRoot, store: str, partition: int, name: str) -> Iterator[
     """Rows of a state partition, from the newest segment on, so many that they are `SAMPLED`."""
     folder, wanted = _folder(root, store, partition), SAMPLED
     try:
-        for segment in (
-            segment for level in read_manifest(folder, name).levels for segment in level.segments
-        ):
+        levels = read_manifest(folder, name).levels
+        for segment in (segment for level in levels for segment in level.segments):
             if wanted <= 0:
                 return
             run = read_run(folder, segment).slice(segment.start, segment.stop)
@@ -131,10 +143,6 @@ def _sample(root: StateRoot, store: str, partition: int, name: str) -> Iterator[
             yield Run(take_all(run.columns, rows))
     except StateError as error:
         raise error.at(store=store, partition=partition, folder=str(root)) from None
-
-
-def _without(versions: Mapping[str, T], stores: Collection[str]) -> dict[str, T]:
-    return {store: one for store, one in versions.items() if store not in stores}
 
 
 def _check_placed(log: BatchLog, application: Application, placements: Mapping[str, Placement]) -> None:
@@ -161,9 +169,8 @@ def _check_finished(log: BatchLog, before: Commit) -> None:
 
 def _open(root: StateRoot, commit: Commit, store: str) -> Versions:
     names = commit.versions[store]
-    return dict(
-        zip(names, _in_threads(lambda pid: _open_one(root, store, pid, names[pid]), names), strict=True)
-    )
+    found = in_threads(lambda pid: _open_one(root, store, pid, names[pid]), names, os.cpu_count())
+    return dict(zip(names, found, strict=True))
 
 
 def _open_one(root: StateRoot, store: str, partition: int, name: str) -> Version:
@@ -197,38 +204,31 @@ def _cut(
         version = make(pid, saver(folder, prefix))
         return None if version is None else store_version(version, folder, f"{prefix}.manifest")
 
-    found = zip(range(partitions), _in_threads(one, range(partitions)), strict=True)
-    return {pid: version for pid, version in found if version is not None}
-
-
-Make = Callable[[int, Save], Version | None]
-"""Makes the version of a new partition, its runs saved; None if there is nothing to know of it."""
+    found = in_threads(one, range(partitions), os.cpu_count())
+    return {pid: version for pid, version in enumerate(found) if version is not None}
 
 
 def cutter(
     held: Versions, before: int, partitions: int, batch: int, placement: Placement | None = None
-) -> Make:
-    """What cuts a store, held in ``before`` partitions, into ``partitions``; ``placement``: None for by hash."""
+) -> Callable[[int, Save], Version | None]:
+    """What cuts a store, held in ``before`` partitions, into ``partitions``; ``placement``: None for by hash.
+
+    It makes the version of a new partition, its runs saved; None if there is nothing to know of it.
+    """
     old, new = partition_bounds(before), partition_bounds(partitions)
     ordered = sorted(held)
-    places = None if placement is None else [places_of(held[pid], placement) for pid in ordered]
+    places = None if placement is None else [_places_of(held[pid], placement) for pid in ordered]
 
     def make(pid: int, save: Save) -> Version | None:
         if places is not None:  # any old partition may have rows of any new one
-            made = placed([held[p] for p in ordered], places, pid, batch, save) if held else None
+            made = _placed([held[p] for p in ordered], places, pid, batch, save) if held else None
         else:
             low, high = new[pid], new[pid + 1]
             sources = [held[p] for p in ordered if old[p] < high and low < old[p + 1]]
-            made = sliced(sources, low, high, batch, save) if sources else None
+            made = _sliced(sources, low, high, batch, save) if sources else None
         return made if made is not None and (made.parts or made.stream_time >= 0) else None
 
     return make
-
-
-def _in_threads(work: Callable[[int], T], items: Iterable[int]) -> list[T]:
-    """Reading, checking and writing files is done outside of the interpreter's lock."""
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        return list(threads.map(work, items))
 
 
 def _files(held: Mapping[str, Versions]) -> dict[str, list[str]]:
@@ -248,35 +248,23 @@ def _name(version: Version) -> str:
     return version.name
 
 
-@dataclass(frozen=True, slots=True)
-class ByPartitioner:
-    """Places rows of a store by a partitioner, which takes what the serde reads of their keys."""
+def by_partitioner(store: StoreDef, partitioner: Partitioner, partitions: int, run: Run) -> np.ndarray:
+    """The partition of each row: the partitioner is asked once for each key, as the serde reads it.
 
-    store: StoreDef
-    partitioner: Partitioner
-    partitions: int
-
-    def __call__(self, run: Run) -> np.ndarray:
-        """The partition of each row, asked for once for each key. Raises `SerdeError`, `ProcessingError` CS-505."""
-        encoded = run["key"].dictionary_encode()
-        keys = Values(self.store.key, wire=encoded.dictionary)
-        try:
-            places = chosen_partitions(
-                self.partitioner, keys, self.partitions, lambda row: {"key": keys.objects()[row]}
-            )
-        except CrossStreamError as error:
-            raise error.at(store=self.store.name) from error.__cause__
-        return np.asarray(places[encoded.indices.to_numpy(zero_copy_only=False)])
+    Raises `SerdeError`, `ProcessingError` CS-505.
+    """
+    encoded = run["key"].dictionary_encode()
+    keys = Values(store.key, wire=encoded.dictionary)
+    try:
+        places = chosen_partitions(partitioner, keys, partitions, lambda row: {"key": keys.objects()[row]})
+    except CrossStreamError as error:
+        raise error.at(store=store.name) from error.__cause__
+    return np.asarray(places[encoded.indices.to_numpy(zero_copy_only=False)])
 
 
-@dataclass(frozen=True, slots=True)
-class BySecondKey:
+def by_second_key(partitions: int) -> Placement:
     """Places rows by the hash of their second key, which is their ``s``."""
-
-    partitions: int
-
-    def __call__(self, run: Run) -> np.ndarray:
-        return partition_of(run["s"], self.partitions)
+    return lambda run: partition_of(run["s"], partitions)
 
 
 def partitioners(plan: Plan) -> dict[str, Partitioner]:
@@ -290,10 +278,10 @@ def partitioners(plan: Plan) -> dict[str, Partitioner]:
     return found
 
 
-def placements(plan: Plan, partitions: int) -> dict[str, ByPartitioner]:
+def placements(plan: Plan, partitions: int) -> dict[str, Placement]:
     """How the rows of these stores are placed in ``partitions`` partitions."""
     return {
-        name: ByPartitioner(plan.stores[name], partitioner, partitions)
+        name: partial(by_partitioner, plan.stores[name], partitioner, partitions)
         for name, partitioner in partitioners(plan).items()
     }
 
@@ -305,3 +293,109 @@ def _stores_filled_by(step: Step) -> list[str]:
     if isinstance(step, ResolveStep):
         return [step.subscriptions] if step.referrers is None else [step.subscriptions, step.referrers]
     return []
+
+
+def _sliced(sources: Sequence[Version], low: int, high: int, batch: int, save: Save) -> Version:
+    """The version of the rows with ``low <= h < high``; one of the sources at least has some."""
+    taken = [[_between(part, low, high, source.horizon) for part in source.parts] for source in sources]
+    return _assembled(sources, taken, batch, lambda runs: map(save, _joined(runs)))
+
+
+def _placed(
+    sources: Sequence[Version],
+    places: Sequence[Sequence[Sequence[np.ndarray]]],
+    partition: int,
+    batch: int,
+    save: Save,
+) -> Version:
+    """The version of the rows of ``partition``; ``places``: of the rows of each source, by part and segment."""
+    taken = [
+        [
+            _picked(part, of_part, partition, source.horizon)
+            for part, of_part in zip(source.parts, of_source, strict=True)
+        ]
+        for source, of_source in zip(sources, places, strict=True)
+    ]
+    return _assembled(sources, taken, batch, lambda runs: [save(sort_rows(_together(runs).columns))])
+
+
+def _places_of(source: Version, placement: Placement) -> list[list[np.ndarray]]:
+    return [[placement(segment.run) for segment in part.segments] for part in source.parts]
+
+
+def _assembled(
+    sources: Sequence[Version],
+    taken: Sequence[_Levels],
+    batch: int,
+    save: Callable[[list[Run]], Iterable[Segment]],
+) -> Version:
+    """Merging work that was saved up goes along with the rows; stream time never goes back for any of them."""
+    taken = [[runs for runs in levels if runs] for levels in taken]
+    return replace(
+        sources[0],
+        parts=tuple(Part(tuple(save(runs))) for runs in _aligned(taken)),
+        batch=batch,
+        stream_time=max(source.stream_time for source in sources),
+        horizon=min(source.horizon for source in sources),
+        clock=max(source.clock for source in sources),
+        credit=sum(
+            source.credit * _count(levels) // source.rows
+            for source, levels in zip(sources, taken, strict=True)
+            if source.rows
+        ),
+        name=None,
+    )
+
+
+def _aligned(taken: Sequence[_Levels]) -> _Levels:
+    """One list of levels out of several: their oldest ones meet, for these are the large ones."""
+    depth = max(len(levels) for levels in taken)
+    return [
+        [run for levels in taken if len(levels) >= age for run in levels[-age]] for age in range(depth, 0, -1)
+    ]
+
+
+def _between(part: Part, low: int, high: int, horizon: int) -> list[Run]:
+    found = []
+    for segment in part.segments:
+        h = segment.run["h"]
+        start = int(np.searchsorted(h, np.uint64(low), "left"))
+        stop = segment.rows if high >= 1 << 64 else int(np.searchsorted(h, np.uint64(high), "left"))
+        rows = segment.run.slice(start, stop) if start < stop else None
+        if rows is not None and horizon > NO_HORIZON:
+            rows = unexpired(rows, horizon)
+        if rows is not None and rows.rows:
+            found.append(rows)
+    return found
+
+
+def _picked(part: Part, places: Sequence[np.ndarray], partition: int, horizon: int) -> list[Run]:
+    found = []
+    for segment, of_piece in zip(part.segments, places, strict=True):
+        wanted = of_piece == partition
+        if horizon > NO_HORIZON:
+            wanted &= segment.run["s"] >= horizon
+        rows = np.flatnonzero(wanted)
+        if len(rows):
+            found.append(Run(take_all(segment.run.columns, rows)))
+    return found
+
+
+def _joined(runs: Iterable[Run]) -> Iterator[Run]:
+    """The same rows in fewer runs: small ones together until they are worth a file."""
+    held: list[Run] = []
+    for run in runs:
+        held.append(run)
+        if _count([held]) >= SEGMENT_ROWS:
+            yield _together(held)
+            held = []
+    if held:
+        yield _together(held)
+
+
+def _together(runs: list[Run]) -> Run:
+    return runs[0] if len(runs) == 1 else Run(concat_all([run.columns for run in runs]))
+
+
+def _count(levels: _Levels) -> int:
+    return sum(run.rows for runs in levels for run in runs)

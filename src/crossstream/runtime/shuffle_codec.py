@@ -8,7 +8,7 @@ delivers them changes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import chain
 from operator import index
@@ -136,9 +136,9 @@ def route(
         return
     key, value, partitioner = exchange.key, exchange.value, exchange.partitioner
     changes = _in_wire_form(changes, key, value, exchange.columns)
-    send = _unpacked_rows if near and changes.rows <= HANDED else pack
+    unpacked = near and changes.rows <= HANDED
     if exchange.stays or (partitions == 1 and partitioner is None):
-        yield 0 if partitions == 1 else sender, send(changes, value, key)
+        yield 0 if partitions == 1 else sender, changes if unpacked else pack(changes, value, key)
         return
     if exchange.partition_column is not None:
         pids = np.asarray(changes.extra[exchange.partition_column])
@@ -151,7 +151,8 @@ def route(
     for pid in range(partitions):
         start, stop = int(bounds[pid]), int(bounds[pid + 1])
         if stop > start:
-            yield pid, send(changes.take(order[start:stop]), value, key)
+            rows = changes.take(order[start:stop])
+            yield pid, rows if unpacked else pack(rows, value, key)
 
 
 def _in_wire_form(
@@ -159,16 +160,8 @@ def _in_wire_form(
 ) -> Changes:
     """Encoded once, before the rows are spread over the partitions; with these columns, if they have been decoded."""
     fields = changes.value.decoded(columns) if columns else None
-    return Changes(
-        Values(key, wire=changes.key.wire(key)),
-        Values(value, wire=changes.value.wire(value), fields=fields),
-        changes.ts,
-        changes.major,
-        changes.minor,
-        changes.headers,
-        None,
-        changes.extra,
-    )
+    own = Values(value, wire=changes.value.wire(value), fields=fields)
+    return replace(changes, key=Values(key, wire=changes.key.wire(key)), value=own, old=None, lost=None)
 
 
 def _can_travel(series: pl.Series) -> bool:
@@ -182,10 +175,6 @@ def _has_no_dictionary(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         return False
     return all(_has_no_dictionary(kind.field(place).type) for place in range(kind.num_fields))
-
-
-def _unpacked_rows(changes: Changes, value: Serde | None, key: Serde | None) -> Changes:
-    return changes
 
 
 def chosen_partitions(partitioner: Partitioner, key: Values, partitions: int, place: Place) -> np.ndarray:
@@ -238,15 +227,6 @@ Arrived = dict[int, Changes]
 """Changes by the number of the exchange that they come through."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """The rows of one block, and the slice that each belongs to."""
-
-    exchange: int
-    changes: Changes
-    slices: np.ndarray
-
-
 def all_at_once(blobs: dict[int, list[bytes]], exchanges: Sequence[Exchange]) -> Iterator[Arrived]:
     """What arrives in a state partition. ``blobs``: by number of the exchange; they are taken out."""
     yield {number: _unpacked(blobs.pop(number), exchanges[number]) for number in sorted(blobs)}
@@ -272,13 +252,13 @@ def in_slices(blobs: dict[int, list[bytes]], exchanges: Sequence[Exchange], bits
     hashes = [changes.hashes(bits) for _, changes in opened]
     bounds = _bounds(hashes, -(-size // SLICE_BYTES))
     pieces = [
-        _Piece(number, changes, np.searchsorted(bounds, h, "right").astype(np.uint16))
+        (number, changes, np.searchsorted(bounds, h, "right").astype(np.uint16))
         for (number, changes), h in zip(opened, hashes, strict=True)
     ]
     del opened, hashes
     for place in range(len(bounds) + 1):
         yield _slice(pieces, place)
-        pieces = [piece for piece in pieces if piece.slices.max() > place]
+        pieces = [piece for piece in pieces if piece[2].max() > place]
 
 
 def _unpacked(blobs: list[bytes], exchange: Exchange) -> Changes:
@@ -292,10 +272,11 @@ def _bounds(hashes: Sequence[np.ndarray], count: int) -> np.ndarray:
     return np.asarray(bounds[bounds > ordered[0]])
 
 
-def _slice(pieces: Sequence[_Piece], place: int) -> Arrived:
+def _slice(pieces: Sequence[tuple[int, Changes, np.ndarray]], place: int) -> Arrived:
+    """``pieces``: exchange and rows of a block, and the slice that each row belongs to."""
     found: dict[int, list[Changes]] = {}
-    for piece in pieces:
-        rows = np.flatnonzero(piece.slices == place)
+    for exchange, changes, slices in pieces:
+        rows = np.flatnonzero(slices == place)
         if len(rows):
-            found.setdefault(piece.exchange, []).append(piece.changes.take(rows))
+            found.setdefault(exchange, []).append(changes.take(rows))
     return {number: concat_changes(parts) for number, parts in found.items()}

@@ -7,21 +7,29 @@ machine share the files of a global table (decision 0020).
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from crossstream.columns.changes import Changes
-from crossstream.errors import StateError
+from crossstream.errors import SerdeError, StateError
 from crossstream.operators.global_join.global_table import History, WholeTable
 from crossstream.planning.plan import Plan, StoreDef
 from crossstream.runtime.batch import Batch
-from crossstream.storage.compaction import NO_HORIZON
+from crossstream.serdes import refusals
+from crossstream.serdes import serde as calls
+from crossstream.serdes.serde import find_invalid
+from crossstream.storage.columns import cut, cut_all, take
+from crossstream.storage.compaction import NO_HORIZON, Segment
 from crossstream.storage.files import Storage, partition_folder
 from crossstream.storage.manifest import SegmentRef, read_manifest, read_run, write_run
 from crossstream.storage.root import Place, root_of
 from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import Run
-from crossstream.storage.store import Segment, Version, advance, load_version, saver, store_version
+from crossstream.storage.store import Version, advance, load_version, saver, store_version
 
 
 def measure(root: Place, versions: Mapping[str, Mapping[int, str]]) -> dict[str, tuple[int, int]]:
@@ -183,3 +191,50 @@ class GlobalTables:
 
     def _history(self, store: StoreDef, place: int, ref: SegmentRef | None) -> History | None:
         return None if ref is None else History.from_run(self.stores.recall(store, place, ref))
+
+
+_CHUNK = 16_384
+"""Rows decoded at once."""
+
+
+def unreadable_row(
+    stores: Iterable[tuple[StoreDef, Snapshot]], serde: object, **where: object
+) -> SerdeError | None:
+    """The error of the first row in the stores whose value cannot be read; None if there is none.
+
+    ``serde``: the name of the one that refused bytes.
+    """
+    for store, view in stores:
+        if serde not in (None, store.value.name) or "value" not in store.layout.names:
+            continue
+        for run in view.segments():
+            for start in range(0, run.rows, _CHUNK):
+                values = cut(run["value"], start, min(start + _CHUNK, run.rows))
+                found: Sequence[tuple[int, str]] = ()
+                with suppress(SerdeError):  # not a matter of single rows
+                    found = find_invalid(store.value, values, None, None)
+                for row, reason in found:
+                    if _is_live(view, run, start + row):
+                        key = _key(store, run, start + row)
+                        return refusals.unreadable_row(reason, store.name, **where, key=key)
+    return None
+
+
+def _is_live(view: Snapshot, run: Run, row: int) -> bool:
+    """Whether no newer run replaces the row; of those with several rows under a key each is taken for live."""
+    if view.layout.sort is not None:
+        return True
+    one = cut_all(run.columns, row, row + 1)
+    match = view.lookup(one["h"], one["key"])
+    return bool(match.found[0]) and match.segments[int(match.segment[0])] is run
+
+
+def _key(store: StoreDef, run: Run, row: int) -> Any:
+    """The key of a row; its bytes, where they are no key of the store."""
+    if store.layout.second_key:
+        return run["key2"][row].as_py()
+    data = take(run["key"], np.array([row]))
+    try:
+        return calls.decode_objects(store.key, data)[0]
+    except SerdeError:
+        return data[0].as_py()

@@ -17,7 +17,7 @@ from crossstream.operators.runner import OpenStore, Runner, Task
 from crossstream.operators.source.runner import Decoder, Reader
 from crossstream.planning.plan import Exchange, Plan
 from crossstream.planning.steps import ReadStep
-from crossstream.runtime.bad_records import Failures, unreadable_row
+from crossstream.runtime.bad_records import Failures
 from crossstream.runtime.batch import Batch, Input, Output, Report, Settings, pack_report
 from crossstream.runtime.shuffle_codec import (
     FRAME,
@@ -29,12 +29,12 @@ from crossstream.runtime.shuffle_codec import (
     in_slices,
     route,
 )
-from crossstream.runtime.stores import FolderStores, GlobalTables, MemoryStores, grow
-from crossstream.serdes import refusals
+from crossstream.runtime.stores import FolderStores, GlobalTables, MemoryStores, grow, unreadable_row
 from crossstream.serdes.refusals import UNDECODABLE
+from crossstream.storage.compaction import Segment
 from crossstream.storage.files import BufferList
 from crossstream.storage.log_entries import SourceRange
-from crossstream.storage.store import Segment, Version
+from crossstream.storage.store import Version
 
 Sent = tuple[int, list[Block]]
 """A state partition and the blocks for it."""
@@ -224,11 +224,8 @@ class RoundTask:
             return error
         kept = [(one.store.definition, one.store.before()) for one in self._opened.values()]
         global_tables = () if self.global_tables is None else self.global_tables.opened()
-        found = unreadable_row(chain(kept, global_tables), error.where.get("serde"))
-        if found is None:
-            return error
         where = {name: error.where.get(name) for name in ("operator", "line")}
-        return refusals.unreadable_row(found.reason, found.store.name, **where, key=found.key)
+        return unreadable_row(chain(kept, global_tables), error.where.get("serde"), **where) or error
 
     def _at(self, name: str, error: CrossStreamError) -> CrossStreamError:
         node = self.plan.topology[name]

@@ -27,11 +27,10 @@ from crossstream.spark.job import SparkRounds, pickled_job
 from crossstream.spark.progress import Account, Progress
 from crossstream.spark.topics import Inputs, Publishing, connection_of, publisher_of, staging_of
 from crossstream.spark.worker import Job
-from crossstream.storage.commit_log import BatchLog
+from crossstream.storage.commit_log import BatchLog, Vacuum
 from crossstream.storage.files import make_folder
 from crossstream.storage.log_entries import BatchEntry, Commit
 from crossstream.storage.root import Place, root_of
-from crossstream.storage.vacuum import Vacuum
 from crossstream.topics import TopicPartition
 
 

@@ -25,8 +25,8 @@ from crossstream.spark.driver import Engine
 from crossstream.spark.errors import jvm_ended, raisable, unpacked
 from crossstream.spark.progress import Listeners, Progress
 from crossstream.spark.session import SHARED, SessionUse, check_session
+from crossstream.storage.bucket import is_uri
 from crossstream.storage.root import StateRoot, root_of
-from crossstream.storage.uris import is_uri
 
 Status = Literal["created", "running", "stopping", "stopped", "failed"]
 

@@ -1,6 +1,8 @@
-"""Objects below an S3 URI: read, put whole, put on a condition, list, delete.
+"""State on an object store: URIs, and the objects below one: read, put whole, put on a condition, list, delete.
 
-The conditions (``If-None-Match``, ``If-Match``) are what lets one application at a time write (`lease.py`).
+The conditions (``If-None-Match``, ``If-Match``) are what lets one application at a time write (`lease.py`). A URI may
+hold secrets: user and password before the ``@``, and options. They reach the object store and nothing else: errors,
+logs and owners of a lease have the URI without them.
 """
 
 from __future__ import annotations
@@ -10,19 +12,142 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
-from urllib.parse import unquote
-from urllib.request import Request, urlopen
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 import pyarrow as pa
+import xxhash
 
 from crossstream.errors import StateError
-from crossstream.storage.uris import OPTIONS, REMOTE, Uri, refused, unknown
 
 AWAY = "CS-707"
 """The code of the error for a store that does not answer, or refuses."""
+
+REMOTE = "s3"
+"""The scheme of an object store."""
+
+LOCAL = "file"
+"""The scheme of a local folder, which is not a remote place."""
+
+OPTIONS = ("region", "scheme", "endpoint_override")
+"""What a URI may say about a store that speaks S3. None of it is secret."""
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
+
+
+def is_uri(place: object) -> bool:
+    """Whether a place is given as a URI, and not as a path.
+
+    >>> is_uri("s3://bucket/state"), is_uri("state"), is_uri("/a/b://c")
+    (True, False, False)
+    """
+    found = _SCHEME.match(place) if isinstance(place, str) else None
+    return found is not None and str(place).startswith("//", found.end() - 1)
+
+
+def scheme_of(place: object) -> str | None:
+    """The scheme of a URI, also of one that `Path` took for a path (``s3:/bucket``); None for a path.
+
+    >>> from pathlib import Path
+    >>> scheme_of("s3://bucket/state"), scheme_of(Path("s3://bucket/state")), scheme_of("state")
+    ('s3', 's3', None)
+    """
+    found = _SCHEME.match(str(place))
+    scheme = None if found is None else found[1].lower()
+    return scheme if is_uri(place) or scheme in (REMOTE, LOCAL) else None
+
+
+def local_path(uri: str) -> str:
+    """The folder that a ``file`` URI names. Raises `StateError` CS-723 if it is on another machine.
+
+    >>> local_path("file:///srv/my%20state")
+    '/srv/my state'
+    """
+    parts = urlsplit(uri)
+    if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+        raise unknown(str(Uri(uri)), "a file URI names a folder of this machine by its whole path: file:///…")
+    return unquote(parts.path)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Uri:
+    """``s3://[key:secret@]bucket/folder?option=…``. As text it has no secrets."""
+
+    whole: str
+
+    def __str__(self) -> str:
+        parts = self.parts
+        host = parts.netloc.rpartition("@")[2]
+        if ":" in host and ("@" in parts.path or not host.rpartition(":")[2].isdigit()):
+            return f"{parts.scheme}://…"  # a password with a slash, which would have to be %2F
+        return f"{parts.scheme}://{host}{parts.path.rstrip('/')}"
+
+    def __repr__(self) -> str:
+        return f"Uri({str(self)!r})"
+
+    @property
+    def parts(self) -> SplitResult:
+        return urlsplit(self.whole)
+
+    @property
+    def bucket(self) -> str:
+        return self.parts.netloc.rpartition("@")[2]
+
+    @property
+    def credentials(self) -> tuple[str, str]:
+        """User and password, or two empty texts."""
+        user, _, password = self.parts.netloc.rpartition("@")[0].partition(":")
+        return unquote(user), unquote(password)
+
+    @property
+    def options(self) -> dict[str, str]:
+        return dict(parse_qsl(self.parts.query, keep_blank_values=True))
+
+    @property
+    def key(self) -> str:
+        """A short name for the place, the same for all credentials."""
+        options = sorted((name, value) for name, value in self.options.items() if name in OPTIONS)
+        place = f"{self}?{urlencode(options)}" if options else str(self)
+        tail = re.sub(r"[^A-Za-z0-9._-]+", "-", str(self).partition("://")[2])[-60:]
+        return f"{tail}-{xxhash.xxh3_64_hexdigest(place.encode())}"
+
+    def hidden(self, text: object) -> str:
+        """What a store said, without secrets of the URI and in one line."""
+        said = " ".join(str(text).split())
+        options = (value for name, value in self.options.items() if name not in OPTIONS)
+        found = {self.whole, *self.credentials, *options}
+        spelled = {form for one in found for form in (one, unquote(one), quote(one, safe=""))}
+        for secret in sorted((one for one in spelled if len(one) > 2), key=len, reverse=True):
+            said = said.replace(secret, "…")
+        return said
+
+
+def refused(uri: Uri, error: object) -> StateError:
+    """The error for a place of state that cannot be opened."""
+    return StateError(
+        f"the place of the state cannot be opened: {uri.hidden(error)}",
+        code="CS-723",
+        where={"folder": str(uri)},
+        next="check that the bucket exists, the credentials and their rights, region and endpoint",
+    )
+
+
+def shown(place: str | os.PathLike[str]) -> str:
+    """A folder or a URI as it may be shown."""
+    return str(Uri(place)) if isinstance(place, str) and is_uri(place) else str(place)
+
+
+def unknown(place: str, why: str) -> StateError:
+    """The error for a URI that names no place for state; ``place`` and ``why`` may be shown."""
+    return StateError(
+        f"state cannot be kept at this URI: {why}",
+        code="CS-723",
+        where={"folder": place},
+        next=f"give a path, or a URI with the scheme {REMOTE}:// or {LOCAL}://",
+    )
+
 
 _ANSWER = re.compile(r"<\?xml.*<Code>(.*?)</Code>.*<Message>(.*?)</Message>.*", re.DOTALL)
 """What S3 answers to a request that it refuses."""
@@ -143,10 +268,7 @@ def _connect(uri: Uri) -> Any:
         config["access_key_id"], config["secret_access_key"] = uri.credentials
     if endpoint is not None:
         config["endpoint"] = endpoint if "://" in endpoint else f"{scheme}://{endpoint}"
-    region = options.get("region") or config.get("region")
-    if region is None and endpoint is None and not _environment("AWS_REGION", "AWS_DEFAULT_REGION"):
-        region = _region_of(uri.bucket)
-    if region is not None:
+    if region := options.get("region"):
         config["region"] = region
     client: Any = {"allow_http": scheme == "http", "connect_timeout": "5s", "timeout": "300s"}
     try:
@@ -184,15 +306,3 @@ def _profile() -> dict[str, str]:
         found |= dict(files[section]) if files.has_section(section) else {}
     wanted = {"aws_access_key_id", "aws_secret_access_key", "aws_session_token", "region"}
     return {key.removeprefix("aws_"): found[key] for key in wanted & found.keys()}
-
-
-def _region_of(bucket: str) -> str | None:
-    """The region of a bucket on AWS, which it says to everybody; None if it is not to be found out."""
-    request = Request(f"https://{bucket}.s3.amazonaws.com", method="HEAD")
-    try:
-        with urlopen(request, timeout=5) as answer:
-            return answer.headers.get("x-amz-bucket-region")  # type: ignore[no-any-return]
-    except HTTPError as error:
-        return error.headers.get("x-amz-bucket-region")
-    except OSError:
-        return None

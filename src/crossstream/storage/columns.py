@@ -130,11 +130,6 @@ def valid(column: pa.Array) -> np.ndarray:
     return np.asarray(column.is_valid())
 
 
-def size_of(columns: Columns) -> int:
-    """Bytes that the columns occupy (of slices: their share)."""
-    return sum(int(column.nbytes) for column in columns.values())
-
-
 def to_record_batch(columns: Columns) -> pa.RecordBatch:
     """The columns as one Arrow record batch."""
     arrays = [pa.array(c) if isinstance(c, np.ndarray) else c for c in columns.values()]

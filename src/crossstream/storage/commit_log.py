@@ -15,17 +15,30 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import socket
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 import xxhash
 
 from crossstream.errors import StateError
-from crossstream.storage.files import UNFINISHED, Disk, disk_refuses
+from crossstream.storage.files import (
+    UNFINISHED,
+    Disk,
+    disk_refuses,
+    file_names,
+    in_threads,
+    partition_folder,
+)
 from crossstream.storage.lease import SAFE_SECONDS
 from crossstream.storage.log_entries import FORMAT, Application, BatchEntry, Commit, Publication
+from crossstream.storage.manifest import OfFormat, read_manifest
 from crossstream.storage.root import Lock, Place, root_of
 
 
@@ -34,12 +47,6 @@ class Sealed(msgspec.Struct, frozen=True):
 
     checksum: str
     content: msgspec.Raw
-
-
-class _OfFormat(msgspec.Struct, frozen=True):
-    """What every format of `Application` has."""
-
-    format: int
 
 
 _ENTRY = re.compile(r"[0-9]{12}\.json")
@@ -98,7 +105,7 @@ class BatchLog:
             content = self._content("application.json")
         except FileNotFoundError:
             return None
-        found = self._decode("application.json", content, _OfFormat)
+        found = self._decode("application.json", content, OfFormat)
         if found.format != FORMAT:
             raise StateError(
                 f"the state folder has format {found.format}, this version reads {FORMAT}",
@@ -116,9 +123,7 @@ class BatchLog:
         self.assure()
         try:
             self._write(batch_file(entry.id), entry, new=True)
-        except (
-            FileExistsError
-        ):  # of an attempt before that is not repeated, or of an application that took over
+        except FileExistsError:  # of an attempt that is not repeated, or of an application that took over
             self.assure(0.0)
             self._write(batch_file(entry.id), entry)
 
@@ -148,20 +153,16 @@ class BatchLog:
                 where={"folder": str(self.root)},
                 next="stop one of the two applications, then start the other one again",
             ) from None
-        if not self._is_noted:
-            self._note_commit()
+        if not self._is_noted:  # a log without any commit has lost them from now on
+            found = self._application()
+            if found is not None and not found.committed:
+                self.write_application(msgspec.structs.replace(found, committed=True))
             self._is_noted = True
-
-    def _note_commit(self) -> None:
-        """After the first commit: a log without any has lost them from now on."""
-        found = self._application()
-        if found is not None and not found.committed:
-            self.write_application(msgspec.structs.replace(found, committed=True))
 
     def settle(self, names: Iterable[str]) -> None:
         """Begins to force files to the disk that what follows rests on, if the log is durable."""
-        if self.durable:
-            self._disk.begin(self.root.to_force(names))
+        if self.durable and not self.root.is_remote:
+            self._disk.force(self.root.here / name for name in names)
 
     def settled(self) -> None:
         """Returns when everything `settle` got has reached the disk, and everything written the object store.
@@ -169,7 +170,7 @@ class BatchLog:
         Raises `StateError`: CS-706 and CS-707 if they refuse.
         """
         try:
-            self._disk.wait()
+            self._disk.finish()
         except OSError as error:
             raise disk_refuses(self.root, error) from error
         self.root.settled()
@@ -237,10 +238,9 @@ class BatchLog:
 
     def unfinished(self) -> list[str]:
         """Files that a crash left while they were written; of the only writer, which writes none now."""
-        folders = {name.partition("/")[0] for name in entries(0)}
         return [
             f"{folder}/{name}"
-            for folder in folders
+            for folder in ("batches", "commits")
             for name in self.root.names(folder)
             if name.endswith(UNFINISHED)
         ]
@@ -312,3 +312,74 @@ def commit_file(number: int) -> str:
 def entries(number: int) -> tuple[str, str]:
     """The files of a batch in the log; the commit first, for it is what the batch counts by."""
     return (commit_file(number), batch_file(number))
+
+
+Files = dict[str, set[str]]
+"""Names of files by place, which is ``store/partition``."""
+
+
+class Vacuum:
+    """Keeps the last ``retain`` batches readable and deletes the files that only older ones used.
+
+    ``staged``: where records wait to be published; by default in the state folder.
+    """
+
+    def __init__(self, root: Place, log: BatchLog, retain: int, staged: Path | None = None) -> None:
+        self.root = root_of(root)
+        self.log = log
+        self.retain = retain
+        self._staged = self.root.here / "staged" if staged is None else staged
+        self._waiting: deque[tuple[int, dict[str, list[str]]]] = deque()
+
+    def add(self, batch: int, retired: dict[str, list[str]]) -> None:
+        """After the commit of ``batch``: what it replaced is kept for a while, what is due is deleted."""
+        self._waiting.append((batch, retired))
+        due: list[str] = []
+        while self._waiting and self._waiting[0][0] <= batch - self.retain:
+            due += file_names(self._waiting.popleft()[1])
+        past = batch - self.retain - 1
+        self.root.discard(entries(past) if past >= 0 else (), due)
+
+    def sweep(self, next_batch: int) -> None:
+        """At a start: deletes what crashed attempts left behind, and what kept commits do not use."""
+        known = {*self.log.commits(), *self.log.batches()}
+        past = sorted(id_ for id_ in known if id_ < next_batch - 1 - self.retain)
+        self.root.delete(*[name for id_ in past for name in entries(id_)], *self.log.unfinished())
+        shutil.rmtree(self._staged, ignore_errors=True)
+        kept = self._kept()
+        for (_, older), (id_, newer) in pairwise(kept):
+            gone = {place: sorted(files - newer.get(place, set())) for place, files in older.items()}
+            self._waiting.append((id_, gone))
+        self._clear(kept)
+
+    def _clear(self, kept: Sequence[tuple[int, Files]]) -> None:
+        used = {name for _, files in kept for name in file_names(files)}
+        tree = self.root.tree("stores")
+        there = {f"{folder}/{name}" for folder, names in tree.items() for name in names}
+        self.root.delete(*sorted(there - used))
+        for folder in () if self.root.is_remote else tree:
+            if folder.count("/") == 2:
+                with suppress(OSError):  # only an empty one goes: of a number of partitions that is past
+                    (self.root.here / folder).rmdir()
+
+    def _kept(self) -> list[tuple[int, Files]]:
+        """The kept commits in order, each with the files that it needs."""
+        commits = in_threads(self.log.commit, self.log.commits())
+        named = {one: commit.id for commit in reversed(commits) for one in _manifests(commit)}
+        found = in_threads(lambda item: self._files(*item[0], item[1]), named.items())
+        opened = dict(zip(named, found, strict=True))
+        return [(c.id, {f"{one[0]}/{one[1]}": opened[one] for one in _manifests(c)}) for c in commits]
+
+    def _files(self, store: str, partition: int, manifest: str, batch: int) -> set[str]:
+        """The files of a version: its manifest, and the runs that this names."""
+        storage = self.root.storage(partition_folder(store, partition))
+        try:
+            return {manifest, *read_manifest(storage, manifest).files()}
+        except StateError as error:
+            raise error.at(store=store, partition=partition, batch=batch) from None
+
+
+def _manifests(commit: Commit) -> Iterator[tuple[str, int, str]]:
+    """Store, partition and name of each."""
+    for store, names in commit.versions.items():
+        yield from ((store, partition, name) for partition, name in names.items())

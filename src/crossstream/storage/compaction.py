@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import TypeAlias
 
 import numpy as np
+from msgspec import structs
 
 from crossstream.storage.columns import same_rows, take_all
+from crossstream.storage.manifest import SegmentRef
 from crossstream.storage.snapshot import Level
 from crossstream.storage.sorted_run import Run, merge
 
@@ -24,37 +26,47 @@ Cut: TypeAlias = tuple[int, int]
 """A place in the order of rows: a hash, and the secondary number (0 where there is none)."""
 
 
-class Stored(Protocol):
-    """A segment of a run that can be cut."""
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A run, or rows of one, and where it is stored (None: in memory only). ``fresh``: it is still to be stored."""
+
+    run: Run
+    ref: SegmentRef | None = None
+    fresh: bool = False
 
     @property
-    def run(self) -> Run: ...
-
-    @property
-    def rows(self) -> int: ...
+    def rows(self) -> int:
+        return self.run.rows
 
     @property
     def oldest(self) -> int:
         """The smallest timestamp, or less; only of rows by time."""
+        return self.run.times[0]
 
     @property
     def newest(self) -> int:
         """The largest timestamp, or more; only of rows by time."""
+        return self.run.times[1]
 
-    def slice(self, start: int, stop: int) -> Stored: ...
+    def slice(self, start: int, stop: int) -> Segment:
+        if (start, stop) == (0, self.run.rows):
+            return self
+        ref, h = self.ref, self.run["h"]
+        if ref is not None:
+            low, high = int(h[start]), int(h[stop - 1])
+            ref = structs.replace(ref, start=ref.start + start, stop=ref.start + stop, low=low, high=high)
+        return Segment(self.run.slice(start, stop), ref, self.fresh)
 
 
-P = TypeVar("P", bound=Stored)
-
-Keep: TypeAlias = "Callable[[Run, Sequence[Part[P]], int], Run]"
+Keep: TypeAlias = "Callable[[Run, Sequence[Part], int], Run]"
 """Gives those rows of a step of a merge that are to stay; it also gets all parts before the step, and the job."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part(Generic[P]):
+class Part:
     """One sorted run in segments. ``job``: number of the merge it belongs to (0: none), as ``output`` or input."""
 
-    segments: tuple[P, ...]
+    segments: tuple[Segment, ...]
     job: int = 0
     output: bool = False
     level: Level = field(init=False, repr=False, compare=False)
@@ -67,7 +79,7 @@ class Part(Generic[P]):
         return self.level.rows
 
 
-def next_job(parts: Sequence[Part[P]], most: int | None = None) -> list[Part[P]] | None:
+def next_job(parts: Sequence[Part], most: int | None = None) -> list[Part] | None:
     """The parts with one more merge marked, or None if none is due.
 
     Due are `FAN_IN` neighbours of one size class or smaller ones; small classes go first. So a row is rewritten
@@ -86,17 +98,12 @@ def next_job(parts: Sequence[Part[P]], most: int | None = None) -> list[Part[P]]
             if stop - start >= FAN_IN:
                 group = (start, stop) if most is None else _fitting(parts, start, stop, most)
                 if group is not None:
-                    return _marked(parts, *group)
+                    return marked(parts, *group)
             start = stop + 1
     return None
 
 
-def alone(parts: Sequence[Part[P]], place: int) -> list[Part[P]]:
-    """The parts with a merge marked that has one input: it is rewritten without the rows that have expired."""
-    return _marked(parts, place, place + 1)
-
-
-def _fitting(parts: Sequence[Part[P]], start: int, stop: int, most: int) -> tuple[int, int] | None:
+def _fitting(parts: Sequence[Part], start: int, stop: int, most: int) -> tuple[int, int] | None:
     """Neighbours with at most so many rows, none of them with more than all others: work that is worth its while."""
     for end in range(stop, start, -1):
         begin, rows = end, 0
@@ -108,7 +115,8 @@ def _fitting(parts: Sequence[Part[P]], start: int, stop: int, most: int) -> tupl
     return None
 
 
-def _marked(parts: Sequence[Part[P]], start: int, stop: int) -> list[Part[P]]:
+def marked(parts: Sequence[Part], start: int, stop: int) -> list[Part]:
+    """The parts with a merge of some neighbours marked; of a single one, it is rewritten without expired rows."""
     job = 1 + max(part.job for part in parts)
     inputs = [Part(part.segments, job, part.output) for part in parts[start:stop]]
     return [*parts[:start], *inputs, Part((), job, True), *parts[stop:]]
@@ -119,12 +127,12 @@ def _size_class(rows: int) -> int:
 
 
 def advance_job(
-    parts: Sequence[Part[P]],
+    parts: Sequence[Part],
     job: int,
     rows: int,
-    save: Callable[[Run], P],
-    keep: Keep[P] | None = None,
-) -> list[Part[P]]:
+    save: Callable[[Run], Segment],
+    keep: Keep | None = None,
+) -> list[Part]:
     """One step of a merge: about ``rows`` input rows, the lowest, move to its output, if ``keep`` keeps them."""
     inputs = [part for part in parts if part.job == job and not part.output]
     cut = _cut(inputs, rows)
@@ -135,7 +143,7 @@ def advance_job(
     written = (save(merged),) if merged.rows else ()
     left = iter(rests)
     done = not any(rests)
-    result: list[Part[P]] = []
+    result: list[Part] = []
     for part in parts:
         if part.job != job:
             result.append(part)
@@ -148,7 +156,7 @@ def advance_job(
     return result
 
 
-def _cut(inputs: Sequence[Part[P]], rows: int) -> Cut | None:
+def _cut(inputs: Sequence[Part], rows: int) -> Cut | None:
     """A place that about ``rows`` rows lie below, at least one; None: there is none, or no need of one."""
     if rows >= sum(part.rows for part in inputs):
         return None
@@ -162,7 +170,7 @@ def _cut(inputs: Sequence[Part[P]], rows: int) -> Cut | None:
     return next((place for place in places if place > lowest), None)
 
 
-def _samples(part: Part[P], rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _samples(part: Part, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Some of the lowest ``rows`` rows: hash, secondary number, and how many rows there are since the one before."""
     wanted = np.unique(np.linspace(0, min(rows, part.rows - 1), _SAMPLES).astype(np.int64))
     found, first = [], 0
@@ -182,29 +190,28 @@ def _place(run: Run, row: int) -> Cut:
     return int(run["h"][row]), int(run["s"][row]) if "s" in run.columns else 0
 
 
-def _rows_below(run: Run, cut: Cut, *, or_there: bool = False) -> int:
-    """How many rows come before a place; ``or_there``: those at the place among them."""
-    side: Literal["left", "right"] = "right" if or_there else "left"
-    h = run["h"]
+def _rows_below(run: Run, cut: Cut) -> int:
+    """How many rows come before a place."""
+    h, wanted = run["h"], np.uint64(cut[0])
+    first = int(h.searchsorted(wanted))
     if "s" not in run.columns:
-        return int(h.searchsorted(np.uint64(cut[0]), side))
-    first, last = (int(h.searchsorted(np.uint64(cut[0]), end)) for end in ("left", "right"))
-    s = run["s"][first:last]
-    return first + int(s.searchsorted(s.dtype.type(cut[1]), side))
+        return first
+    s = run["s"][first : h.searchsorted(wanted, "right")]
+    return first + int(s.searchsorted(s.dtype.type(cut[1])))
 
 
-def _split(part: Part[P], cut: Cut | None) -> tuple[tuple[P, ...], tuple[P, ...]]:
+def _split(part: Part, cut: Cut | None) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
     """The segments below a place, and the rest."""
     if cut is None:
         return part.segments, ()
-    head: list[P] = []
-    rest: list[P] = []
+    head: list[Segment] = []
+    rest: list[Segment] = []
     for segment in part.segments:
         at = _rows_below(segment.run, cut)
         if at:
-            head.append(segment.slice(0, at))  # type: ignore[arg-type]
+            head.append(segment.slice(0, at))
         if at < segment.rows:
-            rest.append(segment.slice(at, segment.rows))  # type: ignore[arg-type]
+            rest.append(segment.slice(at, segment.rows))
     return tuple(head), tuple(rest)
 
 
@@ -218,7 +225,7 @@ FEW = 512
 """Runs of up to so many rows are merged whatever their share."""
 
 
-def without_expired(parts: Sequence[Part[P]], horizon: int) -> list[Part[P]]:
+def without_expired(parts: Sequence[Part], horizon: int) -> list[Part]:
     """The parts without segments whose rows are all older than the horizon."""
     if all(segment.newest >= horizon for part in parts for segment in part.segments):
         return list(parts)
@@ -234,7 +241,7 @@ def unexpired(run: Run, horizon: int) -> Run:
     return run if there.all() else Run(take_all(run.columns, np.flatnonzero(there)))
 
 
-def remembered(run: Run, parts: Sequence[Part[P]], job: int, since: int) -> Run:
+def remembered(run: Run, parts: Sequence[Part], job: int, since: int) -> Run:
     """The versions in a step of a merge that look-ups for times from ``since`` on may see.
 
     A version that another one replaced until then is not one of these, wherever that other one goes later: it goes only
@@ -259,19 +266,19 @@ def remembered(run: Run, parts: Sequence[Part[P]], job: int, since: int) -> Run:
     return run if len(rows) == run.rows else Run(take_all(run.columns, rows))
 
 
-def _last_done(parts: Sequence[Part[P]], job: int) -> int:
+def _last_done(parts: Sequence[Part], job: int) -> int:
     """The largest hash in the output of a merge; −1 if there is none."""
     done = [part for part in parts if part.job == job and part.output and part.segments]
     return max((int(part.segments[-1].run["h"][-1]) for part in done), default=-1)
 
 
-def _oldest_beside(parts: Sequence[Part[P]], job: int) -> int:
+def _oldest_beside(parts: Sequence[Part], job: int) -> int:
     """No row that takes no part in a merge has a smaller timestamp."""
     times = (segment.oldest for part in parts if part.job != job for segment in part.segments)
     return min(times, default=np.iinfo(np.int64).max)
 
 
-def worn_run(parts: Sequence[Part[P]], horizon: int) -> int | None:
+def worn_run(parts: Sequence[Part], horizon: int) -> int | None:
     """The place of the oldest run, taking part in no merge, of which so much has expired that the rest is worth it."""
     for place in reversed(range(len(parts))):
         part = parts[place]

@@ -1,4 +1,4 @@
-"""Where runs and manifests are kept: a folder of immutable files, or memory.
+"""Where runs and manifests are kept: a folder of immutable files.
 
 Bytes in many buffers are written one after the other, and not copied together first (decision 0026).
 
@@ -13,18 +13,23 @@ its journal once for all that wait for it, so many files at a time take hardly l
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from threading import BoundedSemaphore, Lock
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import pyarrow as pa
 
 from crossstream.errors import StateError
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 UNFINISHED = ".tmp"
 """How the names of files end while they are written, and of those that a crash has left so."""
@@ -48,16 +53,11 @@ class Storage(Protocol):
 
     def write(self, name: str, data: Written) -> None: ...
 
-    def read(self, name: str) -> pa.Buffer:
-        """The whole file, memory-mapped where possible; `FileNotFoundError` if it is missing."""
+    def read(self, name: str, *, original: bool = False) -> pa.Buffer:
+        """The whole file, memory-mapped where possible; `FileNotFoundError` if it is missing.
 
-    def reread(self, name: str) -> pa.Buffer | None:
-        """The file from where it was written to, if `read` may give a copy of it; None if there are no copies."""
-
-    def names(self) -> list[str]: ...
-
-    def delete(self, name: str) -> None:
-        """Removes the file; nothing happens if it is gone already."""
+        ``original``: from where it was written to, and no copy of it.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +68,15 @@ class Folder:
     root: Path | None = None
 
     def write(self, name: str, data: Written, *, forced: bool = False) -> None:
-        """Puts a file in place; ``forced``: after a crash of the machine it is complete, or not there.
-
-        Raises `StateError` CS-706 if the disk refuses.
-        """
+        """As `put`. Raises `StateError` CS-706 if the disk refuses."""
         try:
-            self._put(self.path / name, data, forced)
+            self.put(name, data, forced)
         except OSError as error:
             raise disk_refuses(self.path, error) from error
 
-    def _put(self, target: Path, data: Written, forced: bool) -> None:
+    def put(self, name: str, data: Written, forced: bool) -> None:
+        """Puts a file in place; ``forced``: after a crash of the machine it is complete, or not there."""
+        target = self.path / name
         beside = f"{target}.{os.getpid()}{UNFINISHED}"
         rights = rights_in(self.root or self.path) or PRIVATE
         make = opener(rights)
@@ -94,18 +93,9 @@ class Folder:
                 os.fsync(handle.fileno())
         os.replace(beside, target)
 
-    def read(self, name: str) -> pa.Buffer:
+    def read(self, name: str, *, original: bool = False) -> pa.Buffer:
         with pa.memory_map(str(self.path / name)) as mapped:
             return mapped.read_buffer()
-
-    def reread(self, name: str) -> pa.Buffer | None:
-        return None
-
-    def names(self) -> list[str]:
-        return sorted(os.listdir(self.path)) if self.path.is_dir() else []
-
-    def delete(self, name: str) -> None:
-        (self.path / name).unlink(missing_ok=True)
 
 
 def disk_refuses(folder: object, error: OSError) -> StateError:
@@ -116,30 +106,6 @@ def disk_refuses(folder: object, error: OSError) -> StateError:
         where={"folder": str(folder)},
         next="check the disk and its free space, then start the application again: it repeats the batch",
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Files that live as long as the process: for tests."""
-
-    files: dict[str, bytes] = field(default_factory=dict)
-
-    def write(self, name: str, data: Written) -> None:
-        self.files[name] = bytes(whole(data))
-
-    def read(self, name: str) -> pa.Buffer:
-        if name not in self.files:
-            raise FileNotFoundError(name)
-        return pa.py_buffer(self.files[name])
-
-    def reread(self, name: str) -> pa.Buffer | None:
-        return None
-
-    def names(self) -> list[str]:
-        return sorted(self.files)
-
-    def delete(self, name: str) -> None:
-        self.files.pop(name, None)
 
 
 class BufferList:
@@ -255,43 +221,68 @@ def give(file: int | Path, mode: int) -> None:
 THREADS = 16
 
 
-@dataclass(slots=True)
-class Disk:
-    """Forces files to the disk in the background. Belongs to one thread."""
+def in_threads(work: Callable[[T], U], items: Iterable[T], threads: int | None = THREADS) -> list[U]:
+    """The results of reading or writing something of each item, many at a time: files are waited for."""
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(work, items))
 
-    _pool: ThreadPoolExecutor | None = None
-    _begun: list[Future[None]] = field(default_factory=list)
-    _known: set[Path] = field(default_factory=set)
 
-    def begin(self, files: Iterable[Path]) -> None:
-        """Begins to force files that are complete, and their names."""
-        paths = set(files)
-        folders = {path.parent for path in paths}
-        for path in paths | folders | self._above(folders):
-            self._begun.append(self._threads().submit(force, path))
+class Background:
+    """Work in the background, which any thread may begin. Threads are made when there is work."""
 
-    def wait(self) -> None:
-        """Returns when all that was begun has reached the disk; raises `OSError` if some of it cannot."""
-        begun, self._begun = self._begun, []
+    def __init__(self, name: str, threads: int = THREADS) -> None:
+        self._name = name
+        self._count = threads
+        self._pool: ThreadPoolExecutor | None = None
+        self._begun: list[Future[Any]] = []
+        self._turn = Lock()
+        self._room = BoundedSemaphore(4 * threads)
+
+    def begin(self, work: Callable[..., object], *arguments: Any) -> None:
+        """Waits first if much is waiting already, because that is held in memory."""
+        self._room.acquire()
+        with self._turn:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(self._count, self._name)
+            begun = self._pool.submit(work, *arguments)
+            self._begun.append(begun)
+        begun.add_done_callback(lambda _: self._room.release())
+
+    def finish(self) -> None:
+        """Returns when all that was begun is done; raises the first error, and drops the others."""
+        with self._turn:
+            begun, self._begun = self._begun, []
+        wait(begun)
         for one in begun:
             one.result()
 
     def close(self) -> None:
-        """Ends the threads; what was begun is finished."""
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
+        """Returns when all that was begun is done, or has failed."""
+        with self._turn:
+            pool, self._pool, self._begun = self._pool, None, []
+        if pool is not None:
+            pool.shutdown()
+
+
+class Disk(Background):
+    """Forces files to the disk in the background. Belongs to one thread."""
+
+    def __init__(self) -> None:
+        super().__init__("crossstream disk")
+        self._known: set[Path] = set()
+
+    def force(self, files: Iterable[Path]) -> None:
+        """Begins to force files that are complete, and their names; `finish` raises `OSError` if the disk refuses."""
+        paths = set(files)
+        folders = {path.parent for path in paths}
+        for path in paths | folders | self._above(folders):
+            self.begin(force, path)
 
     def _above(self, folders: set[Path]) -> set[Path]:
         """The folders above those not met before, as far as we may look: for all we know their names are new."""
         met, self._known = self._known, self._known | folders
         above = {parent for folder in folders - met for parent in folder.parents}
         return {folder for folder in above if os.access(folder, os.R_OK)}
-
-    def _threads(self) -> ThreadPoolExecutor:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(THREADS, "crossstream disk")
-        return self._pool
 
 
 def force(path: Path) -> None:
@@ -301,3 +292,15 @@ def force(path: Path) -> None:
         os.fsync(file)
     finally:
         os.close(file)
+
+
+def cache_directory() -> Path:
+    """Where this machine keeps what can be fetched again: ``$CROSSSTREAM_CACHE``, else in the cache of the user."""
+    chosen = os.environ.get("CROSSSTREAM_CACHE")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    try:
+        own = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:  # a user without a home
+        return Path(tempfile.gettempdir()).absolute() / f"crossstream-{os.getuid()}"
+    return own.absolute() / "crossstream"

@@ -16,12 +16,11 @@ import threading
 import time
 import uuid
 from contextlib import suppress
-from typing import Protocol
 
 import msgspec
-import pyarrow as pa
 
 from crossstream.errors import StateError
+from crossstream.storage.bucket import Bucket
 
 BEAT_SECONDS = 2.0
 LEASE_SECONDS = 20.0
@@ -33,18 +32,6 @@ NAME = "lease.json"
 _log = logging.getLogger("crossstream.state")
 
 
-class Objects(Protocol):
-    """Where the lease is: the part of a `Bucket` that it needs."""
-
-    def tagged(self, name: str) -> tuple[pa.Buffer, str]: ...
-
-    def create(self, name: str, data: bytes) -> str: ...
-
-    def replace(self, name: str, data: bytes, tag: str) -> str: ...
-
-    def delete(self, names: list[str]) -> None: ...
-
-
 class Note(msgspec.Struct, frozen=True):
     """The content of the lease."""
 
@@ -54,12 +41,9 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class Lease:
-    """The right to write, from `acquired` to `release`; a thread renews it.
+    """The right to write, from `acquired` to `release`; a thread renews it."""
 
-    ``objects``: where the lease is; as text, the place for messages.
-    """
-
-    def __init__(self, objects: Objects, owner: str) -> None:
+    def __init__(self, objects: Bucket, owner: str) -> None:
         self._objects = objects
         self._note = Note(owner, uuid.uuid4().hex, 0)
         self._tag = ""
@@ -70,7 +54,7 @@ class Lease:
         self._thread: threading.Thread | None = None
 
     @classmethod
-    def acquired(cls, objects: Objects, owner: str) -> Lease:
+    def acquired(cls, objects: Bucket, owner: str) -> Lease:
         """A new lease. Raises `StateError` CS-720 if another application holds it."""
         lease = cls(objects, owner)
         while not lease._take():
@@ -112,11 +96,7 @@ class Lease:
                     self._lost = "nothing: it was given back"
                     self._objects.delete([NAME])
             except StateError as error:
-                _log.warning(
-                    "the lease runs out in %.0f seconds, because it cannot be deleted: %s",
-                    LEASE_SECONDS,
-                    error,
-                )
+                _log.warning("the lease runs out by itself, because it cannot be deleted: %s", error)
 
     def _beat(self) -> None:
         while not self._stop.wait(BEAT_SECONDS):
@@ -168,7 +148,12 @@ class Lease:
             if note is None:
                 return
             if now != tag:
-                raise self._taken(note)
+                raise StateError(
+                    "another application runs on this state folder",
+                    code="CS-720",
+                    where={"folder": str(self._objects), "owner": note.owner},
+                    next="stop it first, or give this application a state_dir of its own",
+                )
 
     def _renew(self) -> None:
         began = time.monotonic()
@@ -181,17 +166,6 @@ class Lease:
                 self._lost = "no application: the object is gone" if found is None else found.owner
                 return
         self._renewed = began
-
-    def _taken(self, found: Note | None) -> StateError:
-        return StateError(
-            "another application runs on this state folder",
-            code="CS-720",
-            where={
-                "folder": str(self._objects),
-                "owner": "another process" if found is None else found.owner,
-            },
-            next="stop it first, or give this application a state_dir of its own",
-        )
 
     def _seen(self) -> tuple[Note | None, str]:
         try:

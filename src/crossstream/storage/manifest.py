@@ -47,8 +47,8 @@ class LevelRef(msgspec.Struct, frozen=True, array_like=True):
     output: bool = False
 
 
-class _OfFormat(msgspec.Struct, frozen=True):
-    """What every format of `Manifest` has."""
+class OfFormat(msgspec.Struct, frozen=True):
+    """What every format has, of a manifest and of `Application`."""
 
     format: int
 
@@ -89,7 +89,7 @@ def write_manifest(storage: Storage, manifest: Manifest) -> None:
 def read_manifest(storage: Storage, name: str, kind: str | None = None) -> Manifest:
     """Reads and checks a manifest; `StateError` if it is missing, damaged or of another kind."""
     body = _sound(storage, name, "manifest", _body)
-    found = _decoded(body, name, _OfFormat)
+    found = _decoded(body, name, OfFormat)
     if found.format != FORMAT:
         raise StateError(
             f"the manifest {name} has format {found.format}, this version reads {FORMAT}",
@@ -160,8 +160,8 @@ def _sound(storage: Storage, name: str, kind: str, check: Callable[[pa.Buffer], 
     """What ``check`` makes of a file, None if it is damaged; a damaged copy gives way to the file itself."""
     try:
         found = check(storage.read(name))
-        if found is None and (original := storage.reread(name)) is not None:
-            found = check(original)
+        if found is None:
+            found = check(storage.read(name, original=True))
     except FileNotFoundError:
         raise StateError(
             f"the {kind} {name} is missing",
@@ -179,14 +179,6 @@ def _body(data: pa.Buffer) -> bytes | None:
     """The JSON of a manifest; None if it does not fit its checksum."""
     digest, _, body = data.to_pybytes().partition(b"\n")
     return body if digest.decode("ascii", "replace") == _digest(body) else None
-
-
-def segment_ref(ref: SegmentRef, run: Run, start: int, stop: int) -> SegmentRef:
-    """The reference of rows ``start`` to ``stop`` of the segment ``run`` that ``ref`` stands for."""
-    h: np.ndarray = run["h"]
-    return msgspec.structs.replace(
-        ref, start=ref.start + start, stop=ref.start + stop, low=int(h[start]), high=int(h[stop - 1])
-    )
 
 
 def _digest(data: Written) -> str:

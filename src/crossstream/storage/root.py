@@ -6,139 +6,24 @@ All access to state is through a `StateRoot`. Names are relative to it and have 
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol, TypeAlias, TypeVar
+from typing import IO, TypeAlias
 
 from crossstream.errors import StateError
-from crossstream.storage.files import LOCK, PRIVATE, Folder, Storage, give, make_folder, opener, rights_in
+from crossstream.storage.bucket import LOCAL, is_uri, local_path, scheme_of, unknown
+from crossstream.storage.files import LOCK, PRIVATE, Folder, give, make_folder, opener, rights_in
+from crossstream.storage.lease import Lease
 from crossstream.storage.remote import RemoteRoot
-from crossstream.storage.uris import LOCAL, is_uri, local_path, scheme_of, unknown
-
-T = TypeVar("T")
-U = TypeVar("U")
-
-Tree: TypeAlias = dict[str, list[str]]
-"""Names of files by folder."""
-
-
-class Lock(Protocol):
-    """The right to write."""
-
-    def assure(self, within: float = 0.0) -> None:
-        """Returns if this process has the right, or had it ``within`` seconds ago; else `StateError` CS-720."""
-
-    def release(self) -> None:
-        """Gives it back."""
-
-
-class StateRoot(Protocol):
-    """Where state lies; as text, the place for messages."""
-
-    @property
-    def here(self) -> Path:
-        """A folder on this machine: the state itself, or the copies of its files."""
-
-    @property
-    def address(self) -> str:
-        """What `root_of` makes the same root of, in any process; not to be shown."""
-
-    @property
-    def is_remote(self) -> bool: ...
-
-    def lock(self, owner: str, rights: int | None = None) -> Lock:
-        """Makes ``owner`` the only writer, for which the place is made.
-
-        ``rights``: of the files that it writes into a folder; None: those that the state has.
-
-        Raises `StateError`: CS-720 if there is another, CS-723 if the place cannot be opened.
-        """
-
-    def storage(self, folder: str) -> Storage:
-        """Immutable files in a folder."""
-
-    def settled(self) -> None:
-        """Returns when all that was written to a `storage` by this process is there; raises what went wrong."""
-
-    def read(self, name: str) -> bytes:
-        """The present content of a small file; `FileNotFoundError` if it does not exist."""
-
-    def write(self, name: str, data: bytes, *, forced: bool = False) -> None:
-        """Puts a small file in place, or another one in its place; ``forced``: it survives a crash of the machine."""
-
-    def create(self, name: str, data: bytes, *, forced: bool = False) -> None:
-        """As `write`; `FileExistsError` if there is another such file, as far as several may write."""
-
-    def delete(self, *names: str) -> None:
-        """Removes files, of which some may not be there."""
-
-    def discard(self, first: Sequence[str], then: Sequence[str]) -> None:
-        """Removes files that no batch needs: all of ``first`` before any of ``then``; perhaps in the background.
-
-        What a failure leaves behind is removed by the next start.
-        """
-
-    def names(self, folder: str) -> list[str]:
-        """Names in a folder; none if it is not there. Raises `StateError` CS-701 if it is a file."""
-
-    def tree(self, folder: str) -> Tree:
-        """All files below a folder. Folders without any may be among them."""
-
-    def prune(self, folder: str) -> None:
-        """Removes a folder in which there is nothing any more; one in which there is something stays."""
-
-    def tidy(self, names: Collection[str], listed: float) -> None:
-        """Drops copies on this machine of files that are not in ``names``, which was complete at ``listed``."""
-
-    def each(self, work: Callable[[T], U], items: Iterable[T]) -> list[U]:
-        """The results of reading or writing something of each item; many at a time where each takes long."""
-
-    def to_force(self, names: Iterable[str]) -> Iterable[Path]:
-        """Files of this machine that have to reach the disk before what rests on ``names`` is written."""
-
-    def close(self) -> None:
-        """Returns when the work in the background has ended."""
-
-
-Place: TypeAlias = str | os.PathLike[str] | StateRoot
-"""A folder, a URI, or what `root_of` made of one."""
-
-
-def root_of(place: Place, *, cached: bool = True) -> StateRoot:
-    """The root of the state in a folder, or at a URI; ``cached``: with copies on this machine, if it is remote.
-
-    Nothing is opened yet. Raises `StateError` CS-723 for a URI of another kind, and for what is neither
-    a path nor a URI.
-    """
-    if isinstance(place, RemoteRoot) and not cached:
-        return RemoteRoot(place.address, cached=False)
-    if not isinstance(place, str | os.PathLike):
-        if not hasattr(place, "storage"):
-            step = "name a folder to which you have the rights, as a path or URI"
-            raise _unopened(repr(place), "it is neither a path nor a URI", step)
-        return place
-    scheme = scheme_of(place)
-    if scheme is None:
-        return LocalRoot(Path(place))
-    if not is_uri(place):
-        raise unknown(str(place), "give it as text, for a path has lost a slash of it")
-    return (
-        LocalRoot(Path(local_path(str(place)))) if scheme == LOCAL else RemoteRoot(str(place), cached=cached)
-    )
 
 
 def _unopened(place: str, reason: str | None, step: str) -> StateError:
-    return StateError(
-        f"the place of the state cannot be opened: {reason}",
-        code="CS-723",
-        where={"folder": place},
-        next=step,
-    )
+    what = f"the place of the state cannot be opened: {reason}"
+    return StateError(what, code="CS-723", where={"folder": place}, next=step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,18 +37,24 @@ class LocalRoot:
 
     @property
     def here(self) -> Path:
+        """A folder on this machine: the state itself, or the copies of its files."""
         return self.path
 
     @property
     def address(self) -> str:
+        """What `root_of` makes the same root of, in any process; not to be shown."""
         return str(self.path)
 
     @property
     def is_remote(self) -> bool:
         return False
 
-    def lock(self, owner: str, rights: int | None = None) -> Lock:
-        """Raises `StateError` CS-720 if there is another writer, CS-723 if the folder cannot be made or written."""
+    def lock(self, owner: str, rights: int | None = None) -> FileLock:
+        """Makes ``owner`` the only writer, for which the folder is made.
+
+        ``rights``: of the files that it writes; None: those that the state has. Raises `StateError` CS-720 if there is
+        another writer, CS-723 if the folder cannot be made or written.
+        """
         try:
             if not self.path.parent.exists():  # made as the umask says: others may live there, too
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -198,69 +89,53 @@ class LocalRoot:
             ) from None
 
     def storage(self, folder: str) -> Folder:
+        """Immutable files in a folder."""
         return Folder(self.path / folder, self.path)
 
     def settled(self) -> None:
-        """What has been written is there."""
+        """Returns when all that was written to a `storage` by this process is there; raises what went wrong."""
 
     def read(self, name: str) -> bytes:
+        """The present content of a small file; `FileNotFoundError` if it does not exist."""
         try:
             return (self.path / name).read_bytes()
         except NotADirectoryError as error:
             raise FileNotFoundError(name) from error
 
     def write(self, name: str, data: bytes, *, forced: bool = False) -> None:
+        """Puts a small file in place, or another one in its place; ``forced``: it survives a crash of the machine."""
         Folder(self.path, self.path).write(name, data, forced=forced)
 
     def create(self, name: str, data: bytes, *, forced: bool = False) -> None:
-        """The lock keeps others from writing."""
+        """As `write`; of an object store `FileExistsError` if there is another such file."""
         self.write(name, data, forced=forced)
 
     def delete(self, *names: str) -> None:
+        """Removes files, of which some may not be there."""
         for name in names:
             (self.path / name).unlink(missing_ok=True)
 
     def discard(self, first: Sequence[str], then: Sequence[str]) -> None:
+        """Removes files that no batch needs: all of ``first`` before any of ``then``; perhaps in the background.
+
+        What a failure leaves behind is removed by the next start.
+        """
         self.delete(*first, *then)
 
     def names(self, folder: str) -> list[str]:
-        path = self.path / folder
+        """Names in a folder; none if it is not there."""
         try:
-            return sorted(os.listdir(path))
-        except FileNotFoundError:
+            return sorted(os.listdir(self.path / folder))
+        except (FileNotFoundError, NotADirectoryError):
             return []
-        except NotADirectoryError as error:
-            if not self.path.is_dir():
-                return []
-            raise StateError(
-                f"{folder} is a file, and no folder",
-                code="CS-701",
-                where={"folder": str(self.path)},
-                next="restore the state folder from a copy",
-            ) from error
 
-    def tree(self, folder: str) -> Tree:
+    def tree(self, folder: str) -> dict[str, list[str]]:
+        """All files below a folder, by folder. Folders without any may be among them."""
         found = os.walk(self.path / folder)
         return {Path(path).relative_to(self.path).as_posix(): sorted(files) for path, _, files in found}
 
-    def prune(self, folder: str) -> None:
-        try:
-            (self.path / folder).rmdir()
-        except OSError as error:
-            if error.errno != errno.ENOTEMPTY:
-                raise
-
-    def tidy(self, names: Collection[str], listed: float) -> None:
-        """There are no copies."""
-
-    def each(self, work: Callable[[T], U], items: Iterable[T]) -> list[U]:
-        return [work(item) for item in items]
-
-    def to_force(self, names: Iterable[str]) -> Iterable[Path]:
-        return (self.path / name for name in names)
-
     def close(self) -> None:
-        """There is no work in the background."""
+        """Returns when the work in the background has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +145,38 @@ class FileLock:
     file: IO[bytes]
 
     def assure(self, within: float = 0.0) -> None:
-        """A lock of the system cannot be lost."""
+        """Returns if this process has the right, or had it ``within`` seconds ago: this lock cannot be lost."""
 
     def release(self) -> None:
         self.file.close()
+
+
+StateRoot: TypeAlias = LocalRoot | RemoteRoot
+"""Where state lies; as text, the place for messages."""
+
+Lock: TypeAlias = FileLock | Lease
+"""The right to write."""
+
+Place: TypeAlias = str | os.PathLike[str] | StateRoot
+"""A folder, a URI, or what `root_of` made of one."""
+
+
+def root_of(place: Place, *, cached: bool = True) -> StateRoot:
+    """The root of the state in a folder, or at a URI; ``cached``: with copies on this machine, if it is remote.
+
+    Nothing is opened yet. Raises `StateError` CS-723 for a URI of another kind, and for what is neither
+    a path nor a URI.
+    """
+    if isinstance(place, LocalRoot | RemoteRoot):
+        return place if cached or isinstance(place, LocalRoot) else RemoteRoot(place.address, cached=False)
+    try:
+        path = Path(place)
+    except TypeError:
+        step = "name a folder to which you have the rights, as a path or URI"
+        raise _unopened(repr(place), "it is neither a path nor a URI", step) from None
+    text, scheme = str(place), scheme_of(place)
+    if scheme is None:
+        return LocalRoot(path)
+    if not is_uri(place):
+        raise unknown(text, "give it as text, for a path has lost a slash of it")
+    return LocalRoot(Path(local_path(text))) if scheme == LOCAL else RemoteRoot(text, cached=cached)

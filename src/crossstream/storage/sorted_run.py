@@ -7,7 +7,6 @@ keys have two hashes: every look-up compares bytes, so a collision costs time an
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,6 @@ from crossstream.storage.columns import (
     concat_all,
     cut_all,
     same_rows,
-    size_of,
     take,
     take_all,
 )
@@ -100,10 +98,6 @@ class Run:
     def __getitem__(self, name: str) -> Column:
         return self.columns[name]
 
-    @property
-    def size(self) -> int:
-        return size_of(self.columns)
-
     def slice(self, start: int, stop: int) -> Run:
         if (start, stop) == (0, self.rows):
             return self
@@ -183,12 +177,12 @@ def bisect(
 def sort_rows(columns: Columns) -> Run:
     """A run out of rows in any order; equal (h, s) keep their order."""
     h = columns["h"]
-    if len(h) == 1 or _in_order(columns):
+    if len(h) == 1 or in_order(columns):
         return Run(dict(columns), len(h))
     return Run(take_all(columns, sorted_order(columns)))
 
 
-def _in_order(columns: Columns) -> bool:
+def in_order(columns: Columns) -> bool:
     """Whether rows are sorted already: a check costs less than sorting them."""
     h, s = columns["h"], columns.get("s")
     if not (h[1:] >= h[:-1]).all():
@@ -237,7 +231,7 @@ def merge(runs: list[Run], *, drop_gone: bool) -> Run:
     where updates replace most of what is merged, those are few.
     """
     columns = concat_all([run.columns for run in runs])
-    order = None if _in_order(columns) else sorted_order(columns)
+    order = None if in_order(columns) else sorted_order(columns)
     in_pairs = "n" in columns and not drop_gone and bool(columns["gone"].any())
     keep = newest(columns, order, in_pairs=in_pairs)
     rows = np.flatnonzero(keep) if order is None else order[keep]
@@ -273,9 +267,6 @@ def newest(columns: Columns, order: np.ndarray | None = None, *, in_pairs: bool 
     names = [name for name in ("h", "s", "key", "key2", "n") if name in columns]
     identity = [take(columns[name], rows) for name in names]
     keep[places] = False
-    if len(places) <= _FEW and not in_pairs:
-        keep[places[_first_few(identity)]] = True
-        return keep
     number = identities(identity)
     keep[places[np.unique(number, return_index=True)[1]]] = True
     if in_pairs:
@@ -291,15 +282,6 @@ def _are_one(columns: Columns, order: np.ndarray | None, tied: np.ndarray) -> bo
         return False
     one, other = (tied, tied + 1) if order is None else (order[tied], order[tied + 1])
     return all(same_rows(key, one, key, other).all() for key in keys)
-
-
-def _first_few(columns: list[Column]) -> list[int]:
-    """The first of equal rows. For few rows a dictionary is faster than numbering them."""
-    rows = zip(*(c.tolist() if isinstance(c, np.ndarray) else c.to_pylist() for c in columns), strict=True)
-    first: dict[tuple[Any, ...], int] = {}
-    for row, identity in enumerate(rows):
-        first.setdefault(identity, row)
-    return list(first.values())
 
 
 def identities(columns: list[Column]) -> np.ndarray:

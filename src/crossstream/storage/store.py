@@ -16,9 +16,10 @@ from crossstream.storage.compaction import (
     NO_HORIZON,
     Keep,
     Part,
+    Segment,
     advance_job,
-    alone,
     largest_run,
+    marked,
     next_job,
     remembered,
     unexpired,
@@ -33,7 +34,6 @@ from crossstream.storage.manifest import (
     map_run,
     read_manifest,
     read_run,
-    segment_ref,
     write_manifest,
     write_run,
 )
@@ -48,35 +48,6 @@ MAPPED_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
-    """A run, or rows of one, and where it is stored (None: in memory only). ``fresh``: it is still to be stored."""
-
-    run: Run
-    ref: SegmentRef | None = None
-    fresh: bool = False
-
-    @property
-    def rows(self) -> int:
-        return self.run.rows
-
-    @property
-    def oldest(self) -> int:
-        """The smallest timestamp, or less; only of rows by time."""
-        return self.run.times[0]
-
-    @property
-    def newest(self) -> int:
-        """The largest timestamp, or more; only of rows by time."""
-        return self.run.times[1]
-
-    def slice(self, start: int, stop: int) -> Segment:
-        if (start, stop) == (0, self.run.rows):
-            return self
-        ref = None if self.ref is None else segment_ref(self.ref, self.run, start, stop)
-        return Segment(self.run.slice(start, stop), ref, self.fresh)
-
-
-@dataclass(frozen=True, slots=True)
 class Version:
     """The runs of one store partition after ``batch``, newest first; ``name`` of its manifest, if stored.
 
@@ -85,7 +56,7 @@ class Version:
     """
 
     layout: Layout
-    parts: tuple[Part[Segment], ...] = ()
+    parts: tuple[Part, ...] = ()
     batch: int = -1
     stream_time: int = -1
     credit: int = 0
@@ -144,14 +115,14 @@ def advance(
     while (job := next_job(parts, most)) is not None:
         parts = job
     if expires and (place := worn_run(parts, horizon)) is not None:
-        parts = alone(parts, place)
+        parts = marked(parts, place, place + 1)
     since = NO_HORIZON if history is None else stream_time - history
     parts, credit = _work(parts, credit, save, _keep(horizon, since))
     parts = [_stored_now(part, save) for part in parts]
     return Version(version.layout, tuple(parts), batch, stream_time, credit, None, horizon, clock)
 
 
-def _keep(horizon: int, since: int) -> Keep[Segment] | None:
+def _keep(horizon: int, since: int) -> Keep | None:
     """What merges leave out; None: nothing."""
     if horizon > NO_HORIZON:
         return lambda run, parts, job: unexpired(run, horizon)
@@ -159,11 +130,11 @@ def _keep(horizon: int, since: int) -> Keep[Segment] | None:
 
 
 def _work(
-    parts: list[Part[Segment]],
+    parts: list[Part],
     credit: int,
     save: Callable[[Run], Segment],
-    keep: Keep[Segment] | None,
-) -> tuple[list[Part[Segment]], int]:
+    keep: Keep | None,
+) -> tuple[list[Part], int]:
     for job in sorted({part.job for part in parts if part.job}):
         while any(part.job == job for part in parts):
             rows = sum(p.rows for part in parts if part.job == job and not part.output for p in part.segments)
@@ -175,7 +146,7 @@ def _work(
     return parts, min(credit, 4 * SEGMENT_ROWS) if not any(part.job for part in parts) else credit
 
 
-def _stored_now(part: Part[Segment], save: Callable[[Run], Segment]) -> Part[Segment]:
+def _stored_now(part: Part, save: Callable[[Run], Segment]) -> Part:
     """The part with its fresh segment stored, which is its last one."""
     if not part.segments or not part.segments[-1].fresh:
         return part

@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 
 from crossstream.columns.hashing import partition_of
 from crossstream.planning.plan import WINDOW
-from crossstream.storage.files import Memory
-from crossstream.storage.rescale import Placement, Save
+from crossstream.runtime.rescaling import Placement, Save
 from crossstream.storage.sorted_run import Run, sort_rows
 from crossstream.storage.store import Segment, Version, advance, saver
 from tests.laws.effort import law
 from tests.laws.rescaling import cut
 from tests.laws.worn_runs import small_runs_count
-from tests.storage.rows import KEYS, window_rows
+from tests.storage.rows import KEYS, Memory, window_rows
 
 Step = tuple[list[tuple[bytes, int]], int]
 """Records of a batch, with their timestamps after the horizon, and how far it moves then."""

@@ -14,13 +14,12 @@ from crossstream.columns.hashing import hash_keys
 from crossstream.operators.table.kernel import version_at
 from crossstream.planning.plan import VERSIONED
 from crossstream.storage.compaction import Part, remembered
-from crossstream.storage.files import Memory
 from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import sort_rows
 from crossstream.storage.store import Segment, Version, advance, load_version, saver, store_version
 from tests.laws.effort import cases
 from tests.laws.rescaling import cut
-from tests.storage.rows import KEYS, binary, version_rows
+from tests.storage.rows import KEYS, Memory, binary, version_rows
 
 HISTORY = 4
 LATEST = np.iinfo(np.int64).max
