@@ -303,8 +303,9 @@ def _join_on_spark(*, debug: bool) -> Check:
         except Exception as error:
             if debug:
                 raise
-            known = isinstance(error, CrossStreamError)
-            what = f"[{error.code}] {error.what}" if known else type_and_text(error)
+            what = type_and_text(error)
+            if isinstance(error, CrossStreamError):
+                what = f"[{error.code}] {error.what}"
             return Check("a join on Spark", "problem", what, _fix(error, home.log))
     found = f"{outcome.records} records in, {len(outcome.after)} rows out, {outcome.seconds:.1f} s"
     return Check("a join on Spark", "ok" if len(outcome.after) == 4 else "problem", found, "report this")
