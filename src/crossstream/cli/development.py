@@ -11,13 +11,12 @@ from pathlib import Path
 from crossstream.cli.arguments import wrong_usage
 from crossstream.cli.console import say
 from crossstream.kafka import broker
-from crossstream.kafka.broker import find_kafka_jars
 
 
 def start(arguments: Namespace) -> int:
     """Starts it; prints what clients connect to."""
     running = broker.status(arguments.port)
-    if running is None and find_kafka_jars() is None:
+    if running is None and broker.find_kafka_jars() is None:
         say("Fetching Kafka's jars (about 45 MB, once)…")
     info = broker.start(arguments.port, arguments.dir)
     done = "was running already" if running else "started"
