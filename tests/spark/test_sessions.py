@@ -355,7 +355,13 @@ def test_a_jvm_that_was_killed(worlds: list[World], passed: str, how: str) -> No
     command = [sys.executable, "-c", KILLED, str(worlds[0].root.parent), passed, how]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=200)
     status = "created" if passed == "made" else "ProcessingError CS-590"
-    assert done.stdout.splitlines() == ["ProcessingError CS-590", "failed", "None", status, *["ProcessingError CS-590"] * 2]
+    assert done.stdout.splitlines() == [
+        "ProcessingError CS-590",
+        "failed",
+        "None",
+        status,
+        *["ProcessingError CS-590"] * 2,
+    ]
 
 
 FAILING = """

@@ -75,7 +75,9 @@ def evaluate_where(there: np.ndarray, function: Function, key: Values, /, **argu
     outcome = evaluate(function, key.take(rows), **_taken(arguments, rows))
     place = np.full(key.rows, -1, np.int64)
     place[rows] = np.arange(len(rows))
-    return Outcome(outcome.values.take(place), [failure.at(rows[failure.row]) for failure in outcome.failures])
+    return Outcome(
+        outcome.values.take(place), [failure.at(rows[failure.row]) for failure in outcome.failures]
+    )
 
 
 def _evaluated(function: Function, key: Values, arguments: Mapping[str, Values]) -> Outcome:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
 from crossstream.errors import SourceError
 from crossstream.graph.names import matches
-from crossstream.graph.nodes import Graph, Source, lineage
+from crossstream.graph.nodes import Source, lineage
 from crossstream.operators.source.runner import Reader
 from crossstream.planning.plan import Plan
 from crossstream.planning.steps import GlobalResolveStep, ReadStep, ResolveManyStep, ResolveStep
@@ -17,10 +19,7 @@ from crossstream.runtime.bad_records import Failures
 from crossstream.runtime.batch import Batch, Input, Policy, Report, Settings
 from crossstream.storage.log_entries import SourceRange
 from crossstream.timelines import Columns, FirstRecords, Ranges, Timelines, partition_of, passed
-from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition, TopicLog
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
-
+from crossstream.topics import OffsetRange, TopicLog, TopicPartition
 
 Span = tuple[str, str, int, int, int]
 """Source node, topic, partition, first offset, and the offset after the last one."""

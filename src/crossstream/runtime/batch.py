@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
 import msgspec
 import numpy as np
 import pyarrow as pa
-from collections.abc import Collection, Iterator, Mapping, Sequence
+
 from crossstream.columns.order import OFFSET_BITS
 from crossstream.config import DeadLetter, OnError, StreamsConfig
 from crossstream.graph import nodes as graph
 from crossstream.graph.nodes import Graph, Shape
 from crossstream.storage.log_entries import Silence, SourceRange, StagedFrame
 from crossstream.storage.manifest import SegmentRef
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
-
 
 FRAME_RANK = 1 << 20
 """Added to the ranks of DataFrame sources, which come after topic partitions: one for each source in each partition."""

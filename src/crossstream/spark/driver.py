@@ -120,7 +120,9 @@ class Engine:
         self._account.state = measure(self.state, self._versions)
         self._rescale(bool(misplaced(self.log, placements(self.plan, self.partitions))))
         self.sources = self.inputs.find(commit, found.application)
-        if self._repeat is not None:  # for the sources of now; where its records are gone a new batch is planned
+        if (
+            self._repeat is not None
+        ):  # for the sources of now; where its records are gone a new batch is planned
             ranges = self.sources.renamed(self._repeat.ranges)
             self._repeat = None if ranges is None else structs.replace(self._repeat, ranges=ranges)
         self.sources.await_globals()
@@ -158,7 +160,9 @@ class Engine:
         """Whether a batch of this thread runs: a function or listener of the user calls."""
         return self._runner == threading.get_ident()
 
-    def run_until(self, ends: dict[TopicPartition, int], is_halted: Callable[[], bool] = lambda: False) -> bool:
+    def run_until(
+        self, ends: dict[TopicPartition, int], is_halted: Callable[[], bool] = lambda: False
+    ) -> bool:
         """Batches of what DataFrame sources have, and topics up to ``ends``; False: ``is_halted`` came first."""
         outer, self._is_halted = self._is_halted, is_halted
         self._until = ends

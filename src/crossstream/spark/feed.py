@@ -44,7 +44,9 @@ class FrameFeed:
             return
         self._is_through = False
         # As Hadoop reads the location, nothing in it is escaped; a path alone is one of the session's file system.
-        writer = frame.writeStream.foreachBatch(self._run).option("checkpointLocation", f"file://{checkpoint}")
+        writer = frame.writeStream.foreachBatch(self._run).option(
+            "checkpointLocation", f"file://{checkpoint}"
+        )
         if pause is None:
             self._query = writer.trigger(availableNow=True).start()
             self._await()

@@ -62,9 +62,7 @@ class Run:
 def round_zero(run: Run, before: bool, index: int, _: Iterable[Any]) -> Iterator[Any]:
     def work(held: Held, batch: Batch) -> Iterator[Any]:
         plan = held.plan(before)
-        return spilled(
-            read_round(held, plan, batch, index, share_count(plan, batch)), run.folder, batch.id
-        )
+        return spilled(read_round(held, plan, batch, index, share_count(plan, batch)), run.folder, batch.id)
 
     return run.task(work)
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from crossstream.errors import ConfigError, ProcessingError, caller_location, type_and_text
 from crossstream.graph.nodes import FrameSource, Graph, Source
-from crossstream.runtime.batch import Report
-from crossstream.runtime.batch import Partnerless
+from crossstream.runtime.batch import Partnerless, Report
 from crossstream.signatures import deferred_kind, fits_call
 
 

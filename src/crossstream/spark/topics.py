@@ -16,8 +16,8 @@ from crossstream.errors import ConfigError, SinkError, SourceError
 from crossstream.filetopics import FileTopics, Staged
 from crossstream.graph.nodes import Graph, Sink, Source
 from crossstream.planning.plan import Plan
-from crossstream.runtime.batch import Report
 from crossstream.runtime.backlog_split import ExtractedTimes
+from crossstream.runtime.batch import Report
 from crossstream.runtime.scheduler import SourcePlanner
 from crossstream.spark.claim import Found
 from crossstream.spark.worker import TopicInput
@@ -82,7 +82,9 @@ class Inputs:
         check_written(self._topology, self._config, self.topics, known)
         if self._instance is not None:
             state = None if found.application is None else found.application.state_id
-            partitions = [TopicPartition(topic, partition) for topic in read for partition in range(known[topic])]
+            partitions = [
+                TopicPartition(topic, partition) for topic in read for partition in range(known[topic])
+            ]
             self._instance.check(partitions, state, has_commits=found.commit is not None)
 
     def find(self, commit: Commit, application: Application) -> SourcePlanner:
@@ -280,6 +282,7 @@ def staging_of(connection: TopicConnection | None, state: StateRoot) -> Path:
         return folder
     return state.here / "staged"
 
+
 def _written(topology: Graph, config: StreamsConfig, known: Mapping[str, int]) -> list[str]:
     """Those of the ``known`` topics that sinks and dead letters may go to."""
     if any(isinstance(node, Sink) and node.topic is None for node in topology):
@@ -294,7 +297,9 @@ class Publishing:
     """
 
     def __init__(self, connection: TopicConnection | None, staging: Path, log: BatchLog) -> None:
-        self.publisher: Any = connection.publisher() if hasattr(connection, "publisher") else None
+        self.publisher: Any = None
+        if connection is not None and hasattr(connection, "publisher"):
+            self.publisher = connection.publisher()
         self.staging = staging
         self.log = log
 

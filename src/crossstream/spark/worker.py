@@ -26,7 +26,7 @@ from crossstream.planning.plan import Plan
 from crossstream.runtime.batch import Batch, Input, Report, Settings, unpack_report
 from crossstream.runtime.shuffle_codec import Block
 from crossstream.runtime.stores import FolderStores, GlobalTables
-from crossstream.runtime.task import RoundTask, Outgoing, follows, in_turn
+from crossstream.runtime.task import Outgoing, RoundTask, follows, in_turn
 from crossstream.spark.frames import FrameInput, frame_spans
 from crossstream.spark.shuffle_spill import BLOCKS, loaded, spilled
 from crossstream.storage.log_entries import SourceRange

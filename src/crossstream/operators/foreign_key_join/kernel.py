@@ -21,9 +21,13 @@ What they make of a batch (`Emit`, decision 0033):
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
 import numpy as np
 import pyarrow as pa
-from collections.abc import Iterator
+
 from crossstream.columns.as_of import Puts
 from crossstream.columns.changes import Changes, concat_headers
 from crossstream.columns.evaluate import evaluate_where
@@ -39,9 +43,6 @@ from crossstream.serdes.keys import LEFT, tagged
 from crossstream.storage.columns import Column, same_rows, take, take_all, take_or_null, valid
 from crossstream.storage.snapshot import Snapshot, groups_of
 from crossstream.storage.sorted_run import Run, bisect, expand, identities, is_sorted, sort_rows
-from dataclasses import dataclass, replace
-from typing import Literal
-
 
 Kind = Literal["inner", "left"]
 

@@ -31,9 +31,7 @@ def plan_foreign_key_join(builder: PlanBuilder, node: ForeignKeyJoin) -> None:
     if node.kind in ("right", "outer"):  # how many left rows refer to a right key
         referrers = builder.inner_store(node, "referrers")
         builder.put(
-            StoreDef(
-                name=referrers, layout=REFERRERS, round=second, key=store.key, value=serdes.int64()
-            )
+            StoreDef(name=referrers, layout=REFERRERS, round=second, key=store.key, value=serdes.int64())
         )
     out = builder.flow_of(node, node.name, second)
     builder.steps.append(

@@ -14,13 +14,14 @@ from crossstream.columns.functions import Function
 from crossstream.columns.match_counts import Asked
 from crossstream.graph import nodes as graph
 from crossstream.graph.names import inner
-from crossstream.operators.foreign_key_join.kernel import Serdes, resolve
 from crossstream.operators.foreign_key_join.kernel import (
     INSTRUCTION,
     PRIMARY,
     REFERS,
     Emit,
     Kind,
+    Serdes,
+    resolve,
     subscribe,
 )
 from crossstream.operators.foreign_key_join.unreferenced import unreferenced

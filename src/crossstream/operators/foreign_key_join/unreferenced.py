@@ -141,5 +141,3 @@ class _Events:
         moved = np.maximum.reduceat(np.where(left, changes.ts, _NEVER), first)
         with_left = np.maximum(moved, np.where(now.present, now.ts, _NEVER))
         return np.where(moved > _NEVER, with_left, changes.ts[last])
-
-

@@ -6,9 +6,14 @@ inner join; the stream's own key may be null. Source: KIP-99, semantics 2.4, 8.1
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Literal
+
 import numpy as np
 import pyarrow as pa
-from collections.abc import Sequence
+
 from crossstream.columns.changes import Changes, concat_changes
 from crossstream.columns.evaluate import Failure, evaluate, serialized
 from crossstream.columns.functions import Function
@@ -21,9 +26,6 @@ from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, cut, same_rows, take, take_or_null
 from crossstream.storage.snapshot import Match, Snapshot
 from crossstream.storage.sorted_run import Run, bisect, sort_rows, stable_order
-from dataclasses import dataclass, replace
-from itertools import chain
-from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,7 @@ from crossstream.columns.match_counts import Asked, some_given
 from crossstream.graph import nodes as graph
 from crossstream.operators.foreign_key_join.kernel import Serdes, resolve
 from crossstream.operators.foreign_key_join.runner import LEFT_ROWS, emit_of, no_subscriptions
-from crossstream.operators.global_join.kernel import History
-from crossstream.operators.global_join.kernel import look_up
+from crossstream.operators.global_join.kernel import History, look_up
 from crossstream.operators.runner import Emitted, Runner, no_changes
 from crossstream.operators.stream_join.partners import LEFT, RIGHT
 from crossstream.operators.table.kernel import upsert

@@ -21,7 +21,6 @@ from crossstream.durations import LATEST, to_record_timestamp
 from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, SerdeError
 from crossstream.graph.nodes import FrameSource, Node
 from crossstream.planning.steps import ReadStep
-from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.serdes.refusals import show
 from crossstream.serdes.serde import (

@@ -15,28 +15,37 @@ see decision 0033 for what it costs. Source: decision 0019, semantics 8.12 to 8.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
 import numpy as np
 import pyarrow as pa
-from collections.abc import Iterator, Sequence
+
 from crossstream.columns.changes import Changes, concat_changes, reference
 from crossstream.columns.evaluate import Outcome, evaluate, uncalled
 from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys
 from crossstream.columns.match_counts import Asked
-from crossstream.columns.order import arrival_of, by_key, in_hash_order
+from crossstream.columns.order import arrival_of, by_key
 from crossstream.columns.values import Values
 from crossstream.operators.foreign_key_join.kernel import Emit
-from crossstream.operators.star_join.right_changes import Coded
-from crossstream.operators.star_join.right_changes import RightChanges, RightRows, Seen, Spans
-from crossstream.operators.star_join.subscriptions import CHANGED, CURRENT, DROPPED, MOVED, RAW, WAS, answers_of
+from crossstream.operators.star_join.right_changes import Coded, RightChanges, RightRows, Seen, Spans
+from crossstream.operators.star_join.subscriptions import (
+    CHANGED,
+    CURRENT,
+    DROPPED,
+    MOVED,
+    RAW,
+    WAS,
+    answers_of,
+)
 from crossstream.operators.table.kernel import as_stored
 from crossstream.operators.table_join.kernel import Joined
-from crossstream.serdes import Serde, arrays
+from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, take
 from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import sorted_order, stable_order
-from dataclasses import dataclass, replace
-from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,22 +12,21 @@ Test: `test_every_change_is_there_in_any_batches_where_a_stream_wants_it`.
 
 from __future__ import annotations
 
-import numpy as np
 from collections.abc import Iterator, Sequence
-from crossstream.columns.as_of import Puts
-from crossstream.columns.changes import Changes, concat_headers
-from crossstream.columns.order import in_hash_order
-from crossstream.serdes import arrays
-import pyarrow as pa
-from crossstream.columns.order import arrival_of, came_before, same_trigger
-from crossstream.columns.values import Values
-from crossstream.operators.star_join.subscriptions import RAW
-from crossstream.serdes import Serde
-from crossstream.storage.columns import Column, EMPTY_BYTES, concat, take, take_or_null
-from crossstream.storage.snapshot import Snapshot, groups_of
-from crossstream.storage.sorted_run import bisect, expand
 from dataclasses import dataclass, replace
 
+import numpy as np
+import pyarrow as pa
+
+from crossstream.columns.as_of import Puts
+from crossstream.columns.changes import Changes, concat_headers
+from crossstream.columns.order import arrival_of, came_before, in_hash_order, same_trigger
+from crossstream.columns.values import Values
+from crossstream.operators.star_join.subscriptions import RAW
+from crossstream.serdes import Serde, arrays
+from crossstream.storage.columns import EMPTY_BYTES, Column, concat, take, take_or_null
+from crossstream.storage.snapshot import Snapshot, groups_of
+from crossstream.storage.sorted_run import bisect, expand
 
 BEFORE = -1
 """The event before all of the batch."""
@@ -58,8 +57,8 @@ class RightChanges:
     """The changes of right rows in a batch, ``puts``: by table and foreign key, in arrival order within.
 
     All changes that one input record makes are one *event*. ``event``: the number of each change's; ``kept``: whether
-    a change leaves a row, or deletes it. ``major``, ``minor``, ``arrived``: of all changes in arrival order the position
-    in time, and the event.
+    a change leaves a row, or deletes it. ``major``, ``minor``, ``arrived``: of all changes in arrival order the
+    position in time, and the event.
     """
 
     puts: Puts

@@ -19,8 +19,7 @@ from crossstream.operators.runner import (
     no_changes,
 )
 from crossstream.operators.source.runner import Decoder
-from crossstream.operators.star_join.kernel import resolve
-from crossstream.operators.star_join.kernel import PartitionState
+from crossstream.operators.star_join.kernel import PartitionState, resolve
 from crossstream.operators.star_join.subscriptions import (
     LeftRows,
     Right,
@@ -126,9 +125,7 @@ class ReferManyRunner(Runner):
         return left
 
 
-def _fields_read(
-    node: graph.ManyJoin, values: Values
-) -> tuple[frozenset[str] | None, frozenset[str] | None]:
+def _fields_read(node: graph.ManyJoin, values: Values) -> tuple[frozenset[str] | None, frozenset[str] | None]:
     """The fields of a left row that expressions of foreign keys read, and with those of the joiner; None: all."""
     names = frozenset[str]().union(*map(columns_of, node.foreign_keys)) - {"key"}
     if WHOLE in names or not (names or values.declared()):
@@ -187,14 +184,10 @@ class ResolveManyRunner(Runner):
         index, right_rows = (store.view for store in derived)
         values = [self.task.plan.stores[name].value for name in self.step.right_stores]
         key, value, bits = kept.definition.key, kept.definition.value, self.task.batch.bits
-        state = PartitionState(
-            node.names, values, kept.view, index, right_rows, key, value, bits, rebuilt
-        )
+        state = PartitionState(node.names, values, kept.view, index, right_rows, key, value, bits, rebuilt)
         emit, chunk = emit_of(self.step.changelog), self.task.settings.chunk_rows
         asked = [Asked() for _ in node.names]
-        for joined in resolve(
-            node.kind, node.joiner, state, rows, answers, asked, emit=emit, chunk=chunk
-        ):
+        for joined in resolve(node.kind, node.joiner, state, rows, answers, asked, emit=emit, chunk=chunk):
             yield from self.joined(joined)
         for name, counts in zip(node.names, asked, strict=True):
             self.task.report.count_asked(f"{node.name}: {name}", counts.matched, counts.unmatched)

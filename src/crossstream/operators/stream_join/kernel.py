@@ -45,7 +45,12 @@ from crossstream.operators.stream_join.partners import (
     search,
 )
 from crossstream.operators.stream_join.records import (
+    ALONE,
+    CLOSED,
+    PAIR,
+    Events,
     Kept,
+    Maker,
     Records,
     closing,
     put_records,
@@ -53,7 +58,6 @@ from crossstream.operators.stream_join.records import (
     rows_of,
     waits_on,
 )
-from crossstream.operators.stream_join.records import ALONE, CLOSED, PAIR, Events, Maker
 from crossstream.operators.table_join.kernel import Joined
 
 Kind = Literal["inner", "left", "outer"]
@@ -89,9 +93,9 @@ class StreamJoin:
 class _Batch:
     """What is known before the first pair.
 
-    By position: ``row``, the number of the record among all rows of ``pieces`` (−1: not kept); ``outer``, whether it may
-    come out alone; ``keyless``, whether it does so at once, for it has no key; ``closes``, the position of the record that
-    closes its window.
+    By position: ``row``, the number of the record among all rows of ``pieces`` (−1: not kept); ``outer``, whether it
+    may come out alone; ``keyless``, whether it does so at once, for it has no key; ``closes``, the position of the
+    record that closes its window.
     """
 
     join: StreamJoin
@@ -336,7 +340,9 @@ def _own_events(batch: _Batch, what: int, positions: np.ndarray, trigger: np.nda
     """Records of the batch, alone."""
     piece, row = batch.pieces.located(batch.row[positions])
     records = batch.records
-    rows = Hits(trigger, piece, row, records.ts[positions], records.numbers(positions), records.side[positions])
+    rows = Hits(
+        trigger, piece, row, records.ts[positions], records.numbers(positions), records.side[positions]
+    )
     return Events.alone(what, rows)
 
 

@@ -99,7 +99,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """Rows that records find as partners, or whose windows they close. ``trigger``: position of the record in the batch.
+    """Rows that records find as partners, or whose windows they close. ``trigger``: that record's position.
 
     Of the rows: timestamp, arrival number, side.
     """
@@ -130,7 +130,7 @@ class Hits:
 def search(
     pieces: Pieces, other: int, positions: np.ndarray, hashes: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> Iterator[Found]:
-    """Searches all pieces of the side ``other`` for each record, at least one: its position, hash, and reach in time."""
+    """Searches all pieces of the side ``other`` for each record, at least one: position, hash, and reach in time."""
     order = stable_order(hashes)
     hashes, oldest, newest = hashes[order], int(low.min()), int(high.max())
     for number in pieces.of_side(other):

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
 import numpy as np
 import pyarrow as pa
-from collections.abc import Callable, Iterable, Iterator, Sequence
+
 from crossstream.columns.as_of import arrival_numbers
 from crossstream.columns.changes import Changes, both_sides
 from crossstream.columns.evaluate import evaluate
 from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys
 from crossstream.columns.values import Values
-from crossstream.operators.stream_join.partners import FRESH, Hits, LEFT, Pieces, RIGHT, SIDES, Times, Window, numbers_in
+from crossstream.operators.stream_join.partners import (
+    FRESH,
+    LEFT,
+    RIGHT,
+    SIDES,
+    Hits,
+    Pieces,
+    Times,
+    Window,
+    numbers_in,
+)
 from crossstream.operators.table_join.kernel import Joined
 from crossstream.serdes import Serde
-from crossstream.storage.columns import Column, Columns, EMPTY_BYTES, concat_all, take, take_all, valid
+from crossstream.storage.columns import EMPTY_BYTES, Column, Columns, concat_all, take, take_all, valid
 from crossstream.storage.snapshot import Snapshot
 from crossstream.storage.sorted_run import Run, is_sorted, newest, sort_rows, sorted_order
-from dataclasses import dataclass, field
-from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)

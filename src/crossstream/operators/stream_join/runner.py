@@ -15,8 +15,7 @@ from crossstream.graph import nodes as graph
 from crossstream.operators.runner import Emitted, OpenStore, Runner, no_changes
 from crossstream.operators.stream_join.kernel import StreamJoin, dropped, join_streams
 from crossstream.operators.stream_join.partners import Window
-from crossstream.operators.stream_join.records import records_of
-from crossstream.operators.stream_join.records import Maker
+from crossstream.operators.stream_join.records import Maker, records_of
 from crossstream.planning.steps import StreamStreamJoinStep
 
 

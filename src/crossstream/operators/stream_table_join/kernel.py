@@ -10,10 +10,14 @@ Source: semantics 2.3.1, KIP-914, KIP-923.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from collections.abc import Callable
+
 from crossstream.columns.as_of import Puts, arrival_numbers, last_below, running_maximum_of
 from crossstream.columns.changes import Changes, concat_changes
 from crossstream.columns.evaluate import evaluate
@@ -27,8 +31,6 @@ from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, concat_all, take, take_all
 from crossstream.storage.snapshot import Match, Snapshot
 from crossstream.storage.sorted_run import bisect
-from dataclasses import dataclass, replace
-from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Buffer:
         return max(self.horizon, clock - self.grace + 1)
 
     def due(self, clock: int) -> Changes:
-        """Those that leave by the time the clock shows ``clock``, in arrival order; they have no position in time yet."""
+        """Those that leave by the time the clock shows ``clock``, in arrival order, without a position in time yet."""
         parts: list[dict[str, Column]] = []
         for run in self.view.segments():
             rows = np.flatnonzero((run["s"] >= self.horizon) & (run["s"] <= clock - self.grace))
@@ -122,7 +124,9 @@ def _by_key_where_tied(records: Changes, order: np.ndarray, moment: np.ndarray) 
     keys = records.key.take(order[positions]).wire()
     rank = np.asarray(pc.rank(keys, tiebreaker="dense"))
     sorted_ = order.copy()
-    sorted_[positions] = order[positions][np.lexsort((np.arange(len(positions)), rank, ts[positions], at[positions]))]
+    sorted_[positions] = order[positions][
+        np.lexsort((np.arange(len(positions)), rank, ts[positions], at[positions]))
+    ]
     return sorted_
 
 

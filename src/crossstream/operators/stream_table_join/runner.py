@@ -10,8 +10,15 @@ from crossstream.columns.match_counts import Asked, some_given
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
 from crossstream.operators.runner import Emitted, OpenStore, Runner, no_changes
-from crossstream.operators.stream_table_join.kernel import Buffer, depart, depart_while_idle, waiting_rows
-from crossstream.operators.stream_table_join.kernel import TableHistory, admit, join_stream_table
+from crossstream.operators.stream_table_join.kernel import (
+    Buffer,
+    TableHistory,
+    admit,
+    depart,
+    depart_while_idle,
+    join_stream_table,
+    waiting_rows,
+)
 from crossstream.planning.steps import StreamTableJoinStep
 
 

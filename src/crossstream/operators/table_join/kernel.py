@@ -137,7 +137,8 @@ def join_tables(
     if left.rows and right.rows:
         merged = _same_trigger(group, major[order], minor[order], is_right)
         lefts, rights = (
-            replace(one, before=np.where(merged, _previous(one.before), one.before)) for one in (lefts, rights)
+            replace(one, before=np.where(merged, _previous(one.before), one.before))
+            for one in (lefts, rights)
         )
     left_now, right_now = lefts.is_now(), rights.is_now()
     _count(asked, left_now, right_now, is_right, merged)
@@ -268,5 +269,3 @@ def _timestamps(
 
 def _picked(side: _Side, rows: np.ndarray) -> Values:
     return side.values.take(np.where(side.present[rows], rows, -1))
-
-
