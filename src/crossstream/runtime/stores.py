@@ -16,7 +16,7 @@ import numpy as np
 
 from crossstream.columns.changes import Changes
 from crossstream.errors import SerdeError, StateError
-from crossstream.operators.global_join.global_table import History, WholeTable
+from crossstream.operators.global_join.kernel import History, WholeTable
 from crossstream.planning.plan import Plan, StoreDef
 from crossstream.runtime.batch import Batch
 from crossstream.serdes import refusals
