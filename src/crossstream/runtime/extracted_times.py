@@ -20,8 +20,16 @@ from crossstream.runtime.backlog_split import Times
 from crossstream.runtime.bad_records import Failures
 from crossstream.runtime.batch import Batch, Input, Policy, Report, Settings
 from crossstream.storage.log_entries import SourceRange
-from crossstream.timelines import Columns, FirstRecords, Ranges, Timelines, partition_of, passed
-from crossstream.topics import OffsetRange, TopicPartition
+from crossstream.topics import (
+    Columns,
+    FirstRecords,
+    OffsetRange,
+    Ranges,
+    Timelines,
+    TopicPartition,
+    partition_of,
+    passed,
+)
 
 GONE = frozenset({"CS-601", "CS-602"})
 """Records or topics are not there any more: the batch that reads them says so, and knows whether it matters."""
