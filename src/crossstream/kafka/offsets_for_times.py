@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from crossstream.errors import SourceError
 from crossstream.kafka.consumer import KafkaReader
+from crossstream.kafka.settings import KafkaSettings
 from crossstream.topics import (
     Columns,
     FirstRecords,
@@ -26,10 +26,6 @@ from crossstream.topics import (
     partition_of,
     passed,
 )
-
-if TYPE_CHECKING:
-    from crossstream.kafka.settings import KafkaSettings
-
 
 FETCH_LESS: Mapping[str, object] = {
     "queued.min.messages": 2_000,
