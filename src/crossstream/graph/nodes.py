@@ -71,6 +71,11 @@ class Node:
         """For how long (ms) the node's own store keeps versions; None: it keeps none."""
         return None if self.store is None else self.store.history_retention
 
+    @property
+    def where(self) -> dict[str, str | None]:
+        """What an error says of the place: the operator, and the line that made it."""
+        return {"operator": self.name, "line": None if self.location is None else str(self.location)}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source(Node):
