@@ -13,22 +13,21 @@ from crossstream._version import __version__
 
 if TYPE_CHECKING:
     from crossstream import serdes
-    from crossstream.api import (
-        BranchedKStream,
+    from crossstream.api.branched import BranchedKStream
+    from crossstream.api.builder import StreamsBuilder
+    from crossstream.api.options import (
         Consumed,
-        GlobalKTable,
         Joined,
         JoinWindows,
-        KStream,
-        KTable,
         Materialized,
         Named,
         Produced,
         Repartitioned,
         StreamJoined,
-        StreamsBuilder,
         TableJoined,
     )
+    from crossstream.api.stream import KStream
+    from crossstream.api.table import GlobalKTable, KTable
     from crossstream.api.topology import Topology
     from crossstream.columns.functions import keyed
     from crossstream.config import DeadLetter, StreamsConfig
@@ -91,8 +90,12 @@ __all__ = [
 ]
 
 _HOMES = {
-    "crossstream.api": "BranchedKStream Consumed GlobalKTable JoinWindows Joined KStream KTable Materialized Named "
-    "Produced Repartitioned StreamJoined StreamsBuilder TableJoined",
+    "crossstream.api.branched": "BranchedKStream",
+    "crossstream.api.builder": "StreamsBuilder",
+    "crossstream.api.options": "Consumed JoinWindows Joined Materialized Named Produced Repartitioned StreamJoined "
+    "TableJoined",
+    "crossstream.api.stream": "KStream",
+    "crossstream.api.table": "GlobalKTable KTable",
     "crossstream.api.topology": "Topology",
     "crossstream.columns.functions": "keyed",
     "crossstream.config": "DeadLetter StreamsConfig",

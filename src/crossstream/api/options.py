@@ -98,13 +98,7 @@ class Produced:
         check_name("Produced", "name", self.name, optional=True)
 
 
-_NOT_YET = {
-    "retention": "leave it out: it is for stores of windows, which do not exist yet;"
-    " history_retention=… makes a table versioned"
-}
-
-
-@keyword_settings(TopologyError, "CS-101", hints=_NOT_YET)
+@keyword_settings(TopologyError, "CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Materialized:
     """Keeps a table in a store; with ``store`` it can be queried under that name.
@@ -128,13 +122,7 @@ class Materialized:
 
     def __post_init__(self) -> None:
         check_serdes("Materialized", key=self.key, value=self.value)
-        if self.retention is not None:
-            raise TopologyError(
-                f"Materialized(retention={self.retention!r}): nothing uses this setting yet",
-                code="CS-101",
-                where=caller_location(),
-                next=_NOT_YET["retention"],
-            )
+        check_choice("Materialized", "retention", self.retention, (None,))
         settle_durations(self, "history_retention")
         check_choice("Materialized", "caching", self.caching, (True, False))
         check_name("Materialized", "store", self.store, optional=True)
@@ -142,9 +130,7 @@ class Materialized:
     def spec(self, key: Serde | None, value: Serde | None) -> StoreSpec:
         """The store, with the serdes that were found for it."""
         history = None if self.history_retention is None else settled(self.history_retention)
-        return StoreSpec(
-            name=self.store, key=key, value=value, caching=self.caching, history_retention=history
-        )
+        return StoreSpec(self.store, key, value, history)
 
 
 @keyword_settings(TopologyError, "CS-101")

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from crossstream.graph.nodes import FrameSink, Sink
 from crossstream.graph.traversal import MergePoint, by_topic
-from crossstream.planning.builder import PlanBuilder
-from crossstream.planning.fork_join import branches_of, forks_of, gather
+from crossstream.planning.builder import PlanBuilder, branches_of, forks_of, gather
 from crossstream.planning.plan import Flow
 from crossstream.planning.steps import FrameSinkStep, SinkStep, TopicOrder
 from crossstream.serdes import Serde
