@@ -18,9 +18,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream import serdes
-from crossstream.columns.expressions import result_type
-from crossstream.columns.functions import Function
-from crossstream.columns.projection import ALL, WHOLE, fields_of, projection_of
+from crossstream.columns.functions import ALL, WHOLE, Function, fields_of, projection_of, result_type
 from crossstream.errors import ProcessingError, SerdeError, TopologyError, caller_location
 from crossstream.graph.nodes import Node
 from crossstream.serdes import Serde

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from crossstream.columns.branch_order import Fork
+from crossstream.columns.order import Fork
 from crossstream.graph.nodes import Node
 from crossstream.graph.traversal import MergePoint
 from crossstream.planning.builder import PlanBuilder

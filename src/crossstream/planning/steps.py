@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from crossstream.columns.branch_order import Fork
+from crossstream.columns.order import Fork
 from crossstream.serdes.serde import ANY_READER, Readers
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 
-from crossstream.columns.branch_order import without_tags
+from crossstream.columns.order import without_tags
 from crossstream.columns.changes import Changes
 from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.operators.global_join.global_table import History

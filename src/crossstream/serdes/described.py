@@ -21,8 +21,7 @@ from crossstream.serdes.json_schemas import SchemaJson
 from crossstream.serdes.json_typed import TypedJson
 from crossstream.serdes.json_untyped import UntypedJson, kept
 from crossstream.serdes.keys import LeftOrRightSerde
-from crossstream.serdes.numeric import Number
-from crossstream.serdes.scalar import Boolean, Bytes, String, Uuid
+from crossstream.serdes.primitives import Boolean, Bytes, Number, String, Uuid
 from crossstream.serdes.serde import Bisecting, Serde
 
 _VALUES = (str, int, float, bool, bytes, Decimal, UUID, dt.datetime, dt.date, dt.time, dt.timedelta)

@@ -1,23 +1,43 @@
-"""Decoded objects to Polars series, and a series made to fit a declared type before it is written."""
+"""Objects to Polars series, and series to JSON text, one document for each row.
+
+A series is made to fit the declared type before it is written. Polars writes structs in one call. Columns that it would
+write differently from msgspec, or from another release of Polars, become text first: times, dates, decimals, bytes,
+categories. Other types, few rows, NaN and infinities go through Python objects and msgspec. The text of a value is the
+same either way, because keys are compared by it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import date
 from functools import lru_cache
 from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.json_shapes import KEPT, Leaf, ListOf, Shape, StructOf, column
+from crossstream.serdes.json_rows import Decoder, Read, encode_rows, whole
+from crossstream.serdes.json_shapes import (
+    DECIMAL_DIGITS,
+    KEPT,
+    Layout,
+    Leaf,
+    ListOf,
+    NoColumn,
+    Shape,
+    StructOf,
+    column,
+    is_checked,
+)
+from crossstream.serdes.serde import Readers
 
 _FEW = 64
 """Rows up to which one call for all columns is cheaper than one for each."""
@@ -273,3 +293,162 @@ def any_leaf(dtype: Any, holds: Callable[[Any], bool]) -> bool:
     if isinstance(dtype, pl.Array):
         return holds(dtype) or any_leaf(dtype.inner, holds)
     return any_leaf(dtype.inner, holds) if isinstance(dtype, pl.List) else holds(dtype)
+
+
+class Columns(NamedTuple):
+    """How a column is decoded: by ``decoder``, then ``convert`` (None: nothing to convert) to the ``shape``.
+
+    ``read``: the part of an object that functions read, now or later.
+    """
+
+    decoder: Decoder
+    shape: Shape
+    convert: Any
+    read: Read = whole
+
+
+def checked(
+    layout: Layout, decoder: Decoder, names: frozenset[str], fit: Collection[str], readers: Readers
+) -> Columns:
+    """Columns of these fields, and of others that must ``fit`` into columns where only making the column shows it."""
+    made = [
+        field.name
+        for field in layout.fields
+        if field.name in names
+        or (field.name in fit and not is_checked(field.shape) and not isinstance(field.shape, NoColumn))
+    ]
+    shape = layout.struct(made)
+    if isinstance(shape, NoColumn):
+        raise refusals.no_column(layout.title, shape.reason)
+    if readers.callables:
+        return Columns(decoder, shape, None)
+    read = fields_read(layout, names, readers)
+    fields = [(field.name, attrgetter(field.attribute)) for field in layout.fields if field.name in read]
+    return Columns(decoder, shape, None, lambda value: value and {name: get(value) for name, get in fields})
+
+
+def fields_read(layout: Layout, names: frozenset[str], readers: Readers) -> frozenset[str]:
+    """The fields that are read as columns, now or later."""
+    known = frozenset(field.name for field in layout.fields)
+    if readers.fields is not None:
+        return (names | readers.fields) & known
+    return names | {field.name for field in layout.fields if not isinstance(field.shape, NoColumn)}
+
+
+def some_fields(layout: Layout, names: frozenset[str], serde: str) -> Shape | NoColumn:
+    known = [field.name for field in layout.fields]
+    if unknown := names.difference(known):
+        raise refusals.unknown_fields(serde, unknown, known)
+    return layout.struct(names)
+
+
+FEW = 64
+"""Rows up to which Python objects are cheaper than a call of Polars' encoder."""
+
+_SIGNED, _UNSIGNED = (pl.Int8, pl.Int16, pl.Int32, pl.Int64), (pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
+_PLAIN = (*_SIGNED, *_UNSIGNED, pl.Float64, pl.Boolean, pl.String, pl.Null)
+"""Columns that every release of Polars writes as msgspec writes their objects."""
+
+_OTHER_TEXT = (pl.Date, pl.Categorical, pl.Enum, pl.Decimal, pl.Float32, pl.Binary)
+"""Columns that are made plain first. The others (times of day, durations) go through Python objects."""
+
+_SCALELESS = pl.Decimal(*DECIMAL_DIGITS)
+"""The column of Decimals for which no scale is declared."""
+
+_EXPONENT = 1e16
+"""From here on floats are written with an exponent: by msgspec as 1e16, by Polars as 1e+16."""
+
+
+def json_text(values: pl.Series, serde: str, shortest: bool = False) -> pa.LargeBinaryArray:
+    """The JSON of every row, null → null. ``shortest``: Decimals without declared scale have no zeros at the end.
+
+    Raises `SerdeError` (CS-403).
+    """
+    if beyond_the_calendar(values):
+        raise refusals.beyond_the_calendar(serde)
+    few = len(values) <= FEW
+    if not few or any_leaf(values.dtype, _differs):
+        values = plain_columns(values, shortest)
+    dtype = values.dtype
+    if few or not isinstance(dtype, pl.Struct) or any_leaf(dtype, _is_not_plain) or _has_odd_floats(values):
+        return encode_rows(values.to_list(), serde)
+    text = arrays.text_bytes(values.struct.json_encode())
+    if not values.null_count():
+        return text
+    return pc.if_else(values.is_null().to_arrow(), pa.scalar(None, arrays.LARGE_BINARY), text)
+
+
+def plain_columns(values: pl.Series, shortest: bool) -> pl.Series:
+    """The series with text and numbers in place of all that has a text of its own. ``shortest``: as in `json_text`."""
+    dtype = values.dtype
+    if not any_leaf(dtype, _has_other_text):
+        return values
+    if isinstance(dtype, pl.Struct):
+        parts = {part.name: plain_columns(part, shortest) for part in values.struct.unnest().get_columns()}
+        return with_nulls_of(struct_of(parts, len(values)), values)
+    if isinstance(dtype, pl.Array):
+        return plain_columns(values.arr.to_list(), shortest)
+    if isinstance(dtype, pl.List):
+        return _plain_items(values.to_arrow(), shortest)
+    if isinstance(dtype, pl.Datetime):
+        return _times_as_text(values)
+    if isinstance(dtype, pl.Float32):
+        return values.cast(pl.Float64)
+    if isinstance(dtype, pl.Binary):
+        return values.bin.encode("base64")
+    text = values.cast(pl.String)
+    if not shortest or dtype != _SCALELESS:
+        return text
+    return text.str.strip_chars_end("0").str.strip_chars_end(".")
+
+
+def _plain_items(lists: pa.LargeListArray, shortest: bool) -> pl.Series:
+    items = plain_columns(arrays.series_of(lists.flatten()), shortest)
+    ends = np.zeros(len(lists) + 1, np.int64)
+    np.cumsum(pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False), out=ends[1:])
+    made = pa.LargeListArray.from_arrays(pa.array(ends), items.to_arrow(), mask=lists.is_null())
+    return arrays.series_of(made)
+
+
+def _times_as_text(values: pl.Series) -> pl.Series:
+    zone = values.dtype.time_zone  # type: ignore[attr-defined]
+    if zone not in (None, "UTC"):  # offsets of old times have seconds, which those of JSON have not
+        values = values.dt.convert_time_zone("UTC")
+    text = values.dt.to_string("%Y-%m-%dT%H:%M:%S%.6f").str.strip_suffix(".000000")
+    return text if zone is None else text + "Z"
+
+
+def _is_not_plain(dtype: Any) -> bool:
+    return dtype not in _PLAIN
+
+
+def _has_other_text(dtype: Any) -> bool:
+    if isinstance(dtype, pl.Datetime):
+        return dtype.time_unit != "ns"
+    return isinstance(dtype, pl.Array) or dtype in _OTHER_TEXT
+
+
+def _differs(dtype: Any) -> bool:
+    """Whether msgspec writes the objects of such a column in another way."""
+    if isinstance(dtype, pl.Datetime):
+        return dtype.time_zone not in (None, "UTC")
+    return isinstance(dtype, pl.Float32 | pl.Decimal | pl.Array)
+
+
+def _has_odd_floats(values: pl.Series) -> bool:
+    """Whether floats are so large that they are written with an exponent, or have no JSON: NaN and infinities."""
+    dtype = values.dtype
+    if not any_leaf(dtype, _is_float):
+        return False
+    if isinstance(dtype, pl.Struct):
+        return any(_has_odd_floats(part) for part in values.struct.unnest().get_columns())
+    if isinstance(dtype, pl.List):
+        return _has_odd_floats(values.list.explode())
+    if not values.is_finite().all():
+        return True
+    least, most = values.min(), values.max()
+    return least is not None and bool(least <= -_EXPONENT or most >= _EXPONENT)  # type: ignore[operator]
+
+
+def _is_float(dtype: Any) -> bool:
+    return isinstance(dtype, pl.Float64)

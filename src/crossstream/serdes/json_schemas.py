@@ -17,8 +17,17 @@ from crossstream.errors import SerdeError
 from crossstream.gc_pause import paused_gc
 from crossstream.serdes import arrays, refusals
 from crossstream.serdes import json_shapes as leaves
-from crossstream.serdes.json_columns import any_leaf, conform, in_chunks, series_of_plain, to_series
-from crossstream.serdes.json_reading import Columns, checked, some_fields
+from crossstream.serdes.json_columns import (
+    Columns,
+    any_leaf,
+    checked,
+    conform,
+    in_chunks,
+    json_text,
+    series_of_plain,
+    some_fields,
+    to_series,
+)
 from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows, encode_rows, not_finite
 from crossstream.serdes.json_shapes import (
     KEPT,
@@ -34,7 +43,6 @@ from crossstream.serdes.json_shapes import (
     optional,
     rows_of,
 )
-from crossstream.serdes.json_text import json_text
 from crossstream.serdes.serde import NO_READER, Bisecting, Readers
 
 NATIVE = (*KEPT, UUID)

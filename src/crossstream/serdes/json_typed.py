@@ -1,32 +1,69 @@
-"""JSON of a declared type: a Python type, whose instances callables get, or a schema, with dicts."""
+"""JSON of a declared type: a Python type, whose instances callables get, or a schema, with dicts.
+
+Keys are compared by their bytes, so equal objects need one text. msgspec writes sets in the order of their hashes,
+TypedDicts in the order in which their fields came, and of a dataclass only what an object has of its own. The first two
+get one order here, and objects get the defaults that they lack. Types for which that is not enough cannot be keys.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import pickle
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, ClassVar
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
-import msgspec.inspect
+import msgspec.inspect as mi
 import polars as pl
 import pyarrow as pa
 
+from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals, shipping
-from crossstream.serdes.json_canonical import add_defaults, in_declared_order
-from crossstream.serdes.json_columns import conform, in_chunks, to_series
-from crossstream.serdes.json_reading import (
+from crossstream.serdes.json_columns import (
+    CHUNK,
     Columns,
-    check_rows,
-    checked_columns,
-    columns_of,
-    reading_of,
+    checked,
+    conform,
+    fields_read,
+    in_chunks,
+    json_text,
+    plain_columns,
+    some_fields,
+    to_series,
 )
-from crossstream.serdes.json_rows import decode_row, decode_rows, encode_row, encode_rows, nulls
+from crossstream.serdes.json_rows import (
+    Decoder,
+    Encoder,
+    decode_row,
+    decode_rows,
+    encode_row,
+    encode_rows,
+    encoder,
+    nulls,
+    sorting_encoder,
+)
 from crossstream.serdes.json_schemas import NATIVE, SchemaJson, misfit, read_schema, struct_dtype
-from crossstream.serdes.json_shapes import KEPT, NoColumn, Shape, StructOf, optional, rows_of
-from crossstream.serdes.json_text import json_text, plain_columns
+from crossstream.serdes.json_shapes import (
+    KEPT,
+    Layout,
+    NoColumn,
+    Shape,
+    StructOf,
+    any_class,
+    any_node,
+    classes_of,
+    derives_values,
+    fields_of,
+    optional,
+    read_record,
+    read_type,
+    rows_of,
+    type_name,
+)
 from crossstream.serdes.json_untyped import UntypedJson
 from crossstream.serdes.serde import NO_READER, Bisecting, Readers, Serde
 
@@ -196,3 +233,227 @@ def _check_type(kind: Any) -> None:
         reading_of(kind)
     except Exception as error:  # msgspec's TypeError, and NameError of an annotation that cannot be resolved
         raise refusals.unusable_type(kind, str(error)) from error
+
+
+class Reading(NamedTuple):
+    """What is derived from a declared type, once for each process.
+
+    ``checks``, ``column_checks``: see `checks`. ``many``: a list of rows. ``derives``: see `derives_values`.
+    ``lacks_defaults``, ``order``, ``encoder``, ``unfit_for_keys``: see `json_canonical`.
+    """
+
+    name: str
+    decoder: Decoder
+    checks: tuple[Decoder, ...]
+    column_checks: tuple[Decoder, ...]
+    many: Any
+    shape: Shape | NoColumn
+    layout: Layout | NoColumn
+    derives: bool
+    lacks_defaults: bool
+    order: Sequence[str]
+    encoder: Encoder
+    unfit_for_keys: str | None
+    classes: tuple[type, ...]
+
+
+@lru_cache(maxsize=256)
+def reading_of(kind: Any) -> Reading:
+    node = mi.type_info(kind)
+    layout = read_record(node)
+    shape = layout.struct() if isinstance(layout, Layout) else read_type(node)[0]
+    decoder = msgspec.json.Decoder(kind | None)
+    return Reading(
+        name=f"json[{type_name(kind)}]",
+        decoder=decoder,
+        checks=checks(node, shape, decoder),
+        column_checks=column_checks(node, shape, decoder),
+        many=rows_of(kind),
+        shape=shape,
+        layout=layout,
+        derives=derives_values(node),
+        lacks_defaults=lacks_defaults(node),
+        order=field_order(node),
+        encoder=encoder_of(node),
+        unfit_for_keys=unfit_for_keys(node),
+        classes=classes_of(node),
+    )
+
+
+@lru_cache(maxsize=512)
+def columns_of(kind: Any, names: frozenset[str] | None) -> Columns:
+    """How columns of a Python type are decoded. Raises CS-404, CS-401."""
+    reading = reading_of(kind)
+    shape = reading.shape
+    if names is not None and isinstance(reading.layout, Layout):
+        shape = some_fields(reading.layout, names, reading.name)
+    if isinstance(shape, NoColumn):
+        raise refusals.no_column(reading.name, shape.reason)
+    if reading.derives:
+        return Columns(reading.decoder, shape, rows_of(shape.wire))
+    return Columns(msgspec.json.Decoder(optional(shape.wire, True)), shape, None)
+
+
+@lru_cache(maxsize=512)
+def checked_columns(kind: Any, names: frozenset[str], readers: Readers) -> Columns:
+    """How columns of some fields of a Python type are decoded, while the others are checked."""
+    layout = reading_of(kind).layout
+    if not isinstance(layout, Layout):
+        return columns_of(kind, None)
+    read = fields_read(layout, names, readers)
+    if reading_of(kind).derives:
+        return columns_of(kind, read)
+    return checked(layout, msgspec.json.Decoder(optional(layout.wire_for(read), True)), names, read, readers)
+
+
+_NARROWER = (mi.EnumType, mi.LiteralType, mi.UUIDType)
+_LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length")
+_UNCHECKED = (mi.StructType, mi.DataclassType, mi.NamedTupleType, mi.FloatType)
+
+
+def checks(node: mi.Type, shape: Shape | NoColumn, whole: Decoder) -> tuple[Decoder, ...]:
+    """The decoders that check whether written rows can be read: if the first refuses, the last one decides.
+
+    ``whole``: the decoder of the type. A wire struct refuses what only objects hold, such as an int of 65 bits. No
+    decoder: `msgspec.convert` has checked everything.
+    """
+    if isinstance(node, mi.FloatType) or not any_node(node, lambda one: isinstance(one, _UNCHECKED)):
+        return ()
+    return _decoders(node, shape, whole)
+
+
+def column_checks(node: mi.Type, shape: Shape | NoColumn, whole: Decoder) -> tuple[Decoder, ...]:
+    """As `checks`, for columns: they have text for UUIDs and Enums, and no limits."""
+    return _decoders(node, shape, whole) if any_node(node, _is_narrower) else ()
+
+
+def _decoders(node: mi.Type, shape: Shape | NoColumn, whole: Decoder) -> tuple[Decoder, ...]:
+    if isinstance(shape, NoColumn) or derives_values(node):
+        return (whole,)
+    return msgspec.json.Decoder(optional(shape.wire, True)), whole
+
+
+def _is_narrower(node: mi.Type) -> bool:
+    return isinstance(node, _NARROWER) or any(getattr(node, limit, None) is not None for limit in _LIMITS)
+
+
+def check_rows(
+    rows: pa.LargeBinaryArray, values: Iterable[Any], decoders: Iterable[Decoder], serde: str
+) -> None:
+    """Raises `SerdeError` (CS-401) for the first value whose row no decoder can read."""
+    error: SerdeError | None = None
+    for decoder in decoders:
+        try:
+            for start in range(0, len(rows), CHUNK):
+                decode_rows(rows.slice(start, CHUNK), decoder, serde)
+            return
+        except SerdeError as refusal:
+            error, last = refusal, decoder
+    if error is not None:
+        raise _unreadable(rows, values, last, serde) from error.__cause__
+
+
+def _unreadable(rows: pa.LargeBinaryArray, values: Iterable[Any], decoder: Decoder, serde: str) -> SerdeError:
+    for row, value in zip(rows, values, strict=True):
+        try:
+            if row.is_valid:
+                decode_row(row.as_py(), decoder, serde)
+        except SerdeError as error:
+            return refusals.unreadable(serde, value, str(error.__cause__))
+    raise AssertionError("rows that cannot be read together, and can one by one")
+
+
+_SETS = (mi.SetType, mi.FrozenSetType)
+_SORTABLE = (mi.BoolType, mi.BytesType, mi.DateType, mi.FloatType, mi.IntType, mi.StrType, mi.UUIDType)
+_CONTAINERS = (list, tuple, set, frozenset)
+
+
+def encoder_of(node: mi.Type) -> Encoder:
+    """The encoder for objects of a type: with sets in it, the one that sorts, if their items can be sorted."""
+    sets = any_node(node, lambda one: isinstance(one, _SETS))
+    return sorting_encoder if sets and not any_node(node, _is_unsorted) else encoder
+
+
+def field_order(node: mi.Type) -> Sequence[str]:
+    """The fields of a TypedDict as declared; nothing for another type."""
+    return tuple(field.encode_name for field in fields_of(node)) if isinstance(node, mi.TypedDictType) else ()
+
+
+def in_declared_order(values: Sequence[Any], order: Sequence[str]) -> Sequence[Any]:
+    """Dicts with their fields in this order. Most have it already, which is found for all of them at once."""
+    given = [value for value in values if value is not None]
+    if all(names == tuple(name for name in order if name in names) for names in set(map(tuple, given))):
+        return values
+    return [
+        None if value is None else {name: value[name] for name in order if name in value} for value in values
+    ]
+
+
+def unfit_for_keys(node: mi.Type) -> str | None:
+    """Why equal objects of a type may have different texts; None: they have one."""
+    if any_class(node, _omits_defaults):
+        return "a struct in it has omit_defaults, which leaves out only what is the very default"
+    if any_node(node, _is_unsorted):
+        return "a set in it holds items that cannot be sorted"
+    parts = [field.type for field in node.fields] if isinstance(node, mi.TypedDictType) else [node]
+    if any(any_node(part, lambda one: isinstance(one, mi.TypedDictType)) for part in parts):
+        return "a TypedDict is inside it, whose fields are written in the order in which they come"
+    return None
+
+
+def _omits_defaults(cls: type) -> bool:
+    if not issubclass(cls, msgspec.Struct):
+        return False
+    return cls.__struct_config__.omit_defaults and not cls.__struct_config__.array_like
+
+
+def _is_unsorted(node: mi.Type) -> bool:
+    return isinstance(node, _SETS) and not isinstance(node.item_type, _SORTABLE)
+
+
+def lacks_defaults(node: mi.Type) -> bool:
+    """Whether a class in the type has defaults that its decoded objects do not have of their own."""
+    return any_class(node, lambda cls: bool(_defaults(cls)))
+
+
+def add_defaults(value: Any) -> None:
+    """Gives an object, and all that is in it, the defaults that only its class has."""
+    kind: Any = type(value)
+    if kind is dict:
+        for item in value.values():
+            add_defaults(item)
+    elif kind in _CONTAINERS:
+        for item in value:
+            add_defaults(item)
+    else:
+        if defaults := _defaults(kind):
+            own = value.__dict__
+            if len(own) < len(kind.__dataclass_fields__):
+                for name, default in defaults.items():
+                    own.setdefault(name, default)
+        for name in _searched(kind):
+            add_defaults(getattr(value, name))
+
+
+@lru_cache(maxsize=1024)
+def _defaults(kind: type) -> Mapping[str, Any]:
+    """The defaults of a dataclass that are attributes of the class, and not slots of its objects."""
+    if issubclass(kind, enum.Enum) or not dataclasses.is_dataclass(kind):
+        return {}
+    slots = {name for base in kind.__mro__ for name in getattr(base, "__slots__", ())}
+    fields = [field for field in dataclasses.fields(kind) if field.init and field.name not in slots]
+    return {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
+
+
+@lru_cache(maxsize=1024)
+def _searched(kind: type) -> Sequence[str]:
+    """The fields of a class in which objects may lack defaults."""
+    try:
+        fields = getattr(mi.type_info(kind), "fields", ())
+    except Exception:  # an annotation that cannot be resolved: of a class that no type declares
+        return tuple(getattr(kind, "__struct_fields__", ()) or getattr(kind, "__dataclass_fields__", ()))
+    return tuple(
+        field.name
+        for field in fields
+        if lacks_defaults(field.type) or any_node(field.type, lambda one: isinstance(one, mi.AnyType))
+    )

@@ -19,7 +19,7 @@ from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals
 from crossstream.serdes.json_rows import Decoder, decode_row, decode_rows, encode_row, encode_rows, nulls
 from crossstream.serdes.json_schemas import SchemaJson, shape_of
-from crossstream.serdes.json_text import json_text
+from crossstream.serdes.json_columns import json_text
 from crossstream.serdes.serde import Bisecting, Serde, Way
 
 _decoder: Decoder = msgspec.json.Decoder()

@@ -30,12 +30,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.as_of import Puts
-from crossstream.columns.changes import Changes, concat_headers
+from crossstream.columns.changes import Asked, Changes, concat_headers
 from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys
-from crossstream.columns.match_counts import Asked
-from crossstream.columns.order import by_key, came_before
+from crossstream.columns.order import Puts, by_key, came_before
 from crossstream.columns.values import Values, nulls
 from crossstream.operators.foreign_key_join.subscriptions import (
     DELETE_KEY_AND_PROPAGATE,

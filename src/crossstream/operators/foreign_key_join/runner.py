@@ -10,10 +10,9 @@ from types import MappingProxyType
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Changes
+from crossstream.columns.changes import Asked, Changes, some_key
 from crossstream.columns.evaluate import Failure, evaluate, serialized
 from crossstream.columns.functions import Function
-from crossstream.columns.match_counts import Asked, some_key
 from crossstream.graph import nodes as graph
 from crossstream.graph.names import inner
 from crossstream.operators.foreign_key_join.kernel import Serdes, resolve

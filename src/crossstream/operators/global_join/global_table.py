@@ -9,9 +9,8 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Changes, concat_changes
+from crossstream.columns.changes import Changes, concat_changes, some_given, some_key
 from crossstream.columns.hashing import partition_of
-from crossstream.columns.match_counts import some_given, some_key
 from crossstream.columns.order import by_arrival, came_before
 from crossstream.columns.values import Values
 from crossstream.operators.table.kernel import Rows

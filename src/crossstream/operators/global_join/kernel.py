@@ -15,11 +15,10 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Changes
+from crossstream.columns.changes import Asked, Changes
 from crossstream.columns.evaluate import Failure, evaluate, serialized
 from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys
-from crossstream.columns.match_counts import Asked
 from crossstream.columns.values import Values
 from crossstream.operators.global_join.global_table import WholeTable
 from crossstream.storage.sorted_run import stable_order

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.branch_order import BranchTags
+from crossstream.columns.order import BranchTags
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import call_of_user
 from crossstream.columns.values import Values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from crossstream.columns.branch_order import BranchTags, in_branch_order
+from crossstream.columns.order import BranchTags, in_branch_order
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure
 from crossstream.graph import nodes as graph

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.as_of import arrival_numbers
+from crossstream.columns.order import arrival_numbers
 from crossstream.columns.changes import Changes, both_sides
 from crossstream.columns.hashing import hash_keys
 from crossstream.operators.stream_join.partners import (

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossstream.columns.as_of import arrival_numbers
+from crossstream.columns.order import arrival_numbers
 from crossstream.columns.changes import Changes, concat_changes
 from crossstream.columns.values import Values
 from crossstream.serdes import Serde

@@ -16,11 +16,9 @@ from typing import Literal
 
 import numpy as np
 
-from crossstream.columns.as_of import Puts, last_below, running_maximum_of
-from crossstream.columns.changes import Changes
+from crossstream.columns.changes import Asked, Changes
 from crossstream.columns.functions import Function
-from crossstream.columns.match_counts import Asked
-from crossstream.columns.order import by_key, came_before, in_hash_order
+from crossstream.columns.order import Puts, by_key, came_before, in_hash_order, last_below, running_maximum_of
 from crossstream.columns.values import Values, concat_values
 from crossstream.operators.table.kernel import as_stored, find_versions, latest_versions, lookup
 from crossstream.operators.table_join.kernel import Joined, call_joiner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from crossstream.columns.match_counts import Asked, some_key
+from crossstream.columns.changes import Asked, some_key
 from crossstream.graph import nodes as graph
 from crossstream.operators.runner import Emitted, Runner, emit_joined, latest_only, no_changes, report_asked
 from crossstream.operators.table_join.kernel import join_tables
