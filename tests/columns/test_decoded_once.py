@@ -17,7 +17,7 @@ from crossstream import serdes
 from crossstream.columns.changes import Changes
 from crossstream.columns.values import Values
 from crossstream.runtime.shuffle_codec import HANDED, pack, unpack
-from crossstream.serdes.json_schemas import SchemaJson
+from crossstream.serdes.json_plain import SchemaJson
 from crossstream.storage.files import whole
 
 TEXT, JSON = serdes.string(), serdes.json()

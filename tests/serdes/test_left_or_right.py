@@ -14,6 +14,7 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.errors import SerdeError
 from crossstream.serdes.keys import LEFT, RIGHT, tagged
+from crossstream.serdes.serde import find_invalid
 
 SERDE = serdes.left_or_right(serdes.string(), serdes.int64())
 numbers = st.integers(-(2**63), 2**63 - 1)
@@ -88,7 +89,7 @@ def test_bytes_of_something_else_are_refused(row: bytes) -> None:
         assert refusal.value.code == "CS-402"
     with pytest.raises(SerdeError):
         SERDE.deserialize(row)
-    assert [bad for bad, _ in SERDE.find_invalid(binary([b"\x00o1", None, row]))] == [2]
+    assert [bad for bad, _ in find_invalid(SERDE, binary([b"\x00o1", None, row]))] == [2]
 
 
 @pytest.mark.parametrize(

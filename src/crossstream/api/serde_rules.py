@@ -11,7 +11,7 @@ from crossstream.api.options import Consumed, Materialized
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import Node
 from crossstream.serdes import Serde
-from crossstream.serdes.json_schemas import SchemaJson
+from crossstream.serdes.json_plain import SchemaJson
 from crossstream.serdes.serde import alike, names_apart
 
 

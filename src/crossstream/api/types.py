@@ -23,8 +23,7 @@ from crossstream.errors import ProcessingError, SerdeError, TopologyError, calle
 from crossstream.graph.nodes import Node
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
-from crossstream.serdes.json_schemas import SchemaJson
-from crossstream.serdes.json_untyped import typed_as
+from crossstream.serdes.json_plain import SchemaJson, typed_as
 from crossstream.serdes.serde import columns_in
 
 _PLAIN_HINTS = (Any, None, type(None), object, str, int, float, bool, dict, list, tuple, ...)

@@ -142,13 +142,9 @@ def holds(function: Function, key: Values, value: Values) -> tuple[np.ndarray, l
     outcome = evaluate(function, key, value=value)
     if function.expression is not None:
         return _truths(outcome.values.series()), outcome.failures
-    answers = outcome.values.objects()
-    try:
-        return np.fromiter(map(bool, answers), bool, value.rows), outcome.failures
-    except Exception:
-        truths, failures = call_rows(bool, [answers])
-        failures = [*outcome.failures, *(replace(failure, role=function.role) for failure in failures)]
-        return np.array(truths, bool), sorted(failures, key=lambda failure: failure.row)
+    truths, failures = call_rows(bool, [outcome.values.objects()])
+    failures = [*outcome.failures, *(replace(failure, role=function.role) for failure in failures)]
+    return np.array(truths, bool), sorted(failures, key=lambda failure: failure.row)
 
 
 def _truths(answers: pl.Series) -> np.ndarray:

@@ -12,7 +12,7 @@ from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import Flow
 from crossstream.planning.steps import StatelessStep, Step, StreamGlobalJoinStep, StreamTableJoinStep
 from crossstream.serdes import Serde
-from crossstream.serdes.json_untyped import is_kept, kept
+from crossstream.serdes.json_plain import is_kept, kept
 from crossstream.serdes.serde import alike
 
 _IN_PLACE = StatelessStep | StreamGlobalJoinStep | StreamTableJoinStep

@@ -252,7 +252,7 @@ def _refused(serde: Serde, run: Run) -> Iterator[tuple[int, str]]:
     for start in range(0, run.rows, _CHUNK):
         values = cut(run["value"], start, min(start + _CHUNK, run.rows))
         try:
-            found = find_invalid(serde, values, None, None)
+            found = find_invalid(serde, values)
         except SerdeError:  # not a matter of single rows
             return
         yield from ((start + row, reason) for row, reason in found)

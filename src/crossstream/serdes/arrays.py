@@ -116,13 +116,6 @@ def with_first_byte(byte: int, data: pa.LargeBinaryArray) -> pa.LargeBinaryArray
     return array if there is None else array.take(pa.array(np.cumsum(there) - 1, mask=~there))
 
 
-def begins_with(data: pa.LargeBinaryArray, byte: int) -> bool:
-    """Whether any row has this byte in front."""
-    positions = offsets(data)
-    begins = positions[:-1][np.diff(positions) > 0]
-    return bool((content(data)[begins] == byte).any())
-
-
 def without_first_byte(data: pa.LargeBinaryArray) -> tuple[Content, pa.LargeBinaryArray] | None:
     """The first byte of every row, and the rest of it; None if a row is empty. ``data``: no nulls."""
     positions = offsets(data)

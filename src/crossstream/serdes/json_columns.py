@@ -8,7 +8,7 @@ same either way, because keys are compared by it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from datetime import date
 from functools import lru_cache
 from itertools import chain
@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.json_rows import Decoder, Read, encode_rows, whole
+from crossstream.serdes.json_rows import Decoder, Read, decode_rows, encode_rows, whole
 from crossstream.serdes.json_shapes import (
     DECIMAL_DIGITS,
     KEPT,
@@ -39,26 +39,21 @@ from crossstream.serdes.json_shapes import (
 )
 from crossstream.serdes.serde import Readers
 
-_FEW = 64
-"""Rows up to which one call for all columns is cheaper than one for each."""
+FEW = 64
+"""Rows up to which Python objects are cheaper than a call for each column, or of Polars' encoder."""
 
 
 CHUNK = 8192
 """Rows decoded at once: an object for each, between text and columns, stays in the cache (decision 0027)."""
 
 
-def in_chunks(data: pa.LargeBinaryArray, decode: Callable[[pa.LargeBinaryArray], pl.Series]) -> pl.Series:
-    """What ``decode`` makes of the rows, some thousands of them at a time."""
-    if len(data) <= CHUNK:
-        return decode(data)
-    parts = [decode(data.slice(start, CHUNK)) for start in range(0, len(data), CHUNK)]
-    return pl.concat(parts, rechunk=True)
-
-
-def to_series(values: list[Any], shape: Shape, serde: str) -> pl.Series:
+def _to_series(values: list[Any], shape: Shape, serde: str) -> pl.Series:
     """A series of wire values, None → null. Raises `SerdeError` (CS-402) for what the column cannot hold."""
     try:
-        series = _at_once(values, shape) if len(values) <= _FEW else _series(values, shape)
+        if len(values) <= FEW:
+            series = series_of_plain(msgspec.to_builtins(values, builtin_types=KEPT), shape)
+        else:
+            series = _series(values, shape)
         if beyond_the_calendar(series):
             raise ValueError("a time before the year 1 or after 9999 in UTC")
         return series
@@ -68,10 +63,6 @@ def to_series(values: list[Any], shape: Shape, serde: str) -> pl.Series:
 
 def null_series(rows: int, dtype: pl.DataType) -> pl.Series:
     return pl.Series([None], dtype=dtype).new_from_index(0, rows)
-
-
-def _at_once(values: list[Any], shape: Shape) -> pl.Series:
-    return series_of_plain(msgspec.to_builtins(values, builtin_types=KEPT), shape)
 
 
 def series_of_plain(values: list[Any], shape: Shape) -> pl.Series:
@@ -90,8 +81,13 @@ def _series(values: list[Any], shape: Shape) -> pl.Series:
     present = values
     if type(None) in set(map(type, values)):
         present = [value for value in values if value is not None]
-    dense = _lists(present, shape) if isinstance(shape, ListOf) else _structs(present, shape)
-    return dense if present is values else spread(dense, values)
+    if isinstance(shape, ListOf):
+        items = _series(list(chain.from_iterable(present)), shape.item)
+        ends = np.cumsum([0, *map(len, present)], dtype=np.int64)
+        dense = arrays.series_of(pa.LargeListArray.from_arrays(pa.array(ends), items.to_arrow()))
+    else:
+        dense = _structs(present, shape)
+    return dense if present is values else _spread(dense, values)
 
 
 def _leaves(values: list[Any], shape: Leaf) -> pl.Series:
@@ -100,10 +96,6 @@ def _leaves(values: list[Any], shape: Leaf) -> pl.Series:
     if isinstance(shape.dtype, pl.Decimal):  # Polars would round
         return pl.Series(pa.array(values, pa.decimal128(shape.dtype.precision or 38, shape.dtype.scale)))
     return pl.Series(values, dtype=shape.dtype)
-
-
-def _lists(values: list[list[Any]], shape: ListOf) -> pl.Series:
-    return list_series(_series(list(chain.from_iterable(values)), shape.item), values)
 
 
 def _structs(values: list[Any], shape: Any) -> pl.Series:
@@ -135,13 +127,7 @@ def with_nulls_of(values: pl.Series, like: pl.Series) -> pl.Series:
     return values.gather(pl.Series(pa.array(np.arange(len(like)), mask=missing), dtype=pl.Int64))
 
 
-def list_series(items: pl.Series, values: Sequence[Sequence[Any]]) -> pl.Series:
-    """A list series of all items, cut to the lengths of ``values``."""
-    ends = np.cumsum([0, *map(len, values)], dtype=np.int64)
-    return arrays.series_of(pa.LargeListArray.from_arrays(pa.array(ends), items.to_arrow()))
-
-
-def spread(dense: pl.Series, values: list[Any]) -> pl.Series:
+def _spread(dense: pl.Series, values: list[Any]) -> pl.Series:
     """The rows of ``dense`` where ``values`` are not None, and nulls in between."""
     present = np.fromiter((value is not None for value in values), np.bool_, len(values))
     if not len(dense):
@@ -189,15 +175,11 @@ def _beyond(values: pl.Series, reason: str, serde: str, path: str) -> SerdeError
 def _overflown(wide: pl.Series, narrow: pl.Series) -> bool:
     """Whether a finite number became infinite as a Float32, also in lists: for Polars that is no error."""
     if isinstance(narrow.dtype, pl.List):
-        return _leaf(narrow.dtype) == pl.Float32 and _overflown(wide.explode(), narrow.explode())
+        return _overflown(wide.explode(), narrow.explode())
     if narrow.dtype != pl.Float32:
         return False
     infinite = narrow.is_infinite()
     return infinite.any() and (infinite & wide.cast(pl.Float64).is_finite()).any()
-
-
-def _leaf(dtype: Any) -> Any:
-    return _leaf(dtype.inner) if isinstance(dtype, pl.List) else dtype
 
 
 def _cast_struct(values: pl.Series, shape: StructOf, serde: str, path: str) -> pl.Series:
@@ -224,17 +206,14 @@ def _fits(given: Any, wanted: Any) -> bool:
     if wanted.is_integer():
         return bool(given.is_integer())
     if wanted.is_decimal():
-        return bool(given.is_integer() or _more_digits(wanted, given))
+        return bool(given.is_integer() or (given.is_decimal() and wanted.scale >= given.scale))
     return given == wanted or (wanted == pl.String and given in (pl.Categorical, pl.Enum))
-
-
-def _more_digits(wanted: Any, given: Any) -> bool:
-    return isinstance(wanted, pl.Decimal) and isinstance(given, pl.Decimal) and wanted.scale >= given.scale
 
 
 def _check_nulls(values: pl.Series, shape: Shape, serde: str, path: str) -> None:
     if isinstance(shape, StructOf):
-        for part, field in zip(_parts(values, shape), shape.fields, strict=True):
+        parts = values.struct.unnest().get_columns() if shape.fields else []
+        for part, field in zip(parts, shape.fields, strict=True):
             below = _below(path, field.name)
             if not field.nullable and part.null_count() > values.null_count():
                 raise refusals.null_field(serde, below)
@@ -244,10 +223,6 @@ def _check_nulls(values: pl.Series, shape: Shape, serde: str, path: str) -> None
         if not shape.nullable and items.null_count():
             raise refusals.null_field(serde, f"{path}[]")
         _check_nulls(items, shape.item, serde, f"{path}[]")
-
-
-def _parts(values: pl.Series, shape: StructOf) -> list[pl.Series]:
-    return values.struct.unnest().get_columns() if shape.fields else []
 
 
 def _all_nullable(shape: Shape) -> bool:
@@ -306,6 +281,21 @@ class Columns(NamedTuple):
     convert: Any
     read: Read = whole
 
+    def decoded(self, data: pa.LargeBinaryArray, serde: str) -> pl.Series:
+        """The column, decoded some thousand rows at a time."""
+        chunks = [data.slice(start, CHUNK) for start in range(0, len(data), CHUNK)] or [data]
+        parts = [self._decoded(rows, serde) for rows in chunks]
+        return parts[0] if len(parts) == 1 else pl.concat(parts, rechunk=True)
+
+    def _decoded(self, data: pa.LargeBinaryArray, serde: str) -> pl.Series:
+        values = decode_rows(data, self.decoder, serde, self.read)
+        if self.convert is not None:
+            try:
+                values = msgspec.convert(msgspec.to_builtins(values, builtin_types=KEPT), self.convert)
+            except (msgspec.MsgspecError, TypeError, ValueError) as error:
+                raise refusals.undecodable(serde, str(error)) from error
+        return _to_series(values, self.shape, serde)
+
 
 def checked(
     layout: Layout, decoder: Decoder, names: frozenset[str], fit: Collection[str], readers: Readers
@@ -341,9 +331,6 @@ def some_fields(layout: Layout, names: frozenset[str], serde: str) -> Shape | No
         raise refusals.unknown_fields(serde, unknown, known)
     return layout.struct(names)
 
-
-FEW = 64
-"""Rows up to which Python objects are cheaper than a call of Polars' encoder."""
 
 _SIGNED, _UNSIGNED = (pl.Int8, pl.Int16, pl.Int32, pl.Int64), (pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 _PLAIN = (*_SIGNED, *_UNSIGNED, pl.Float64, pl.Boolean, pl.String, pl.Null)

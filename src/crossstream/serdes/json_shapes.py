@@ -1,24 +1,26 @@
-"""The shape of a JSON type: what msgspec decodes for it, and the Polars type of its column. And Python types as shapes."""
+"""The shape of a JSON type: what msgspec decodes for it, and the Polars type of its column. Schemas as shapes."""
 
 from __future__ import annotations
 
-import enum
-import types
-import typing
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Context, Decimal
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
-import msgspec.inspect as mi
 import numpy as np
 import polars as pl
+import pyarrow as pa
+
+from crossstream.serdes import refusals
 
 KEPT = (bytes, datetime, date, time, timedelta, Decimal)
 """Types that stay unchanged when wire structs become plain dicts."""
+
+DECIMAL_DIGITS = (38, 18)
+"""Precision and scale of the column of a `Decimal` that declares neither: Spark's choice for the same case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,6 @@ class StructOf:
     ``tagged``: here or below there is a tag, which is in the text and not in the column.
     """
 
-    title: str
     fields: tuple[Field, ...]
     dtype: pl.DataType
     wire: Any
@@ -106,7 +107,7 @@ class Layout:
         wire, loose = _wire_struct(self.title, fields, options), None
         if any(column(field).loose for field in fields):
             loose = _wire_struct(self.title, fields, options, {field.name for field in fields})
-        return StructOf(self.title, fields, dtype, wire, tagged, loose)
+        return StructOf(fields, dtype, wire, tagged, loose)
 
     def wire_for(self, names: Collection[str]) -> Any:
         """A wire struct of all fields, of which only those of ``names`` are to fit into columns.
@@ -258,245 +259,134 @@ def _to_milliseconds(value: datetime) -> datetime:
     return value.replace(microsecond=value.microsecond // 1000 * 1000)
 
 
-Read = tuple["Shape | NoColumn", bool]
-"""A shape, and whether null is a value of the type too."""
-
-DECIMAL_DIGITS = (38, 18)
-"""Precision and scale of the column of a `Decimal` that declares neither: Spark's choice for the same case."""
-
-_RECORDS = (mi.StructType, mi.DataclassType, mi.TypedDictType)
-
-
-def read_type(node: mi.Type, within: tuple[type, ...] = ()) -> Read:
-    """The shape of a type. ``within``: the classes around it, to notice recursion."""
-    if isinstance(node, mi.UnionType):
-        return _union(node, within)
-    if isinstance(node, mi.NoneType):
-        return NoColumn("always null"), True
-    if isinstance(node, mi.LiteralType):
-        return _literal(tuple(value for value in node.values if value is not None)), None in node.values
-    if isinstance(node, mi.EnumType):
-        return _enum(node.cls), False
-    if isinstance(node, mi.ListType | mi.VarTupleType):
-        return _list(node, within), False
-    if isinstance(node, _RECORDS):
-        layout = read_record(node, within)
-        return layout if isinstance(layout, NoColumn) else layout.struct(), False
-    return _leaf(node), False
+def struct_dtype(given: Any) -> pl.Struct | None:
+    """The Polars struct of a schema; None if ``given`` is not a schema. Raises CS-404."""
+    if isinstance(given, pa.StructType):
+        given = pa.schema(list(given))
+    if isinstance(given, pa.Schema):
+        frame = pl.from_arrow(given.empty_table())
+        assert isinstance(frame, pl.DataFrame)
+        return pl.Struct(dict(frame.schema))
+    if isinstance(given, pl.Struct):
+        return given
+    if isinstance(given, dict):
+        if not all(isinstance(name, str) for name in given):
+            raise refusals.unusable_type(given, "not all field names are text")
+        try:
+            return pl.Struct(dict(pl.Schema(given)))
+        except Exception as error:
+            raise refusals.unusable_type(given, f"not all values are Polars types ({error})") from error
+    return None
 
 
-def read_record(node: mi.Type, within: tuple[type, ...] = ()) -> Layout | NoColumn:
-    """The fields of a dataclass, struct or TypedDict."""
-    if not isinstance(node, _RECORDS):
-        return NoColumn("not a record")
-    if node.cls in within:
-        return NoColumn(f"{type_name(node.cls)} inside itself")
-    options: dict[str, Any] = {}
-    if isinstance(node, mi.StructType):
-        if node.array_like:
-            return NoColumn(f"{type_name(node.cls)}, a JSON array (array_like)")
-        options = {"forbid_unknown_fields": node.forbid_unknown_fields}
-        if node.tag is not None:
-            options |= {"tag": node.tag, "tag_field": node.tag_field}
-    inner = (*within, node.cls)
-    return Layout(type_name(node.cls), tuple(_field(one, inner) for one in fields_of(node)), options)
-
-
-def fields_of(node: Any) -> Sequence[mi.Field]:
-    """The fields of a class in the order in which they are declared and written."""
-    fields: Sequence[mi.Field] = node.fields
-    if not isinstance(node, mi.TypedDictType):
-        return fields
-    declared = list(plain_class(node.cls).__annotations__)  # msgspec sorts them by name
-    return sorted(fields, key=lambda field: declared.index(field.name))
-
-
-def plain_class(cls: Any) -> type:
-    """The class itself: ``Envelope`` of ``Envelope[Order]``."""
-    plain: type = typing.get_origin(cls) or cls
-    return plain
-
-
-def derives_values(node: Any) -> bool:
-    """Whether objects hold more than their text: a class has ``__post_init__``, or an Enum ``_missing_``."""
-    return any_class(node, _derives)
-
-
-def _derives(cls: type) -> bool:
-    if issubclass(cls, enum.Enum):
-        return _takes_others(cls)
-    return hasattr(cls, "__post_init__") or hasattr(cls, "__attrs_post_init__")
-
-
-def _takes_others(cls: type[enum.Enum]) -> bool:
-    """Whether the Enum has members for other values than those of its own: it has ``_missing_``, or is a Flag."""
-    return cls._missing_.__func__ is not enum.Enum._missing_.__func__  # type: ignore[attr-defined]
-
-
-def any_class(node: Any, holds: Callable[[type], bool]) -> bool:
-    """Whether ``holds`` is true of a class in the type."""
-    return any_node(
-        node, lambda one: (cls := getattr(one, "cls", None)) is not None and holds(plain_class(cls))
+def read_schema(dtype: pl.Struct, strict: bool = False) -> Layout:
+    """The fields of a schema. ``strict``: unknown ones are errors. Raises CS-404 for a type that JSON does not have."""
+    for one in dtype.fields:
+        if not nameable(one.name):
+            raise refusals.unusable_type(
+                dtype, f"{one.name!r} as a field name, with quotes or control characters"
+            )
+    fields = tuple(
+        Field(
+            one.name,
+            f"f{position}",
+            shape_of(_instance(one.dtype), strict),
+            True,
+            msgspec.field(default=None),
+        )
+        for position, one in enumerate(dtype.fields)
     )
+    return Layout("schema", fields, {"forbid_unknown_fields": strict})
 
 
-def classes_of(node: mi.Type) -> tuple[type, ...]:
-    """The classes in the type."""
-    found: dict[type, None] = {}
-
-    def note(cls: type) -> bool:
-        found[cls] = None
-        return False
-
-    any_class(node, note)
-    return tuple(found)
-
-
-def any_node(node: Any, holds: Callable[[mi.Type], bool], seen: frozenset[Any] = frozenset()) -> bool:
-    """Whether ``holds`` is true of the type, or of one in it."""
-    if isinstance(node, tuple):
-        return any(any_node(part, holds, seen) for part in node)
-    if isinstance(node, mi.Field):
-        return any_node(node.type, holds, seen)
-    if not isinstance(node, mi.Type):
-        return False
-    cls = getattr(node, "cls", None)
-    if cls is not None:
-        if cls in seen:
-            return False
-        seen |= {cls}
-    return holds(node) or any(any_node(getattr(node, name), holds, seen) for name in node.__struct_fields__)
+def schema_name(dtype: pl.DataType) -> str:
+    """A type as text that no release of Polars changes: ``{id: Int64, tags: [String]}``."""
+    if isinstance(dtype, pl.Struct):
+        return (
+            "{"
+            + ", ".join(f"{field.name}: {schema_name(_instance(field.dtype))}" for field in dtype.fields)
+            + "}"
+        )
+    if isinstance(dtype, pl.List):
+        return f"[{schema_name(_instance(dtype.inner))}]"
+    if isinstance(dtype, pl.Datetime):
+        return f"Datetime({dtype.time_unit}, {dtype.time_zone})"
+    if isinstance(dtype, pl.Decimal):
+        return f"Decimal({dtype.precision}, {dtype.scale})"
+    return type(dtype).__name__
 
 
-def type_name(kind: Any) -> str:
-    """The type as a person writes it, the same in every process: ``list[Order]``, ``int | None``."""
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if kind is type(None) or kind is None:
-        return "None"
-    if origin is typing.Annotated:
-        return type_name(arguments[0])
-    if origin in (typing.Union, types.UnionType):
-        return " | ".join(map(type_name, arguments))
-    if origin is Literal:
-        return f"Literal[{', '.join(map(repr, arguments))}]"
-    if origin is not None:
-        inner = ", ".join("..." if one is Ellipsis else type_name(one) for one in arguments)
-        return f"{origin.__name__}[{inner}]"
-    return str(getattr(kind, "__name__", None) or kind)
+Narrow = Callable[[Any], Any]
 
 
-def _union(node: mi.UnionType, within: tuple[type, ...]) -> Read:
-    nullable = any(isinstance(part, mi.NoneType) for part in node.types)
-    parts = [part for part in node.types if not isinstance(part, mi.NoneType)]
-    if len(parts) == 1:
-        return read_type(parts[0], within)[0], nullable
-    if set(map(type, parts)) == {mi.IntType, mi.FloatType}:
-        return NoColumn("a union of int and float, of which a column would make floats"), nullable
-    return NoColumn("a union of several types"), nullable
+def narrowing(shape: Shape) -> Narrow | None:
+    """A function from a plain value of the shape (never None) to what the column holds; None: nothing to do.
+
+    Changes dicts in place. Raises ValueError for a value that does not fit.
+    """
+    if isinstance(shape, Leaf):
+        return shape.narrow
+    if isinstance(shape, ListOf):
+        item = narrowing(shape.item)
+        return None if item is None else lambda values: [None if one is None else item(one) for one in values]
+    return _struct_narrowing(shape)
 
 
-def _enum(cls: type[enum.Enum]) -> Leaf | NoColumn:
-    leaf = _literal(tuple(member.value for member in cls))
-    if isinstance(leaf, NoColumn) or not _takes_others(cls):
-        return leaf
-    return STRING if leaf.dtype == pl.String else integer(pl.Int64())
+def _struct_narrowing(shape: StructOf) -> Narrow | None:
+    steps = {}
+    for field in shape.fields:
+        assert not isinstance(field.shape, NoColumn)
+        step = narrowing(field.shape)
+        if step is not None:
+            steps[field.name] = step
+    if not steps:
+        return None
+
+    def narrow(value: dict[str, Any]) -> dict[str, Any]:
+        for name, step in steps.items():
+            if value[name] is not None:
+                value[name] = step(value[name])
+        return value
+
+    return narrow
 
 
-def _literal(values: tuple[Any, ...]) -> Leaf | NoColumn:
-    kinds = set(map(type, values))
-    if kinds == {str}:
-        return Leaf(pl.String(), Literal[values])
-    if kinds == {int}:
-        return Leaf(pl.Int64(), Literal[values])
-    return NoColumn("an Enum or Literal of values that are neither all text nor all integers")
-
-
-def _list(node: mi.ListType | mi.VarTupleType, within: tuple[type, ...]) -> Shape | NoColumn:
-    item, nullable = read_type(node.item_type, within)
-    if isinstance(item, NoColumn):
-        return NoColumn(f"a list of {item.reason}")
-    return list_of(item, nullable, min_length=node.min_length, max_length=node.max_length)
-
-
-def _field(field: mi.Field, within: tuple[type, ...]) -> Field:
-    shape, nullable = read_type(field.type, within)
-    default = None
-    if not isinstance(shape, NoColumn) and not field.required:
-        make = _default_of(field)
-        if make is None:
-            if not nullable:
-                shape = NoColumn("not required, and a column cannot leave it out")
-            default = msgspec.field(default=None)
-        else:
-            default, shape = _wire_default(make, shape)
-    return Field(field.encode_name, field.name, shape, nullable, default)
-
-
-def _default_of(field: mi.Field) -> Callable[[], Any] | None:
-    if field.default_factory is not msgspec.NODEFAULT:
-        made: Callable[[], Any] = field.default_factory
-        return made
-    return None if field.default is msgspec.NODEFAULT else lambda: field.default
-
-
-_UNCHANGING = (str, int, float, UUID, *KEPT)
-"""Wire values that rows can share."""
-
-
-def _wire_default(make: Callable[[], Any], shape: Shape) -> tuple[Any, Shape | NoColumn]:
-    """The default of the declared type as the wire struct has it."""
-
-    def convert() -> Any:
-        value = make()
-        if value is None:
-            return None
-        return msgspec.convert(msgspec.to_builtins(value, builtin_types=KEPT), shape.wire)
-
-    try:
-        value = convert()
-    except (msgspec.MsgspecError, TypeError, ValueError) as error:
-        return None, NoColumn(f"with a default that does not fit ({error})")
-    if value is None or isinstance(value, _UNCHANGING):
-        return msgspec.field(default=value), shape
-    return msgspec.field(default_factory=list if value == [] else convert), shape
-
-
-_NUMBERS = ("gt", "ge", "lt", "le", "multiple_of")
-_LENGTHS = ("min_length", "max_length")
-
-
-def _limits(node: mi.Type, *names: str) -> dict[str, Any]:
-    return {name: getattr(node, name) for name in names}
-
-
-def _loosely(leaf: Leaf, kind: type, node: mi.Type, *limits: str) -> Leaf:
-    """The leaf of a type whose column holds less than the type allows."""
-    return replace(leaf, loose=limited(kind, **_limits(node, *limits)))
-
-
-_LEAVES: dict[type[mi.Type], Callable[[Any], Leaf | NoColumn]] = {
-    mi.BoolType: lambda node: BOOLEAN,
-    mi.IntType: lambda node: _loosely(
-        integer(pl.Int64(), **_limits(node, *_NUMBERS)), int, node, *_NUMBERS
-    ),
-    mi.FloatType: lambda node: Leaf(pl.Float64(), limited(float, **_limits(node, *_NUMBERS))),
-    mi.StrType: lambda node: Leaf(pl.String(), limited(str, **_limits(node, *_LENGTHS, "pattern"))),
-    mi.BytesType: lambda node: Leaf(pl.Binary(), limited(bytes, **_limits(node, *_LENGTHS))),
-    mi.DateTimeType: lambda node: _loosely(
-        timestamp("us", None if node.tz is False else "UTC"), datetime, node, "tz"
-    ),
-    mi.DateType: lambda node: DATE,
-    mi.TimeType: lambda node: (
-        NoColumn("a time of day with an offset") if node.tz else _loosely(TIME, time, node, "tz")
-    ),
-    mi.TimeDeltaType: lambda node: DURATION,
-    mi.DecimalType: lambda node: decimal(*DECIMAL_DIGITS),
-    mi.UUIDType: lambda node: UUID_TEXT,
+_LEAVES = {
+    pl.Float32(): float32(),
+    pl.Float64(): FLOAT64,
+    pl.String(): STRING,
+    pl.Boolean(): BOOLEAN,
+    pl.Binary(): BINARY,
+    pl.Date(): DATE,
+    pl.Time(): TIME,
+    pl.Duration("us"): DURATION,
 }
 
 
-def _leaf(node: mi.Type) -> Leaf | NoColumn:
-    make = _LEAVES.get(type(node))
-    if make is None:
-        return NoColumn(f"of a type without fixed shape ({type(node).__name__.removesuffix('Type').lower()})")
-    return make(node)
+_INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
+
+
+def shape_of(dtype: pl.DataType, strict: bool = False) -> Shape:
+    """The shape of a column. ``strict``: as in `read_schema`. Raises CS-404 for a type that JSON does not have."""
+    if isinstance(dtype, pl.Struct):
+        struct = read_schema(dtype, strict).struct()
+        assert isinstance(struct, StructOf)
+        return struct
+    if isinstance(dtype, pl.List):
+        return list_of(shape_of(_instance(dtype.inner), strict), nullable=True)
+    if dtype in _INTEGERS:
+        return integer(dtype)
+    if isinstance(dtype, pl.Datetime) and dtype.time_unit != "ns":
+        return timestamp(dtype.time_unit, dtype.time_zone)
+    if isinstance(dtype, pl.Decimal):
+        return decimal(dtype.precision or 38, dtype.scale)
+    leaf = _LEAVES.get(dtype)
+    if leaf is None:
+        raise refusals.unusable_type(dtype, f"JSON values are not read as {dtype}; times are of 'us' or 'ms'")
+    return leaf
+
+
+def _instance(dtype: Any) -> pl.DataType:
+    """The type itself where Polars takes its class for it."""
+    made: pl.DataType = dtype() if isinstance(dtype, type) else dtype
+    return made

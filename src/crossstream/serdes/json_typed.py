@@ -1,16 +1,9 @@
-"""JSON of a declared type: a Python type, whose instances callables get, or a schema, with dicts.
-
-Keys are compared by their bytes, so equal objects need one text. msgspec writes sets in the order of their hashes,
-TypedDicts in the order in which their fields came, and of a dataclass only what an object has of its own. The first two
-get one order here, and objects get the defaults that they lack. Types for which that is not enough cannot be keys.
-"""
+"""JSON of a declared type: a Python type, whose instances callables get, or a schema, with dicts."""
 
 from __future__ import annotations
 
-import dataclasses
-import enum
 import pickle
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -29,43 +22,38 @@ from crossstream.serdes.json_columns import (
     checked,
     conform,
     fields_read,
-    in_chunks,
     json_text,
     plain_columns,
     some_fields,
-    to_series,
 )
-from crossstream.serdes.json_rows import (
-    Decoder,
-    Encoder,
-    decode_row,
-    decode_rows,
-    encode_row,
-    encode_rows,
-    encoder,
-    nulls,
-    sorting_encoder,
-)
-from crossstream.serdes.json_schemas import NATIVE, SchemaJson, misfit, read_schema, struct_dtype
+from crossstream.serdes.json_plain import NATIVE, SchemaJson, UntypedJson, misfit
+from crossstream.serdes.json_rows import Decoder, Encoder, decode_row, decode_rows, encode_row, encode_rows, nulls
 from crossstream.serdes.json_shapes import (
     KEPT,
     Layout,
     NoColumn,
     Shape,
     StructOf,
-    any_class,
+    optional,
+    read_schema,
+    rows_of,
+    struct_dtype,
+)
+from crossstream.serdes.json_types import (
+    add_defaults,
     any_node,
     classes_of,
     derives_values,
-    fields_of,
-    optional,
+    encoder_of,
+    field_order,
+    in_declared_order,
+    lacks_defaults,
     read_record,
     read_type,
-    rows_of,
     type_name,
+    unfit_for_keys,
 )
-from crossstream.serdes.json_untyped import UntypedJson
-from crossstream.serdes.serde import NO_READER, Bisecting, Readers, Serde
+from crossstream.serdes.serde import NO_READER, Readers, Serde
 
 
 def json(type: Any = None) -> Serde:
@@ -93,7 +81,7 @@ def json(type: Any = None) -> Serde:
 
 
 @dataclass(frozen=True, slots=True)
-class TypedJson(Bisecting):
+class TypedJson:
     """JSON of a Python type. Objects are what msgspec decodes for it.
 
     Columns: int → Int64, float → Float64, bool, str, datetime (with an offset in the text, unless declared
@@ -179,26 +167,17 @@ class TypedJson(Bisecting):
         return encode_rows(msgspec.convert(plain, rows_of(shape.wire)), self.name)
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
-        return self._decoded(data, columns_of(self.type, None if fields is None else frozenset(fields)))
+        return columns_of(self.type, None if fields is None else frozenset(fields)).decoded(data, self.name)
 
     def decode_checked(
         self, data: pa.LargeBinaryArray, fields: Collection[str], readers: Readers = NO_READER
     ) -> pl.Series:
         """As `Checking.decode_checked`."""
-        return self._decoded(data, checked_columns(self.type, frozenset(fields), readers))
+        return checked_columns(self.type, frozenset(fields), readers).decoded(data, self.name)
 
     def nulls(self, data: pa.LargeBinaryArray) -> Sequence[bool]:
         """As `Passing.nulls`."""
         return nulls(data, reading_of(self.type).decoder, self.name)
-
-    def _decoded(self, data: pa.LargeBinaryArray, how: Columns) -> pl.Series:
-        def decode(rows: pa.LargeBinaryArray) -> pl.Series:
-            values = decode_rows(rows, how.decoder, self.name, how.read)
-            if how.convert is not None:
-                values = self._convert(values, how.convert)
-            return to_series(values, how.shape, self.name)
-
-        return in_chunks(data, decode)
 
     def _instances(self, values: Sequence[Any]) -> Sequence[Any]:
         """Objects of the type, of which equal ones have one text."""
@@ -212,14 +191,6 @@ class TypedJson(Bisecting):
         if self.type in (Decimal, Decimal | None):  # as expressions write them: 100, not 1E+2
             return [None if value is None else format(value, "f") for value in instances]
         return in_declared_order(instances, reading.order) if reading.order else instances
-
-    def _convert(self, values: list[Any], many: Any) -> list[Any]:
-        try:
-            wires: list[Any] = msgspec.convert(msgspec.to_builtins(values, builtin_types=KEPT), many)
-            return wires
-        except (msgspec.MsgspecError, TypeError, ValueError) as error:
-            raise refusals.undecodable(self.name, str(error)) from error
-
 
 def _from_pickle(kind: bytes) -> TypedJson:
     return TypedJson(pickle.loads(kind))
@@ -239,7 +210,7 @@ class Reading(NamedTuple):
     """What is derived from a declared type, once for each process.
 
     ``checks``, ``column_checks``: see `checks`. ``many``: a list of rows. ``derives``: see `derives_values`.
-    ``lacks_defaults``, ``order``, ``encoder``, ``unfit_for_keys``: see `json_canonical`.
+    ``lacks_defaults``, ``order``, ``encoder``, ``unfit_for_keys``: see `json_types`.
     """
 
     name: str
@@ -361,99 +332,3 @@ def _unreadable(rows: pa.LargeBinaryArray, values: Iterable[Any], decoder: Decod
         except SerdeError as error:
             return refusals.unreadable(serde, value, str(error.__cause__))
     raise AssertionError("rows that cannot be read together, and can one by one")
-
-
-_SETS = (mi.SetType, mi.FrozenSetType)
-_SORTABLE = (mi.BoolType, mi.BytesType, mi.DateType, mi.FloatType, mi.IntType, mi.StrType, mi.UUIDType)
-_CONTAINERS = (list, tuple, set, frozenset)
-
-
-def encoder_of(node: mi.Type) -> Encoder:
-    """The encoder for objects of a type: with sets in it, the one that sorts, if their items can be sorted."""
-    sets = any_node(node, lambda one: isinstance(one, _SETS))
-    return sorting_encoder if sets and not any_node(node, _is_unsorted) else encoder
-
-
-def field_order(node: mi.Type) -> Sequence[str]:
-    """The fields of a TypedDict as declared; nothing for another type."""
-    return tuple(field.encode_name for field in fields_of(node)) if isinstance(node, mi.TypedDictType) else ()
-
-
-def in_declared_order(values: Sequence[Any], order: Sequence[str]) -> Sequence[Any]:
-    """Dicts with their fields in this order. Most have it already, which is found for all of them at once."""
-    given = [value for value in values if value is not None]
-    if all(names == tuple(name for name in order if name in names) for names in set(map(tuple, given))):
-        return values
-    return [
-        None if value is None else {name: value[name] for name in order if name in value} for value in values
-    ]
-
-
-def unfit_for_keys(node: mi.Type) -> str | None:
-    """Why equal objects of a type may have different texts; None: they have one."""
-    if any_class(node, _omits_defaults):
-        return "a struct in it has omit_defaults, which leaves out only what is the very default"
-    if any_node(node, _is_unsorted):
-        return "a set in it holds items that cannot be sorted"
-    parts = [field.type for field in node.fields] if isinstance(node, mi.TypedDictType) else [node]
-    if any(any_node(part, lambda one: isinstance(one, mi.TypedDictType)) for part in parts):
-        return "a TypedDict is inside it, whose fields are written in the order in which they come"
-    return None
-
-
-def _omits_defaults(cls: type) -> bool:
-    if not issubclass(cls, msgspec.Struct):
-        return False
-    return cls.__struct_config__.omit_defaults and not cls.__struct_config__.array_like
-
-
-def _is_unsorted(node: mi.Type) -> bool:
-    return isinstance(node, _SETS) and not isinstance(node.item_type, _SORTABLE)
-
-
-def lacks_defaults(node: mi.Type) -> bool:
-    """Whether a class in the type has defaults that its decoded objects do not have of their own."""
-    return any_class(node, lambda cls: bool(_defaults(cls)))
-
-
-def add_defaults(value: Any) -> None:
-    """Gives an object, and all that is in it, the defaults that only its class has."""
-    kind: Any = type(value)
-    if kind is dict:
-        for item in value.values():
-            add_defaults(item)
-    elif kind in _CONTAINERS:
-        for item in value:
-            add_defaults(item)
-    else:
-        if defaults := _defaults(kind):
-            own = value.__dict__
-            if len(own) < len(kind.__dataclass_fields__):
-                for name, default in defaults.items():
-                    own.setdefault(name, default)
-        for name in _searched(kind):
-            add_defaults(getattr(value, name))
-
-
-@lru_cache(maxsize=1024)
-def _defaults(kind: type) -> Mapping[str, Any]:
-    """The defaults of a dataclass that are attributes of the class, and not slots of its objects."""
-    if issubclass(kind, enum.Enum) or not dataclasses.is_dataclass(kind):
-        return {}
-    slots = {name for base in kind.__mro__ for name in getattr(base, "__slots__", ())}
-    fields = [field for field in dataclasses.fields(kind) if field.init and field.name not in slots]
-    return {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
-
-
-@lru_cache(maxsize=1024)
-def _searched(kind: type) -> Sequence[str]:
-    """The fields of a class in which objects may lack defaults."""
-    try:
-        fields = getattr(mi.type_info(kind), "fields", ())
-    except Exception:  # an annotation that cannot be resolved: of a class that no type declares
-        return tuple(getattr(kind, "__struct_fields__", ()) or getattr(kind, "__dataclass_fields__", ()))
-    return tuple(
-        field.name
-        for field in fields
-        if lacks_defaults(field.type) or any_node(field.type, lambda one: isinstance(one, mi.AnyType))
-    )

@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.serde import Bisecting, Comparable, Serde, identity, is_varied, key_fault
+from crossstream.serdes.serde import Comparable, Serde, identity, is_varied, key_fault
 
 LEFT, RIGHT = 0, 1
 _WANTED = "LeftOrRight(left=…) or LeftOrRight(right=…), exactly one of them set"
@@ -37,7 +37,7 @@ class LeftOrRight(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOrRightSerde(Bisecting):
+class LeftOrRightSerde:
     """`LeftOrRight` keys: a byte for the table, and the key in the key serde of that table."""
 
     left: Serde

@@ -11,7 +11,7 @@ from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import REFERENCES, REFERRERS, SUBSCRIPTIONS, Flow, StoreDef
 from crossstream.planning.steps import ReferenceStep, ResolveStep, SubscribeStep
 from crossstream.serdes import Serde
-from crossstream.serdes.json_untyped import kept
+from crossstream.serdes.json_plain import kept
 
 _WITH = " with "
 """Between the name of a flow and those of the joins whose foreign keys it has; operators have no blanks in theirs."""

@@ -11,7 +11,7 @@ from crossstream.planning.fork_join import branches_of, forks_of, gather
 from crossstream.planning.plan import Flow
 from crossstream.planning.steps import FrameSinkStep, SinkStep, TopicOrder
 from crossstream.serdes import Serde
-from crossstream.serdes.json_untyped import is_kept
+from crossstream.serdes.json_plain import is_kept
 
 
 def plan_sink(builder: PlanBuilder, node: Sink) -> None:

@@ -9,7 +9,7 @@ from crossstream.graph.nodes import StoreSpec, StreamStreamJoin
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import WAITING, WINDOW, StoreDef
 from crossstream.planning.steps import StreamStreamJoinStep
-from crossstream.serdes.json_untyped import kept
+from crossstream.serdes.json_plain import kept
 
 
 def plan_stream_stream_join(builder: PlanBuilder, node: StreamStreamJoin) -> None:
