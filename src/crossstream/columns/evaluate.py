@@ -223,7 +223,8 @@ def _express_together(function: Function, key: Values, arguments: Mapping[str, V
         if not key.rows:
             return Outcome(uncalled(function, 0))
         if key.rows == 1:
-            return Outcome(uncalled(function, 1), [Failure(0, _as_exception(error))])
+            failure = error if isinstance(error, Exception) else RuntimeError(str(error))  # a panic of Polars
+            return Outcome(uncalled(function, 1), [Failure(0, failure)])
     halves = np.array_split(np.arange(key.rows), 2)
     outcomes = [_express_together(function, key.take(rows), _taken(arguments, rows)) for rows in halves]
     return _merged(function, halves, outcomes)
@@ -235,11 +236,6 @@ def _of_declared_type(series: pl.Series, function: Function) -> pl.Series:
     if returns is None or returns.dtype in (None, series.dtype):
         return series
     return calls.decode_series(returns, calls.encode_series(returns, series))
-
-
-def _as_exception(error: BaseException) -> Exception:
-    """The error as an `Exception`, which a panic of Polars is not."""
-    return error if isinstance(error, Exception) else RuntimeError(str(error))
 
 
 def _merged(function: Function, groups: list[np.ndarray], outcomes: list[Outcome]) -> Outcome:

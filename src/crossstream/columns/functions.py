@@ -135,7 +135,7 @@ def fields_of(function: Function, column: str) -> Fields:
 
 @lru_cache(maxsize=512)
 def _projection(same: Same) -> dict[str, Fields]:
-    parts = serialized(same.expression)
+    parts = _serialized(same.expression)
     if parts is None:
         return dict.fromkeys(filter(None, same.expression.meta.root_names()))
     found: dict[str, Fields] = {}
@@ -145,17 +145,12 @@ def _projection(same: Same) -> dict[str, Fields]:
     return found
 
 
-def serialized(expression: pl.Expr) -> Any:
+def _serialized(expression: pl.Expr) -> Any:
     """The parts of an expression, as Polars writes them as JSON; None where it cannot."""
     try:
         return json.loads(expression.meta.serialize(format="json"))
     except (pl.exceptions.PolarsError, ValueError):
         return None
-
-
-def reads_columns(part: Any) -> bool:
-    """Whether a part of a serialised expression reads any column."""
-    return any(True for _ in _reads(part))
 
 
 def _reads(node: Any) -> Iterator[tuple[str, str | None]]:
@@ -172,12 +167,12 @@ def _reads(node: Any) -> Iterator[tuple[str, str | None]]:
             yield from ((name, None) for name in names)
         else:
             for kind, item in node.items():
-                yield from _reads(operands(kind, item))
+                yield from _reads(_operands(kind, item))
     elif node == "Wildcard":
         yield ALL, None
 
 
-def operands(kind: str, node: Any) -> Any:
+def _operands(kind: str, node: Any) -> Any:
     """The expressions inside a part of a serialised expression, without names and options."""
     if kind in ("Column", "Field", "Literal"):
         return None
@@ -256,7 +251,7 @@ _OF_A_KIND = {
 
 def other_rows(expression: pl.Expr) -> str | None:
     """Polars' name of what makes an expression read other rows (``Sum``); None if nothing is known to."""
-    return _found(serialized(expression))
+    return _found(_serialized(expression))
 
 
 def _found(node: Any) -> str | None:
@@ -280,12 +275,12 @@ def _of(kind: str, inner: Any) -> str | None:
             return _name(inner) if kind == "Agg" else kind
     elif kind == "Function" and _combines(inner):
         return _name(inner["function"])
-    return _found(operands(kind, inner))
+    return _found(_operands(kind, inner))
 
 
 def _has_rows(node: Any) -> bool:
     """Whether a part reads columns, or fields of a struct that is being changed; literals are the same for all rows."""
-    return reads_columns(node) or '{"Field": ' in json.dumps(node)
+    return any(True for _ in _reads(node)) or '{"Field": ' in json.dumps(node)
 
 
 def _combines(call: Any) -> bool:

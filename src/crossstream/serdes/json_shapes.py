@@ -146,11 +146,6 @@ def optional(wire: Any, nullable: bool) -> Any:
     return wire | None if nullable else wire
 
 
-def nameable(name: str) -> bool:
-    """Whether a field of a msgspec struct can have this name in JSON."""
-    return not any(char in '"\\' or char < " " for char in name)
-
-
 def rows_of(wire: Any) -> Any:
     """The type of a list of rows, any of which may be null."""
     return list[optional(wire, True)]  # type: ignore[misc]
@@ -197,13 +192,13 @@ def is_checked(shape: Shape | NoColumn) -> bool:
 
 def integer(dtype: pl.DataType, **limits: Any) -> Leaf:
     """An integer of the column's width; ``limits``: further ones, of msgspec's `Meta`."""
-    low, high = _range(dtype)
+    bounds = np.iinfo(str(dtype).lower())
     if limits.get("gt") is None and limits.get("ge") is None:
-        limits["ge"] = low
+        limits["ge"] = int(bounds.min)
     if dtype == pl.UInt64:  # Meta takes limits of 64 bits with a sign only
         return Leaf(dtype, limited(int, **limits), narrow=_unsigned64)
     if limits.get("lt") is None and limits.get("le") is None:
-        limits["le"] = high
+        limits["le"] = int(bounds.max)
     return Leaf(dtype, limited(int, **limits))
 
 
@@ -244,11 +239,6 @@ DURATION = Leaf(pl.Duration("us"), timedelta)
 UUID_TEXT = Leaf(pl.String(), UUID)
 
 
-def _range(dtype: pl.DataType) -> tuple[int, int]:
-    bits = {"8": 8, "16": 16, "32": 32, "64": 64}[str(dtype).removeprefix("U").removeprefix("Int")]
-    return (0, 2**bits - 1) if dtype.is_unsigned_integer() else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-
-
 def _unsigned64(value: int) -> int:
     if value >= 2**64:
         raise ValueError(f"{value} is beyond UInt64")
@@ -282,18 +272,11 @@ def struct_dtype(given: Any) -> pl.Struct | None:
 def read_schema(dtype: pl.Struct, strict: bool = False) -> Layout:
     """The fields of a schema. ``strict``: unknown ones are errors. Raises CS-404 for a type that JSON does not have."""
     for one in dtype.fields:
-        if not nameable(one.name):
-            raise refusals.unusable_type(
-                dtype, f"{one.name!r} as a field name, with quotes or control characters"
-            )
+        if any(char in '"\\' or char < " " for char in one.name):  # no name for a field of a msgspec struct
+            reason = f"{one.name!r} as a field name, with quotes or control characters"
+            raise refusals.unusable_type(dtype, reason)
     fields = tuple(
-        Field(
-            one.name,
-            f"f{position}",
-            shape_of(_instance(one.dtype), strict),
-            True,
-            msgspec.field(default=None),
-        )
+        Field(one.name, f"f{position}", shape_of(_instance(one.dtype), strict), True, msgspec.field(default=None))
         for position, one in enumerate(dtype.fields)
     )
     return Layout("schema", fields, {"forbid_unknown_fields": strict})
@@ -302,11 +285,8 @@ def read_schema(dtype: pl.Struct, strict: bool = False) -> Layout:
 def schema_name(dtype: pl.DataType) -> str:
     """A type as text that no release of Polars changes: ``{id: Int64, tags: [String]}``."""
     if isinstance(dtype, pl.Struct):
-        return (
-            "{"
-            + ", ".join(f"{field.name}: {schema_name(_instance(field.dtype))}" for field in dtype.fields)
-            + "}"
-        )
+        fields = (f"{field.name}: {schema_name(_instance(field.dtype))}" for field in dtype.fields)
+        return "{" + ", ".join(fields) + "}"
     if isinstance(dtype, pl.List):
         return f"[{schema_name(_instance(dtype.inner))}]"
     if isinstance(dtype, pl.Datetime):
@@ -333,12 +313,8 @@ def narrowing(shape: Shape) -> Narrow | None:
 
 
 def _struct_narrowing(shape: StructOf) -> Narrow | None:
-    steps = {}
-    for field in shape.fields:
-        assert not isinstance(field.shape, NoColumn)
-        step = narrowing(field.shape)
-        if step is not None:
-            steps[field.name] = step
+    found = {field.name: narrowing(column(field)) for field in shape.fields}
+    steps = {name: step for name, step in found.items() if step is not None}
     if not steps:
         return None
 

@@ -41,13 +41,13 @@ from crossstream.serdes.json_shapes import (
 )
 from crossstream.serdes.json_types import (
     add_defaults,
-    any_node,
-    classes_of,
+    classes_in,
     derives_values,
     encoder_of,
     field_order,
     in_declared_order,
     lacks_defaults,
+    nodes_in,
     read_record,
     read_type,
     type_name,
@@ -247,7 +247,7 @@ def reading_of(kind: Any) -> Reading:
         order=field_order(node),
         encoder=encoder_of(node),
         unfit_for_keys=unfit_for_keys(node),
-        classes=classes_of(node),
+        classes=tuple(dict.fromkeys(classes_in(node))),
     )
 
 
@@ -288,14 +288,14 @@ def checks(node: mi.Type, shape: Shape | NoColumn, whole: Decoder) -> tuple[Deco
     ``whole``: the decoder of the type. A wire struct refuses what only objects hold, such as an int of 65 bits. No
     decoder: `msgspec.convert` has checked everything.
     """
-    if isinstance(node, mi.FloatType) or not any_node(node, lambda one: isinstance(one, _UNCHECKED)):
+    if isinstance(node, mi.FloatType) or not any(isinstance(one, _UNCHECKED) for one in nodes_in(node)):
         return ()
     return _decoders(node, shape, whole)
 
 
 def column_checks(node: mi.Type, shape: Shape | NoColumn, whole: Decoder) -> tuple[Decoder, ...]:
     """As `checks`, for columns: they have text for UUIDs and Enums, and no limits."""
-    return _decoders(node, shape, whole) if any_node(node, _is_narrower) else ()
+    return _decoders(node, shape, whole) if any(map(_is_narrower, nodes_in(node))) else ()
 
 
 def _decoders(node: mi.Type, shape: Shape | NoColumn, whole: Decoder) -> tuple[Decoder, ...]:

@@ -12,7 +12,7 @@ import dataclasses
 import enum
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, time
 from functools import lru_cache
@@ -85,19 +85,13 @@ def fields_of(node: Any) -> Sequence[mi.Field]:
     fields: Sequence[mi.Field] = node.fields
     if not isinstance(node, mi.TypedDictType):
         return fields
-    declared = list(plain_class(node.cls).__annotations__)  # msgspec sorts them by name
+    declared = list((typing.get_origin(node.cls) or node.cls).__annotations__)  # msgspec sorts them by name
     return sorted(fields, key=lambda field: declared.index(field.name))
-
-
-def plain_class(cls: Any) -> type:
-    """The class itself: ``Envelope`` of ``Envelope[Order]``."""
-    plain: type = typing.get_origin(cls) or cls
-    return plain
 
 
 def derives_values(node: Any) -> bool:
     """Whether objects hold more than their text: a class has ``__post_init__``, or an Enum ``_missing_``."""
-    return any_class(node, _derives)
+    return any(map(_derives, classes_in(node)))
 
 
 def _derives(cls: type) -> bool:
@@ -111,39 +105,25 @@ def _takes_others(cls: type[enum.Enum]) -> bool:
     return cls._missing_.__func__ is not enum.Enum._missing_.__func__  # type: ignore[attr-defined]
 
 
-def any_class(node: Any, holds: Callable[[type], bool]) -> bool:
-    """Whether ``holds`` is true of a class in the type."""
-    return any_node(
-        node, lambda one: (cls := getattr(one, "cls", None)) is not None and holds(plain_class(cls))
-    )
-
-
-def classes_of(node: mi.Type) -> tuple[type, ...]:
-    """The classes in the type."""
-    found: dict[type, None] = {}
-
-    def note(cls: type) -> bool:
-        found[cls] = None
-        return False
-
-    any_class(node, note)
-    return tuple(found)
-
-
-def any_node(node: Any, holds: Callable[[mi.Type], bool], seen: frozenset[Any] = frozenset()) -> bool:
-    """Whether ``holds`` is true of the type, or of one in it."""
+def nodes_in(node: Any, around: frozenset[Any] = frozenset()) -> Iterator[mi.Type]:
+    """The type and those in it. ``around``: the classes around it, to notice recursion."""
     if isinstance(node, tuple):
-        return any(any_node(part, holds, seen) for part in node)
-    if isinstance(node, mi.Field):
-        return any_node(node.type, holds, seen)
-    if not isinstance(node, mi.Type):
-        return False
-    cls = getattr(node, "cls", None)
-    if cls is not None:
-        if cls in seen:
-            return False
-        seen |= {cls}
-    return holds(node) or any(any_node(getattr(node, name), holds, seen) for name in node.__struct_fields__)
+        for part in node:
+            yield from nodes_in(part, around)
+    elif isinstance(node, mi.Field):
+        yield from nodes_in(node.type, around)
+    elif isinstance(node, mi.Type) and (cls := getattr(node, "cls", None)) not in around:
+        yield node
+        below = around if cls is None else around | {cls}
+        for name in node.__struct_fields__:
+            yield from nodes_in(getattr(node, name), below)
+
+
+def classes_in(node: mi.Type) -> Iterator[type]:
+    """The classes in the type: ``Envelope`` of ``Envelope[Order]``."""
+    for one in nodes_in(node):
+        if (cls := getattr(one, "cls", None)) is not None:
+            yield typing.get_origin(cls) or cls
 
 
 def type_name(kind: Any) -> str:
@@ -293,8 +273,8 @@ _CONTAINERS = (list, tuple, set, frozenset)
 
 def encoder_of(node: mi.Type) -> Encoder:
     """The encoder for objects of a type: with sets in it, the one that sorts, if their items can be sorted."""
-    sets = any_node(node, lambda one: isinstance(one, _SETS))
-    return sorting_encoder if sets and not any_node(node, _is_unsorted) else encoder
+    sets = [one for one in nodes_in(node) if isinstance(one, _SETS)]
+    return sorting_encoder if sets and not any(map(_is_unsorted, sets)) else encoder
 
 
 def field_order(node: mi.Type) -> Sequence[str]:
@@ -314,12 +294,12 @@ def in_declared_order(values: Sequence[Any], order: Sequence[str]) -> Sequence[A
 
 def unfit_for_keys(node: mi.Type) -> str | None:
     """Why equal objects of a type may have different texts; None: they have one."""
-    if any_class(node, _omits_defaults):
+    if any(map(_omits_defaults, classes_in(node))):
         return "a struct in it has omit_defaults, which leaves out only what is the very default"
-    if any_node(node, _is_unsorted):
+    if any(map(_is_unsorted, nodes_in(node))):
         return "a set in it holds items that cannot be sorted"
     parts = [field.type for field in node.fields] if isinstance(node, mi.TypedDictType) else [node]
-    if any(any_node(part, lambda one: isinstance(one, mi.TypedDictType)) for part in parts):
+    if any(isinstance(one, mi.TypedDictType) for part in parts for one in nodes_in(part)):
         return "a TypedDict is inside it, whose fields are written in the order in which they come"
     return None
 
@@ -336,7 +316,7 @@ def _is_unsorted(node: mi.Type) -> bool:
 
 def lacks_defaults(node: mi.Type) -> bool:
     """Whether a class in the type has defaults that its decoded objects do not have of their own."""
-    return any_class(node, lambda cls: bool(_defaults(cls)))
+    return any(map(_defaults, classes_in(node)))
 
 
 def add_defaults(value: Any) -> None:
@@ -378,5 +358,5 @@ def _searched(kind: type) -> Sequence[str]:
     return tuple(
         field.name
         for field in fields
-        if lacks_defaults(field.type) or any_node(field.type, lambda one: isinstance(one, mi.AnyType))
+        if lacks_defaults(field.type) or any(isinstance(one, mi.AnyType) for one in nodes_in(field.type))
     )
