@@ -1,9 +1,9 @@
 """Python types: their shape, and the one text of equal objects.
 
-Types are dataclasses, msgspec structs, TypedDicts, and what they are made of. Keys are compared by their bytes. msgspec
-writes sets in the order of their hashes, TypedDicts in the order in which their fields came, and of a dataclass only what
-an object has of its own. The first two get one order here, and objects get the defaults that they lack. Types for which
-that is not enough cannot be keys.
+Types are dataclasses, msgspec structs, TypedDicts, and what they are made of. Keys are compared by their bytes.
+msgspec writes sets in the order of their hashes, TypedDicts in the order in which their fields came, and of a dataclass
+only what an object has of its own. The first two get one order here, and objects get the defaults that they lack. Types
+for which that is not enough cannot be keys.
 """
 
 from __future__ import annotations
