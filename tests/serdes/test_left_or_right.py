@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import crossstream as cs
 from crossstream import serdes
 from crossstream.errors import SerdeError
-from crossstream.serdes.keys import LEFT, RIGHT, tagged
+from crossstream.serdes import arrays
+from crossstream.serdes.keys import LEFT, RIGHT
 from crossstream.serdes.serde import find_invalid
 
 SERDE = serdes.left_or_right(serdes.string(), serdes.int64())
@@ -70,7 +71,7 @@ def test_left_keys_come_first_each_side_in_its_order(values: list[Any]) -> None:
 @given(st.lists(st.none() | st.binary(max_size=9)), st.sampled_from([LEFT, RIGHT]), st.data())
 def test_tagging_columns(rows: list[bytes | None], side: int, data: st.DataObject) -> None:
     first = data.draw(st.integers(0, len(rows)))
-    made = tagged(side, binary(rows)[first:])
+    made = arrays.with_first_byte(side, binary(rows)[first:])
     assert made.to_pylist() == [None if row is None else bytes([side]) + row for row in rows[first:]]
 
 

@@ -29,7 +29,7 @@ from crossstream.graph.stores import history_of, inner_store, keeps_versions
 from crossstream.graph.traversal import Forks, Visits, forwarders, sharing
 from crossstream.planning.plan import KEY_VALUE, VERSIONED, Exchange, Flow, Partitioner, StoreDef
 from crossstream.planning.steps import MaterializeStep, OrderStep, Step
-from crossstream.serdes.json_plain import kept
+from crossstream.serdes.json_plain import Kept
 from crossstream.serdes.serde import Identity, alike, identity
 
 _Wanted = tuple[str, int, Partitioner | None, Identity, Identity]
@@ -269,8 +269,8 @@ class PlanBuilder:
             Flow(
                 name,
                 number,
-                node.key or node.key_type or kept(),
-                node.value or node.value_type or kept(),
+                node.key or node.key_type or Kept(),
+                node.value or node.value_type or Kept(),
                 routed,
             )
         )

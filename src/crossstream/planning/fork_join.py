@@ -12,7 +12,7 @@ from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import Flow
 from crossstream.planning.steps import StatelessStep, Step, StreamGlobalJoinStep, StreamTableJoinStep
 from crossstream.serdes import Serde
-from crossstream.serdes.json_plain import is_kept, kept
+from crossstream.serdes.json_plain import Kept
 from crossstream.serdes.serde import alike
 
 _IN_PLACE = StatelessStep | StreamGlobalJoinStep | StreamTableJoinStep
@@ -44,9 +44,9 @@ def shared_keys(flows: Sequence[Flow]) -> list[Serde]:
 
     Of several serdes it takes the one of a flow that is in its state partition already.
     """
-    known = [flow for flow in flows if not is_kept(flow.key)]
-    common = max(known, key=lambda flow: (flow.routed, flow.round)).key if known else kept()
-    return [common if is_kept(flow.key) else flow.key for flow in flows]
+    known = [flow for flow in flows if not isinstance(flow.key, Kept)]
+    common = max(known, key=lambda flow: (flow.routed, flow.round)).key if known else Kept()
+    return [common if isinstance(flow.key, Kept) else flow.key for flow in flows]
 
 
 def _origins(builder: PlanBuilder, names: Sequence[str]) -> frozenset[str]:

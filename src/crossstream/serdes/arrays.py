@@ -79,11 +79,6 @@ def text_bytes(text: pl.Series) -> pa.LargeBinaryArray:
     return text.to_arrow().cast(pa.large_string()).view(LARGE_BINARY)
 
 
-def bytes_text(data: pa.LargeBinaryArray) -> pl.Series:
-    """A String series of UTF-8 bytes. Raises `pa.ArrowInvalid` where they are not UTF-8."""
-    return pl.Series(data.cast(pa.large_string()))
-
-
 def series_of(array: pa.Array) -> pl.Series:
     """A series of any Arrow array. Polars 1.31 misreads a list that is not inside a struct."""
     if not pa.types.is_large_list(array.type):

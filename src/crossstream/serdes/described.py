@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from crossstream.errors import CrossStreamError, StateError
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.json_plain import SchemaJson, UntypedJson, kept
+from crossstream.serdes.json_plain import Kept, SchemaJson, UntypedJson
 from crossstream.serdes.json_typed import TypedJson
 from crossstream.serdes.keys import LeftOrRightSerde
 from crossstream.serdes.primitives import Boolean, Bytes, Number, String, Uuid
@@ -56,7 +56,7 @@ def _known() -> Mapping[str, Serde]:
     """The serdes that need no more than their names."""
     numbers = map(Number, ("int16", "int32", "int64", "float32", "float64"))
     typed = map(TypedJson, _VALUES)
-    made: list[Serde] = [String(), Bytes(), Boolean(), Uuid(), UntypedJson(), kept(), *numbers, *typed]
+    made: list[Serde] = [String(), Bytes(), Boolean(), Uuid(), UntypedJson(), Kept(), *numbers, *typed]
     return MappingProxyType({serde.name: serde for serde in made})
 
 

@@ -267,15 +267,6 @@ class Kept(UntypedJson):
         return self.encode_objects(values.to_list())
 
 
-def kept() -> Serde:
-    """The serde of values without one."""
-    return Kept()
-
-
-def is_kept(serde: Serde | None) -> bool:
-    return isinstance(serde, Kept)
-
-
 def _check(values: Sequence[Any]) -> None:
     """Raises CS-410 for the first value that JSON does not give back."""
     if _fault(values) is None:

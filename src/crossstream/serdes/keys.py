@@ -113,7 +113,7 @@ class LeftOrRightSerde:
         if wrong.any():
             self._sides(tuple(values.filter(wrong)[0].values()))
         lefts, rights = self.left.encode_series(left), self.right.encode_series(right)
-        return pc.coalesce(tagged(LEFT, lefts), tagged(RIGHT, rights))
+        return pc.coalesce(arrays.with_first_byte(LEFT, lefts), arrays.with_first_byte(RIGHT, rights))
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         there, is_left, keys = self._split(data)
@@ -142,8 +142,3 @@ class LeftOrRightSerde:
         if split is None or (split[0] > RIGHT).any():
             raise refusals.undecodable(self.name, "the first byte is neither 0 nor 1")
         return np.ones(len(data), bool) if there is None else there, split[0] == LEFT, split[1]
-
-
-def tagged(side: int, keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-    """Serialised keys of one table as keys of a `LeftOrRightSerde`; nulls stay nulls. ``side``: LEFT or RIGHT."""
-    return arrays.with_first_byte(side, keys)

@@ -74,7 +74,7 @@ class String:
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         try:
-            return arrays.bytes_text(data)
+            return pl.Series(data.cast(pa.large_string()))
         except pa.ArrowInvalid as error:
             raise refusals.undecodable("string", "not UTF-8") from error
 

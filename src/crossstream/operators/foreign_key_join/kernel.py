@@ -46,8 +46,8 @@ from crossstream.operators.foreign_key_join.subscriptions import (
 )
 from crossstream.operators.table.kernel import as_changed
 from crossstream.operators.table_join.kernel import Joined, Lookup, call_joiner
-from crossstream.serdes import Serde
-from crossstream.serdes.keys import LEFT, tagged
+from crossstream.serdes import Serde, arrays
+from crossstream.serdes.keys import LEFT
 from crossstream.storage.columns import Column, same_rows, take, take_all, take_or_null
 from crossstream.storage.snapshot import Snapshot, groups_of
 from crossstream.storage.sorted_run import Run, bisect, expand, identities, is_sorted, sort_rows
@@ -71,7 +71,7 @@ class Serdes:
         """The keys of results, from serialised primary keys."""
         if self.either is None:
             return Values(self.key, wire=primary)
-        return Values(self.either, wire=tagged(LEFT, primary))
+        return Values(self.either, wire=arrays.with_first_byte(LEFT, primary))
 
 
 @dataclass(frozen=True, slots=True)
