@@ -341,8 +341,15 @@ for value in "cd":
 """
 
 
-@pytest.mark.parametrize("how", ["started", "called"])
-@pytest.mark.parametrize("passed", ["made", "passed"])
+@pytest.mark.parametrize(
+    ("passed", "how"),
+    [
+        ("made", "started"),
+        ("passed", "called"),
+        pytest.param("made", "called", marks=pytest.mark.nightly),
+        pytest.param("passed", "started", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_jvm_that_was_killed(worlds: list[World], passed: str, how: str) -> None:
     """A new application starts another one; a session that was passed in does not come back."""
     command = [sys.executable, "-c", KILLED, str(worlds[0].root.parent), passed, how]
