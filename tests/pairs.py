@@ -57,6 +57,7 @@ class Pair:
         rows = pl.Series([self.deserialize(row) for row in data.to_pylist()], dtype=pl.List(pl.String))
         return self._answer("decode_series", rows)
 
+
 def raises(error: Exception) -> Callable[[Any], Any]:
     def bend(answer: Any) -> Any:
         raise error

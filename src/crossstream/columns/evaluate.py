@@ -223,8 +223,8 @@ def _express_together(function: Function, key: Values, arguments: Mapping[str, V
         if not key.rows:
             return Outcome(uncalled(function, 0))
         if key.rows == 1:
-            failure = error if isinstance(error, Exception) else RuntimeError(str(error))  # a panic of Polars
-            return Outcome(uncalled(function, 1), [Failure(0, failure)])
+            panic = isinstance(error, pl.exceptions.PanicException)  # which is no `Exception`
+            return Outcome(uncalled(function, 1), [Failure(0, RuntimeError(str(error)) if panic else error)])
     halves = np.array_split(np.arange(key.rows), 2)
     outcomes = [_express_together(function, key.take(rows), _taken(arguments, rows)) for rows in halves]
     return _merged(function, halves, outcomes)

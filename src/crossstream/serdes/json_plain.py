@@ -133,7 +133,9 @@ class SchemaJson:
         return json_text(conform(values, _schema_reading(self.dtype).shape, self.name), self.name)
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
-        return _schema_columns(self.dtype, None if fields is None else frozenset(fields)).decoded(data, self.name)
+        return _schema_columns(self.dtype, None if fields is None else frozenset(fields)).decoded(
+            data, self.name
+        )
 
     def decode_checked(
         self, data: pa.LargeBinaryArray, fields: Collection[str], readers: Readers = NO_READER

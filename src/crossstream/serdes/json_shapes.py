@@ -276,7 +276,13 @@ def read_schema(dtype: pl.Struct, strict: bool = False) -> Layout:
             reason = f"{one.name!r} as a field name, with quotes or control characters"
             raise refusals.unusable_type(dtype, reason)
     fields = tuple(
-        Field(one.name, f"f{position}", shape_of(_instance(one.dtype), strict), True, msgspec.field(default=None))
+        Field(
+            one.name,
+            f"f{position}",
+            shape_of(_instance(one.dtype), strict),
+            True,
+            msgspec.field(default=None),
+        )
         for position, one in enumerate(dtype.fields)
     )
     return Layout("schema", fields, {"forbid_unknown_fields": strict})

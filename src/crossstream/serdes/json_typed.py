@@ -27,7 +27,15 @@ from crossstream.serdes.json_columns import (
     some_fields,
 )
 from crossstream.serdes.json_plain import NATIVE, SchemaJson, UntypedJson, misfit
-from crossstream.serdes.json_rows import Decoder, Encoder, decode_row, decode_rows, encode_row, encode_rows, nulls
+from crossstream.serdes.json_rows import (
+    Decoder,
+    Encoder,
+    decode_row,
+    decode_rows,
+    encode_row,
+    encode_rows,
+    nulls,
+)
 from crossstream.serdes.json_shapes import (
     KEPT,
     Layout,
@@ -191,6 +199,7 @@ class TypedJson:
         if self.type in (Decimal, Decimal | None):  # as expressions write them: 100, not 1E+2
             return [None if value is None else format(value, "f") for value in instances]
         return in_declared_order(instances, reading.order) if reading.order else instances
+
 
 def _from_pickle(kind: bytes) -> TypedJson:
     return TypedJson(pickle.loads(kind))

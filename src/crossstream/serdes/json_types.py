@@ -37,7 +37,6 @@ from crossstream.serdes.json_shapes import (
     list_of,
 )
 
-
 Read = tuple["Shape | NoColumn", bool]
 """A shape, and whether null is a value of the type too."""
 

@@ -104,9 +104,14 @@ class LeftOrRightSerde:
     def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
         if values.dtype == pl.Null:
             return arrays.null_rows(len(values))
-        names = {field.name for field in values.dtype.fields} if isinstance(values.dtype, pl.Struct) else set()
+        names = (
+            {field.name for field in values.dtype.fields} if isinstance(values.dtype, pl.Struct) else set()
+        )
         if names != {"left", "right"}:
-            wanted, next = "structs with the fields left and right", "make one with pl.struct(left=…, right=…)"
+            wanted, next = (
+                "structs with the fields left and right",
+                "make one with pl.struct(left=…, right=…)",
+            )
             raise refusals.wrong_column(self.name, values.dtype, wanted, next)
         left, right = values.struct.field("left"), values.struct.field("right")
         wrong = values.is_not_null() & (left.is_null() == right.is_null())

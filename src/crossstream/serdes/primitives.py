@@ -120,6 +120,7 @@ class Bytes:
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         return pl.Series(data)
 
+
 @dataclass(frozen=True, slots=True)
 class Boolean:
     """One byte: 0 or 1."""

@@ -194,6 +194,7 @@ class Serde(Protocol):
         Raises `SerdeError` if any row is undecodable, or there is no column form.
         """
 
+
 @runtime_checkable
 class SomeColumns(Protocol):
     """A serde of a class that may have fields without a column form, which are for callables only."""

@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.order import CameFrom, in_branch_order
 from crossstream.columns.changes import Changes
+from crossstream.columns.order import CameFrom, in_branch_order
 from crossstream.columns.values import Values
 from crossstream.operators.star_join.subscriptions import RAW
 from crossstream.planning.steps import SinkStep

@@ -9,9 +9,9 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.order import arrival_numbers
 from crossstream.columns.changes import Changes, both_sides
 from crossstream.columns.hashing import hash_keys
+from crossstream.columns.order import arrival_numbers
 from crossstream.operators.stream_join.partners import (
     FRESH,
     LEFT,

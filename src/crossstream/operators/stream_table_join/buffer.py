@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossstream.columns.order import arrival_numbers
 from crossstream.columns.changes import Changes, concat_changes
+from crossstream.columns.order import arrival_numbers
 from crossstream.columns.values import Values
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, concat_all, take_all
