@@ -42,7 +42,6 @@ from crossstream.serdes.serde import Readers
 FEW = 64
 """Rows up to which Python objects are cheaper than a call for each column, or of Polars' encoder."""
 
-
 CHUNK = 8192
 """Rows decoded at once: an object for each, between text and columns, stays in the cache (decision 0027)."""
 

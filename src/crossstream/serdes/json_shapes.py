@@ -174,7 +174,6 @@ def _wire_struct(
 _EXACT = Context(prec=100, traps=[])
 """Gives NaN for a number with more digits."""
 
-
 _CHECKED = (
     *(pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32),
     *(pl.Float32, pl.Float64, pl.Boolean, pl.String),
@@ -343,7 +342,6 @@ _LEAVES = {
     pl.Time(): TIME,
     pl.Duration("us"): DURATION,
 }
-
 
 _INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 

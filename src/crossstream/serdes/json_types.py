@@ -40,7 +40,6 @@ from crossstream.serdes.json_shapes import (
 Read = tuple["Shape | NoColumn", bool]
 """A shape, and whether null is a value of the type too."""
 
-
 _RECORDS = (mi.StructType, mi.DataclassType, mi.TypedDictType)
 
 
@@ -220,7 +219,6 @@ def _wire_default(make: Callable[[], Any], shape: Shape) -> tuple[Any, Shape | N
 
 _NUMBERS = ("gt", "ge", "lt", "le", "multiple_of")
 
-
 _LENGTHS = ("min_length", "max_length")
 
 
@@ -263,9 +261,7 @@ def _leaf(node: mi.Type) -> Leaf | NoColumn:
 
 _SETS = (mi.SetType, mi.FrozenSetType)
 
-
 _SORTABLE = (mi.BoolType, mi.BytesType, mi.DateType, mi.FloatType, mi.IntType, mi.StrType, mi.UUIDType)
-
 
 _CONTAINERS = (list, tuple, set, frozenset)
 
