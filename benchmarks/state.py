@@ -161,16 +161,17 @@ def wait_for_rows(running: Ours, rows: int) -> None:
 
 def append(folder: Path, topic: str, chunks: Iterator[pa.RecordBatch]) -> None:
     """Records into a file topic of `PARTITIONS` partitions."""
-    connection = FileTopics(str(folder / "topics"), auto_create_partitions=PARTITIONS, durable=False)
+    connection = FileTopics(str(folder / "topics"), durable=False)
+    log = connection.log()
+    for name in (topic, Topics.of("growth").results) if topic.endswith("-orders") else (topic,):
+        if name not in log.topics():
+            log.create_topic(name, PARTITIONS)
+    log.close()
     writer = connection.writer()
     for chunk in chunks:
         writer.write(topic, chunk)
     writer.flush()
     writer.close()
-    results = connection.log()
-    if topic.endswith("-orders") and Topics.of("growth").results not in results.topics():
-        results.create_topic(Topics.of("growth").results, PARTITIONS)
-    results.close()
 
 
 def order_columns(

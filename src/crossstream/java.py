@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 JAVA_VERSION = 17
@@ -25,6 +26,16 @@ def no_java() -> str:
     """What an error says without a `java_command`."""
     home = os.environ.get("JAVA_HOME")
     return f"there is no Java in JAVA_HOME ({home})" if home else "there is no Java on this machine"
+
+
+def java_version(command: str) -> str | None:
+    """The version that ``java -version`` prints, such as 17.0.15; 1.8 is 8. None if it cannot run."""
+    try:
+        done = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(?:1\.(?=[0-8]\b))?([0-9][0-9.]*)', done.stderr + done.stdout)
+    return found[1] if found else None
 
 
 def noted_version(command: str) -> int | None:

@@ -75,9 +75,6 @@ class TopicLog(Protocol):
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
         """Creates the topic; `SinkError` if it exists already."""
 
-    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commits ``offsets`` (next offset to read) for ``group``, so that lag tools see them."""
-
     def close(self) -> None: ...
 
 

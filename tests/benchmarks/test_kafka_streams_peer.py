@@ -25,7 +25,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from crossstream.errors import SourceError
 from crossstream.kafka import broker
-from crossstream.kafka.jars import fetch_kafka_jars, find_java
+from crossstream.kafka.broker import fetch_kafka_jars, find_java
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

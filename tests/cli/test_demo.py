@@ -19,7 +19,7 @@ import crossstream as cs
 from crossstream import serdes
 from crossstream.cli.demo import MADE, MARK, DemoFolder, DemoTopics, DemoView, _topics, compared, farewell
 from crossstream.cli.loading import load
-from crossstream.demo.market import STEPS, Change, Outcome, Step
+from crossstream.demo import STEPS, Change, Outcome, Step
 from crossstream.errors import ConfigError
 from crossstream.kafka import broker
 from crossstream.kafka.broker import BrokerInfo

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from crossstream.cli import bench, doctor
+from crossstream.cli import development, doctor
 from crossstream.cli.doctor import Check
-from crossstream.kafka import broker as development
+from crossstream.kafka import broker
 from crossstream.kafka.broker import BrokerInfo
 from tests.cli.cases import ROOT, call
 
@@ -127,7 +127,7 @@ def test_folders(tmp_path, monkeypatch):
 
 def test_a_kafka_that_must_answer():
     assert doctor.broker(None).result in ("ok", "note")
-    found = doctor.broker(f"127.0.0.1:{development.free_port()}", patience=0.5)
+    found = doctor.broker(f"127.0.0.1:{broker.free_port()}", patience=0.5)
     assert found.result == "problem"
 
 
@@ -144,8 +144,8 @@ def test_a_benchmark_of_the_checkout_is_called_with_the_rest_of_the_line(capsys,
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "__init__.py").touch()
     (tmp_path / "benchmarks" / "fk.py").write_text("def main(argv):\n    print(argv)\n    return 3\n")
-    monkeypatch.setattr(bench, "find_root", lambda: tmp_path)
-    monkeypatch.setattr(bench, "BENCHMARKS", ("fk",))
+    monkeypatch.setattr(development, "find_root", lambda: tmp_path)
+    monkeypatch.setattr(development, "BENCHMARKS", ("fk",))
     monkeypatch.setattr(sys, "path", list(sys.path))
     for name in [name for name in sys.modules if name.partition(".")[0] == "benchmarks"]:
         monkeypatch.delitem(sys.modules, name)
@@ -171,8 +171,8 @@ def test_a_benchmark_that_is_told_to_end_leaves_nothing_behind(tmp_path):
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "__init__.py").touch()
     (tmp_path / "benchmarks" / "fk.py").write_text(ENDLESS)
-    run = "import sys, pathlib; from crossstream.cli import bench, main"
-    run += "; bench.find_root = pathlib.Path.cwd; sys.exit(main(['bench', 'fk']))"
+    run = "import sys, pathlib; from crossstream.cli import development, main"
+    run += "; development.find_root = pathlib.Path.cwd; sys.exit(main(['bench', 'fk']))"
     with subprocess.Popen(
         [sys.executable, "-c", run], cwd=tmp_path, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -183,7 +183,7 @@ def test_a_benchmark_that_is_told_to_end_leaves_nothing_behind(tmp_path):
     assert process.returncode == 143
 
 
-@pytest.mark.parametrize("name", bench.BENCHMARKS)
+@pytest.mark.parametrize("name", development.BENCHMARKS)
 def test_every_benchmark_is_there(name):
     module = importlib.import_module(f"benchmarks.{name}")
     with pytest.raises(SystemExit) as told:
@@ -194,7 +194,7 @@ def test_every_benchmark_is_there(name):
 def test_benchmarks_that_are_not_there(capsys, monkeypatch, tmp_path):
     assert "[CS-281] there is no benchmark 'dance'" in call(capsys, "bench", "dance").err
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(bench, "__file__", str(tmp_path / "a" / "b" / "c" / "d.py"))
+    monkeypatch.setattr(development, "__file__", str(tmp_path / "a" / "b" / "c" / "d.py"))
     outcome = call(capsys, "bench", "fk")
     assert outcome.code == 2
     assert "[CS-281] the benchmarks are not here" in outcome.err
@@ -203,10 +203,10 @@ def test_benchmarks_that_are_not_there(capsys, monkeypatch, tmp_path):
 def test_broker_commands(capsys, monkeypatch, tmp_path):
     info = BrokerInfo(port=9092, pid=7, directory=str(tmp_path))
     running: list[BrokerInfo] = []
-    monkeypatch.setattr(development, "status", lambda port: running[0] if running else None)
-    monkeypatch.setattr(development, "answers", lambda port: bool(running))
-    monkeypatch.setattr(development, "start", lambda port, directory: running.append(info) or info)
-    monkeypatch.setattr(development, "stop", lambda port: bool(running) and running.clear() is None)
+    monkeypatch.setattr(broker, "status", lambda port: running[0] if running else None)
+    monkeypatch.setattr(broker, "answers", lambda port: bool(running))
+    monkeypatch.setattr(broker, "start", lambda port, directory: running.append(info) or info)
+    monkeypatch.setattr(broker, "stop", lambda port: bool(running) and running.clear() is None)
 
     assert call(capsys, "broker", "status").code == 1
     started = call(capsys, "broker", "start")

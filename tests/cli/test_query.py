@@ -14,8 +14,7 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.cli.arguments import make_parser
-from crossstream.cli.query import _get, as_text, in_columns
-from crossstream.cli.texts import parse_key, parse_time, to_plain
+from crossstream.cli.query import _get, as_text, in_columns, parse_key, parse_time, to_plain
 from tests.cli.cases import call, saved_state
 
 EITHER = serdes.left_or_right(serdes.string(), serdes.int64())

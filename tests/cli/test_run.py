@@ -16,9 +16,8 @@ import pytest
 from rich.console import Console
 
 import crossstream as cs
-from crossstream.cli.run import _run, _wait
-from crossstream.cli.spark_output import SparkOutput
-from crossstream.cli.views import Figures, JsonView, LiveView, as_line, render
+from crossstream.cli.console import SparkOutput
+from crossstream.cli.run import Figures, JsonView, LiveView, _run, _wait, as_line, render
 from crossstream.spark import SparkStreams
 from tests.cli.cases import ENVIRONMENT, app_file, call
 
@@ -170,7 +169,7 @@ MEANWHILE = """
 import subprocess, sys, time
 from pathlib import Path
 from crossstream.cli.console import say
-from crossstream.cli.spark_output import SparkOutput
+from crossstream.cli.console import SparkOutput
 
 shown = []
 

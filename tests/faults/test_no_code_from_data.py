@@ -395,7 +395,6 @@ def test_without_harm_all_of_them_see_the_state(stocked: World, bomb: Bomb, caps
 TOPICS = {
     "the description": "in/topic.json",
     "a segment": "in/0/*.seg",
-    "the offsets of the group": ".groups/*",
 }
 
 

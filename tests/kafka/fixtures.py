@@ -18,9 +18,8 @@ from confluent_kafka.admin import AdminClient
 
 from crossstream.errors import SourceError
 from crossstream.kafka import KafkaConnection, broker
-from crossstream.kafka.broker import BrokerInfo
+from crossstream.kafka.broker import BrokerInfo, fetch_kafka_jars, find_java
 from crossstream.kafka.consumer import KafkaReader
-from crossstream.kafka.jars import fetch_kafka_jars, find_java
 from crossstream.kafka.log import KafkaLog
 from crossstream.kafka.producer import KafkaWriter
 from crossstream.records import RECORDS, decode_headers, encode_headers

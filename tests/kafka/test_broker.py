@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from crossstream.errors import SourceError
-from crossstream.kafka import KafkaConnection, broker, jars
+from crossstream.kafka import KafkaConnection, broker
 from crossstream.kafka.broker import BrokerInfo
+from crossstream.storage.files import locked
 from tests.kafka.fixtures import quick_java
 
 
@@ -60,6 +61,20 @@ def test_one_that_ends_while_it_is_started(broker_info: BrokerInfo, tmp_path: Pa
     assert broker.stop(port)
 
 
+def test_a_process_that_becomes_another_program_is_alive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker on a busy machine was taken for dead while it became java."""
+    monkeypatch.setenv("CROSSSTREAM_CACHE", str(tmp_path / "cache"))
+    for number in range(20):
+        info = BrokerInfo(9092, 0, str(tmp_path))
+        pid = broker._start_detached(["/bin/sh", "-c", "exec sleep 5"], info)
+        info = BrokerInfo(9092, pid, str(tmp_path))
+        assert all(info.alive for _ in range(20)), number
+        assert broker._end(info)
+        assert not info.alive
+
+
 def test_a_taken_port_is_an_error() -> None:
     with socket.socket() as other:
         other.bind((broker.HOST, 0))
@@ -95,7 +110,7 @@ def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     java.chmod(java.stat().st_mode | stat.S_IXUSR)
     (tmp_path / "version").write_text('openjdk version "21.0.1" 2025-01-01\n')
     (tmp_path / "action").write_text(
-        f'sleep 0.2; mkdir -p "$folder"; touch "$folder/kafka_2.13-{jars.KAFKA_VERSION}.jar"\n'
+        f'sleep 0.2; mkdir -p "$folder"; touch "$folder/kafka_2.13-{broker.KAFKA_VERSION}.jar"\n'
     )
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java-home"))
     monkeypatch.setenv("CROSSSTREAM_CACHE", str(tmp_path / "cache"))
@@ -103,24 +118,24 @@ def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_jars_are_fetched_once_by_many(fake_java: Path) -> None:
-    assert jars.find_kafka_jars() is None
+    assert broker.find_kafka_jars() is None
     abandoned = fake_java / "cache" / ".fetching-abandoned"
     abandoned.mkdir(parents=True)
     with ThreadPoolExecutor(4) as pool:
-        folders = {found.result() for found in [pool.submit(jars.fetch_kafka_jars) for _ in range(4)]}
-    assert folders == {fake_java / "cache" / f"kafka-{jars.KAFKA_VERSION}"}
+        folders = {found.result() for found in [pool.submit(broker.fetch_kafka_jars) for _ in range(4)]}
+    assert folders == {fake_java / "cache" / f"kafka-{broker.KAFKA_VERSION}"}
     assert (fake_java / "calls").read_text() == "call\n"
-    assert jars.find_kafka_jars() in folders
+    assert broker.find_kafka_jars() in folders
     assert not list((fake_java / "cache").glob(".fetching-*"))
 
 
-def test_a_lock_is_held_by_one_and_leaves_no_file(tmp_path: Path) -> None:
+def test_a_lock_is_held_by_one(tmp_path: Path) -> None:
     file, inside, most = tmp_path / "some.lock", 0, 0
 
     def enter() -> None:
         nonlocal inside, most
         for _ in range(50):
-            with jars.locked(file):
+            with locked(file):
                 inside += 1
                 most = max(most, inside)
                 time.sleep(0.0001)
@@ -130,15 +145,14 @@ def test_a_lock_is_held_by_one_and_leaves_no_file(tmp_path: Path) -> None:
         for entered in [pool.submit(enter) for _ in range(4)]:
             entered.result()
     assert most == 1
-    assert not file.exists()
 
 
 def test_jars_that_cannot_be_fetched_leave_nothing_behind(fake_java: Path) -> None:
     (fake_java / "action").write_text('mkdir -p "$folder"; echo "module not found: kafka"; exit 1\n')
     with pytest.raises(SourceError, match="module not found: kafka") as caught:
-        jars.fetch_kafka_jars()
+        broker.fetch_kafka_jars()
     assert caught.value.code == "CS-620"
-    assert jars.find_kafka_jars() is None
+    assert broker.find_kafka_jars() is None
     assert not list((fake_java / "cache").glob(".fetching-*"))
 
 
@@ -149,16 +163,16 @@ def test_java_must_be_there_and_new_enough(fake_java: Path, monkeypatch: pytest.
     assert caught.value.code == "CS-620"
     monkeypatch.setenv("JAVA_HOME", str(fake_java))
     with pytest.raises(SourceError, match="there is no Java in JAVA_HOME") as caught:
-        jars.find_java()
+        broker.find_java()
     assert caught.value.code == "CS-620"
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(fake_java))
     with pytest.raises(SourceError, match="no Java on this machine"):
-        jars.find_java()
+        broker.find_java()
 
 
 def test_a_folder_that_cannot_be_made(fake_java: Path, tmp_path: Path) -> None:
-    (fake_java / "cache" / f"kafka-{jars.KAFKA_VERSION}").mkdir(parents=True)
+    (fake_java / "cache" / f"kafka-{broker.KAFKA_VERSION}").mkdir(parents=True)
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(SourceError, match="the folder of the broker cannot be made") as caught:
@@ -167,7 +181,7 @@ def test_a_folder_that_cannot_be_made(fake_java: Path, tmp_path: Path) -> None:
 
 
 def test_a_broker_that_does_not_start_tells_its_log(fake_java: Path) -> None:
-    (fake_java / "cache" / f"kafka-{jars.KAFKA_VERSION}").mkdir(parents=True)
+    (fake_java / "cache" / f"kafka-{broker.KAFKA_VERSION}").mkdir(parents=True)
     (fake_java / "action").write_text('echo "the disk is full"; exit 1\n')
     with pytest.raises(SourceError, match="the disk is full") as caught:
         broker.start(broker.free_port())

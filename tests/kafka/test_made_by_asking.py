@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from crossstream.errors import CrossStreamError
-from crossstream.kafka import KafkaConnection, stall
+from crossstream.kafka import KafkaConnection, client
 from crossstream.kafka import log as log_module
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.topics import TopicPartition
@@ -20,7 +20,7 @@ SOON = {"topic.metadata.propagation.max.ms": "1000"}
 
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (log_module, stall):
+    for module in (log_module, client):
         monkeypatch.setattr(module, "SETTLE_SECONDS", 1.0)
 
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crossstream.errors import SourceError
-from crossstream.kafka import KafkaConnection, stall
+from crossstream.kafka import KafkaConnection, client
 from crossstream.kafka import consumer as reader_module
 from crossstream.kafka.broker import BrokerInfo
 from crossstream.kafka.consumer import KafkaReader
@@ -178,7 +178,7 @@ def test_a_deleted_part_of_a_range_is_an_error(
 def test_a_missing_topic_or_partition_is_an_error(
     log: KafkaLog, reader: KafkaReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stall, "SETTLE_SECONDS", 1.5)
+    monkeypatch.setattr(client, "SETTLE_SECONDS", 1.5)
     topic = new_topic(log)
     for span in (OffsetRange("no-such-topic", 0, 0, 5), OffsetRange(topic, 9, 0, 5)):
         with pytest.raises(SourceError) as caught:

@@ -12,7 +12,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.cli.spark_output import SparkOutput
+from crossstream.cli.console import SparkOutput
 from crossstream.filetopics import FileTopics
 from crossstream.query.verification import verify_state
 from crossstream.spark.shuffle_spill import spilled

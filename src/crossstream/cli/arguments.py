@@ -1,26 +1,159 @@
-"""Every command of the command line. Nothing but argparse is needed to read them (decision 0034)."""
+"""Every command of the command line and its options. Nothing but argparse is needed to read them (decision 0034)."""
 
 from __future__ import annotations
 
-from argparse import REMAINDER, Action, ArgumentParser, BooleanOptionalAction
+from argparse import REMAINDER, ArgumentParser, ArgumentTypeError, BooleanOptionalAction, Namespace
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from crossstream.cli.options import (
-    TOPICS,
-    add_assignments,
-    add_connection,
-    add_format,
-    add_kafka,
-    add_options,
-    add_serdes,
-    duration,
-    not_negative,
-    on_error,
-    port,
-    positive,
-    some,
+from crossstream._version import __version__
+from crossstream.errors import ConfigError
+
+SERDES = ["string", "json", "bytes", "int16", "int32", "int64", "float32", "float64", "boolean", "uuid"]
+"""Serdes that can be named on the command line: those that need no type or schema."""
+DEAD_LETTER = "dead-letter:"
+"""Precedes the topic for records that cannot be processed."""
+
+
+def assignment(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def not_negative(text: str) -> int:
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def some(text: str) -> str:
+    if not text:
+        raise ArgumentTypeError("the text is empty")
+    return text
+
+
+def port(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 1 << 16:
+        raise ArgumentTypeError(f"{text!r} is not a port: 1 to 65535")
+    return int(text)
+
+
+def duration(text: str) -> str | int:
+    """A bare number is milliseconds; the setting checks whether a text is a duration."""
+    return int(text) if text.isdecimal() else text
+
+
+def on_error(text: str) -> str:
+    if text not in ("fail", "skip") and not text.startswith(DEAD_LETTER):
+        raise ArgumentTypeError(f"{text!r} is not one of: fail, skip, {DEAD_LETTER}TOPIC")
+    return text
+
+
+TOPICS = (
+    ("--topics-dir", "DIR", some, "the folder of file topics"),
+    ("--bootstrap-servers", "HOST:PORT", some, "Kafka's brokers"),
 )
+
+
+def add_options(parser: Any, *rows: tuple[str, str, Any, str]) -> None:
+    """Adds options without a default: name, metavar, type, help. Without a type, the metavar lists the choices."""
+    for name, metavar, type, help in rows:
+        if type is None:
+            parser.add_argument(name, choices=metavar.split("|"), help=help)
+        else:
+            parser.add_argument(name, type=type, metavar=metavar, help=help)
+
+
+def add_format(parser: ArgumentParser, *choices: str) -> None:
+    help = "json: a line for each row (default: %(default)s)"
+    parser.add_argument("--format", choices=choices, default=choices[0], help=help)
+
+
+def add_connection(parser: ArgumentParser) -> None:
+    add_options(parser.add_mutually_exclusive_group(required=True), *TOPICS)
+    add_kafka(parser)
+    help, patience = "default: %(default)s", "10 seconds"
+    parser.add_argument("--broker-patience", type=duration, default=patience, metavar="DURATION", help=help)
+
+
+def add_serdes(parser: ArgumentParser) -> None:
+    for part, default in (("key", "string"), ("value", "json")):
+        help = f"of the {part}s: {', '.join(SERDES)} (default: %(default)s)"
+        parser.add_argument(f"--{part}-serde", choices=SERDES, default=default, metavar="SERDE", help=help)
+
+
+def add_kafka(parser: Any) -> None:
+    file = "settings of Kafka's clients, one NAME=VALUE in each line"
+    add_options(parser, ("--kafka-config", "FILE", some, file))
+    more = "one more setting; may be repeated. The process list shows it: put passwords into the file"
+    add_assignments(parser, "--kafka", more)
+
+
+def kafka_settings(arguments: Namespace) -> dict[str, str]:
+    """The settings of the file of ``--kafka-config``; those of ``--kafka`` override them.
+
+    Raises `ConfigError`: CS-270 for a file that cannot be read, CS-281 for a line that is not a setting.
+    """
+    return (_settings_of(arguments.kafka_config) if arguments.kafka_config else {}) | dict(arguments.kafka)
+
+
+def _settings_of(file: str) -> dict[str, str]:
+    try:
+        lines = Path(file).expanduser().read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"the settings cannot be read: {getattr(error, 'strerror', None) or 'the file is not text'}",
+            code="CS-270",
+            where={"file": file},
+            next="check the path after --kafka-config and the rights on the file",
+        ) from error
+    settings = {}
+    for number, line in enumerate(map(str.strip, lines), 1):
+        name, equals, value = line.partition("=")
+        if not line or line.startswith("#"):
+            continue
+        if not equals or not name.strip():  # not shown: it may be a secret
+            next = "write name=value, or start the line with #"
+            raise wrong_usage(f"line {number} of {file} is not a setting", next)
+        settings[name.strip()] = value.strip()
+    return settings
+
+
+def add_assignments(parser: Any, name: str, help: str) -> None:
+    parser.add_argument(name, action="append", type=assignment, default=[], metavar="NAME=VALUE", help=help)
+
+
+WRONG_USAGE = "CS-281"
+"""An error with this code exits with 2, as argparse does."""
+
+
+def wrong_usage(what: str, next: str) -> ConfigError:
+    return ConfigError(what, code=WRONG_USAGE, next=next)
+
+
+def refuse_without(needed: str, next: str, arguments: Namespace, *names: str) -> None:
+    """Raises `ConfigError` CS-281 for an option that means something with ``needed`` only."""
+    for name in names:
+        if getattr(arguments, name) is not None:
+            raise wrong_usage(f"--{name.replace('_', '-')} works with {needed} only", next)
+
+
+def of_option(error: ConfigError) -> ConfigError:
+    """The error of a setting that was typed as an option: without a line of code, and in words of the shell."""
+    error.where.pop("line", None)
+    if error.code == "CS-210":
+        error.next = 'give milliseconds, or a text such as "10 seconds" or "1 hour 30 minutes"'
+    return error
+
 
 RECORD = (
     'A record is a line {"key": …, "value": …, "timestamp": ms, "partition": n, "headers": {name: text}}; '
@@ -40,20 +173,13 @@ def make_parser() -> ArgumentParser:
         epilog="crossstream COMMAND --help lists the options of a command. Begin with: crossstream demo",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    version = f"crossstream {__version__}"
+    parser.add_argument("--version", action="version", version=version, help="print the version and exit")
     parser.set_defaults(debug=False)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for add in (_demo, _run, _describe, _topics, _query, _state, _broker, _doctor, _bench):
         add(commands)
     return parser
-
-
-class _Version(Action):
-    def __call__(self, parser: ArgumentParser, *_: object) -> None:
-        from crossstream import __version__
-
-        print(f"crossstream {__version__}")
-        parser.exit()
 
 
 def _command(
@@ -69,13 +195,15 @@ def _command(
     return parser
 
 
-def _group(commands: Commands, name: str, help: str, description: str) -> Callable[..., ArgumentParser]:
+def _group(
+    commands: Commands, name: str, help: str, description: str, module: str
+) -> Callable[..., ArgumentParser]:
     """Adds a command with actions; the result adds an action that runs the function of its name."""
     parser = commands.add_parser(name, help=help, description=description)
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
 
     def add(action: str, help: str, details: str = "") -> ArgumentParser:
-        return _command(actions, action, help, details, runs=f"{name}:{action}")
+        return _command(actions, action, help, details, runs=f"{module}:{action}")
 
     return add
 
@@ -162,7 +290,7 @@ def _describe(commands: Commands) -> None:
 
 def _topics(commands: Commands) -> None:
     help = "write, read, list and create topics"
-    add = _group(commands, "topics", help, "Topics in files or in Kafka, as JSON lines.")
+    add = _group(commands, "topics", help, "Topics in files or in Kafka, as JSON lines.", "topics")
     write = add("write", "append JSON lines to a topic", f"Appends records to a topic. {RECORD}")
     read = add("read", "print a topic as JSON lines", f"Prints the records of a topic. {RECORD}")
     listing = add("list", "list topics, their partitions and how many offsets they hold")
@@ -229,6 +357,7 @@ def _state(commands: Commands) -> None:
         "state",
         "inspect, verify and rescale the state of an application",
         "Shows what a state folder holds, checks its files, or changes its number of state partitions.",
+        "state",
     )
     inspect = add(
         "inspect",
@@ -252,7 +381,9 @@ def _state(commands: Commands) -> None:
 
 def _broker(commands: Commands) -> None:
     help = "run a Kafka broker for development on this machine"
-    add = _group(commands, "broker", help, "A single-node Kafka on this machine, in the background.")
+    add = _group(
+        commands, "broker", help, "A single-node Kafka on this machine, in the background.", "development"
+    )
     start = add("start", "start it; returns when it answers")
     stop = add("stop", "stop it; its topics stay")
     status = add("status", "report whether it runs")
@@ -275,6 +406,7 @@ def _doctor(commands: Commands) -> None:
 
 
 def _bench(commands: Commands) -> None:
-    parser = _command(commands, "bench", "run one benchmark or all, each beside its peers")
+    help = "run one benchmark or all, each beside its peers"
+    parser = _command(commands, "bench", help, runs="development:bench")
     parser.add_argument("name", nargs="?", help="such as fk")
     parser.add_argument("rest", nargs=REMAINDER, help="options of the benchmark; NAME --help lists them")

@@ -1,15 +1,25 @@
-"""How commands print: with rich on a terminal, as plain text elsewhere."""
+"""How commands print, with rich on a terminal, as plain text elsewhere; and what becomes of Spark's own lines.
+
+The JVM inherits standard output and error of this process, and Python workers print through the JVM. While
+`SparkOutput.inherited`, both are a pipe. A thread reads it, shows what is not Spark's own and writes Spark's log
+lines to a file. What this process itself prints meanwhile bypasses the pipe: else it would be shown twice.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TextIO
+from typing import IO, TYPE_CHECKING, TextIO
 
 from crossstream.errors import CrossStreamError
+from crossstream.storage.files import PRIVATE, make_folder, opener, rights_in
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -93,3 +103,118 @@ def show_table(
     for row in rows:
         table.add_row(*(Text(cell, styles.get(cell, "")) for cell in row))
     make_console(sys.stdout).print(table, soft_wrap=False)
+
+
+_LOG_LINE = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
+_CONTINUED = re.compile(
+    r"\s|Caused by:|Traceback \(most recent|Driver stacktrace|During handling of|The above exception"
+    r"|[\w.$]+(Error|Exception|Exit|Throwable|Interrupt)\b|crossstream-error:|$"
+)
+_GREETINGS = re.compile(
+    r"WARNING: (Using incubator|A |Please consider|Use --|All illegal|package sun|sun\.|An illegal|sun)"
+    r"|Using Spark's default log4j|Setting default log level|To adjust logging level|Setting Spark log level"
+    r'|Exception in thread "'
+    r"|Picked up (_JAVA_OPTIONS|JAVA_TOOL_OPTIONS)|NOTE: Picked up|SLF4J"
+)
+QUIET_SECONDS = 0.1
+
+
+class SparkOutput:
+    """Sorts the lines of Spark's processes.
+
+    ``show`` gets what the application's own functions printed; with ``everything`` all lines. ``log`` is the file
+    for Spark's lines, made when the first one comes.
+    """
+
+    def __init__(self, show: Callable[[str], None], log: Path, *, everything: bool = False) -> None:
+        self._show = show
+        self._log = log
+        self._everything = everything
+        self._file: IO[str] | None = None
+        self._logged = False
+        self._closed = False
+        self._in_log = False
+        self._last = 0.0
+        self._showing = threading.Lock()
+
+    @property
+    def log(self) -> Path | None:
+        """The file with Spark's log lines; None if there were none."""
+        return self._log if self._logged else None
+
+    @contextmanager
+    def inherited(self) -> Iterator[None]:
+        """Processes that start in this block print into the pipe."""
+        reading, writing = os.pipe()
+        threading.Thread(target=self._read, args=(reading,), name="spark output", daemon=True).start()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        bypass = ExitStack()
+        out, err = bypass.enter_context(_copy_of(1)), bypass.enter_context(_copy_of(2))
+        bypass.enter_context(redirect_stdout(out))
+        bypass.enter_context(redirect_stderr(err))
+        try:
+            os.dup2(writing, 1)
+            os.dup2(writing, 2)
+            yield
+        finally:
+            os.dup2(out.fileno(), 1)
+            os.dup2(err.fileno(), 2)
+            os.close(writing)
+            with self._showing:
+                bypass.close()
+
+    def close(self, seconds: float = 1.0) -> None:
+        """Waits for a moment without output, at most ``seconds``; ignores what comes later."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            time.sleep(QUIET_SECONDS)
+            if time.monotonic() - self._last > QUIET_SECONDS:
+                break
+        self._closed = True
+        if self._file is not None:
+            with suppress(OSError):  # a full disk; the lines it refused were shown
+                self._file.close()
+
+    def take(self, line: str) -> None:
+        """Sorts one line; a log line behind printed text without a line end is another line."""
+        self._last = time.monotonic()
+        if self._closed:
+            return
+        if logged := _LOG_LINE.search(line, 1):
+            self.take(line[: logged.start()])
+            line = line[logged.start() :]
+        if self.is_logged(line):
+            self._keep(line)
+        if self._everything or not self._in_log:
+            with self._showing:
+                self._show(line)
+
+    def is_logged(self, line: str) -> bool:
+        """Whether a line is Spark's own, or continues one that is."""
+        if _GREETINGS.match(line) or _LOG_LINE.match(line):
+            self._in_log = True
+        elif self._in_log and not _CONTINUED.match(line):
+            self._in_log = False
+        return self._in_log
+
+    def _keep(self, line: str) -> None:
+        try:
+            if self._file is None:
+                rights = rights_in(self._log.parent) or PRIVATE
+                make_folder(self._log.parent, rights)
+                self._file = open(self._log, "a", 1, "utf-8", opener=opener(rights))  # noqa: SIM115
+            self._file.write(line + "\n")
+            self._logged = True
+        except OSError:
+            self._everything = True  # a full or forbidden disk: show the line instead of losing it
+
+    def _read(self, pipe: int) -> None:
+        with os.fdopen(pipe, "r", encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                self.take(line.rstrip("\n"))
+
+
+def _copy_of(number: int) -> IO[str]:
+    """A stream to the present target of standard output (1) or error (2)."""
+    return os.fdopen(os.dup(number), "w", buffering=1, encoding="utf-8", errors="backslashreplace")

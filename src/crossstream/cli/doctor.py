@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Literal
 
 from crossstream.cli.console import show_table
 from crossstream.errors import CrossStreamError, type_and_text
-from crossstream.java import INSTALL, JAVA_VERSION, java_command, no_java
+from crossstream.java import INSTALL, JAVA_VERSION, java_command, java_version, no_java
 from crossstream.storage.remote import RemoteRoot
 from crossstream.storage.root import root_of
 from crossstream.storage.uris import shown
@@ -28,7 +28,6 @@ from crossstream.topics import is_internal
 
 Result = Literal["ok", "note", "problem"]
 STYLES: Mapping[str, str] = {"ok": "green", "note": "cyan", "problem": "bold red"}
-PYTHON = (3, 10)
 REQUIRED: Mapping[str, tuple[str, str | None]] = {
     "pyspark": ("4.0", "5"),
     "pyarrow": ("18", None),
@@ -83,7 +82,8 @@ def main(arguments: Namespace) -> int:
     checks = list(all_checks(arguments))
     if arguments.full:
         checks.append(_join_on_spark(debug=arguments.debug))
-    _show(checks)
+    rows = [(check.subject, check.result, check.found) for check in checks]
+    show_table(("what", "result", "found"), rows, styles=STYLES)
     problems = [check for check in checks if check.result == "problem"]
     for check in problems:
         print(f"\n{check.subject}: {check.found}\n  fix: {check.fix}")
@@ -93,13 +93,8 @@ def main(arguments: Namespace) -> int:
     return 1 if problems else 0
 
 
-def _show(checks: Sequence[Check]) -> None:
-    rows = [(check.subject, check.result, check.found) for check in checks]
-    show_table(("what", "result", "found"), rows, styles=STYLES)
-
-
 def all_checks(arguments: Namespace) -> Iterator[Check]:
-    yield python()
+    yield Check("Python", "ok", f"{platform.python_version()}, {sys.executable}")
     yield java()
     yield from packages()
     yield spark_home()
@@ -112,13 +107,6 @@ def all_checks(arguments: Namespace) -> Iterator[Check]:
     yield broker(arguments.bootstrap_servers)
 
 
-def python() -> Check:
-    found = f"{platform.python_version()}, {sys.executable}"
-    if sys.version_info >= PYTHON:
-        return Check("Python", "ok", found)
-    return Check("Python", "problem", found, f"install Python {'.'.join(map(str, PYTHON))} or later")
-
-
 def java() -> Check:
     """The Java that Spark will use, from ``JAVA_HOME`` or ``PATH``."""
     home = os.environ.get("JAVA_HOME")
@@ -126,21 +114,11 @@ def java() -> Check:
     if command is None:
         fix = f"correct or unset JAVA_HOME, or {INSTALL}" if home else INSTALL
         return Check("Java", "problem", no_java(), fix)
-    version = java_version(_output([command, "-version"]))
+    version = java_version(command)
     found = f"{version or 'unknown version'}, {command}{f' (JAVA_HOME={home})' if home else ''}"
     if version is None or int(version.split(".")[0]) < JAVA_VERSION:
         return Check("Java", "problem", found, f"{INSTALL}; then set JAVA_HOME to it")
     return Check("Java", "ok", found)
-
-
-def java_version(output: str) -> str | None:
-    """The version that ``java -version`` printed; 1.8 is 8.
-
-    >>> java_version('openjdk version "17.0.15" 2025-04-15')
-    '17.0.15'
-    """
-    found = re.search(r'version "(?:1\.(?=[0-8]\b))?([0-9][0-9.]*)', output)
-    return found[1] if found else None
 
 
 def packages() -> Iterator[Check]:
@@ -284,7 +262,7 @@ def folder(subject: str, path: Path) -> Check:
 
 def kafka_jars() -> Check:
     """Whether the development broker can start without the network."""
-    from crossstream.kafka.jars import KAFKA_VERSION, find_kafka_jars
+    from crossstream.kafka.broker import KAFKA_VERSION, find_kafka_jars
 
     jars = find_kafka_jars()
     if jars is not None:
@@ -313,7 +291,7 @@ def broker(servers: str | None, patience: float = 10.0) -> Check:
 def _join_on_spark(*, debug: bool) -> Check:
     """Runs the first step of the demo in a temporary folder."""
     from crossstream.cli.demo import DemoFolder, running_market
-    from crossstream.demo.market import STEPS
+    from crossstream.demo import STEPS
 
     with tempfile.TemporaryDirectory(prefix="crossstream-doctor-") as name:
         home = DemoFolder(Path(name))
@@ -325,11 +303,9 @@ def _join_on_spark(*, debug: bool) -> Check:
         except Exception as error:
             if debug:
                 raise
-            what = (
-                f"[{error.code}] {error.what}"
-                if isinstance(error, CrossStreamError)
-                else type_and_text(error)
-            )
+            what = type_and_text(error)
+            if isinstance(error, CrossStreamError):
+                what = f"[{error.code}] {error.what}"
             return Check("a join on Spark", "problem", what, _fix(error, home.log))
     found = f"{outcome.records} records in, {len(outcome.after)} rows out, {outcome.seconds:.1f} s"
     return Check("a join on Spark", "ok" if len(outcome.after) == 4 else "problem", found, "report this")

@@ -16,7 +16,7 @@ from typing import Any
 
 from crossstream.api import StreamsBuilder
 from crossstream.api.topology import Topology
-from crossstream.cli.options import refuse_without
+from crossstream.cli.arguments import refuse_without
 from crossstream.config import StreamsConfig
 from crossstream.errors import ConfigError, CrossStreamError, TopologyError, type_and_text
 

@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from crossstream.cli.console import say, show_table
-from crossstream.cli.query import headline, state_root
-from crossstream.cli.texts import to_json
+from crossstream.cli.query import headline, state_root, to_json
 from crossstream.config import check_most_partitions
 from crossstream.errors import StateError
 from crossstream.query.files import application_of

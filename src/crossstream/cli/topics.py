@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import errno
-import os
+import json
 import select
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from io import FileIO
+from typing import Any
 
 import pyarrow as pa
 
+from crossstream import serdes
+from crossstream.cli.arguments import kafka_settings, of_option, wrong_usage
 from crossstream.cli.console import say, show_table
-from crossstream.cli.options import kafka_settings, of_option
-from crossstream.cli.texts import JsonLines, serde_named, to_json
+from crossstream.cli.query import from_bytes, from_plain, to_bytes, to_json, to_plain
 from crossstream.durations import to_milliseconds
-from crossstream.errors import ConfigError, SourceError
+from crossstream.errors import ConfigError, SerdeError, SourceError
 from crossstream.partitioning import default_partitions
+from crossstream.records import PRODUCER_RECORDS, Header, decode_headers, encode_headers
+from crossstream.serdes import Serde
+from crossstream.serdes.serde import find_invalid
+from crossstream.signatures import is_whole
 from crossstream.storage.uris import is_uri, shown
 from crossstream.topics import (
     OffsetRange,
@@ -59,14 +65,22 @@ def write(arguments: Namespace) -> int:
 def read(arguments: Namespace) -> int:
     """Prints records as JSON lines, partition by partition; with ``--follow`` then waits for new ones."""
     connection = _connection_of(arguments)
-    reading = _Reading(arguments, connection.log(), connection.reader())
+    log, reader = connection.log(), connection.reader()
+    lines, left = _json_lines(arguments), arguments.max
     try:
-        for line in reading.lines():
-            print(line)
+        for tp, records in _records(arguments, log, reader):
+            if left is not None:
+                records = records.slice(0, left)
+                left -= records.num_rows
+            for line in lines.from_records(tp, records):
+                print(line)
+            if left == 0:
+                break
     except KeyboardInterrupt:
         pass  # the way to end --follow
     finally:
-        reading.close()
+        reader.close()
+        log.close()
     return 0
 
 
@@ -149,45 +163,36 @@ def _partitions_of(topics: Mapping[str, int], arguments: Namespace) -> int:
 
 
 def _json_lines(arguments: Namespace) -> JsonLines:
-    return JsonLines(serde_named(arguments.key_serde), serde_named(arguments.value_serde))
+    return JsonLines(getattr(serdes, arguments.key_serde)(), getattr(serdes, arguments.value_serde)())
 
 
 def _numbered_lines(path: str | None) -> Iterator[list[tuple[int, bytes]]]:
     """Lines with their numbers, as many at a time as are available, without blank ones."""
     number, rest = 0, b""
-    file = sys.stdin.fileno() if path is None else _open(path)
     try:
+        source = open(sys.stdin.fileno() if path is None else path, "rb", 0, closefd=path is not None)  # noqa: SIM115
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror}", code="CS-270", next="give a file of JSON lines"
+        ) from error
+    with source as file:
         while chunk := _read_available(file):
             *lines, rest = (rest + chunk).split(b"\n")
             yield [(number + index, line) for index, line in enumerate(lines, 1) if line.strip()]
             number += len(lines)
         if rest.strip():
             yield [(number + 1, rest)]
-    finally:
-        if path is not None:
-            os.close(file)
 
 
-def _read_available(file: int) -> bytes:
+def _read_available(file: FileIO) -> bytes:
     """Waits for input and reads what is there, up to `READ_BYTES` and a bit; empty at the end."""
-    chunk = os.read(file, READ_BYTES)
+    chunk = file.read(READ_BYTES)
     size, parts = len(chunk), [chunk]
     while chunk and size < READ_BYTES and select.select([file], [], [], 0)[0]:
-        chunk = os.read(file, READ_BYTES)
+        chunk = file.read(READ_BYTES)
         size += len(chunk)
         parts.append(chunk)
     return b"".join(parts)
-
-
-def _open(path: str) -> int:
-    try:
-        if os.path.isdir(path):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        return os.open(path, os.O_RDONLY)
-    except OSError as error:
-        raise ConfigError(
-            f"{path} cannot be read: {error.strerror}", code="CS-270", next="give a file of JSON lines"
-        ) from error
 
 
 def _append(
@@ -204,54 +209,131 @@ def _append(
     writer.flush()
 
 
-@dataclass(slots=True)
-class _Reading:
-    """One run of ``topics read``."""
+def _records(
+    arguments: Namespace, log: TopicLog, reader: RangeReader
+) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+    topic, wanted = arguments.topic, arguments.partition
+    count = _partitions_of(log.topics(), arguments)
+    if wanted is not None and wanted >= count:
+        next = f"choose one of its partitions, 0 to {count - 1}"
+        raise wrong_usage(f"{topic} has no partition {wanted}", next)
+    partitions = [TopicPartition(topic, p) for p in range(count) if wanted in (None, p)]
+    positions = dict((log.end_offsets if arguments.start == "end" else log.begin_offsets)(partitions))
+    while True:
+        ends = log.end_offsets(partitions)
+        rows = min(READ_ROWS, arguments.max or READ_ROWS)
+        for one in partitions:
+            span = OffsetRange(one.topic, one.partition, positions[one], ends[one])
+            for records in reader.read(span, rows):
+                yield one, records
+            positions[one] = max(positions[one], ends[one])
+        if not arguments.follow:
+            return
+        sys.stdout.flush()
+        time.sleep(PAUSE_SECONDS)
 
-    arguments: Namespace
-    log: TopicLog
-    reader: RangeReader
 
-    def lines(self) -> Iterator[str]:
-        """A line for each record, until ``--max`` or the end."""
-        lines = _json_lines(self.arguments)
-        left = self.arguments.max
-        for partition, records in self._records():
-            if left is not None:
-                records = records.slice(0, left)
-                left -= records.num_rows
-            yield from lines.from_records(partition, records)
-            if left == 0:
-                return
+FIELDS = ("key", "value", "timestamp", "partition", "offset", "headers")
+"""What a line may hold. ``offset`` is printed when reading and ignored when writing."""
 
-    def _records(self) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
-        partitions = self._partitions()
-        from_end = self.arguments.start == "end"
-        positions = dict((self.log.end_offsets if from_end else self.log.begin_offsets)(partitions))
-        while True:
-            ends = self.log.end_offsets(partitions)
-            rows = min(READ_ROWS, self.arguments.max or READ_ROWS)
-            for one in partitions:
-                span = OffsetRange(one.topic, one.partition, positions[one], ends[one])
-                for records in self.reader.read(span, rows):
-                    yield one, records
-                positions[one] = max(positions[one], ends[one])
-            if not self.arguments.follow:
-                return
-            sys.stdout.flush()
-            time.sleep(PAUSE_SECONDS)
 
-    def _partitions(self) -> list[TopicPartition]:
-        topic, wanted = self.arguments.topic, self.arguments.partition
-        count = _partitions_of(self.log.topics(), self.arguments)
-        if wanted is not None and wanted >= count:
-            raise ConfigError(
-                f"{topic} has no partition {wanted}",
-                code="CS-281",
-                next=f"choose one of its partitions, 0 to {count - 1}",
+@dataclass(frozen=True, slots=True)
+class JsonLines:
+    """Translates records of a topic to JSON lines and back."""
+
+    key: Serde
+    value: Serde
+
+    def to_records(self, lines: Sequence[tuple[int, bytes]]) -> tuple[pa.RecordBatch, list[int | None]]:
+        """Records and the partitions they name, from numbered lines. `SerdeError` CS-402: a line is wrong.
+
+        A record without a timestamp gets the current time.
+        """
+        now = time.time_ns() // 1_000_000
+        rows = [self._row(number, line, now) for number, line in lines]
+        columns = [
+            pa.array([row[index] for row in rows], field.type) for index, field in enumerate(PRODUCER_RECORDS)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=PRODUCER_RECORDS), [row[4] for row in rows]
+
+    def from_records(self, source: TopicPartition, records: pa.RecordBatch) -> Iterator[str]:
+        """A line for each record. `SerdeError` CS-402 if the serdes cannot decode one."""
+        keys = self._decoded(self.key, "key", source, records)
+        values = self._decoded(self.value, "value", source, records)
+        stamps, offsets, headers = (records.column(n).to_pylist() for n in ("timestamp", "offset", "headers"))
+        for key, value, stamp, offset, cell in zip(keys, values, stamps, offsets, headers, strict=True):
+            line = {
+                "key": to_plain(key),
+                "value": to_plain(value),
+                "timestamp": stamp,
+                "partition": source.partition,
+                "offset": offset,
+            }
+            if cell is not None:
+                line["headers"] = _shown_headers(decode_headers(cell))
+            yield to_json(line)
+
+    def _row(self, number: int, line: bytes, now: int) -> tuple[Any, ...]:
+        try:
+            record = json.loads(line)
+            _check(record)
+            return (
+                self.key.serialize(from_plain(self.key, record.get("key"))),
+                self.value.serialize(from_plain(self.value, record.get("value"))),
+                now if record.get("timestamp") is None else record["timestamp"],
+                encode_headers(_headers(record.get("headers"))),
+                record.get("partition"),
             )
-        return [TopicPartition(topic, p) for p in range(count) if wanted in (None, p)]
+        except (ValueError, SerdeError) as error:
+            raise SerdeError(
+                f"line {number} is not a record: {getattr(error, 'what', error)}",
+                code="CS-402",
+                where={"line": line.decode(errors="replace")[:200]},
+                next='write {"key": …, "value": …}; see `crossstream topics write --help`',
+            ) from error
 
-    def close(self) -> None:
-        self.reader.close()
-        self.log.close()
+    def _decoded(self, serde: Serde, part: str, source: TopicPartition, records: pa.RecordBatch) -> list[Any]:
+        column = records.column(part)
+        try:
+            return serde.decode_objects(column)
+        except SerdeError:
+            row, reason = find_invalid(serde, column, way="objects")[0]
+            offset = records.column("offset")[row].as_py()
+            raise SerdeError(
+                f"the {part} of a record is not {serde.name}: {reason}",
+                code="CS-402",
+                where={"topic": source.topic, "partition": source.partition, "offset": offset},
+                next=f"name its serde with --{part}-serde; bytes shows anything",
+            ) from None
+
+
+def _check(record: Any) -> None:
+    if not isinstance(record, dict):
+        raise ValueError("it is not a JSON object")
+    unknown = record.keys() - set(FIELDS)
+    if unknown:
+        names = ", ".join(sorted(unknown))
+        raise ValueError(f"a record has no field {names}; its fields are {', '.join(FIELDS)}")
+    if "key" not in record and "value" not in record:
+        raise ValueError("it has neither key nor value")
+    for name, bits in (("timestamp", 64), ("partition", 32)):
+        number = record.get(name)
+        if number is None:
+            continue
+        if not is_whole(number) or number < 0:
+            raise ValueError(f"its {name} is not a whole number from 0")
+        if number.bit_length() >= bits:
+            raise ValueError(f"its {name} has more than {bits} bits")
+
+
+def _headers(headers: Any) -> list[Header]:
+    pairs: Iterable[Any] = headers.items() if isinstance(headers, dict) else headers or ()
+    try:
+        return [(str(name), to_bytes(value)) for name, value in pairs]
+    except TypeError as error:
+        raise ValueError("its headers are not {name: text} or [[name, text], …]") from error
+
+
+def _shown_headers(headers: tuple[Header, ...]) -> Any:
+    pairs = [(name, None if value is None else from_bytes(value)) for name, value in headers]
+    return dict(pairs) if len(dict(pairs)) == len(pairs) else [list(pair) for pair in pairs]

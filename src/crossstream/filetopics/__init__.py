@@ -12,12 +12,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from crossstream.errors import ConfigError
-from crossstream.filetopics.folders import STAGED, TopicFolders
-from crossstream.filetopics.log import FileTopicLog
-from crossstream.filetopics.reader import FileRangeReader
 from crossstream.filetopics.segments import appending, encode
-from crossstream.filetopics.staging import FilePublisher, Staged, StagingWriter
-from crossstream.filetopics.writer import FileRecordWriter
+from crossstream.filetopics.topics import STAGED, FileRangeReader, FileTopicLog, TopicFolders
+from crossstream.filetopics.writer import FilePublisher, FileRecordWriter, Staged, StagingWriter
 from crossstream.topics import TopicPartition
 
 __all__ = [
@@ -35,9 +32,8 @@ __all__ = [
 class FileTopics:
     """`TopicConnection` to the topics in the folder ``topics_dir``, which every worker must see.
 
-    ``auto_create_partitions``: partitions of a topic that is made by writing to it; None: writing to a
-    missing topic is an error. ``durable``: what was flushed survives a crash of the machine, not only of the
-    process. ``segment_bytes``: a segment of that size is closed and a new one started.
+    Writing to a missing topic makes it, with one partition. ``durable``: what was flushed survives a crash of the
+    machine, not only of the process. ``segment_bytes``: a segment of that size is closed and a new one started.
 
         topics = FileTopics("./topics")
         writer = topics.writer()
@@ -46,7 +42,6 @@ class FileTopics:
     """
 
     topics_dir: str
-    auto_create_partitions: int | None = 1
     durable: bool = True
     segment_bytes: int = 64 << 20
 
@@ -58,18 +53,6 @@ class FileTopics:
                 code="CS-201",
                 where={"path": self.topics_dir},
                 next="Set it to a folder; crossstream makes one that does not exist.",
-            )
-        if self.auto_create_partitions is not None and self.auto_create_partitions < 1:
-            raise ConfigError(
-                f"auto_create_partitions is {self.auto_create_partitions}.",
-                code="CS-201",
-                next="Set it to 1 or more, or to None so that topics are not made by writing to them.",
-            )
-        if self.segment_bytes < 1:
-            raise ConfigError(
-                f"segment_bytes is {self.segment_bytes}.",
-                code="CS-201",
-                next="Set it to a number of bytes, for instance 64 << 20.",
             )
 
     def log(self) -> FileTopicLog:
@@ -88,11 +71,11 @@ class FileTopics:
             with appending(folders.partition(owner), self.segment_bytes, self.durable) as appender:
                 appender.append(*encode(records))
 
-        return FileRecordWriter(folders, self.auto_create_partitions, append)
+        return FileRecordWriter(folders, append)
 
     def staging_writer(self, folder: str | os.PathLike[str], task: bytes) -> StagingWriter:
         """Writes exactly once, with `publisher`: stages in ``folder``; ``task`` names the batch and the task."""
-        return StagingWriter(TopicFolders(self._root), self.auto_create_partitions, Path(folder), task)
+        return StagingWriter(TopicFolders(self._root), Path(folder), task)
 
     def staging_folder(self, name: str) -> Path:
         """A folder beside the topics, which all workers see, for staged records of one application."""

@@ -13,7 +13,6 @@ a growing partition takes a ``stat`` of its last file, and reads the headers of 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import struct
 from array import array
@@ -30,7 +29,7 @@ import xxhash
 
 from crossstream.errors import SinkError, SourceError
 from crossstream.records import RECORDS
-from crossstream.storage.files import force
+from crossstream.storage.files import force, locked
 from crossstream.topics import TopicPartition
 
 STORED = pa.schema([RECORDS.field(name) for name in ("key", "value", "timestamp", "headers")])
@@ -383,17 +382,6 @@ def appending(log: PartitionLog, segment_bytes: int, durable: bool) -> Iterator[
             where={"topic": log.owner.topic, "partition": log.owner.partition, "folder": str(log.folder)},
             next="Check the free space and the permissions of the folder, then write again.",
         ) from error
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Holds an exclusive lock on the file ``path``, waiting for the process that has it; a crash releases it."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(file)
 
 
 def _write(file: int, content: bytes | memoryview | pa.Buffer) -> None:

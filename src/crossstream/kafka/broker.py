@@ -1,24 +1,39 @@
-"""A Kafka broker for development and tests: one node, on this machine, in the background."""
+"""A Kafka broker for development and tests: one node, on this machine, in the background.
+
+Its jars are fetched once, by the Ivy that PySpark carries. They lie in ``$CROSSSTREAM_CACHE`` (default: ``crossstream``
+in ``$XDG_CACHE_HOME`` or ``~/.cache``), one folder for each Kafka version, complete or not there.
+``$CROSSSTREAM_IVY_SETTINGS`` may name an Ivy settings file, to fetch from a mirror of Maven Central.
+
+Every error is `SourceError` CS-620.
+"""
 
 from __future__ import annotations
 
 import base64
+import importlib.util
 import json
 import os
+import re
+import shutil
 import signal
 import socket
 import struct
 import subprocess
+import tempfile
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from crossstream.errors import SourceError
-from crossstream.kafka.jars import KAFKA_VERSION, fetch_kafka_jars, find_java, locked
+from crossstream.java import INSTALL, JAVA_VERSION, java_command, java_version, no_java
 from crossstream.storage.cache import cache_directory
+from crossstream.storage.files import locked
 
+KAFKA_VERSION = "4.3.1"
+"""The broker's version. (Of 4.4.0, Maven Central lacks a module that it needs.)"""
 HOST = "127.0.0.1"
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
@@ -82,9 +97,18 @@ class BrokerInfo:
         return Path(self.directory) / "server.properties"
 
     @property
+    def fifo(self) -> Path:
+        """Its process holds the reading end of it."""
+        return _home() / f"{self.port}.fifo"
+
+    @property
     def alive(self) -> bool:
-        """Whether its process runs."""
-        return is_running(self.pid, str(self.properties_file))
+        """Whether its process runs: it holds the reading end of a FIFO, without which none can write."""
+        try:
+            os.close(os.open(self.fifo, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError:
+            return False
+        return True
 
 
 def start(
@@ -99,22 +123,21 @@ def start(
     home = Path(directory).expanduser().absolute() if directory is not None else _home() / str(port)
     with locked(_home() / f"{port}.lock"):
         running = status(port)
-        if running is None:
-            return _start(port, home, properties or {})
-        if directory is not None and Path(running.directory) != home:
+        if running is not None and directory is not None and Path(running.directory) != home:
             raise SourceError(
                 f"a broker runs at port {port} already, with the directory {running.directory}",
                 code="CS-620",
                 where={"port": port},
                 next=f"stop it first (crossstream broker stop --port {port}), or choose another port",
             )
-        try:
-            _await_answer(running)
-        except SourceError:
-            if running.alive:
-                raise
-            return _start(port, home, properties or {})  # it was just ending
-        return running
+        if running is not None:
+            try:
+                _await_answer(running)
+                return running
+            except SourceError:
+                if running.alive:  # else it was just ending
+                    raise
+        return _start(port, home, properties or {})
 
 
 def stop(port: int = 9092) -> bool:
@@ -124,7 +147,7 @@ def stop(port: int = 9092) -> bool:
     """
     with locked(_home() / f"{port}.lock"):
         running = status(port)
-        if running is not None and not end(running.pid, str(running.properties_file), STOP_SECONDS):
+        if running is not None and not _end(running):
             raise SourceError(
                 f"the broker at port {port} does not end",
                 code="CS-620",
@@ -184,9 +207,7 @@ def _start(port: int, home: Path, properties: Mapping[str, str]) -> BrokerInfo:
     kafka = [java, *JVM, "-cp", str(jars / "*")]
     if not (home / "data" / "meta.properties").exists():
         _format(kafka, info)
-    command = [*kafka, "kafka.Kafka", str(info.properties_file)]
-    pid = start_detached(command, info.log_file, home)
-    started = BrokerInfo(port=port, pid=pid, directory=str(home))
+    started = replace(info, pid=_start_detached([*kafka, "kafka.Kafka", str(info.properties_file)], info))
     _record_file(port).write_text(json.dumps(asdict(started)), encoding="utf-8")
     _await_answer(started)
     return started
@@ -231,27 +252,21 @@ def _await_answer(info: BrokerInfo) -> None:
 def _check_free(port: int) -> None:
     """Raises CS-620 if a program listens at the port. A broker of ours that was just killed still does for a moment."""
     deadline = time.monotonic() + (CLOSE_SECONDS if _record_file(port).exists() else 0.0)
-    while (taken := _taken(port)) is not None:
-        if time.monotonic() >= deadline:
-            other = "a Kafka broker that was not started here" if answers(port) else "another program"
-            raise SourceError(
-                f"port {port} is taken by {other}",
-                code="CS-620",
-                where={"port": port},
-                next=f"choose another port, such as {port + 1}, or use what listens there",
-            ) from taken
-        time.sleep(0.05)
-
-
-def _taken(port: int) -> OSError | None:
-    """Why no program can listen at the port; None if one can."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    while True:
         try:
-            probe.bind((HOST, port))
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                return probe.bind((HOST, port))
         except OSError as taken:
-            return taken
-    return None
+            if time.monotonic() >= deadline:
+                other = "a Kafka broker that was not started here" if answers(port) else "another program"
+                raise SourceError(
+                    f"port {port} is taken by {other}",
+                    code="CS-620",
+                    where={"port": port},
+                    next=f"choose another port, such as {port + 1}, or use what listens there",
+                ) from taken
+        time.sleep(0.05)
 
 
 def _not_started(info: BrokerInfo, reason: str) -> SourceError:
@@ -268,78 +283,154 @@ def _not_started(info: BrokerInfo, reason: str) -> SourceError:
 
 
 def _home() -> Path:
-    return cache_directory() / "broker"
+    home = cache_directory() / "broker"
+    home.mkdir(parents=True, exist_ok=True)
+    return home
 
 
 def _record_file(port: int) -> Path:
     return _home() / f"{port}.json"
 
 
-EXEC_SECONDS = 1.0
-"""How long a process may take to become another program."""
-
-
-def start_detached(command: Sequence[str], log_file: Path, directory: Path) -> int:
-    """Starts a process that outlives this one, writing to ``log_file``; its id."""
+def _start_detached(command: Sequence[str], info: BrokerInfo) -> int:
+    """Starts a process that outlives this one and writes to the log; its id."""
+    info.fifo.unlink(missing_ok=True)
+    os.mkfifo(info.fifo)
+    held = os.open(info.fifo, os.O_RDONLY | os.O_NONBLOCK)
     script = 'nohup "$@" >>"$0" 2>&1 </dev/null & echo $!'
-    shell = ["/bin/sh", "-c", script, str(log_file), *command]
-    started = subprocess.run(
-        shell, cwd=directory, start_new_session=True, capture_output=True, text=True, check=True
-    )
+    try:
+        started = subprocess.run(
+            ["/bin/sh", "-c", script, str(info.log_file), *command],
+            cwd=info.directory,
+            start_new_session=True,
+            pass_fds=(held,),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    finally:
+        os.close(held)
     return int(started.stdout)
 
 
-def is_running(pid: int, mark: str) -> bool:
-    """Whether the process lives and has ``mark`` in its command line (ids are used again)."""
-    if Path("/proc/self/stat").exists():
-        return mark in _command_line(pid) and _state(pid) not in ("Z", "X", "")
-    listed = subprocess.run(
-        ["ps", "-ww", "-p", str(pid), "-o", "stat=,command="], capture_output=True, text=True, check=False
-    )
-    return mark in listed.stdout and not listed.stdout.lstrip().startswith("Z")
+def _end(info: BrokerInfo) -> bool:
+    """Asks the process to end, and kills it if it does not; whether it is gone."""
+    for request, patience in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, CLOSE_SECONDS)):
+        with suppress(ProcessLookupError):
+            os.kill(info.pid, request)
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            if not info.alive:
+                return True
+            time.sleep(0.05)
+    return False
 
 
-def end(pid: int, mark: str, seconds: float) -> bool:
-    """Asks the process to end, kills it after ``seconds``; whether it is gone."""
-    for request, patience in ((signal.SIGTERM, seconds), (signal.SIGKILL, 5.0)):
-        if not is_running(pid, mark):
-            return True
+SLF4J_VERSION = "1.7.36"
+FETCH_SECONDS = 600
+
+MODULE = f"""<ivy-module version="2.0">
+  <info organisation="crossstream" module="broker"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{KAFKA_VERSION}" conf="default->default"/>
+    <dependency org="org.slf4j" name="slf4j-simple" rev="{SLF4J_VERSION}" conf="default->default"/>
+  </dependencies>
+</ivy-module>
+"""
+
+
+def find_java() -> str:
+    """The path of a ``java`` that can run the broker: of ``$JAVA_HOME``, else of ``$PATH``.
+
+    Raises `SourceError` CS-620: there is no Java, or it is too old.
+    """
+    java = java_command()
+    if java is None:
+        raise SourceError(no_java(), code="CS-620", next=INSTALL)
+    version = java_version(java)
+    if version is not None and int(version.split(".")[0]) < JAVA_VERSION:
+        raise SourceError(
+            f"{java} is Java {version}; Kafka's broker needs {JAVA_VERSION} or later",
+            code="CS-620",
+            next=f"install Java {JAVA_VERSION} and let JAVA_HOME point to it",
+        )
+    return java
+
+
+def find_kafka_jars() -> Path | None:
+    """The folder of the broker's jars, if they were fetched already."""
+    folder = _jars_folder()
+    return folder if folder.is_dir() else None
+
+
+def fetch_kafka_jars() -> Path:
+    """The folder of the broker's jars; fetches them (about 45 MB) if they are not there yet.
+
+    Safe to be called by several processes at once: one fetches, the others wait for it.
+    Raises `SourceError`: CS-620.
+    """
+    folder = _jars_folder()
+    if folder.is_dir():
+        return folder
+    with locked(_home() / "jars.lock"):
+        if not folder.is_dir():
+            for abandoned in folder.parent.glob(".fetching-*"):
+                shutil.rmtree(abandoned, ignore_errors=True)
+            _fetch_into(folder)
+    return folder
+
+
+def _jars_folder() -> Path:
+    return cache_directory() / f"kafka-{KAFKA_VERSION}"
+
+
+def _fetch_into(folder: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder.parent) as scratch:
+        work = Path(scratch)
+        (work / "ivy.xml").write_text(MODULE, encoding="utf-8")
+        command = [find_java(), "-jar", str(_find_ivy()), "-cache", str(work / "ivy")]
+        command += ["-ivy", str(work / "ivy.xml")]
+        if settings := os.environ.get("CROSSSTREAM_IVY_SETTINGS"):
+            command += ["-settings", settings]
+        command += ["-retrieve", str(work / "jars" / "[artifact]-[revision](-[classifier]).[ext]")]
         try:
-            os.kill(pid, request)
-        except ProcessLookupError:
-            return True
-        except PermissionError:
-            return False
-        if _awaited(pid, mark, patience):
-            return True
-    return False
+            done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
+        except subprocess.TimeoutExpired as expired:
+            raise _not_fetched(f"not done after {FETCH_SECONDS} s") from expired
+        if done.returncode != 0 or not (work / "jars" / f"kafka_2.13-{KAFKA_VERSION}.jar").is_file():
+            raise _not_fetched(_problems(done.stdout + done.stderr))
+        (work / "jars").rename(folder)
 
 
-def _awaited(pid: int, mark: str, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if not is_running(pid, mark):
-            return True
-        time.sleep(0.05)
-    return False
+def _find_ivy() -> Path:
+    """PySpark's Ivy, without importing PySpark."""
+    found = importlib.util.find_spec("pyspark")
+    folders = list(found.submodule_search_locations or ()) if found else []
+    jars = [jar for folder in folders for jar in sorted(Path(folder, "jars").glob("ivy-*.jar"))]
+    if not jars:
+        raise SourceError(
+            "PySpark has no Ivy in its jars folder, with which Kafka's jars are fetched",
+            code="CS-620",
+            next="pip install pyspark (not pyspark-client, which has no jars)",
+        )
+    return jars[-1]
 
 
-def _command_line(pid: int) -> str:
-    """What the process was started with; while it becomes another program it has none, for a moment."""
-    deadline = time.monotonic() + EXEC_SECONDS
-    while not (found := _proc(pid, "cmdline")) and _state(pid) not in ("Z", "X", ""):
-        if time.monotonic() > deadline:
-            break
-        time.sleep(0.01)
-    return found.replace("\0", " ")
+def _problems(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    signs = [
+        line for line in lines if re.search(r"not found|UNRESOLVED|refused|timed out|Exception|ERROR", line)
+    ]
+    return "; ".join((signs or lines)[-3:])
 
 
-def _state(pid: int) -> str:
-    return _proc(pid, "stat").rpartition(")")[2].strip()[:1]
-
-
-def _proc(pid: int, name: str) -> str:
-    try:
-        return Path(f"/proc/{pid}/{name}").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+def _not_fetched(reason: str) -> SourceError:
+    return SourceError(
+        f"the jars of Kafka {KAFKA_VERSION} could not be fetched: {reason}",
+        code="CS-620",
+        where={"cache": str(cache_directory())},
+        next="check that https://repo1.maven.org can be reached (through a proxy: "
+        "JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=…), or name an Ivy settings file with your mirror in "
+        "CROSSSTREAM_IVY_SETTINGS",
+    )

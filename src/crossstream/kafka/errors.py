@@ -1,27 +1,10 @@
-"""Every error of reading, writing and managing topics on Kafka, in one tp.
-
-====== ===========================================================================
-CS-601 a part of the range was deleted by retention
-CS-602 the topic or partition does not exist
-CS-603 the log ends before the range does: it was truncated, or the topic made again
-CS-604 no answer, no leader, no offsets, or no progress for longer than the patience
-CS-605 the broker refused us: authentication or authorisation
-CS-606 what the broker sent cannot be read
-CS-608 offsets cannot be committed to the consumer group
-CS-651 a record was not delivered within the patience
-CS-652 the topic or partition to write to does not exist
-CS-653 the broker refused our writes: authentication or authorisation
-CS-654 the broker or the client does not accept a record
-CS-656 the topic exists already, or cannot be created
-====== ===========================================================================
-"""
+"""Every error of reading, writing and managing topics on Kafka; docs/errors.md has the codes."""
 
 from __future__ import annotations
 
 from confluent_kafka import KafkaError
 
 from crossstream.errors import SinkError, SourceError
-from crossstream.kafka.client import is_denial
 from crossstream.topics import OffsetRange, TopicPartition
 
 SERVERS_HINT = "check that the brokers run and that bootstrap_servers reaches them from every worker"
@@ -50,6 +33,24 @@ GARBLED = frozenset(
 UNLED = frozenset({KafkaError._NOENT})
 """No leader is known: there is no such topic, or all brokers are away."""
 TIMED_OUT = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError._TRANSPORT})
+DENIED = frozenset(
+    {
+        KafkaError._AUTHENTICATION,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.UNSUPPORTED_SASL_MECHANISM,
+        KafkaError.ILLEGAL_SASL_STATE,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+"""Errors that waiting does not cure. (Groups are left out: readers need no right to any.)"""
+
+
+def is_denial(error: KafkaError) -> bool:
+    """Whether the broker refused us, or we it: no use in trying again."""
+    untrusted = error.code() == KafkaError._SSL and "certificate" in error.str()
+    return untrusted or error.code() in DENIED
 
 
 def deleted(span: OffsetRange, wanted: int, begin: int) -> SourceError:
@@ -171,16 +172,17 @@ def undelivered(
 ) -> SinkError:
     """CS-651 to CS-654: a record that was not stored, one of ``lost``; the last complaint of the client."""
     others = f" (the first of {lost:,} such records)" if lost > 1 else ""
+    where = {"topic": topic, "partition": partition if partition != -1 else None, "key": key}
+    return not_written(f"a record was not stored: {error.str()}{others}", error, complaint, **where)
+
+
+def not_written(what: str, error: KafkaError, complaint: str | None = None, **where: object) -> SinkError:
+    """CS-651 to CS-654, by the client's error."""
     code, next_step = _delivery(error, complaint)
-    return SinkError(
-        f"a record was not stored: {error.str()}{others}",
-        code=code,
-        where={"topic": topic, "partition": partition if partition != -1 else None, "key": key},
-        next=next_step,
-    )
+    return SinkError(what, code=code, where=where, next=next_step)
 
 
-def _delivery(error: KafkaError, complaint: str | None = None) -> tuple[str, str]:
+def _delivery(error: KafkaError, complaint: str | None) -> tuple[str, str]:
     if is_denial(error):
         return "CS-653", DENIED_HINT
     if error.code() in MISSING:
@@ -195,23 +197,6 @@ def _delivery(error: KafkaError, complaint: str | None = None) -> tuple[str, str
             "timestamps are milliseconds; a broker accepts at most message.timestamp.after.max.ms ahead",
         )
     return "CS-654", "look into the broker's log"
-
-
-def uncounted(error: KafkaError, topic: str) -> SinkError:
-    """CS-651 to CS-654: without the number of partitions no partitioner can be asked."""
-    code, next_step = _delivery(error)
-    return SinkError(
-        f"the partitions of the topic cannot be counted: {error.str()}",
-        code=code,
-        where={"topic": topic},
-        next=next_step,
-    )
-
-
-def ended(error: KafkaError) -> SinkError:
-    """CS-651 to CS-654: the client cannot continue."""
-    code, next_step = _delivery(error)
-    return SinkError(f"the Kafka client cannot write any more: {error.str()}", code=code, next=next_step)
 
 
 def exists(topic: str) -> SinkError:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, Uuid
 from confluent_kafka import TopicPartition as KafkaPartition
@@ -15,13 +15,17 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec, TopicMetada
 
 from crossstream.errors import SourceError
 from crossstream.kafka import errors as faults
-from crossstream.kafka.client import SETTLE_SECONDS, Complaints, is_denial, logger, open_admin, open_committer
+from crossstream.kafka.client import (
+    SETTLE_SECONDS,
+    UNANSWERED,
+    Complaints,
+    logger,
+    open_admin,
+    open_committer,
+)
 from crossstream.kafka.offsets_for_times import OffsetsForTimes
-from crossstream.kafka.stall import UNANSWERED
+from crossstream.kafka.settings import KafkaSettings
 from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
-
-if TYPE_CHECKING:
-    from crossstream.kafka.settings import KafkaSettings
 
 T = TypeVar("T")
 
@@ -229,7 +233,7 @@ class KafkaLog:
         """What is wrong with one of the partitions, for which a request failed."""
         for tp in partitions:
             topic = self._patiently(partial(self._describe, tp.topic))
-            if topic.error is not None and is_denial(topic.error):
+            if topic.error is not None and faults.is_denial(topic.error):
                 return faults.refused(topic.error.str(), tp.topic)
             if topic.error is not None:
                 return faults.missing(tp.topic)
@@ -275,7 +279,7 @@ class KafkaLog:
                 error = failed.args[0]
                 self._admin().poll(0)  # brings in complaints
                 waited = monotonic() - began
-                denial = error if is_denial(error) else self._complaints.denied
+                denial = error if faults.is_denial(error) else self._complaints.denied
                 if denial is not None:
                     raise faults.refused(denial.str()) from failed
                 if error.code() in STALE | UNANSWERED:

@@ -11,16 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from crossstream.errors import SourceError
 from crossstream.kafka.consumer import KafkaReader
+from crossstream.kafka.settings import KafkaSettings
 from crossstream.timelines import Columns, FirstRecords, Ranges, Timelines, partition_of, passed
 from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
-
-if TYPE_CHECKING:
-    from crossstream.kafka.settings import KafkaSettings
-
 
 FETCH_LESS: Mapping[str, object] = {
     "queued.min.messages": 2_000,

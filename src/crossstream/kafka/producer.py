@@ -1,6 +1,6 @@
 """Records into Kafka: one idempotent producer, kept open.
 
-A producer that is cut off (`crossstream.kafka.stall`) gives way to another, which gets what was not flushed. Some of
+A producer that is cut off (`crossstream.kafka.client`) gives way to another, which gets what was not flushed. Some of
 that may have been stored by the first, and is then there twice.
 """
 
@@ -11,7 +11,6 @@ from contextlib import suppress
 from functools import partial
 from itertools import repeat
 from time import monotonic, sleep
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -26,19 +25,16 @@ from crossstream.kafka.client import (
     SETTLE_SECONDS,
     SIZES,
     Complaints,
+    FlushStall,
     find_brokers,
-    is_denial,
+    is_cut_off,
     logger,
     open_admin,
     open_producer,
 )
-from crossstream.kafka.stall import FlushStall, is_cut_off
+from crossstream.kafka.settings import KafkaSettings
 from crossstream.records import decode_headers
 from crossstream.topics import check_name
-
-if TYPE_CHECKING:
-    from crossstream.kafka.settings import KafkaSettings
-
 
 CHUNK = 4096
 """Records made Python objects at once: few enough to stay in the cache."""
@@ -259,7 +255,10 @@ class KafkaWriter:
             return ask()
         except KafkaException as ended:
             self._abandon(producer)
-            raise faults.ended(ended.args[0]) from ended
+            error = ended.args[0]
+            raise faults.not_written(
+                f"the Kafka client cannot write any more: {error.str()}", error
+            ) from ended
 
     def _undelivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
@@ -333,18 +332,22 @@ class PartitionCounts:
                 return answer
             producer.poll(0)  # brings in complaints
             error, waited = complaints.denied or answer, monotonic() - began
-            if is_denial(error):
-                raise faults.uncounted(error, topic)
+            if faults.is_denial(error):
+                raise _uncounted(error, topic)
             if error.code() in faults.MISSING:
                 if waited >= min(SETTLE_SECONDS, self._patience):
-                    raise faults.uncounted(error, topic)
+                    raise _uncounted(error, topic)
             elif known is not None:
                 return known  # if the brokers stay away, the records will fail
             elif waited >= self._patience:
-                raise faults.uncounted(
-                    KafkaError(KafkaError._TIMED_OUT, complaints.last or error.str()), topic
-                )
+                error = KafkaError(KafkaError._TIMED_OUT, complaints.last or error.str())
+                raise _uncounted(error, topic)
             sleep(PAUSE_SECONDS)
+
+
+def _uncounted(error: KafkaError, topic: str) -> SinkError:
+    what = f"the partitions of the topic cannot be counted: {error.str()}"
+    return faults.not_written(what, error, topic=topic)
 
 
 def _ask_once(topic: str, producer: Producer, seconds: float) -> int | KafkaError:

@@ -43,9 +43,6 @@ class KafkaSettings:
     away is waited for, ``patience_seconds`` at a time, before an error is raised.
 
     Raises `ConfigError` CS-201: a reserved setting, no servers, no patience.
-
-    >>> KafkaSettings("localhost:9092", {"security.protocol": "PLAINTEXT"}).bootstrap_servers
-    'localhost:9092'
     """
 
     bootstrap_servers: str

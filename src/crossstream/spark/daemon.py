@@ -12,7 +12,6 @@ only archives that have changed.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import warnings
@@ -51,15 +50,6 @@ import polars  # noqa: E402, F401
 import pyarrow.compute  # noqa: E402, F401
 import pyspark.daemon  # noqa: E402
 import pyspark.worker  # noqa: E402
-
-import crossstream.filetopics.reader  # noqa: E402
-import crossstream.filetopics.staging  # noqa: E402
-import crossstream.spark.worker  # noqa: E402
-from crossstream.errors import CrossStreamError  # noqa: E402
-
-with contextlib.suppress(CrossStreamError):  # without confluent-kafka
-    import crossstream.kafka.consumer
-    import crossstream.kafka.producer  # noqa: F401
 
 if __name__ == "__main__":
     # PySpark leaves the files of its sockets, which have numbers for names, to the garbage collector, and the socket

@@ -182,8 +182,6 @@ class Inputs:
         """Commits how far the application is. Raises `StateError` CS-740 if an earlier instance runs."""
         if self._instance is not None:
             self._instance.commit(self.planner.consumed())
-        elif self.topics is not None:
-            self.topics.commit_offsets(self._config.application_id, self.planner.consumed())
 
     def close(self) -> None:
         if self._instance is not None:

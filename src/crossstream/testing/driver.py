@@ -7,7 +7,7 @@ batch size. A batch of one record is record-at-a-time processing. Source: semant
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from crossstream.api.checks import check_serdes, check_topic
 from crossstream.api.topology import Topology, check_topology
 from crossstream.config import OnError, check_on_error
 from crossstream.durations import Duration, Timestamp, to_milliseconds, to_timestamp
-from crossstream.errors import ConfigError, caller_location
+from crossstream.errors import ConfigError, StateError, caller_location
 from crossstream.graph.names import matches
 from crossstream.graph.nodes import Source
 from crossstream.graph.validate import check_matched_once
@@ -31,13 +31,20 @@ from crossstream.serdes import Serde
 from crossstream.signatures import is_whole
 from crossstream.storage.log_entries import Silence, SourceRange
 from crossstream.storage.store import Version
-from crossstream.testing.memory import Kind, MemoryInput, MemoryOutput, MemoryTopic, store_named
-from crossstream.testing.topics import TestInputTopic, TestOutputTopic, TestRecord
+from crossstream.testing.topics import (
+    MemoryInput,
+    MemoryOutput,
+    MemoryTopic,
+    TestInputTopic,
+    TestOutputTopic,
+    TestRecord,
+)
 
 __all__ = ["TestRecord", "TopologyTestDriver"]
 
 _HASH_BITS = 64
 _NOT_IN_KAFKAS_TOTAL = ("null-key-repartition",)
+Kind = Literal["key-value", "versioned", "window"]
 _COUNTED = ("rows_in", "rows_out", "matched", "unmatched")
 
 
@@ -369,7 +376,23 @@ class TopologyTestDriver:
         ]
 
     def _store(self, name: str, kind: Kind) -> StoreReader:
-        store = store_named(self.plan, name, kind)
+        public = {store.public: store for store in self.plan.stores.values() if store.public is not None}
+        if name not in public:
+            names = ", ".join(sorted(public)) or "none"
+            raise StateError(
+                f"the topology has no store named {name!r}",
+                code="CS-710",
+                where={"store": name},
+                next=f"name it, with Materialized or StreamJoined; its stores are: {names}",
+            )
+        store, getter = public[name], public[name].layout.kind.replace("-", "_")
+        if store.layout.kind != kind:
+            raise StateError(
+                f"{name!r} is a {store.layout.kind} store, not a {kind} store",
+                code="CS-710",
+                where={"store": name},
+                next=f"call get_{getter}_store({name!r})",
+            )
 
         def versions() -> list[Version]:
             return [self._stores.open(store, pid, None) for pid in range(self._partitions)]
