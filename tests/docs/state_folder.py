@@ -18,7 +18,7 @@ from crossstream.runtime.batch import Batch, Report, Settings, unpack_report
 from crossstream.runtime.rescaling import partitioners, placements, rescale
 from crossstream.runtime.shuffle_codec import REPORT, Block
 from crossstream.runtime.stores import FolderStores
-from crossstream.runtime.task import RoundTask, Sent
+from crossstream.runtime.task import Outgoing, RoundTask
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.log_entries import Application, BatchEntry, Commit, SourceRange
 from crossstream.storage.vacuum import Vacuum
@@ -146,7 +146,7 @@ class Writer:
     def _task(self, batch: Batch, number: int, sender: int, given: Any = None) -> RoundTask:
         return RoundTask(self.plan, batch, number, sender, self.stores, NoSinks(), Settings(), given)
 
-    def _delivered(self, sent: list[Sent]) -> list[list[Block]]:
+    def _delivered(self, sent: list[Outgoing]) -> list[list[Block]]:
         inboxes: list[list[Block]] = [[] for _ in range(self.partitions)]
         for pid, blocks in sent:
             inboxes[pid].extend(blocks)

@@ -17,7 +17,7 @@ import crossstream as cs
 from crossstream.planning.planner import plan_topology
 from crossstream.runtime.batch import Batch, Report
 from crossstream.runtime.shuffle_codec import Block
-from crossstream.runtime.task import Sent
+from crossstream.runtime.task import Outgoing
 from crossstream.spark import driver as engine
 from crossstream.spark import job as rounds
 from crossstream.spark import worker
@@ -53,7 +53,7 @@ class OneProcess(rounds.SparkRounds):
     def close(self) -> None: ...
 
 
-def delivered(sent: Iterable[Sent]) -> dict[int, list[Block]]:
+def delivered(sent: Iterable[Outgoing]) -> dict[int, list[Block]]:
     inboxes: dict[int, list[Block]] = {}
     for pid, blocks in sent:
         inboxes.setdefault(pid, []).extend(blocks)

@@ -70,6 +70,21 @@ def evaluate(function: Function, key: Values, /, **arguments: Values) -> Outcome
     return outcome
 
 
+def evaluate_where(there: np.ndarray, function: Function, key: Values, /, **arguments: Values) -> Outcome:
+    """As `evaluate`, on the rows for which ``there`` holds; null elsewhere, where the function is not called."""
+    if there.all():
+        return evaluate(function, key, **arguments)
+    rows = np.flatnonzero(there)
+    if not len(rows):
+        return Outcome(uncalled(function, key.rows))
+    outcome = evaluate(function, key.take(rows), **_taken(arguments, rows))
+    place = np.full(key.rows, -1, np.int64)
+    place[rows] = np.arange(len(rows))
+    return Outcome(
+        outcome.values.take(place), [failure.at(rows[failure.row]) for failure in outcome.failures]
+    )
+
+
 def _evaluated(function: Function, key: Values, arguments: Mapping[str, Values]) -> Outcome:
     if function.expression is not None:
         return _express(function, key, arguments)

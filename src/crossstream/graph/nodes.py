@@ -52,6 +52,11 @@ class Node:
     value_type: Serde | None = None
     location: Location | None = None
 
+    @property
+    def where(self) -> dict[str, str | None]:
+        """What an error says of the place: the operator, and the line that made it."""
+        return {"operator": self.name, "line": None if self.location is None else str(self.location)}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source(Node):

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from crossstream.columns.changes import Asked, Changes, concat_changes
+from crossstream.columns.changes import Asked, Changes, concat_changes, some_key
 from crossstream.columns.order import by_arrival
 from crossstream.columns.values import Values
-from crossstream.operators.global_join.global_table import History
-from crossstream.operators.sink.shared_topics import SharedTopics
+from crossstream.operators.global_join.kernel import History
 from crossstream.operators.table.kernel import (
     BEHIND,
     Rows,
@@ -102,8 +101,13 @@ class OpenStore:
             repeats=store.repeats,
         )
 
-    def lookup_in(self, view: Snapshot) -> Lookup:
-        """Looks rows up: of a versioned table the latest ones, deletes left out."""
+    def some_key(self) -> Values | None:
+        """The key of a row that it has or had a short time ago; None for an empty store."""
+        return some_key(self.view, self.definition.key)
+
+    def lookup_before(self) -> Lookup:
+        """Looks rows up as they were before this batch: of a versioned table the latest ones, deletes left out."""
+        view = self.before()
 
         def rows(hashes: np.ndarray, keys: Column) -> Rows:
             serde = self.definition.value
@@ -119,7 +123,8 @@ class OpenStore:
 class Task:
     """What all steps of a task share. ``number``: its state partition, or its share of the source partitions.
 
-    ``emit``: gives changes of a flow to the steps that read it, and returns when they have taken them.
+    ``emit``: gives changes of a flow to the steps that read it, and returns when they have taken them. ``shared``:
+    by (first of the sinks that write together, topic), the records of each sink that wait for the others.
     """
 
     plan: Plan
@@ -134,7 +139,7 @@ class Task:
     record: Callable[[str, History], None]
     emit: Callable[[str, Changes], None]
     number: int
-    shared: SharedTopics = field(default_factory=SharedTopics)
+    shared: dict[tuple[str, str], list[tuple[str, Changes]]] = field(default_factory=dict)
 
     def node(self, name: str) -> Any:
         return self.plan.topology[name]
@@ -150,6 +155,11 @@ class Runner:
         self.task = task
         self.step = step
         self.held: dict[str, list[Changes]] = {}
+
+    @property
+    def node(self) -> Any:
+        """What the user asked for (`graph/nodes.py`)."""
+        return self.task.node(self.step.node)
 
     def by_key(self) -> bool:
         """Whether ranges of keys may be taken one after the other, in order of their hashes.
@@ -190,22 +200,39 @@ class Runner:
 
     def writable(self, changes: Changes, part: Part, serde: Serde) -> Changes:
         """As `Failures.writable`, of this operator."""
-        return self.task.failures.writable(self.task.node(self.step.node), changes, part, serde)
+        return self.task.failures.writable(self.node, changes, part, serde)
 
     def as_stored(self, changes: Changes, serde: Serde) -> Changes:
         """With values in the form of a store that keeps them in this serde; without those that it refuses."""
         changes = self.writable(changes, "value", serde)
         return replace(changes, value=as_stored(changes.value, serde))
 
+    def latest_only(self, changes: Changes | None) -> Changes | None:
+        """A join ignores, and counts, versions behind the latest one (semantics 2.2.6)."""
+        if changes is None or BEHIND not in changes.extra:
+            return changes
+        mark = changes.extra[BEHIND]
+        self.task.report.count_dropped(self.step.node, {"out-of-order-version": int((mark == 1).sum())})
+        kept = without_marks(changes.where(mark == 0))
+        return kept if kept.rows else None
 
-def latest_only(runner: Runner, changes: Changes | None) -> Changes | None:
-    """A join ignores, and counts, versions behind the latest one (semantics 2.2.6)."""
-    if changes is None or BEHIND not in changes.extra:
-        return changes
-    mark = changes.extra[BEHIND]
-    runner.task.report.count_dropped(runner.step.node, {"out-of-order-version": int((mark == 1).sum())})
-    kept = without_marks(changes.where(mark == 0))
-    return kept if kept.rows else None
+    def joined(self, joined: Joined) -> Emitted:
+        """Emits the results of a join, less the rows its joiner failed on."""
+        node, changes = self.node, joined.changes
+        if joined.failures:
+            self.task.failures.failed(node, changes, joined.failures, joined.given)
+            changes = changes.without([failure.row for failure in joined.failures])
+        if changes.rows:
+            self.task.report.count_out(node.name, changes.rows)
+            yield self.out(), changes
+
+    def report_asked(self, asked: Asked, left: SomeKey, right: SomeKey, name: str | None = None) -> None:
+        """Adds the counts of an operator; ``name``: of one of its joins, if it has several."""
+        operator, report = name or self.step.node, self.task.report
+        report.count_asked(operator, asked.matched, asked.unmatched)
+        if self.task.batch.wants_keys and not asked.matched:
+            left_key, right_key = (None if key is None else shown(key) for key in (left(), right()))
+            report.note_keys({operator: (left_key, right_key)})
 
 
 def without_marks(changes: Changes) -> Changes:
@@ -214,36 +241,10 @@ def without_marks(changes: Changes) -> Changes:
     return changes if BEHIND not in changes.extra else replace(changes, extra=extra)
 
 
-def emit_joined(runner: Runner, joined: Joined) -> Emitted:
-    """Hands on the results of a join, less the rows its joiner failed on."""
-    node = runner.task.node(runner.step.node)
-    changes = joined.changes
-    if joined.failures:
-        runner.task.failures.failed(node, changes, joined.failures, joined.given)
-        changes = changes.without([failure.row for failure in joined.failures])
-    if changes.rows:
-        runner.task.report.count_out(node.name, changes.rows)
-        yield runner.out(), changes
-
-
 def no_changes(key: Any, value: Any) -> Changes:
     """A side of a join that nothing happened to."""
     none = np.empty(0, np.int64)
     return Changes(Values(key, wire=EMPTY_BYTES), Values(value, wire=EMPTY_BYTES), none, none, none)
-
-
-def report_asked(
-    runner: Runner, asked: Asked, left: SomeKey, right: SomeKey, name: str | None = None
-) -> None:
-    """Adds the counts of an operator; ``name``: of one of its joins, if it has several."""
-    operator, report = name or runner.step.node, runner.task.report
-    report.count_asked(operator, asked.matched, asked.unmatched)
-    if runner.task.batch.wants_keys and not asked.matched:
-        report.note_keys({operator: (_shown(left()), _shown(right()))})
-
-
-def _shown(key: Values | None) -> tuple[str, str] | None:
-    return None if key is None else shown(key)
 
 
 def shown(key: Values) -> tuple[str, str]:

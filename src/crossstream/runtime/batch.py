@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -12,7 +13,8 @@ import pyarrow as pa
 
 from crossstream.columns.order import OFFSET_BITS
 from crossstream.config import DeadLetter, OnError, StreamsConfig
-from crossstream.graph.nodes import Shape
+from crossstream.graph import nodes as graph
+from crossstream.graph.nodes import Graph, Shape
 from crossstream.storage.log_entries import Silence, SourceRange, StagedFrame
 from crossstream.storage.manifest import SegmentRef
 
@@ -38,7 +40,6 @@ class Batch(msgspec.Struct, frozen=True):
     ranges: tuple[SourceRange, ...]
     partitions: int
     versions: dict[str, dict[int, str]] = {}
-    repeated: bool = False
     bits: int = 64
     recorded: bool = False
     histories: dict[str, dict[int, SegmentRef]] = {}
@@ -52,13 +53,13 @@ class Batch(msgspec.Struct, frozen=True):
         return next((span for span in self.ranges if span.rank == rank), None)
 
     def came_from(self, nodes: Collection[str], minor: np.ndarray) -> np.ndarray:
-        """Which rows, by their places in time, records of these source nodes made."""
+        """Which rows, by their positions in time, records of these source nodes made."""
         rank = minor >> OFFSET_BITS
         ranks = [span.rank for span in self.ranges if span.node in nodes]
-        places = [place for place, name in enumerate(self.frames) if name in nodes]
+        sources = [index for index, name in enumerate(self.frames) if name in nodes]
         made = np.isin(rank, ranks) if ranks else np.zeros(len(minor), bool)
-        if places:
-            made |= (rank & FRAME_RANK > 0) & np.isin(rank % FRAME_RANK % len(self.frames), places)
+        if sources:
+            made |= (rank & FRAME_RANK > 0) & np.isin(rank % FRAME_RANK % len(self.frames), sources)
         return made
 
     def read_by(self, nodes: Collection[str]) -> list[SourceRange]:
@@ -66,9 +67,9 @@ class Batch(msgspec.Struct, frozen=True):
         return [span for span in self.ranges if span.node in nodes]
 
 
-def rank_of(shape: Shape, place: int) -> int:
-    """The rank of a source partition that is at this place among those of the batch."""
-    return place + STREAM_RANK if shape == "stream" else place
+def rank_of(shape: Shape, position: int) -> int:
+    """The rank of a source partition that is at this position among those of the batch."""
+    return position + STREAM_RANK if shape == "stream" else position
 
 
 @dataclass(slots=True)
@@ -120,11 +121,11 @@ class Report:
         """Takes in what another task did."""
         for store, names in other.manifests.items():
             self.manifests.setdefault(store, {}).update(names)
-        for store, places in other.histories.items():
-            self.histories.setdefault(store, {}).update(places)
+        for store, changes in other.histories.items():
+            self.histories.setdefault(store, {}).update(changes)
         for files, more in ((self.written, other.written), (self.retired, other.retired)):
-            for place, added in more.items():
-                files.setdefault(place, []).extend(added)
+            for partition, added in more.items():
+                files.setdefault(partition, []).extend(added)
         for mine, theirs in (
             (self.rows_in, other.rows_in),
             (self.rows_out, other.rows_out),
@@ -211,3 +212,77 @@ def policy_of(setting: OnError) -> Policy:
 
 def settings_of(config: StreamsConfig) -> Settings:
     return Settings(policy_of(config.deserialization_errors), policy_of(config.processing_errors))
+
+
+logger = logging.getLogger("crossstream.joins")
+
+FEW = 1_000
+"""So many rows may find no partner before anything is said."""
+
+_JOINS = (
+    graph.StreamStreamJoin,
+    graph.StreamTableJoin,
+    graph.StreamGlobalJoin,
+    graph.TableJoin,
+    graph.ForeignKeyJoin,
+)
+
+
+@dataclass(slots=True)
+class Partnerless:
+    """Watches the joins of an application from its start, and warns once of each whose keys never meet.
+
+    ``sides``: of each join, the operators on its left and on its right. ``met``: joins in which a row found a partner.
+    ``vain``: rows that found none, since both sides have had keys; ``seen``: has one of each side.
+    """
+
+    sides: dict[str, tuple[str, str]]
+    met: set[str] = field(default_factory=set)
+    vain: dict[str, int] = field(default_factory=dict)
+    seen: Report = field(default_factory=Report)
+    said: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, topology: Graph) -> Partnerless:
+        return cls({name: sides for node in topology for name, sides in _sides(node)})
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was said of joins in which still no row has found a partner."""
+        return tuple(text for name, text in self.said.items() if name not in self.met)
+
+    @property
+    def wants_keys(self) -> bool:
+        """Whether of a join in which no row has found a partner not both sides are known to have keys."""
+        return any(None in self.seen.keys.get(name, (None,)) for name in self.sides.keys() - self.met)
+
+    def add(self, report: Report) -> None:
+        """Takes in what a batch did."""
+        self.met.update(name for name, rows in report.matched.items() if rows)
+        self.seen.note_keys(report.keys)
+        for name in sorted(report.unmatched.keys() - self.met):
+            left, right = self.seen.keys.get(name, (None, None))
+            if left is None or right is None:
+                continue
+            self.vain[name] = self.vain.get(name, 0) + report.unmatched[name]
+            if self.vain[name] > FEW and name not in self.said:
+                self.said[name] = self._text(name, left, right)
+                logger.warning("%s", self.said[name])
+
+    def _text(self, name: str, left: tuple[str, str], right: tuple[str, str]) -> str:
+        (asked, kind), (there, other) = left, right
+        one, another = self.sides[name]
+        alike = "compare the keys of both sides, and which rows come first"
+        return (
+            f"{name}: none of {self.vain[name]:,} rows found a partner: {one} asks for the key {asked} ({kind}), "
+            f"{another} has keys such as {there} ({other}); "
+            + (alike if kind == other else "give both sides keys of one kind")
+        )
+
+
+def _sides(node: graph.Node) -> Iterator[tuple[str, tuple[str, str]]]:
+    if isinstance(node, _JOINS):
+        yield node.name, (node.parents[0], node.parents[1])
+    elif isinstance(node, graph.ManyJoin):
+        for name, right in zip(node.names, node.parents[1:], strict=True):
+            yield f"{node.name}: {name}", (node.parents[0], right)

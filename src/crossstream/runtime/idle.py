@@ -43,9 +43,9 @@ class Idling:
         if not records:
             return False
         patience = max(self.most, MOMENT_MS if records > LARGE_RECORDS else 0)
-        empty = [place for place, count in waiting.items() if not count]
+        empty = [tp for tp, count in waiting.items() if not count]
         latest = now + patience  # not later, where the clock was set back
-        self.deadlines = {place: min(self.deadlines.get(place, latest), latest) for place in empty}
+        self.deadlines = {tp: min(self.deadlines.get(tp, latest), latest) for tp in empty}
         return any(now < deadline for deadline in self.deadlines.values())
 
 
@@ -120,7 +120,7 @@ def rows_wait(plan: Plan, state: Mapping[str, tuple[int, int]]) -> bool:
     waiting = {
         store.name for store in plan.stores.values() if store.layout.kind in (WAITING.kind, BUFFER.kind)
     }
-    return any(rows and place.rpartition("/")[0] in waiting for place, (rows, _) in state.items())
+    return any(rows and partition.rpartition("/")[0] in waiting for partition, (rows, _) in state.items())
 
 
 def milliseconds() -> int:

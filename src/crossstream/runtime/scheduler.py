@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from msgspec import structs
 
@@ -13,10 +12,10 @@ from crossstream.errors import CrossStreamError, SourceError
 from crossstream.graph.names import matches
 from crossstream.graph.nodes import Graph, Source
 from crossstream.graph.validate import check_matched_once
-from crossstream.runtime.backlog_split import Cutter, Span, Times, in_proportion
+from crossstream.runtime.backlog_split import Cutter, ExtractedTimes, Span, in_proportion
 from crossstream.runtime.batch import rank_of
 from crossstream.storage.log_entries import SourceRange, Starts
-from crossstream.topics import OffsetRange, TopicPartition
+from crossstream.topics import TopicLog, TopicPartition
 
 logger = logging.getLogger("crossstream.sources")
 
@@ -32,43 +31,11 @@ GONE = frozenset({"CS-602"})
 """There is no such topic on Kafka, or no such file topic."""
 
 
-class NoTopics:
-    """The topics of an application that reads DataFrames only."""
-
-    def topics(self) -> Mapping[str, int]:
-        return {}
-
-    def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
-        return {}
-
-    def begin_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        return {}
-
-    def end_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        return {}
-
-    def offsets_for_times(
-        self, spans: Sequence[OffsetRange], timestamp: int, most: int
-    ) -> Mapping[TopicPartition, None]:
-        return {}
-
-
-class Offsets(Times, Protocol):
-    """The part of a `TopicLog` that planning needs."""
-
-    def topics(self) -> Mapping[str, int]: ...
-
-    def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]: ...
-
-    def begin_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
-
-    def end_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
-
-
 @dataclass(slots=True)
 class SourcePlanner:
     """Finds the partitions of every source, and cuts what is there into batches.
 
+    ``log``: None where no source reads topics.
     ``lost``: what to do where records were deleted before they were read, by retention or with their topic.
     ``topic_ids``: which topics the positions are in. ``replaced``: those that others have taken the place of.
     ``starts``: where sources with ``offset_reset="latest"`` began, now or at a start before that.
@@ -76,13 +43,13 @@ class SourcePlanner:
     """
 
     topology: Graph
-    log: Offsets
+    log: TopicLog | None
     positions: Positions
     lost: str = "fail"
     topic_ids: dict[str, str] = field(default_factory=dict)
     replaced: set[str] = field(default_factory=set)
     starts: Starts = field(default_factory=Starts)
-    times: Times | None = None
+    times: ExtractedTimes | None = None
     started: bool = False
     skipped: int = 0
     _awaited: dict[TopicPartition, int] = field(default_factory=dict)
@@ -91,7 +58,13 @@ class SourcePlanner:
     _cutter: Cutter = field(init=False)
 
     def __post_init__(self) -> None:
-        self._cutter = Cutter(self.times or self.log)
+        if self.log is not None:
+            self._cutter = Cutter(self.times or self.log)
+
+    @property
+    def _log(self) -> TopicLog:
+        assert self.log is not None
+        return self.log
 
     def refresh(self) -> None:
         """Looks for topics and partitions that are new.
@@ -99,7 +72,7 @@ class SourcePlanner:
         Raises `SourceError`: CS-602 if a topic is missing, CS-603 if it is another one than that which was read,
         CS-605 if the user may not see it; `TopologyError` CS-122 if two patterns match one.
         """
-        topics = self.log.topics()
+        topics = {} if self.log is None else self.log.topics()
         readers: dict[str, list[Source]] = {}
         for node in self._sources():
             found = self._topics_of(node, topics)
@@ -137,7 +110,7 @@ class SourcePlanner:
         while True:
             wanted = sorted({tp for partitions in self._partitions.values() for tp in partitions})
             try:
-                return self.log.end_offsets(wanted) if wanted else {}
+                return self._log.end_offsets(wanted) if wanted else {}
             except SourceError as error:
                 if not self.leave_out(error):
                     raise
@@ -160,7 +133,7 @@ class SourcePlanner:
     def await_globals(self) -> None:
         """Notes where the topics of global tables end now: up to there they are read before anything else."""
         wanted = sorted({tp for node in self._globals() for tp in self._partitions[node.name]})
-        self._awaited = dict(self.log.end_offsets(wanted)) if wanted else {}
+        self._awaited = dict(self._log.end_offsets(wanted)) if wanted else {}
 
     @property
     def bootstrapping(self) -> bool:
@@ -176,12 +149,13 @@ class SourcePlanner:
         if missing:
             limited = in_proportion(missing, BOOTSTRAP_RECORDS if most is None else most)
         else:
-            self._check_rewound(ends)
+            if rewound := self._first_rewound(ends):
+                raise _rewound(*rewound)
             spans = self._spans(self._sources(), ends)
-            limited = spans if most is None else self._cutter.cut(spans, most)
+            limited = spans if most is None or not spans else self._cutter.cut(spans, most)
         return tuple(
-            SourceRange(*span, rank_of(self.topology[span[0]].shape, place))
-            for place, span in enumerate(limited)
+            SourceRange(*span, rank_of(self.topology[span[0]].shape, position))
+            for position, span in enumerate(limited)
         )
 
     def waiting(
@@ -205,11 +179,6 @@ class SourcePlanner:
             for tp in self._partitions[node.name]
             if ends.get(tp, 0) > (start := self.positions[node.name][tp.topic][tp.partition])
         ]
-
-    def _check_rewound(self, ends: Mapping[TopicPartition, int]) -> None:
-        rewound = self._first_rewound(ends)
-        if rewound is not None:
-            raise _rewound(*rewound)
 
     def _first_rewound(
         self, ends: Mapping[TopicPartition, int]
@@ -276,7 +245,7 @@ class SourcePlanner:
     def _identify(self) -> None:
         """Compares topic ids. In a recreated topic that is longer, offsets of the old one are in its middle."""
         readers = self._readers()
-        for topic, found in self.log.topic_ids(sorted(readers)).items():
+        for topic, found in self._log.topic_ids(sorted(readers)).items() if readers else ():
             if self.topic_ids.get(topic, found) != found:
                 self._replace(readers[topic], topic)
             self.topic_ids[topic] = found
@@ -287,7 +256,7 @@ class SourcePlanner:
             if self.lost == "fail":
                 raise _recreated(node, topic)
             logger.warning("the topic %r was deleted and recreated: it is read from its beginning", topic)
-        begins = self.log.begin_offsets([tp for tp in self._partitions[node] if tp.topic == topic])
+        begins = self._log.begin_offsets([tp for tp in self._partitions[node] if tp.topic == topic])
         self.positions.setdefault(node, {})[topic] = {tp.partition: at for tp, at in begins.items()}
         self.replaced.add(topic)
         self._lost_up_to = {tp: end for tp, end in self._lost_up_to.items() if tp.topic != topic}
@@ -315,16 +284,15 @@ class SourcePlanner:
 
     def _unlisted(self, node: Source, topic: str) -> CrossStreamError:
         """The topic does not exist, or the user may not see it: Kafka says which where it is asked for."""
-        line = None if node.location is None else str(node.location)
         try:
-            self.log.begin_offsets([TopicPartition(topic, 0)])
+            self._log.begin_offsets([TopicPartition(topic, 0)])
         except SourceError as error:
             if error.code == "CS-605":
-                return error.at(operator=node.name, line=line)
+                return error.at(**node.where)
         return SourceError(
             f"the topic {topic!r} does not exist",
             code="CS-602",
-            where={"operator": node.name, "line": line},
+            where=node.where,
             next="create it, or correct the name; `crossstream topics list` shows what is there",
         )
 
@@ -337,7 +305,7 @@ class SourcePlanner:
             self._begin_as_before(node.name)
         at_end = latest and first and not known
         new = [tp for tp in self._partitions[node.name] if tp.partition not in known.get(tp.topic, {})]
-        offsets = (self.log.end_offsets if at_end else self.log.begin_offsets)(new) if new else {}
+        offsets = (self._log.end_offsets if at_end else self._log.begin_offsets)(new) if new else {}
         for tp in new:
             known.setdefault(tp.topic, {})[tp.partition] = offsets[tp]
         if at_end:
@@ -352,7 +320,7 @@ class SourcePlanner:
             known.setdefault(topic, dict(self.starts.positions[topic]))
 
     def _check_lost(self, node: Source) -> None:
-        begins = self.log.begin_offsets(self._partitions[node.name])
+        begins = self._log.begin_offsets(self._partitions[node.name])
         for tp, begin in begins.items():
             position = self.positions[node.name][tp.topic][tp.partition]
             if begin > position:

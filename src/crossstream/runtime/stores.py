@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from crossstream.columns.changes import Changes
 from crossstream.errors import StateError
-from crossstream.operators.global_join.global_table import History, WholeTable
+from crossstream.operators.global_join.kernel import History, WholeTable
 from crossstream.planning.plan import Plan, StoreDef
 from crossstream.runtime.batch import Batch
 from crossstream.storage.compaction import NO_HORIZON

@@ -11,7 +11,7 @@ from itertools import chain
 from crossstream.columns.changes import Changes
 from crossstream.columns.order import without_tags
 from crossstream.errors import CrossStreamError, SerdeError
-from crossstream.operators.global_join.global_table import History
+from crossstream.operators.global_join.kernel import History
 from crossstream.operators.registry import RUNNERS
 from crossstream.operators.runner import OpenStore, Runner, Task
 from crossstream.operators.source.runner import Decoder, Reader
@@ -36,7 +36,7 @@ from crossstream.storage.files import BufferList
 from crossstream.storage.log_entries import SourceRange
 from crossstream.storage.store import Segment, Version
 
-Sent = tuple[int, list[Block]]
+Outgoing = tuple[int, list[Block]]
 """A state partition and the blocks for it."""
 
 
@@ -77,13 +77,14 @@ class RoundTask:
     _leaving: Mapping[str, Sequence[tuple[int, Exchange]]] = field(default_factory=dict)
     _failures: Failures | None = None
 
-    def read(self, spans: Sequence[SourceRange]) -> Iterator[Sent]:
+    def read(self, spans: Sequence[SourceRange]) -> Iterator[Outgoing]:
         """Round 0: reads the ranges and sends what goes to later rounds."""
         assert self.input is not None
         started = time.perf_counter()
-        task = self._set_up()
+        failures = self._set_up().failures
         steps = {step.node: step for step in self.plan.parts[0].steps if isinstance(step, ReadStep)}
-        readers = {span: Reader(task, steps[span.node], span) for span in spans}
+        nodes = self.plan.topology.nodes
+        readers = {span: Reader(nodes[span.node], steps[span.node], span, failures) for span in spans}
         for span, records in self.input.read(spans, self.settings.read_rows):
             changes = readers[span].changes(records)
             if changes is not None:
@@ -92,15 +93,15 @@ class RoundTask:
         yield from self._finish()
         yield from self._close(started)
 
-    def run(self, blocks: Iterable[Block]) -> Iterator[Sent]:
+    def run(self, blocks: Iterable[Block]) -> Iterator[Outgoing]:
         """A later round: takes the blocks of one state partition."""
         started = time.perf_counter()
-        task = self._set_up()
+        failures = self._set_up().failures
         for number, arrived in enumerate(self._arrived(in_order(self._addressed(blocks)))):
             if number:
                 self._put_away()
             for exchange, changes in arrived.items():
-                self._push(self.plan.exchanges[exchange].arrives, self._decoded(task, exchange, changes))
+                self._push(self.plan.exchanges[exchange].arrives, self._decoded(failures, exchange, changes))
             yield from self._sent()
             yield from self._finish()
         yield from self._close(started)
@@ -111,12 +112,12 @@ class RoundTask:
             return in_slices(blobs, self.plan.exchanges, self.batch.bits)
         return all_at_once(blobs, self.plan.exchanges)
 
-    def _decoded(self, task: Task, exchange: int, changes: Changes) -> Changes:
+    def _decoded(self, failures: Failures, exchange: int, changes: Changes) -> Changes:
         """With values decoded that the reading task left; where bad records do not stop all, it left none."""
         step = self.plan.exchanges[exchange].undecoded
         if step is None or self.settings.decoding.action != "fail":
             return changes
-        return Decoder(task, step).decoded(changes, ("value",))
+        return Decoder(self.plan.topology[step.node], step, failures).decoded(changes, ("value",))
 
     def _put_away(self) -> None:
         """Between two slices: what the stores got goes into files, because no step looks it up again."""
@@ -214,7 +215,7 @@ class RoundTask:
         """Names the operator in an error, unless a step below it has; raises another one where that says more."""
         found = self._of_state(error)
         if found.where.get("operator") in (None, runner.step.node):
-            self._at(runner.step.node, found)
+            found.at(**self.plan.topology[runner.step.node].where)
         if found is not error:
             raise found from found.__cause__
 
@@ -229,10 +230,6 @@ class RoundTask:
             return error
         where = {name: error.where.get(name) for name in ("operator", "line")}
         return refusals.unreadable_row(found.reason, found.store.name, **where, key=found.key)
-
-    def _at(self, name: str, error: CrossStreamError) -> CrossStreamError:
-        node = self.plan.topology[name]
-        return error.at(operator=node.name, line=None if node.location is None else str(node.location))
 
     def _writable(self, changes: Changes, exchange: Exchange) -> Changes:
         """Without rows that cannot be written, if they do not stop all."""
@@ -255,7 +252,7 @@ class RoundTask:
             refusal = self._unserializable(changes, exchange, error)
             raise self._of_state(refusal) from refusal.__cause__
         except CrossStreamError as error:
-            raise self._at(exchange.node, error) from error.__cause__
+            raise error.at(**self.plan.topology[exchange.node].where) from error.__cause__
 
     def _unserializable(self, changes: Changes, exchange: Exchange, error: SerdeError) -> CrossStreamError:
         assert self._failures is not None
@@ -274,7 +271,7 @@ class RoundTask:
         self._outbox.setdefault(self.sender % self.batch.partitions, []).append(block)
         self._sequence += 1
 
-    def _finish(self) -> Iterator[Sent]:
+    def _finish(self) -> Iterator[Outgoing]:
         """The results that the steps have when all they take has come, or all of a slice."""
         for runner in self._runners:
             try:
@@ -286,7 +283,7 @@ class RoundTask:
                 raise
         yield from self._sent()
 
-    def _close(self, started: float) -> Iterator[Sent]:
+    def _close(self, started: float) -> Iterator[Outgoing]:
         """Saves the stores, finishes the output, reports."""
         self._save()
         self.output.finish()
@@ -295,7 +292,7 @@ class RoundTask:
             block = (self.number + 1, REPORT, self.sender, self._sequence, pack_report(self.report))
             yield self.sender % self.batch.partitions, [block]
 
-    def _sent(self) -> Iterator[Sent]:
+    def _sent(self) -> Iterator[Outgoing]:
         sent, self._outbox = self._outbox, {}
         yield from sent.items()
         self.pause()
@@ -339,8 +336,8 @@ def follows(plan: Plan, batch: Batch) -> bool:
 def in_turn(
     plan: Plan,
     batch: Batch,
-    first: Iterable[Sent],
-    later: Callable[[int, int, list[Block]], Iterable[Sent]],
+    first: Iterable[Outgoing],
+    later: Callable[[int, int, list[Block]], Iterable[Outgoing]],
     has: Callable[[str, int], bool],
 ) -> Iterator[Block]:
     """Round by round, partition by partition; yields the blocks for the driver.
@@ -351,7 +348,7 @@ def in_turn(
     """
     waiting: dict[tuple[int, int], list[Block]] = {}
 
-    def sorted_out(sent: Iterable[Sent]) -> Iterator[Block]:
+    def sorted_out(sent: Iterable[Outgoing]) -> Iterator[Block]:
         for pid, blocks in sent:
             for block in blocks:
                 if block[1] < 0:

@@ -25,7 +25,7 @@ from crossstream.spark.feed import FrameFeed
 from crossstream.spark.frames import check_frames, complete, deliver, frame_names, united
 from crossstream.spark.job import SparkRounds, pickled_job
 from crossstream.spark.progress import Account, Progress
-from crossstream.spark.topics import Inputs, Publishing, connection_of, publisher_of, staging_of
+from crossstream.spark.topics import Inputs, Publishing, connection_of, staging_of
 from crossstream.spark.worker import Job
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.files import make_folder
@@ -37,14 +37,6 @@ from crossstream.topics import TopicPartition
 
 class Halted(Exception):
     """Ends the query of the DataFrame sources between two of its micro-batches."""
-
-
-def never() -> bool:
-    return False
-
-
-def always() -> bool:
-    return True
 
 
 class Engine:
@@ -70,7 +62,7 @@ class Engine:
         self.connection = connection_of(config)
         self._staging = staging_of(self.connection, self.state)
         self.inputs = Inputs(plan, config, self.connection, self.log)
-        self._publishing = Publishing(publisher_of(self.connection), self._staging, self.log)
+        self._publishing = Publishing(self.connection, self._staging, self.log)
         self.partitions = 1
         self._wanted = 1
         self._tasks = 1
@@ -78,7 +70,7 @@ class Engine:
         self._token = token
         self._batch_lock = threading.RLock()
         self._feed = FrameFeed(self._take_frame)
-        self._is_halted: Callable[[], bool] = never
+        self._is_halted: Callable[[], bool] = lambda: False
         self._has_failed = False
         self._runner: int | None = None
         self._epoch = -1
@@ -99,7 +91,14 @@ class Engine:
 
         What can be known without Spark is checked before it is asked for ``session``, which may take seconds to start.
         """
-        job = self._job()
+        job = Job(
+            self.config.application_id,
+            self.plan.shipped(),
+            self.state.address,
+            str(self._staging),
+            settings_of(self.config),
+            self.connection,
+        )
         shipped = pickled_job(job)
         check_frames(self.topology, self.state)
         self.log.lock(self.config.application_id, self.config.state_rights)
@@ -121,20 +120,14 @@ class Engine:
         self._account.state = measure(self.state, self._versions)
         self._rescale(bool(misplaced(self.log, placements(self.plan, self.partitions))))
         self.sources = self.inputs.find(commit, found.application)
-        self._repeat = self._repeatable()
+        if (
+            self._repeat is not None
+        ):  # for the sources of now; where its records are gone a new batch is planned
+            ranges = self.sources.renamed(self._repeat.ranges)
+            self._repeat = None if ranges is None else structs.replace(self._repeat, ranges=ranges)
         self.sources.await_globals()
         self._rounds = SparkRounds(context, job, shipped, self.config.application_id, self._token)
         self._listener.since = milliseconds()
-
-    def _job(self) -> Job:
-        return Job(
-            self.config.application_id,
-            self.plan.shipped(),
-            self.state.address,
-            str(self._staging),
-            settings_of(self.config),
-            self.connection,
-        )
 
     @property
     def _checkpoint(self) -> Path:
@@ -155,13 +148,6 @@ class Engine:
         self._account.state = measure(self.state, self._versions)
         self.retirement.add(done.commit.id, done.retired)
 
-    def _repeatable(self) -> BatchEntry | None:
-        """The batch that was begun, for the sources of now; None if its records are gone: a new one is planned."""
-        if self._repeat is None:
-            return None
-        ranges = self.sources.renamed(self._repeat.ranges)
-        return None if ranges is None else structs.replace(self._repeat, ranges=ranges)
-
     def call_when_rows_are_through(self, call: Callable[[], None]) -> None:
         """Calls ``call`` when the rows that DataFrame sources have now are through; not if their query ends before."""
         if self.topology.frames:
@@ -174,28 +160,23 @@ class Engine:
         """Whether a batch of this thread runs: a function or listener of the user calls."""
         return self._runner == threading.get_ident()
 
-    def run_until(self, ends: dict[TopicPartition, int], is_halted: Callable[[], bool] = never) -> bool:
+    def run_until(
+        self, ends: dict[TopicPartition, int], is_halted: Callable[[], bool] = lambda: False
+    ) -> bool:
         """Batches of what DataFrame sources have, and topics up to ``ends``; False: ``is_halted`` came first."""
         outer, self._is_halted = self._is_halted, is_halted
-        try:
-            self._feed_up_to(ends)
-            while (more := self._has_more(ends)) and not is_halted():
-                self._run(ends)
-            return not more
-        except Halted:
-            return False
-        finally:
-            self._is_halted = outer
-
-    def _feed_up_to(self, ends: dict[TopicPartition, int]) -> None:
         self._until = ends
         try:
             self.feed(once=True)
+            while self._repeat is not None or self.sources.next_ranges(ends, None):
+                if is_halted():
+                    return False
+                self._run(ends)
+            return True
+        except Halted:
+            return False
         finally:
-            self._until = None
-
-    def _has_more(self, ends: dict[TopicPartition, int]) -> bool:
-        return self._repeat is not None or bool(self.sources.next_ranges(ends, None))
+            self._is_halted, self._until = outer, None
 
     def run_next(self) -> bool:
         """One batch of the topics, if there is anything to read."""
@@ -228,14 +209,11 @@ class Engine:
                 return
             self.inputs.refresh()
             while epoch > self._epoch:  # again where records were deleted under the batch
-                self._catch_up()
+                # First what comes before rows: a batch of topics to repeat, and all of the global tables.
+                while self.sources.bootstrapping if self._repeat is None else self._repeat.epoch < 0:
+                    self._run({})
                 ends = dict(self.sources.end_offsets()) if self._until is None else self._until
                 self._run(ends, frame, epoch)
-
-    def _catch_up(self) -> None:
-        """What comes before rows of a DataFrame: a batch of topics to repeat, and all of the global tables."""
-        while self.sources.bootstrapping if self._repeat is None else self._repeat.epoch < 0:
-            self._run({})
 
     def _run(self, ends: Any, frame: Any = None, epoch: int = -1) -> bool:
         """One batch, if there is anything to do.
@@ -255,7 +233,6 @@ class Engine:
     def _run_batch(self, ends: Any, frame: Any, epoch: int) -> bool:
         started = time.perf_counter()
         entry = self._repeat
-        repeated = entry is not None
         if entry is None:
             entry = self._planned(ends, frame, epoch)
             if entry is None:
@@ -266,7 +243,7 @@ class Engine:
             self.log.repeat_batch(entry)
         planned = time.perf_counter()
         try:
-            report = self._on_spark(entry, repeated, frame)
+            report = self._on_spark(entry, frame)
         except Exception as error:
             if self.inputs.allows(unpacked(error, self._token), entry.ranges, ends):
                 self._repeat = None
@@ -294,28 +271,26 @@ class Engine:
 
     def _planned(self, ends: Any, frame: Any, epoch: int) -> BatchEntry | None:
         """The next batch, which is written to the log; None if there is nothing to do."""
-        ranges = self.sources.next_ranges(ends, self._limit(frame))
+        # All records beside rows of a DataFrame: the times of both give their order.
+        most = self.config.max_records_per_batch if frame is None else None
+        ranges = self.sources.next_ranges(ends, most)
         taken = sum(span.end - span.start for span in ranges)
-        has_more = self.sources.lag(ends) > taken or self._may_have_rows(frame)
+        has_more = self.sources.lag(ends) > taken
+        if self._listener.after is not None:  # whether there are more rows is seen when Spark looks again
+            has_more = has_more or frame is not None or self._feed.is_behind()
         silence = self._listener.silence(milliseconds(), taken, has_more=has_more)
         is_tick = rows_wait(self.plan, self._account.state) and self._listener.is_tick(silence)
         if not ranges and frame is None and not is_tick:
             return None
         is_small = frame is None and self._sizing.is_small(ranges, self._account.rows())
         shares = 0 if is_small else self._tasks
-        entry = BatchEntry(self._next, ranges, time.time(), self._sink_ends(), epoch, silence, shares)
+        # Where the file topics that are written end: publishing the batch again looks from there on.
+        sinks = {} if self._publishing.publisher is None else self.inputs.written_ends()
+        entry = BatchEntry(self._next, ranges, time.time(), sinks, epoch, silence, shares)
         self.log.write_batch(entry)
         return entry
 
-    def _limit(self, frame: Any) -> int | None:
-        """How many records a batch takes: all beside rows of a DataFrame, for the times of both give their order."""
-        return self.config.max_records_per_batch if frame is None else None
-
-    def _may_have_rows(self, frame: Any) -> bool:
-        """Whether DataFrame sources may have more rows than those of a batch: that is seen when Spark looks again."""
-        return self._listener.after is not None and (frame is not None or self._feed.is_behind())
-
-    def _on_spark(self, entry: BatchEntry, repeated: bool, frame: Any) -> Report:
+    def _on_spark(self, entry: BatchEntry, frame: Any) -> Report:
         assert self._rounds is not None
         versions = {store: names for store, names in self._versions.items() if store in self.plan.stores}
         batch = Batch(
@@ -323,7 +298,6 @@ class Engine:
             entry.ranges,
             self.partitions,
             versions,
-            repeated,
             silence=entry.silence,
             shares=entry.shares,
             clock=int(entry.time * 1000),
@@ -334,10 +308,6 @@ class Engine:
         self._sizing.learn(sum(report.seconds.values()))
         deliver(self.spark, self.topology, frames, entry.id)
         return report
-
-    def _sink_ends(self) -> dict[str, list[int]]:
-        """Where the file topics that are written end before the batch: publishing it again looks from there on."""
-        return {} if self._publishing.publisher is None else self.inputs.written_ends()
 
     def _following(self, entry: BatchEntry, report: Report) -> Commit:
         """The commit of a batch that has run."""
@@ -374,7 +344,7 @@ class Engine:
     def finish(self) -> None:
         """Waits for the batch that runs, perhaps of DataFrame rows; no other begins."""
         with self._batch_lock:
-            self._is_halted = always
+            self._is_halted = lambda: True
 
     def release(self) -> None:
         """Lets another process take the state."""

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
-from pyspark.sql import SparkSession
 
 from crossstream import errors
 from crossstream.errors import CrossStreamError, ProcessingError, type_and_text, utf8_safe
@@ -28,19 +27,9 @@ from crossstream.errors import CrossStreamError, ProcessingError, type_and_text,
 _MARK = "crossstream-error:"
 _KINDS = MappingProxyType(
     {
-        kind.__name__: kind
-        for kind in (
-            CrossStreamError,
-            errors.TopologyError,
-            errors.ConfigError,
-            errors.CopartitionError,
-            errors.SerdeError,
-            errors.ProcessingError,
-            errors.SourceError,
-            errors.SinkError,
-            errors.StateError,
-            errors.IncompatibleStateError,
-        )
+        name: kind
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, CrossStreamError)
     }
 )
 """The classes that an error may have on the other side, by their names."""
@@ -166,32 +155,14 @@ def is_gone(context: SparkContext) -> bool:
     return False
 
 
-def forget_if_gone() -> None:
-    """Lets PySpark start another JVM if the one it knows has ended.
-
-    Raises `ProcessingError` CS-590 if that one had started this process, as spark-submit does: there is no other.
-    """
+def check_jvm() -> None:
+    """Raises `ProcessingError` CS-590 if the JVM that PySpark knows has ended: a process has one."""
     gateway = SparkContext._gateway
-    if gateway is None or _answers(gateway):
-        return
-    if getattr(gateway, "proc", None) is None:
-        raise jvm_ended()
-    context = SparkContext._active_spark_context
-    if context is not None:
-        context._jsc = None  # there is no JVM to stop it in
-        context.stop()
-    SparkSession._instantiatedSession = SparkSession._activeSession = None
-    SparkContext._gateway = SparkContext._jvm = None
-    with suppress(OSError, Py4JError):
-        gateway.close()
-
-
-def _answers(gateway: object) -> bool:
-    try:
-        gateway.jvm.System.nanoTime()  # type: ignore[attr-defined]
-    except (OSError, Py4JError):
-        return False
-    return True
+    if gateway is not None:
+        try:
+            gateway.jvm.System.nanoTime()
+        except (OSError, Py4JError):
+            raise jvm_ended() from None
 
 
 def calling_socket() -> socket.socket | None:
@@ -215,5 +186,5 @@ def jvm_ended() -> ProcessingError:
         "Spark's JVM, in which the application ran, has ended",
         code="CS-590",
         next="see Spark's log and the system's for why: out of memory (spark.driver.memory), killed? Then start the "
-        "process again, or make a new SparkStreams without a session: it starts another JVM. What was committed stays",
+        "process again; what was committed stays",
     )

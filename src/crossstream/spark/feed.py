@@ -15,7 +15,7 @@ import msgspec
 
 from crossstream.errors import IncompatibleStateError, SourceError, StateError
 from crossstream.spark.errors import calling_socket, hang_up, raisable
-from crossstream.spark.frames import start_query
+from crossstream.spark.frames import LONGEST_PAUSE
 from crossstream.storage.log_entries import BatchEntry, Commit
 
 
@@ -36,14 +36,23 @@ class FrameFeed:
     _caller: socket.socket | None = field(default=None, init=False)
 
     def start(self, frame: Any, checkpoint: str, pause: int | None) -> None:
-        """Begins to read, if that has not begun: a batch every ``pause`` ms; None: what there is now, and returns."""
+        """Begins to read, if that has not begun: a batch every ``pause`` ms; None: what there is now, and returns.
+
+        ``checkpoint``: a folder, absolute.
+        """
         if self._query is not None:
             return
         self._is_through = False
-        self._query = start_query(frame, checkpoint, self._run, pause)
+        # As Hadoop reads the location, nothing in it is escaped; a path alone is one of the session's file system.
+        writer = frame.writeStream.foreachBatch(self._run).option(
+            "checkpointLocation", f"file://{checkpoint}"
+        )
         if pause is None:
+            self._query = writer.trigger(availableNow=True).start()
             self._await()
         else:
+            every = f"{min(pause, LONGEST_PAUSE)} milliseconds"
+            self._query = writer.trigger(processingTime=every).start()
             self._begun.set()
 
     def check(self) -> None:

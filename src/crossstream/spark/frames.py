@@ -6,7 +6,7 @@ it as a batch of its own, together with what the topics hold. An epoch that was 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,21 +63,13 @@ def united(topology: Graph, order: Sequence[str], token: str) -> DataFrame | Non
     ``token``: as in `errors.with_packed_errors`.
     """
     nodes = [topology[name] for name in order if name in topology.frames]
-    frames = [
-        _read(topology.frames[node.name]).mapInArrow(Encode(node.name, node.key, node.value, token), ROWS)
-        for node in nodes
-        if isinstance(node, FrameSource)
-    ]
-    if not frames:
-        return None
-    whole: DataFrame = frames[0]
-    for frame in frames[1:]:
-        whole = whole.unionByName(frame)
+    whole: DataFrame | None = None
+    for node in nodes:
+        frame: DataFrame = topology.frames[node.name]
+        frame = frame.select(*[name for name in COLUMNS if name in frame.columns])
+        rows = frame.mapInArrow(Encode(node.name, node.key, node.value, token), ROWS)
+        whole = rows if whole is None else whole.unionByName(rows)
     return whole
-
-
-def _read(frame: DataFrame) -> DataFrame:
-    return frame.select(*[name for name in COLUMNS if name in frame.columns])
 
 
 def read_by(frame: DataFrame) -> list[Any]:
@@ -117,7 +109,7 @@ def _check_appends(node: FrameSource, frame: DataFrame) -> None:
         raise TopologyError(
             f"Spark does not append rows of this DataFrame: {str(error).splitlines()[0]}",
             code="CS-150",
-            where={"operator": node.name, "line": None if node.location is None else str(node.location)},
+            where=node.where,
             next="aggregate in windows, with a watermark, and leave sorting out",
         ) from error
 
@@ -229,7 +221,7 @@ def frame_names(topology: Graph) -> tuple[str, ...]:
 def frame_spans(topology: Graph, names: Sequence[str], share: int) -> dict[str, SourceRange]:
     """A range for each DataFrame source in one partition of a micro-batch, the ``share`` of one task."""
     first = FRAME_RANK + share * len(names)
-    ranks = {name: rank_of(topology[name].shape, first + place) for place, name in enumerate(names)}
+    ranks = {name: rank_of(topology[name].shape, first + index) for index, name in enumerate(names)}
     return {name: SourceRange(name, name, share, 0, 1 << 40, rank) for name, rank in ranks.items()}
 
 
@@ -244,20 +236,6 @@ def packed_blocks(sent: Iterable[tuple[int, list[Any]]]) -> Iterator[pa.RecordBa
 
 def unpacked_row(row: Any) -> tuple[int, list[Any]]:
     return row.pid, msgspec.msgpack.decode(row.blocks, type=list[Block])
-
-
-def start_query(
-    frame: DataFrame, checkpoint: str, run: Callable[[DataFrame, int], None], pause: int | None
-) -> Any:
-    """Starts the query that feeds the engine; ``pause``: ms from batch to batch; None: it ends with what is there.
-
-    ``checkpoint``: a folder, absolute. A path alone would be one of the session's default file system.
-    """
-    place = f"file://{checkpoint}"  # as Hadoop reads it: nothing in it is escaped
-    writer = frame.writeStream.foreachBatch(run).option("checkpointLocation", place)
-    if pause is None:
-        return writer.trigger(availableNow=True).start()
-    return writer.trigger(processingTime=f"{min(pause, LONGEST_PAUSE)} milliseconds").start()
 
 
 def complete(frame: DataFrame, checkpoint: Path) -> None:
@@ -289,14 +267,9 @@ def _raised_by(node: FrameSink, batch: int, error: Exception) -> ProcessingError
     return ProcessingError(
         f"the function of {node.name} raised {type_and_text(error)}",
         code="CS-591",
-        where=_where(node, batch),
+        where={**node.where, "batch": batch},
         next="fix the function; the batch is not committed, and comes again at the next start",
     )
-
-
-def _where(node: FrameSink, batch: int) -> dict[str, Any]:
-    line = None if node.location is None else str(node.location)
-    return {"operator": node.name, "line": line, "batch": batch}
 
 
 def _frame(spark: SparkSession, node: FrameSink, blobs: list[bytes], batch: int) -> DataFrame:
@@ -305,7 +278,7 @@ def _frame(spark: SparkSession, node: FrameSink, blobs: list[bytes], batch: int)
         columns = {"key": column_of(changes.key), "value": column_of(changes.value)}
         frame = frame_of(spark, {**columns, "ms": pa.array(changes.ts)})
     except SerdeError as error:  # each of the records fits into a column, and all of them do not into one
-        raise error.at(**_where(node, batch)) from error.__cause__
+        raise error.at(**node.where, batch=batch) from error.__cause__
     return frame.withColumn("timestamp", F.timestamp_millis("ms")).drop("ms")
 
 

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ from crossstream.graph.nodes import Node
 from crossstream.planning.plan import Plan
 from crossstream.runtime.batch import Batch, Report, unpack_report
 from crossstream.runtime.shuffle_codec import FRAME, REPORT, Block
-from crossstream.runtime.task import Sent, follows
+from crossstream.runtime.task import Outgoing, follows
 from crossstream.serdes.shipping import dumps
 from crossstream.spark.errors import with_packed_errors
 from crossstream.spark.frames import packed_blocks, unpacked_row
@@ -55,67 +56,38 @@ class Run:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class RoundZero:
-    """Round 0, shipped to the workers."""
-
-    run: Run
-    before: bool
-
-    def __call__(self, index: int, _: Iterable[Any]) -> Iterator[Any]:
-        def work(held: Held, batch: Batch) -> Iterator[Any]:
-            plan = held.plan(self.before)
-            sent = read_round(held, plan, batch, index, share_count(plan, batch))
-            return spilled(sent, self.run.folder, batch.id)
-
-        return self.run.task(work)
+# -- what Spark ships to the workers: a round of a plan, or all rounds of a small batch
 
 
-@dataclass(frozen=True, slots=True)
-class LaterRound:
-    """A later round, shipped to the workers."""
+def round_zero(run: Run, before: bool, index: int, _: Iterable[Any]) -> Iterator[Any]:
+    def work(held: Held, batch: Batch) -> Iterator[Any]:
+        plan = held.plan(before)
+        return spilled(read_round(held, plan, batch, index, share_count(plan, batch)), run.folder, batch.id)
 
-    run: Run
-    before: bool
-    number: int
-
-    def __call__(self, index: int, blocks: Iterable[Any]) -> Iterator[Any]:
-        def work(held: Held, batch: Batch) -> Iterator[Any]:
-            taken = loaded(block for sent in blocks for block in sent[1])
-            sent = later_round(held, held.plan(self.before), batch, self.number, index, taken)
-            return spilled(sent, self.run.folder, batch.id)
-
-        return self.run.task(work)
+    return run.task(work)
 
 
-@dataclass(frozen=True, slots=True)
-class FrameRound:
-    """Round 0 of DataFrame sources, shipped to the workers."""
+def round_after(run: Run, before: bool, number: int, index: int, blocks: Iterable[Any]) -> Iterator[Any]:
+    def work(held: Held, batch: Batch) -> Iterator[Any]:
+        taken = loaded(block for sent in blocks for block in sent[1])
+        return spilled(
+            later_round(held, held.plan(before), batch, number, index, taken), run.folder, batch.id
+        )
 
-    run: Run
-
-    def __call__(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return self.run.task(lambda held, batch: packed_blocks(frame_round(held, batch, rows)))
+    return run.task(work)
 
 
-@dataclass(frozen=True, slots=True)
-class AllRounds:
-    """All rounds of a small batch, shipped to the workers."""
+def round_of_frames(run: Run, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return run.task(lambda held, batch: packed_blocks(frame_round(held, batch, rows)))
 
-    run: Run
 
-    def __call__(self, index: int, _: Iterable[Any]) -> Iterator[Any]:
-        return self.run.task(lambda held, batch: all_rounds(held, batch, self.run.folder))
+def rounds_alone(run: Run, index: int, _: Iterable[Any]) -> Iterator[Any]:
+    return run.task(lambda held, batch: all_rounds(held, batch, run.folder))
 
 
 def share_count(plan: Plan, batch: Batch) -> int:
     """How many tasks read a batch: no more than it has ranges for the plan."""
     return min(batch.shares, max(1, len(batch.read_by(plan.sources))))
-
-
-def same(pid: int) -> int:
-    """Blocks are addressed already."""
-    return pid
 
 
 _PROPERTIES = (
@@ -157,9 +129,10 @@ class SparkRounds:
         folder = shared_folder(self.context, self.run_id)
         self._shipped = Run(self.run_id, self.token, self.context.broadcast(self.pickled), folder)
         for before, plan in self._plans().items():
-            later = [LaterRound(self._shipped, before, number) for number in range(1, plan.rounds)]
-            self._functions[before] = [RoundZero(self._shipped, before), *later]
-        self._alone = self.context.parallelize(range(1), 1).mapPartitionsWithIndex(AllRounds(self._shipped))
+            later = [partial(round_after, self._shipped, before, number) for number in range(1, plan.rounds)]
+            self._functions[before] = [partial(round_zero, self._shipped, before), *later]
+        alone = partial(rounds_alone, self._shipped)
+        self._alone = self.context.parallelize(range(1), 1).mapPartitionsWithIndex(alone)
 
     def _plans(self) -> dict[bool, Plan]:
         """The plan of everything, and that of the global tables (True), which runs before it."""
@@ -199,10 +172,10 @@ class SparkRounds:
         shares = share_count(self._plans()[before], batch)
         blocks = self.context.parallelize(range(shares), shares).mapPartitionsWithIndex(functions[0])
         if frame is not None:
-            rows = frame.mapInArrow(FrameRound(self._shipped), "pid int, blocks binary")
+            rows = frame.mapInArrow(partial(round_of_frames, self._shipped), "pid int, blocks binary")
             blocks = blocks.union(rows.rdd.map(unpacked_row))
         for function in functions[1:]:
-            blocks = blocks.partitionBy(batch.partitions, same).mapPartitionsWithIndex(function)
+            blocks = blocks.partitionBy(batch.partitions, int).mapPartitionsWithIndex(function)
         return self._collected(blocks, batch, ", global tables" if before else "")
 
     def _run_alone(self, batch: Batch) -> tuple[Report, dict[str, list[bytes]]]:
@@ -210,7 +183,7 @@ class SparkRounds:
         return self._collected(self._alone, batch)
 
     def _collected(
-        self, blocks: RDD[Sent], batch: Batch, what: str = ""
+        self, blocks: RDD[Outgoing], batch: Batch, what: str = ""
     ) -> tuple[Report, dict[str, list[bytes]]]:
         """Runs a job that ends in these blocks."""
         application = self.application_id
@@ -273,7 +246,7 @@ def _refusal(node: Node, part: str, error: Exception) -> TopologyError:
     return TopologyError(
         f"the {name} of {node.name} cannot be sent to Spark's workers ({type_and_text(error)})",
         code="CS-112",
-        where={"operator": node.name, "line": None if node.location is None else str(node.location)},
+        where=node.where,
         next="let each worker make what it holds when it is first needed, in a function with functools.cache "
         "for instance",
     )

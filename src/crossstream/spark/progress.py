@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from crossstream.errors import ConfigError, ProcessingError, caller_location, type_and_text
 from crossstream.graph.nodes import FrameSource, Graph, Source
-from crossstream.runtime.batch import Report
-from crossstream.runtime.partnerless import Partnerless
+from crossstream.runtime.batch import Partnerless, Report
 from crossstream.signatures import deferred_kind, fits_call
 
 
@@ -96,34 +95,22 @@ class Account:
 
     def _by_store(self, which: int) -> dict[str, int]:
         found: dict[str, int] = {}
-        for place, numbers in self.state.items():
-            store = place.rpartition("/")[0]
+        for partition, numbers in self.state.items():
+            store = partition.rpartition("/")[0]
             found[store] = found.get(store, 0) + numbers[which]
         return found
 
 
-class Listeners:
-    """The listeners of an application, called in the order in which they were added."""
-
-    def __init__(self) -> None:
-        self._listeners: list[Callable[[Progress], None]] = []
-
-    def add(self, listener: Callable[[Progress], None]) -> None:
-        """Raises `ConfigError` CS-201 if it cannot be called with a `Progress`."""
-        fault = _fault(listener)
-        if fault is not None:
-            raise ConfigError(
-                f"a listener for progress is {fault}",
-                code="CS-201",
-                where=caller_location(),
-                next="pass a function, such as lambda progress: …",
-            )
-        self._listeners.append(listener)
-
-    def call(self, progress: Progress) -> None:
-        """Raises `ProcessingError` CS-591 with what the first of them raises."""
-        for listener in self._listeners:
-            _call(listener, progress)
+def check_listener(listener: Callable[[Progress], None]) -> None:
+    """Raises `ConfigError` CS-201 if it cannot be called with a `Progress`."""
+    fault = _fault(listener)
+    if fault is not None:
+        raise ConfigError(
+            f"a listener for progress is {fault}",
+            code="CS-201",
+            where=caller_location(),
+            next="pass a function, such as lambda progress: …",
+        )
 
 
 def _fault(listener: object) -> str | None:
@@ -136,7 +123,8 @@ def _fault(listener: object) -> str | None:
     return None if way is None else f"called, and not awaited or iterated: it has {way}"
 
 
-def _call(listener: Callable[[Progress], None], progress: Progress) -> None:
+def call_listener(listener: Callable[[Progress], None], progress: Progress) -> None:
+    """Raises `ProcessingError` CS-591 with what it raises."""
     try:
         listener(progress)
     except Exception as error:

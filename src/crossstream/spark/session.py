@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from crossstream.errors import ConfigError, caller_location
 from crossstream.java import INSTALL, JAVA_VERSION, java_command, no_java, noted_version
-from crossstream.spark.errors import forget_if_gone, is_gone, jvm_ended
+from crossstream.spark.errors import check_jvm, is_gone, jvm_ended
 
 DEFAULTS: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
@@ -90,16 +90,14 @@ def make_session(application_id: str, settings: Mapping[str, Any]) -> SparkSessi
     builder = SparkSession.builder.appName(application_id)
     if "spark.master" not in settings and "SPARK_MASTER" not in os.environ:
         builder = builder.master("local[*]")
-    merged = {
+    merged: dict[str, Any] = {
         **DEFAULTS,
         "spark.pyspark.python": sys.executable,
         "spark.pyspark.driver.python": sys.executable,
         **{name: str(value) for name, value in settings.items()},
     }
-    for name, value in merged.items():
-        builder = builder.config(name, value)
     try:
-        session = builder.getOrCreate()
+        session = builder.config(map=merged).getOrCreate()
         if "spark.log.level" not in settings:
             quiet(session.sparkContext)
         warm_up(session.sparkContext)
@@ -247,7 +245,7 @@ class SharedSession:
         """A session on the context of this process, made if there is none; to be given to `release` once."""
         check_remote(settings)
         with self._lock:
-            forget_if_gone()
+            check_jvm()
             if has_session():
                 session = found_session(settings)
             else:

@@ -13,13 +13,13 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
 from pyspark import SparkContext, SparkFiles
 
 from crossstream.runtime.shuffle_codec import Block
-from crossstream.runtime.task import Sent
+from crossstream.runtime.task import Outgoing
 from crossstream.storage.files import PRIVATE, Written, buffers_of, make_folder, opener
 
 INLINE_BYTES = 16 << 10
@@ -31,16 +31,10 @@ BLOCKS = "crossstream-blocks-"
 _ALIGNMENT = 64
 
 
-@dataclass(frozen=True, slots=True)
-class BlobLocation:
-    """Where a blob lies."""
-
+class BlobLocation(NamedTuple):
     path: str
     offset: int
     size: int
-
-    def __reduce__(self) -> tuple[type[BlobLocation], tuple[str, int, int]]:
-        return BlobLocation, (self.path, self.offset, self.size)
 
 
 def shared_folder(context: SparkContext, run_id: str) -> str | None:
@@ -59,7 +53,7 @@ def drop_batch(folder: str | None, batch: int) -> None:
         shutil.rmtree(Path(folder) / str(batch), ignore_errors=True)
 
 
-def spilled(sent: Iterable[Sent], folder: str | None, batch: int) -> Iterator[Sent]:
+def spilled(sent: Iterable[Outgoing], folder: str | None, batch: int) -> Iterator[Outgoing]:
     """Blocks as a task sends them, large blobs moved to a file of the task."""
     if folder is None:
         yield from sent

@@ -23,27 +23,15 @@ from crossstream.query.files import open_own
 from crossstream.query.store import StoreReader
 from crossstream.spark.driver import Engine
 from crossstream.spark.errors import jvm_ended, raisable, unpacked
-from crossstream.spark.progress import Listeners, Progress
+from crossstream.spark.progress import Progress, call_listener, check_listener
 from crossstream.spark.session import SHARED, SessionUse, check_session
-from crossstream.storage.root import StateRoot, root_of
+from crossstream.storage.root import root_of
 from crossstream.storage.uris import is_uri
 
 Status = Literal["created", "running", "stopping", "stopped", "failed"]
 
 IDLE_SECONDS, MOST_IDLE_SECONDS = 0.01, 0.05
 """Pause between two looks for new records, at first and after some seconds without any."""
-
-
-def state_of(config: StreamsConfig) -> StateRoot:
-    """Where the state of an application is, also after the process has changed its folder."""
-    place = config.state_path
-    return root_of(place if is_uri(place) else Path(place).absolute())
-
-
-def _settled(config: StreamsConfig) -> StreamsConfig:
-    """With the absolute path of file topics, also after the process has changed its folder."""
-    place = config.topics_path
-    return config if place is None else replace(config, topics_dir=Path(place).absolute())
 
 
 class SparkStreams:
@@ -73,8 +61,10 @@ class SparkStreams:
         self.config = config
         self.plan = plan_topology(topology)
         self._session = SessionUse(config.application_id, config.spark, spark)
-        self._state = state_of(config)
-        self._settled = _settled(config)
+        # Both places absolute: the process may change its folder.
+        state, topics = config.state_path, config.topics_path
+        self._state = root_of(state if is_uri(state) else Path(state).absolute())
+        self._settled = config if topics is None else replace(config, topics_dir=Path(topics).absolute())
         self._engine: Engine | None = None
         self._thread: threading.Thread | None = None
         self._calls = threading.RLock()
@@ -86,7 +76,7 @@ class SparkStreams:
         self._status: Status = "created"
         self._progress = Progress()
         self._turn = threading.Condition()
-        self._listeners = Listeners()
+        self._listeners: list[Callable[[Progress], None]] = []
         self._token = secrets.token_hex(16)
 
     def __enter__(self) -> SparkStreams:
@@ -117,7 +107,8 @@ class SparkStreams:
         An exception that it raises stops the application: `ProcessingError` CS-591. Raises `ConfigError` CS-201 if it
         cannot be called so.
         """
-        self._listeners.add(listener)
+        check_listener(listener)
+        self._listeners.append(listener)
 
     def start(self) -> None:
         """Starts the application; returns when it is running (state opened, topics found).
@@ -329,7 +320,8 @@ class SparkStreams:
     def _on_progress(self, progress: Progress) -> None:
         self._progress = progress
         self._wake()
-        self._listeners.call(progress)
+        for listener in self._listeners:
+            call_listener(listener, progress)
 
     def _refuse_failed(self) -> None:
         if self._status == "failed":

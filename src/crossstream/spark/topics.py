@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, cast
@@ -17,9 +16,9 @@ from crossstream.errors import ConfigError, SinkError, SourceError
 from crossstream.filetopics import FileTopics, Staged
 from crossstream.graph.nodes import Graph, Sink, Source
 from crossstream.planning.plan import Plan
+from crossstream.runtime.backlog_split import ExtractedTimes
 from crossstream.runtime.batch import Report
-from crossstream.runtime.extracted_times import ExtractedTimes
-from crossstream.runtime.scheduler import NoTopics, SourcePlanner
+from crossstream.runtime.scheduler import SourcePlanner
 from crossstream.spark.claim import Found
 from crossstream.spark.worker import TopicInput
 from crossstream.storage.commit_log import BatchLog
@@ -70,16 +69,23 @@ class Inputs:
         Raises `ConfigError` CS-203 if it is not set where topics are; `SourceError` CS-602 and `SinkError` CS-652 if
         one is missing; `StateError`: CS-740 if another instance runs, CS-741 if the state is lost.
         """
-        check_topics(self._topology, self._connection)
         if self.topics is None:
+            if any(isinstance(node, Source | Sink) for node in self._topology):
+                raise ConfigError(
+                    "neither bootstrap_servers nor topics_dir is set",
+                    code="CS-203",
+                    next="StreamsConfig(bootstrap_servers='host:port') for Kafka, topics_dir='folder' for file topics",
+                )
             return
         known = self.topics.topics()
         read = SourcePlanner(self._topology, self.topics, {}).topic_names(known)
         check_written(self._topology, self._config, self.topics, known)
         if self._instance is not None:
             state = None if found.application is None else found.application.state_id
-            places = [TopicPartition(topic, partition) for topic in read for partition in range(known[topic])]
-            self._instance.check(places, state, has_commits=found.commit is not None)
+            partitions = [
+                TopicPartition(topic, partition) for topic in read for partition in range(known[topic])
+            ]
+            self._instance.check(partitions, state, has_commits=found.commit is not None)
 
     def find(self, commit: Commit, application: Application) -> SourcePlanner:
         """Finds the topics, and continues in them where the last batch ended.
@@ -88,12 +94,11 @@ class Inputs:
         instance runs.
         """
         positions = {n: {t: dict(p) for t, p in topics.items()} for n, topics in commit.positions.items()}
-        topics = NoTopics() if self.topics is None else self.topics
         starts = application.starts
         ids = {**starts.topic_ids, **commit.topic_ids}
         lost = self._config.on_lost_records
         self.planner = SourcePlanner(
-            self._topology, topics, positions, lost, ids, starts=starts, times=self._times
+            self._topology, self.topics, positions, lost, ids, starts=starts, times=self._times
         )
         self.planner.refresh()
         if self.planner.starts != starts:
@@ -167,16 +172,25 @@ class Inputs:
         """Whether records were deleted under a running batch, where that is allowed."""
         if self._config.on_lost_records != "skip" or self.topics is None:
             return False
-        places = [(TopicPartition(span.topic, span.partition), span) for span in ranges]
-        begins = self.topics.begin_offsets([tp for tp, _ in places])
-        lost = [(tp, span) for tp, span in places if begins[tp] > span.start]
+        read = [(TopicPartition(span.topic, span.partition), span) for span in ranges]
+        begins = self.topics.begin_offsets([tp for tp, _ in read])
+        lost = [(tp, span) for tp, span in read if begins[tp] > span.start]
         for tp, span in lost:
             self.planner.lose(span.node, tp, span.start, begins[tp])
         return bool(lost)
 
     def written_ends(self) -> dict[str, list[int]]:
-        """Where the topics that are written end."""
-        return {} if self.topics is None else written_ends(self._topology, self._config, self.topics)
+        """Where the topics that sinks and dead letters may go to end, by partition."""
+        if self.topics is None:
+            return {}
+        known = self.topics.topics()
+        written = _written(self._topology, self._config, known)
+        wanted = [TopicPartition(topic, partition) for topic in written for partition in range(known[topic])]
+        ends = self.topics.end_offsets(wanted)
+        found: dict[str, list[int]] = {}
+        for tp in wanted:
+            found.setdefault(tp.topic, []).append(ends[tp])
+        return found
 
     def note_consumed(self) -> None:
         """Commits how far the application is. Raises `StateError` CS-740 if an earlier instance runs."""
@@ -207,16 +221,6 @@ def connection_of(config: StreamsConfig) -> TopicConnection | None:
     return None
 
 
-def check_topics(topology: Graph, connection: TopicConnection | None) -> None:
-    """Raises `ConfigError` CS-203 if a topology has topics and it is not set where they are."""
-    if connection is None and any(isinstance(node, Source | Sink) for node in topology):
-        raise ConfigError(
-            "neither bootstrap_servers nor topics_dir is set",
-            code="CS-203",
-            next="StreamsConfig(bootstrap_servers='host:port') for Kafka, topics_dir='folder' for file topics",
-        )
-
-
 def check_written(topology: Graph, config: StreamsConfig, log: TopicLog, known: Mapping[str, int]) -> None:
     """Raises `SinkError` CS-652 if a topic that a sink or a `DeadLetter` names is not among the ``known`` ones.
 
@@ -239,8 +243,7 @@ def _named(topology: Graph, config: StreamsConfig) -> Iterator[tuple[str, dict[s
     """The topics that are written to, as far as it is known before any record; and what names each."""
     for node in topology:
         if isinstance(node, Sink) and node.topic is not None:
-            line = None if node.location is None else str(node.location)
-            yield node.topic, {"operator": node.name, "line": line}
+            yield node.topic, node.where
     for setting in ("deserialization_errors", "processing_errors"):
         policy = getattr(config, setting)
         if isinstance(policy, DeadLetter):
@@ -267,11 +270,6 @@ def instance_of(config: StreamsConfig, log: TopicLog | None, state: StateRoot) -
     return Instance(cast("KafkaLog", log), config.application_id, place, config.on_lost_state == "restart")
 
 
-def publisher_of(connection: TopicConnection | None) -> Any:
-    """What publishes staged records; None where sinks write directly."""
-    return connection.publisher() if connection is not None and hasattr(connection, "publisher") else None
-
-
 def staging_of(connection: TopicConnection | None, state: StateRoot) -> Path:
     """Where records for file topics wait for their batch: with local state, else with the topics.
 
@@ -283,37 +281,25 @@ def staging_of(connection: TopicConnection | None, state: StateRoot) -> Path:
     return state.here / "staged"
 
 
-def written_ends(topology: Graph, config: StreamsConfig, log: TopicLog) -> dict[str, list[int]]:
-    """Where the topics that sinks and dead letters may go to end, by partition."""
-    known = log.topics()
-    wanted = [TopicPartition(t, p) for t in _written(topology, config, known) for p in range(known[t])]
-    ends = log.end_offsets(wanted)
-    found: dict[str, list[int]] = {}
-    for tp in wanted:
-        found.setdefault(tp.topic, []).append(ends[tp])
-    return found
-
-
 def _written(topology: Graph, config: StreamsConfig, known: Mapping[str, int]) -> list[str]:
     """Those of the ``known`` topics that sinks and dead letters may go to."""
-    sinks = [node for node in topology if isinstance(node, Sink)]
-    if any(node.topic is None for node in sinks):
+    if any(isinstance(node, Sink) and node.topic is None for node in topology):
         return sorted(known)
-    policies = (config.deserialization_errors, config.processing_errors)
-    letters = {policy.topic for policy in policies if isinstance(policy, DeadLetter)}
-    return sorted(known.keys() & (letters | {node.topic for node in sinks if node.topic is not None}))
+    return sorted(known.keys() & {topic for topic, _ in _named(topology, config)})
 
 
-@dataclass(frozen=True, slots=True)
 class Publishing:
     """Appends staged records to their file topics when their batch has run, each once.
 
     ``publisher``: of file topics; None where sinks write by themselves. ``staging``: the folder of the files.
     """
 
-    publisher: Any
-    staging: Path
-    log: BatchLog
+    def __init__(self, connection: TopicConnection | None, staging: Path, log: BatchLog) -> None:
+        self.publisher: Any = None
+        if connection is not None and hasattr(connection, "publisher"):
+            self.publisher = connection.publisher()
+        self.staging = staging
+        self.log = log
 
     def publish(self, entry: BatchEntry, report: Report, commit: Commit) -> None:
         """Publishes what a batch has staged, in its order.

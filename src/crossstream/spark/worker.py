@@ -1,6 +1,6 @@
 """What runs inside Spark's Python workers.
 
-A worker lives from batch to batch. `_held` is the one place where it keeps things: the plan of each application
+A worker lives from batch to batch. `_held` is where it keeps things: the plan of each application
 run, open stores, open consumers and producers.
 """
 
@@ -23,11 +23,10 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from crossstream.planning.plan import Plan
-from crossstream.planning.steps import SinkStep
 from crossstream.runtime.batch import Batch, Input, Report, Settings, unpack_report
 from crossstream.runtime.shuffle_codec import Block
 from crossstream.runtime.stores import FolderStores, GlobalTables
-from crossstream.runtime.task import RoundTask, Sent, follows, in_turn
+from crossstream.runtime.task import Outgoing, RoundTask, follows, in_turn
 from crossstream.spark.frames import FrameInput, frame_spans
 from crossstream.spark.shuffle_spill import BLOCKS, loaded, spilled
 from crossstream.storage.log_entries import SourceRange
@@ -61,8 +60,8 @@ class Held:
     stores: FolderStores
     reader: Any = None
     writer: Any = None
-    whole_stores: FolderStores | None = None
-    whole_tables: GlobalTables | None = None
+    _global_stores: FolderStores | None = None
+    _global_tables: GlobalTables | None = None
 
     def plan(self, before: bool) -> Plan:
         """The plan of everything, or (``before``) that of the global tables."""
@@ -71,11 +70,11 @@ class Held:
 
     def global_tables(self, batch: Batch) -> GlobalTables:
         """The global tables that the tasks of a batch share, their files opened from batch to batch once."""
-        if self.whole_stores is None:
-            self.whole_stores = FolderStores(self.stores.root)
-        if self.whole_tables is None or self.whole_tables.batch != batch:
-            self.whole_tables = GlobalTables(self.job.plan, batch, self.whole_stores)
-        return self.whole_tables
+        if self._global_stores is None:
+            self._global_stores = FolderStores(self.stores.root)
+        if self._global_tables is None or self._global_tables.batch != batch:
+            self._global_tables = GlobalTables(self.job.plan, batch, self._global_stores)
+        return self._global_tables
 
     def begin(self, batch: Batch) -> None:
         """Before a task: closes store versions that other workers have superseded.
@@ -83,7 +82,7 @@ class Held:
         It keeps a few, for small batches rotate among the workers.
         """
         oldest = batch.id if batch.shares else batch.id - _IN_TURN
-        for stores in (self.stores, self.whole_stores):
+        for stores in (self.stores, self._global_stores):
             if stores is not None:
                 stores.close_superseded(oldest, batch.versions)
         self.pause()
@@ -91,15 +90,6 @@ class Held:
     def pause(self) -> None:
         """Between two pieces of work: state and blocks that have been read need not stay in memory."""
         give_back((str(self.stores.root.here), BLOCKS))
-
-    def connect(self) -> None:
-        """Opens the client that writes to Kafka, if the plan does: it connects while the first records are read."""
-        connection, steps = self.job.connection, self.job.plan.steps
-        if connection is None or hasattr(connection, "staging_writer"):
-            return
-        if any(isinstance(step, SinkStep) for step in steps):
-            self.writer = connection.writer()
-            self.writer.open()
 
     def input(self) -> Input:
         if self.reader is None:
@@ -124,7 +114,6 @@ def held_for(run_id: str, load: Callable[[], bytes]) -> Held:
             _close(_held.pop(next(iter(_held))))
         job: Job = pickle.load(io.BytesIO(load()))
         _held[run_id] = opened(job)
-        _held[run_id].connect()
         gc.freeze()  # Spark collects garbage after every task: it need not look at what stays
     return _held[run_id]
 
@@ -142,20 +131,20 @@ def _close(held: Held) -> None:
 
 @dataclass(slots=True)
 class TopicInput:
-    """A topic reader as the engine reads it."""
+    """Reads ranges with a topic reader: file topics one after the other, Kafka's together."""
 
     reader: Any
 
     def read(
         self, spans: Sequence[SourceRange], max_rows: int
     ) -> Iterator[tuple[SourceRange, pa.RecordBatch]]:
-        places = {OffsetRange(span.topic, span.partition, span.start, span.end): span for span in spans}
+        wanted = {OffsetRange(span.topic, span.partition, span.start, span.end): span for span in spans}
         if hasattr(self.reader, "read_many"):
-            for place, records in self.reader.read_many(list(places), max_rows):
-                yield places[place], records
+            for offsets, records in self.reader.read_many(list(wanted), max_rows):
+                yield wanted[offsets], records
             return
-        for place, span in places.items():
-            for records in self.reader.read(place, max_rows):
+        for offsets, span in wanted.items():
+            for records in self.reader.read(offsets, max_rows):
                 yield span, records
 
 
@@ -227,7 +216,7 @@ def _task(
     return task
 
 
-def read_round(held: Held, plan: Plan, batch: Batch, share: int, shares: int) -> Iterator[Sent]:
+def read_round(held: Held, plan: Plan, batch: Batch, share: int, shares: int) -> Iterator[Outgoing]:
     """Round 0 in one task: its share of the source partitions."""
     spans = batch.read_by(plan.sources)[share::shares]
     if spans:
@@ -236,7 +225,7 @@ def read_round(held: Held, plan: Plan, batch: Batch, share: int, shares: int) ->
         yield from _task(held, plan, batch, 0, share).run(())
 
 
-def frame_round(held: Held, batch: Batch, rows: Iterable[pa.RecordBatch]) -> Iterator[Sent]:
+def frame_round(held: Held, batch: Batch, rows: Iterable[pa.RecordBatch]) -> Iterator[Outgoing]:
     """Round 0 of the DataFrame sources in one task."""
     context = TaskContext.get()
     assert context is not None
@@ -249,12 +238,12 @@ def frame_round(held: Held, batch: Batch, rows: Iterable[pa.RecordBatch]) -> Ite
 
 def later_round(
     held: Held, plan: Plan, batch: Batch, number: int, pid: int, blocks: Iterable[Block]
-) -> Iterator[Sent]:
+) -> Iterator[Outgoing]:
     """A later round in one task: one state partition."""
     yield from _task(held, plan, batch, number, pid).run(blocks)
 
 
-def all_rounds(held: Held, batch: Batch, folder: str | None) -> Iterator[Sent]:
+def all_rounds(held: Held, batch: Batch, folder: str | None) -> Iterator[Outgoing]:
     """All rounds of a batch, those of the global tables first; what the driver gets of it.
 
     Large blobs on their way from one round to another lie in files of ``folder``, if there is one.
@@ -265,7 +254,7 @@ def all_rounds(held: Held, batch: Batch, folder: str | None) -> Iterator[Sent]:
     held.stores.root.settled()
 
 
-def _all_plans(held: Held, batch: Batch, folder: str | None) -> Iterator[Sent]:
+def _all_plans(held: Held, batch: Batch, folder: str | None) -> Iterator[Outgoing]:
     plan = held.job.plan
     if plan.global_stage is not None and batch.read_by(plan.global_stage.sources):
         changed, has_more = Report(), follows(plan, batch)
@@ -283,7 +272,7 @@ def _all_plans(held: Held, batch: Batch, folder: str | None) -> Iterator[Sent]:
 def _all_of(held: Held, plan: Plan, batch: Batch, folder: str | None) -> Iterator[Block]:
     """All rounds of one plan."""
 
-    def later(number: int, pid: int, blocks: list[Block]) -> Iterator[Sent]:
+    def later(number: int, pid: int, blocks: list[Block]) -> Iterator[Outgoing]:
         sent = later_round(held, plan, batch, number, pid, loaded(blocks))
         return spilled(sent, folder, batch.id)
 

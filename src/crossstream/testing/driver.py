@@ -23,8 +23,7 @@ from crossstream.graph.validate import check_matched_once
 from crossstream.planning.plan import Plan
 from crossstream.planning.planner import plan_topology
 from crossstream.query.store import StoreReader
-from crossstream.runtime.batch import Batch, Report, Settings, policy_of, rank_of
-from crossstream.runtime.partnerless import Partnerless
+from crossstream.runtime.batch import Batch, Partnerless, Report, Settings, policy_of, rank_of
 from crossstream.runtime.stores import GlobalTables, MemoryStores
 from crossstream.runtime.task import RoundTask, in_turn
 from crossstream.serdes import Serde

@@ -1,13 +1,10 @@
 """KTable–KTable join by foreign key.
 
-    law    the result holds, for each left row, joiner(left row, the right row its foreign key names), for the
-           left rows whose foreign key names a right row (inner), or for all left rows (left join: None on the
-           right)
-
-Two halves in two rounds. `subscribe` (`subscriptions.py`), keyed by the primary key, turns a left change into a
-subscription. `resolve`, keyed by the foreign key, holds the right table and the subscriptions with their left values,
-and makes the results. Both belong to one atomic batch, so a row's result is decided in one place, the partition of its
-current foreign key: no answer can be stale.
+Two halves in two rounds. `subscribe`, keyed by the primary key, knows the old foreign key of every left row. It turns a
+left change into a subscription and, if the row moved, an unsubscription from the old one. `resolve`, keyed by the
+foreign key, holds the right table and the subscriptions with their left values, and makes the results. Both belong to
+one atomic batch, so a row's result is decided in one task, the partition of its current foreign key: no answer can be
+stale.
 
     Story: an order refers to customer `a`. In one batch the order moves to customer `b` at 1, and `a` changes at 2. At
     1 the partition of `a` deletes the subscription, so the change at 2 does not answer the order.
@@ -26,31 +23,147 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
 from crossstream.columns.changes import Asked, Changes, concat_headers
+from crossstream.columns.evaluate import evaluate_where
 from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys
-from crossstream.columns.order import Puts, by_key, came_before
+from crossstream.columns.order import Puts, by_key, came_before, last_per_key, last_per_trigger
 from crossstream.columns.values import Values, nulls
-from crossstream.operators.foreign_key_join.subscriptions import (
-    DELETE_KEY_AND_PROPAGATE,
-    INSTRUCTION,
-    PRIMARY,
-    PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE,
-    PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE,
-    Emit,
-    Kind,
-)
 from crossstream.operators.table.kernel import as_changed
-from crossstream.operators.table_join.kernel import Joined, Lookup, call_joiner
+from crossstream.operators.table_join.kernel import Joined, Lookup
 from crossstream.serdes import Serde, arrays
 from crossstream.serdes.keys import LEFT
-from crossstream.storage.columns import Column, same_rows, take, take_all, take_or_null
+from crossstream.storage.columns import Column, same_rows, take, take_all, take_or_null, valid
 from crossstream.storage.snapshot import Snapshot, groups_of
 from crossstream.storage.sorted_run import Run, bisect, expand, identities, is_sorted, sort_rows
+
+Kind = Literal["inner", "left"]
+
+PRIMARY, INSTRUCTION = "primary key", "instruction"
+"""Extra columns of a subscription: the left row's key, and what it asks of the partition of a foreign key (KIP-213)."""
+
+DELETE_KEY_NO_PROPAGATE = 0
+"""Forget the row, emit nothing: its result is decided elsewhere."""
+DELETE_KEY_AND_PROPAGATE = 1
+"""Forget the row and emit a tombstone: it has no foreign key any more, or is gone."""
+PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE = 2
+"""Remember the row; emit its result, or a tombstone (inner) or the row without partner (left)."""
+PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE = 3
+"""Remember the row; emit its result if there is a right row."""
+
+REFERS = "refers"
+"""Extra column that counts referrers: 1 for a row that begins to refer to the foreign key, −1 for one that stops."""
+
+Emit = Literal["net", "changelog"]
+"""The last result of each row in a batch, or every result for readers of the changes within a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """``subscriptions``: keyed by foreign key. ``answers``: left rows that need no right table, by primary key."""
+
+    subscriptions: Changes
+    answers: Changes
+    dropped: dict[str, int]
+
+
+def subscribe(
+    kind: Kind,
+    view: Snapshot,
+    left: Changes,
+    references: pa.LargeBinaryArray,
+    serde: Serde | None,
+    *,
+    emit: Emit,
+    bits: int,
+    counted: bool = False,
+) -> Subscribed:
+    """What left changes ask for. ``left``: arrival order, keys not null; ``references``: serialised foreign keys.
+
+    ``serde``: that of the foreign key. ``view``: the store of references, which this updates. ``counted``: the
+    subscriptions say which rows begin or cease to refer (`REFERS`).
+    """
+    lacking = int((~valid(references) & ~left.value.missing()).sum())  # semantics 2.5.3, rows 2, 5, 7
+    dropped = {"null-foreign-key": lacking} if kind == "inner" else {}
+    hashes = left.hashes(bits)
+    if emit == "changelog":
+        rows, begins = last_per_trigger(left, *by_key(left, hashes))
+    else:
+        rows = last_per_key(left, hashes)
+        begins = np.ones(len(rows), bool)
+    net, h, new = left.take(rows), hashes[rows], take(references, rows)
+    keys, is_row = net.key.wire(), ~net.value.missing()
+    old, was_row = _references_before(view, h, keys, new, is_row, begins)
+    has, had = valid(new) & is_row, valid(old) & was_row
+    same = has & had
+    both = np.flatnonzero(same)
+    same[both] = same_rows(new, both, old, both)
+    last = np.flatnonzero(np.append(begins[1:], True))
+    columns = {"h": h, "key": keys, "reference": new, "ts": net.ts, "gone": (~is_row).astype(np.uint8)}
+    view.put(columns if len(last) == len(h) else take_all(columns, last))
+
+    moved = has & had & ~same
+    left_behind = had & ~has
+    if kind == "inner":
+        leaving = np.where(left_behind, DELETE_KEY_AND_PROPAGATE, DELETE_KEY_NO_PROPAGATE)
+        joining = np.where(moved, PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE, PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE)
+        alone = np.zeros(len(h), bool)
+    else:
+        leaving = np.full(len(h), DELETE_KEY_NO_PROPAGATE)
+        joining = np.full(len(h), PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
+        alone = ~has & (is_row | was_row)
+    leavers = np.flatnonzero(moved | left_behind)
+    joiners = np.flatnonzero(has)
+    subscriptions = _subscriptions(net, keys, serde, (leavers, old, leaving), (joiners, new, joining))
+    if counted:
+        refers = np.concatenate([np.full(len(leavers), -1), (~same)[joiners].astype(np.int64)])
+        subscriptions = replace(subscriptions, extra={**subscriptions.extra, REFERS: refers})
+    if emit == "changelog":  # a row leaves one foreign key before it joins the next
+        subscriptions = subscriptions.take(np.argsort(np.concatenate([leavers, joiners]), kind="stable"))
+    return Subscribed(subscriptions, net.take(np.flatnonzero(alone)), dropped)
+
+
+def _references_before(
+    view: Snapshot,
+    hashes: np.ndarray,
+    keys: Column,
+    new: pa.LargeBinaryArray,
+    is_row: np.ndarray,
+    begins: np.ndarray,
+) -> tuple[pa.LargeBinaryArray, np.ndarray]:
+    """For rows grouped by key the foreign key before each, and whether there was a row."""
+    first = np.flatnonzero(begins)
+    whole = len(first) == len(hashes)
+    match = view.lookup(hashes[first], keys if whole else take(keys, first))
+    old = match.gather("reference")
+    if whole:
+        return old, match.found
+    index = np.where(begins, np.cumsum(begins) - 1, len(first) + np.arange(len(hashes)) - 1)
+    return take(pa.concat_arrays([old, new]), index), np.concatenate([match.found, is_row])[index]
+
+
+def _subscriptions(
+    net: Changes,
+    keys: Column,
+    serde: Serde | None,
+    *groups: tuple[np.ndarray, pa.LargeBinaryArray, np.ndarray],
+) -> Changes:
+    rows = np.concatenate([rows for rows, _, _ in groups])
+    references = pa.concat_arrays([take(references, rows) for rows, references, _ in groups])
+    instruction = np.concatenate([codes[rows] for rows, _, codes in groups]).astype(np.uint8)
+    taken = net.take(rows)
+    return replace(
+        taken,
+        key=Values(serde, wire=references),
+        old=None,
+        extra={PRIMARY: take(keys, rows), INSTRUCTION: instruction},
+    )
+
 
 _NONE = np.empty(0, np.int64)
 
@@ -178,9 +291,10 @@ def resolve(
 def _without_partner(joiner: Function, answers: Changes, serdes: Serdes) -> Joined:
     """Left rows without a foreign key: the row alone, or a tombstone if it is gone. Their own timestamp."""
     keys = answers.key if serdes.either is None else serdes.keys(answers.key.wire())
-    given = answers.value, nulls(answers.rows, serdes.right)
-    value, failures = call_joiner(joiner, keys, *given, ~answers.value.missing())
-    return Joined.of(replace(answers, key=keys, value=value, old=None, extra={}), failures, *given)
+    left, right = answers.value, nulls(answers.rows, serdes.right)
+    results = evaluate_where(~left.missing(), joiner, keys, left=left, right=right)
+    changes = replace(answers, key=keys, value=results.values, old=None, extra={})
+    return Joined.of(changes, results.failures, left, right)
 
 
 def _from_left(
@@ -213,15 +327,15 @@ def _from_left(
     there, asking = seen.present[rows], asking[rows]
     keys, partners = serdes.keys(picked.extra[PRIMARY]), seen.values.take(rows)
     exists = asking & there if kind == "inner" else asking
-    value, failures = call_joiner(joiner, keys, picked.value, partners, exists)
+    made = evaluate_where(exists, joiner, keys, left=picked.value, right=partners)
     times = np.where(there, np.maximum(picked.ts, seen.ts[rows]), picked.ts)
-    result = replace(picked, key=keys, value=value, ts=times, old=None, extra={})
+    result = replace(picked, key=keys, value=made.values, ts=times, old=None, extra={})
     later = _right_was_later(result, np.where(asking, put[rows], -1), right)
-    yield Joined.of(later, failures, picked.value, partners)
+    yield Joined.of(later, made.failures, picked.value, partners)
 
 
 def _right_was_later(result: Changes, put: np.ndarray, right: Changes) -> Changes:
-    """Where the right row changed after the left one, the right record is the trigger: its time and place."""
+    """Where the right row changed after the left one, the right record is the trigger: its time and position."""
     if not right.rows or (put < 0).all():
         return result
     major, minor = right.major[put], right.minor[put]
@@ -242,13 +356,13 @@ def _right_was_later(result: Changes, put: np.ndarray, right: Changes) -> Change
 def _answered(
     subs: _Subscriptions, kept: Run | None, puts: Puts, was: Snapshot, serde: Serde | None, chunk: int
 ) -> Iterator[tuple[Values, Column, np.ndarray]]:
-    """Left rows and the right changes that come while they refer to them: value, primary key, place of the change."""
+    """Left rows and the right changes that come while they refer to them: value, primary key, index of the change."""
     changes = subs.changes
     live = np.flatnonzero(
         (changes.extra[INSTRUCTION] >= PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE) & (subs.after < subs.until)
     )
-    for rows, places in _expanded(subs.after[live], subs.until[live], chunk):
-        yield changes.value.take(live[rows]), take(changes.extra[PRIMARY], live[rows]), places
+    for rows, positions in _expanded(subs.after[live], subs.until[live], chunk):
+        yield changes.value.take(live[rows]), take(changes.extra[PRIMARY], live[rows]), positions
     ends = np.append(puts.starts[1:], len(puts.rank))
     for queries, columns in was.scan(puts.hashes, puts.keys, chunk):
         moved, limit = _moved(kept, columns)
@@ -259,22 +373,22 @@ def _answered(
             continue
         until = ends[queries]
         until[moved] = limit
-        for rows, places in _expanded(puts.starts[queries], until, chunk):
+        for rows, positions in _expanded(puts.starts[queries], until, chunk):
             value, primary = columns["value"], columns["key2"]
             if len(rows) < len(queries) or not is_sorted(rows):
                 value, primary = take(value, rows), take(primary, rows)
-            yield Values(serde, wire=value), primary, places
+            yield Values(serde, wire=value), primary, positions
 
 
 def _expanded(start: np.ndarray, stop: np.ndarray, chunk: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Every (i, place) with ``start[i] <= place < stop[i]``, about ``chunk`` at a time."""
+    """Every (i, index) with ``start[i] <= index < stop[i]``, about ``chunk`` at a time."""
     if not len(start):
         return
     some = np.flatnonzero(stop > start)
     for low, high in groups_of((stop - start)[some], chunk):
         part = some[low:high]
-        rows, places = expand(start[part], stop[part])
-        yield part[rows], places
+        rows, positions = expand(start[part], stop[part])
+        yield part[rows], positions
 
 
 def _moved(kept: Run | None, columns: dict[str, Column]) -> tuple[np.ndarray, np.ndarray]:
@@ -293,7 +407,7 @@ def _answer(
 ) -> Joined:
     """Results triggered by right rows: of these left rows, each with the right change in its row of ``rows``."""
     partners = right.value.take(rows)
-    value, failures = call_joiner(joiner, keys, lefts, partners, exists)
+    made = evaluate_where(exists, joiner, keys, left=lefts, right=partners)
     headers = None if right.headers is None else take_or_null(right.headers, rows)
-    changes = Changes(keys, value, right.ts[rows], right.major[rows], right.minor[rows], headers)
-    return Joined.of(changes, failures, lefts, partners)
+    changes = Changes(keys, made.values, right.ts[rows], right.major[rows], right.minor[rows], headers)
+    return Joined.of(changes, made.failures, lefts, partners)

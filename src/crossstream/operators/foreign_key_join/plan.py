@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from crossstream import serdes
 from crossstream.graph.names import inner
@@ -26,20 +26,25 @@ def plan_foreign_key_join(builder: PlanBuilder, node: ForeignKeyJoin) -> None:
     if node.other_partitioner is not None:
         second = max(second, builder.source_of(right).round + 1)
     table = builder.materialize(right, second, node.other_partitioner)
-    asking = subscribe(builder, node, flow, arrived, right.key or Kept(), (first, second))
-    referrers = _referrers(builder, node, second, asking.store.key)
+    asks, answers, store = subscribe(builder, node, flow, arrived, right.key or Kept(), (first, second))
+    referrers = None
+    if node.kind in ("right", "outer"):  # how many left rows refer to a right key
+        referrers = builder.inner_store(node, "referrers")
+        builder.put(
+            StoreDef(name=referrers, layout=REFERRERS, round=second, key=store.key, value=serdes.int64())
+        )
     out = builder.flow_of(node, node.name, second)
     builder.steps.append(
         ResolveStep(
             node=node.name,
             round=second,
             inputs=(
-                builder.arrive(asking.subscriptions, second, node, node.other_partitioner),
-                builder.arrive(asking.answers, second, node),
+                builder.arrive(asks, second, node, node.other_partitioner),
+                builder.arrive(answers, second, node),
                 (table.changelog if builder.emits_changelog(node) else table.output) or "",
             ),
             output=out.name,
-            subscriptions=asking.store.name,
+            subscriptions=store.name,
             right_store=table.store,
             referrers=referrers,
             changelog=builder.emits_changelog(node),
@@ -49,19 +54,10 @@ def plan_foreign_key_join(builder: PlanBuilder, node: ForeignKeyJoin) -> None:
     builder.put_in_order(node)
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """The left half of a foreign-key join: what it hands to the right half, and the store that is kept there."""
-
-    subscriptions: Flow
-    answers: Flow
-    store: StoreDef
-
-
 def subscribe(
     builder: PlanBuilder, node: ForeignKeyJoin, flow: Flow, arrived: str, key: Serde, rounds: tuple[int, int]
-) -> Asking:
-    """Remembers the foreign key of each left row, and the subscriptions to each right one.
+) -> tuple[Flow, Flow, StoreDef]:
+    """Remembers the foreign key of each left row. Returns the subscriptions, the answers, and the store of the former.
 
     ``flow``: the left changes with their foreign keys, which have ``arrived`` in the first of the ``rounds``; in the
     second are the right rows, whose keys have the serde ``key``. If both are one, answers are where they are needed,
@@ -101,16 +97,7 @@ def subscribe(
             changelog=builder.emits_changelog(node),
         )
     )
-    return Asking(subscriptions, answers, store)
-
-
-def _referrers(builder: PlanBuilder, node: ForeignKeyJoin, number: int, key: Serde) -> str | None:
-    """The store of how many left rows refer to a right key, for joins that keep rows without referrers."""
-    if node.kind not in ("right", "outer"):
-        return None
-    name = builder.inner_store(node, "referrers")
-    builder.put(StoreDef(name=name, layout=REFERRERS, round=number, key=key, value=serdes.int64()))
-    return name
+    return subscriptions, answers, store
 
 
 def left_of(builder: PlanBuilder, node: ForeignKeyJoin, left: Node) -> Flow:

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from types import MappingProxyType
 
 import numpy as np
-import pyarrow as pa
 
-from crossstream.columns.changes import Asked, Changes, some_key
-from crossstream.columns.evaluate import Failure, evaluate, serialized
+from crossstream.columns.changes import Asked, Changes
+from crossstream.columns.evaluate import Failure, evaluate_where, serialized
 from crossstream.columns.functions import Function
 from crossstream.graph import nodes as graph
 from crossstream.graph.names import inner
-from crossstream.operators.foreign_key_join.kernel import Serdes, resolve
-from crossstream.operators.foreign_key_join.subscriptions import (
+from crossstream.operators.foreign_key_join.kernel import (
     INSTRUCTION,
     PRIMARY,
     REFERS,
     Emit,
     Kind,
+    Serdes,
+    resolve,
     subscribe,
 )
 from crossstream.operators.foreign_key_join.unreferenced import unreferenced
-from crossstream.operators.runner import Emitted, Runner, emit_joined, latest_only, no_changes, report_asked
-from crossstream.operators.table_join.kernel import Lookup
+from crossstream.operators.runner import Emitted, Runner, no_changes
 from crossstream.planning.plan import Flow
 from crossstream.planning.steps import ReferenceStep, ResolveStep, SubscribeStep
 from crossstream.serdes import Serde
@@ -55,7 +53,7 @@ class ReferenceRunner(Runner):
         return True
 
     def accept(self, flow: str, changes: Changes) -> None:
-        node: graph.ForeignKeyJoin = self.task.node(self.step.node)
+        node: graph.ForeignKeyJoin = self.node
         serde = self.task.node(node.parents[1]).key
         column, failures = references_of(node.foreign_key, serde, changes)
         if failures:
@@ -69,16 +67,9 @@ class ReferenceRunner(Runner):
 
 def references_of(function: Function, serde: Serde | None, changes: Changes) -> tuple[Column, list[Failure]]:
     """The foreign key that an extractor takes from each row, serialised; null in a deleted row."""
-    rows = np.flatnonzero(~changes.value.missing())
-    there = changes if len(rows) == changes.rows else changes.take(rows)
-    outcome = evaluate(function, there.key, value=there.value)
+    outcome = evaluate_where(~changes.value.missing(), function, changes.key, value=changes.value)
     column, wrong = serialized(outcome.values, serde, "the foreign key")
-    failures = [f.at(rows[f.row]) for f in (*outcome.failures, *wrong)]
-    if len(rows) < changes.rows:
-        place = np.full(changes.rows, -1, np.int64)
-        place[rows] = np.arange(len(rows))
-        column = column.take(pa.array(place, mask=place < 0))
-    return column, failures
+    return column, [*outcome.failures, *wrong]
 
 
 def failed_column(column: str) -> str:
@@ -95,8 +86,8 @@ class SubscribeRunner(Runner):
         return True
 
     def finish(self) -> Emitted:
-        node: graph.ForeignKeyJoin = self.task.node(self.step.node)
-        left = latest_only(self, self.arrived(self.step.inputs[0]))
+        node: graph.ForeignKeyJoin = self.node
+        left = self.latest_only(self.arrived(self.step.inputs[0]))
         mark = failed_column(self.step.column)
         if left is not None and mark in left.extra:
             left = left.where(left.extra[mark] == 0)
@@ -131,11 +122,11 @@ class ResolveRunner(Runner):
         return True
 
     def finish(self) -> Emitted:
-        node: graph.ForeignKeyJoin = self.task.node(self.step.node)
+        node: graph.ForeignKeyJoin = self.node
         asking, alone, table_changes = self.step.inputs
         subscriptions, answers = self.arrived(asking), self.arrived(alone)
         take_right = self.arrived if self.step.changelog else self.gathered
-        right = latest_only(self, take_right(table_changes))
+        right = self.latest_only(take_right(table_changes))
         if subscriptions is None and answers is None and right is None:
             return
         store = self.task.stores(self.step.subscriptions)
@@ -148,7 +139,7 @@ class ResolveRunner(Runner):
         if right is None:
             right = no_changes(table.definition.key, table.definition.value)
         either = None if self.step.referrers is None else node.key
-        asked, right_rows = Asked(), table.lookup_in(table.before())
+        asked, right_rows = Asked(), table.lookup_before()
         chunks = resolve(
             LEFT_ROWS[node.kind],
             node.joiner,
@@ -164,33 +155,24 @@ class ResolveRunner(Runner):
             chunk=self.task.settings.chunk_rows,
         )
         for joined in chunks:
-            yield from emit_joined(self, joined)
-        foreign = table.definition.key
-        report_asked(
-            self, asked, partial(some_key, store.view, foreign), partial(some_key, table.view, foreign)
-        )
-        if self.step.referrers is not None:
-            yield from self._unreferenced(self.step.referrers, subscriptions, right, right_rows)
-
-    def _unreferenced(
-        self, store: str, subscriptions: Changes, right: Changes, right_rows: Lookup
-    ) -> Emitted:
-        """The rows of right keys in a right or an outer join. ``store``: counts the left rows of each."""
-        node: graph.ForeignKeyJoin = self.task.node(self.step.node)
+            yield from self.joined(joined)
+        self.report_asked(asked, store.some_key, table.some_key)
+        if self.step.referrers is None:
+            return
         assert node.key is not None
-        joined = unreferenced(
+        unreferred = unreferenced(
             node.joiner,
-            self.task.stores(store).view,
+            self.task.stores(self.step.referrers).view,
             subscriptions,
             right,
             right_rows,
             node.key,
-            subscriptions.value.serde,
+            flow.value,
             emit=emit_of(self.step.changelog),
             bits=self.task.batch.bits,
         )
-        if joined is not None:
-            yield from emit_joined(self, joined)
+        if unreferred is not None:
+            yield from self.joined(unreferred)
 
 
 def no_subscriptions(flow: Flow, counted: bool) -> Changes:

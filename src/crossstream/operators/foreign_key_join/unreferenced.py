@@ -14,15 +14,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from crossstream.columns.changes import Changes, both_sides
+from crossstream.columns.evaluate import evaluate_where
 from crossstream.columns.functions import Function
 from crossstream.columns.order import by_key, same_trigger
 from crossstream.columns.values import Values
-from crossstream.operators.foreign_key_join.subscriptions import REFERS, Emit
+from crossstream.operators.foreign_key_join.kernel import REFERS, Emit
 from crossstream.operators.table.kernel import Rows, as_changed
-from crossstream.operators.table_join.kernel import Joined, Lookup, call_joiner
+from crossstream.operators.table_join.kernel import Joined, Lookup
 from crossstream.serdes import Serde, arrays
 from crossstream.serdes.keys import RIGHT
-from crossstream.storage.columns import EMPTY_BYTES, Column, take
+from crossstream.storage.columns import EMPTY_BYTES, take
 from crossstream.storage.snapshot import Snapshot
 
 _NEVER = np.iinfo(np.int64).min
@@ -58,7 +59,11 @@ def unreferenced(
     total = np.cumsum(moved)
     now_count = (count - (total - moved)[heads])[group] + total
     was_count = now_count - moved
-    _keep_counts(referrers, h, keys, now_count[ends], now_count[ends] != count)
+    kept = np.flatnonzero(now_count[ends] != count)
+    if len(kept):
+        left = now_count[ends][kept]
+        gone = (left == 0).astype(np.uint8)
+        referrers.put({"h": h[kept], "key": take(keys, kept), "count": left, "gone": gone})
 
     before = right_rows(h, keys)
     was, now = (as_changed(before, right, group, events.newest(at, group)) for at in (first - 1, last))
@@ -75,8 +80,8 @@ def unreferenced(
     )
     lefts = Values(left_value, wire=EMPTY_BYTES).take(np.full(len(rows), -1))
     rights = now.values.take(rows)
-    value, failures = call_joiner(joiner, result.key, lefts, rights, alone[rows])
-    return Joined.of(result.with_value(value), failures, lefts, rights)
+    made = evaluate_where(alone[rows], joiner, result.key, left=lefts, right=rights)
+    return Joined.of(result.with_value(made.values), made.failures, lefts, rights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +129,9 @@ class _Events:
 
     def newest(self, at: np.ndarray, group: np.ndarray) -> np.ndarray:
         """The last right change of each key ``group`` up to an event ``at``; −1: none."""
-        places = np.arange(len(self.row))
-        place = np.append(np.maximum.accumulate(np.where(self.is_right, places, -1)), -1)[at]
-        return np.where(place >= np.flatnonzero(self.begins)[group], self.row[place], -1)
+        positions = np.arange(len(self.row))
+        position = np.append(np.maximum.accumulate(np.where(self.is_right, positions, -1)), -1)[at]
+        return np.where(position >= np.flatnonzero(self.begins)[group], self.row[position], -1)
 
     def times(self, first: np.ndarray, last: np.ndarray, now: Rows) -> np.ndarray:
         """That of the last trigger; where it moved left rows, the newest of theirs and of the right row."""
@@ -136,12 +141,3 @@ class _Events:
         moved = np.maximum.reduceat(np.where(left, changes.ts, _NEVER), first)
         with_left = np.maximum(moved, np.where(now.present, now.ts, _NEVER))
         return np.where(moved > _NEVER, with_left, changes.ts[last])
-
-
-def _keep_counts(
-    referrers: Snapshot, hashes: np.ndarray, keys: Column, counts: np.ndarray, changed: np.ndarray
-) -> None:
-    rows = np.flatnonzero(changed)
-    if len(rows):
-        gone = (counts[rows] == 0).astype(np.uint8)
-        referrers.put({"h": hashes[rows], "key": take(keys, rows), "count": counts[rows], "gone": gone})

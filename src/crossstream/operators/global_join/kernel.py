@@ -1,27 +1,184 @@
 """KStream–GlobalKTable join: each record looks up one row of a whole table, by any key.
 
-    law    a record (k, v) gives k = joiner(v, row) with its own timestamp, where row is what the global table held
-           under key_selector(k, v) when the record arrived: for records that find a row (inner), or for all (left)
-
 Rows of the table trigger nothing. A null value is dropped and counted in both kinds, a null selected key in an
 inner join; the stream's own key may be null. Source: KIP-99, semantics 2.4, 8.10.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Asked, Changes
+from crossstream.columns.changes import Asked, Changes, concat_changes, some_given, some_key
 from crossstream.columns.evaluate import Failure, evaluate, serialized
 from crossstream.columns.functions import Function
-from crossstream.columns.hashing import hash_keys
+from crossstream.columns.hashing import hash_keys, partition_of
+from crossstream.columns.order import by_arrival, came_before
 from crossstream.columns.values import Values
-from crossstream.operators.global_join.global_table import WholeTable
-from crossstream.storage.sorted_run import stable_order
+from crossstream.operators.table.kernel import Rows
+from crossstream.serdes import Serde
+from crossstream.storage.columns import Column, cut, same_rows, take, take_or_null
+from crossstream.storage.snapshot import Match, Snapshot
+from crossstream.storage.sorted_run import Run, bisect, sort_rows, stable_order
+
+
+@dataclass(frozen=True, slots=True)
+class WholeTable:
+    """``views``: the state partitions as they were before the batch; ``histories``: the batch's changes of each."""
+
+    views: Sequence[Snapshot]
+    histories: Sequence[History | None]
+    key: Serde | None
+    value: Serde | None
+
+    def values(self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray) -> Values:
+        """The value that each key had just before (``major``, ``minor``), null where there was no row.
+
+        ``hashes`` sorted. A row that several records look up is there, and will be decoded, once.
+        """
+        match = self._match(hashes, keys, major, minor)
+        first = np.ones(len(hashes), bool)
+        first[1:] = (match.segment[1:] != match.segment[:-1]) | (match.row[1:] != match.row[:-1])
+        if first.all():
+            return Values(self.value, wire=match.gather("value"))
+        rows = np.flatnonzero(first)
+        once = Match(match.segments, match.segment[rows], match.row[rows])
+        return Values(self.value, wire=once.gather("value")).take(np.cumsum(first) - 1)
+
+    def some_key(self) -> Values | None:
+        """The key of a row, also of one that the batch brings; None if there is none."""
+        before = (some_key(view, self.key) for view in self.views)
+        fresh = (some_given(h.every(self.key, self.value).key) for h in self.histories if h is not None)
+        return next((key for key in chain(before, fresh) if key is not None), None)
+
+    def changes(self) -> Changes | None:
+        """The last change that the batch makes of each key, in order of the hash; None if it makes none."""
+        nets = [history.net(self.key, self.value) for history in self.histories if history is not None]
+        return concat_changes(nets) if nets else None
+
+    def every_change(self) -> Changes | None:
+        """Every change that the batch makes, in order of arrival; None if it makes none."""
+        parts = [history.every(self.key, self.value) for history in self.histories if history is not None]
+        return by_arrival(concat_changes(parts)) if parts else None
+
+    def before(self, hashes: np.ndarray, keys: Column) -> Rows:
+        """The rows of these keys before the batch; ``hashes`` sorted."""
+        never = np.full(len(hashes), np.iinfo(np.int64).min)
+        match = self._match(hashes, keys, never, never)
+        values = Values(self.value, wire=match.gather("value"))
+        return Rows(~values.missing(), values, np.asarray(match.gather("ts")))
+
+    def _match(self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray) -> Match:
+        pieces: list[Run] = []
+        piece = np.full(len(hashes), -1, np.int64)
+        row = np.full(len(hashes), -1, np.int64)
+        count = len(self.views)
+        bounds = np.searchsorted(partition_of(hashes, count), np.arange(count + 1))
+        for partition, (view, history) in enumerate(zip(self.views, self.histories, strict=True)):
+            span = slice(int(bounds[partition]), int(bounds[partition + 1]))
+            if span.start == span.stop:
+                continue
+            mine = cut(keys, span.start, span.stop)
+            found = view.lookup(hashes[span], mine)
+            piece[span] = np.where(found.found, found.segment + len(pieces), -1)
+            row[span] = found.row
+            pieces += found.segments
+            if history is not None:
+                later = history.before(hashes[span], mine, major[span], minor[span])
+                piece[span] = np.where(later >= 0, len(pieces), piece[span])
+                row[span] = np.where(later >= 0, later, row[span])
+                pieces.append(history.run)
+        return Match(pieces, piece, row)
+
+
+_LATEST = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The changes of a table in one batch.
+
+    ``run``: sorted by key hash, then arrival (``s``), with key, value (null: a delete), ts, major, minor, headers.
+    ``major``, ``minor``: the positions of the changes in time, in order of arrival.
+    """
+
+    run: Run
+    major: np.ndarray
+    minor: np.ndarray
+
+    @classmethod
+    def of(cls, changes: Changes, hashes: np.ndarray, serde: Serde | None) -> History:
+        """``changes`` in arrival order, with the hashes of their keys, which are not null. ``serde``: of the values."""
+        headers = pa.nulls(changes.rows, pa.large_binary()) if changes.headers is None else changes.headers
+        columns = {
+            "h": hashes,
+            "s": np.arange(changes.rows),
+            "key": changes.key.wire(),
+            "value": changes.value.wire(serde),
+            "ts": changes.ts,
+            "major": changes.major,
+            "minor": changes.minor,
+            "headers": headers,
+        }
+        return cls(sort_rows(columns), changes.major, changes.minor)
+
+    @classmethod
+    def from_run(cls, run: Run) -> History:
+        """The history whose ``run`` this is."""
+        arrival = np.argsort(run["s"])
+        return cls(run, run["major"][arrival], run["minor"][arrival])
+
+    def before(self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray) -> np.ndarray:
+        """For each key the row of its last change that arrived before (``major``, ``minor``), or −1."""
+        h, s = self.run["h"], self.run["s"]
+        first, last = h.searchsorted(hashes, "left"), h.searchsorted(hashes, "right")
+        near = np.flatnonzero(last > first)
+        found = np.full(len(hashes), -1, np.int64)
+        if len(near):
+            arrived = came_before(major[near], minor[near], self, or_with=False)
+            row = bisect(s, first[near], last[near], arrived, right=False) - 1
+            self._settle(found, keys, near, first[near], row)
+        return found
+
+    def _settle(
+        self, found: np.ndarray, keys: Column, near: np.ndarray, first: np.ndarray, row: np.ndarray
+    ) -> None:
+        """Goes back from each ``row`` to one of the very key: others may share its hash."""
+        while True:
+            there = row >= first
+            near, first, row = near[there], first[there], row[there]
+            if not len(near):
+                return
+            same = same_rows(self.run["key"], row, keys, near)
+            found[near[same]] = row[same]
+            near, first, row = near[~same], first[~same], row[~same] - 1
+
+    def net(self, key: Serde | None, value: Serde | None) -> Changes:
+        """The last change of each key, in order of the hash."""
+        run, end = self.run, np.full(self.run.rows, _LATEST)
+        return self._changes(np.unique(self.before(run["h"], run["key"], end, end)), key, value)
+
+    def every(self, key: Serde | None, value: Serde | None) -> Changes:
+        """Every change, in order of arrival."""
+        return self._changes(np.argsort(self.run["s"]), key, value)
+
+    def _changes(self, rows: np.ndarray, key: Serde | None, value: Serde | None) -> Changes:
+        run = self.run
+        headers = take_or_null(run["headers"], rows)
+        return Changes(
+            Values(key, wire=take(run["key"], rows)),
+            Values(value, wire=take(run["value"], rows)),
+            run["ts"][rows],
+            run["major"][rows],
+            run["minor"][rows],
+            headers if headers.null_count < len(headers) else None,
+        )
+
 
 Kind = Literal["inner", "left"]
 
@@ -81,6 +238,6 @@ def _rows(records: Changes, asking: np.ndarray, keys: Values, table: WholeTable,
     order = stable_order(hashes)
     asked = asking[order]
     found = table.values(hashes[order], wire.take(order), records.major[asked], records.minor[asked])
-    place = np.full(records.rows, -1, np.int64)
-    place[asked] = np.arange(len(asked))
-    return found.take(place)
+    index = np.full(records.rows, -1, np.int64)
+    index[asked] = np.arange(len(asked))
+    return found.take(index)

@@ -61,15 +61,15 @@ def plan_table_global_join(builder: PlanBuilder, node: ForeignKeyJoin) -> None:
     number = builder.earliest(flow)
     arrived = builder.arrive(flow, number, node)
     whole = builder.stores[builder.global_stores[table.name]]
-    asking = subscribe(builder, node, flow, arrived, whole.key, (number, number))
+    asks, answers, store = subscribe(builder, node, flow, arrived, whole.key, (number, number))
     out = builder.flow_of(node, node.name, number, True)
     builder.steps.append(
         GlobalResolveStep(
             node=node.name,
             round=number,
-            inputs=(asking.subscriptions.name, asking.answers.name),
+            inputs=(asks.name, answers.name),
             output=out.name,
-            subscriptions=asking.store.name,
+            subscriptions=store.name,
             table=whole.name,
             changelog=builder.emits_changelog(node),
         )

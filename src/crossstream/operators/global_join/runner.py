@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from crossstream.columns.changes import Asked, Changes, some_given, some_key
+from crossstream.columns.changes import Asked, Changes, some_given
 from crossstream.graph import nodes as graph
 from crossstream.operators.foreign_key_join.kernel import Serdes, resolve
 from crossstream.operators.foreign_key_join.runner import LEFT_ROWS, emit_of, no_subscriptions
-from crossstream.operators.global_join.global_table import History
-from crossstream.operators.global_join.kernel import look_up
-from crossstream.operators.runner import Emitted, Runner, emit_joined, no_changes, report_asked
+from crossstream.operators.global_join.kernel import History, look_up
+from crossstream.operators.runner import Emitted, Runner, no_changes
 from crossstream.operators.stream_join.partners import LEFT, RIGHT
 from crossstream.operators.table.kernel import upsert
 from crossstream.planning.steps import GlobalResolveStep, GlobalStep, StreamGlobalJoinStep
@@ -52,12 +51,12 @@ class StreamGlobalJoinRunner(Runner):
             self._join(piece)
 
     def _join(self, records: Changes) -> None:
-        node: graph.StreamGlobalJoin = self.task.node(self.step.node)
+        node: graph.StreamGlobalJoin = self.node
         report, table = self.task.report, self.task.global_tables.open(self.step.store)
         report.count_in(node.name, records.rows)
         found = look_up(node.kind, node.key_selector, node.joiner, records, table, bits=self.task.batch.bits)
         report.count_dropped(node.name, found.dropped)
-        report_asked(self, found.asked, partial(some_given, found.keys), table.some_key)
+        self.report_asked(found.asked, partial(some_given, found.keys), table.some_key)
         if found.failures:
             self.task.failures.failed(node, records, found.failures)
         if found.changes.rows:
@@ -71,7 +70,7 @@ class GlobalResolveRunner(Runner):
     step: GlobalResolveStep
 
     def finish(self) -> Emitted:
-        node: graph.ForeignKeyJoin = self.task.node(self.step.node)
+        node: graph.ForeignKeyJoin = self.node
         asked, alone = self.step.inputs
         asking, left_key = self.task.flow(asked), self.task.flow(alone).key
         subscriptions, answers = (self._as_kept(flow, asking.value) for flow in (asked, alone))
@@ -98,10 +97,10 @@ class GlobalResolveRunner(Runner):
             chunk=self.task.settings.chunk_rows,
         )
         for joined in chunks:
-            yield from emit_joined(self, joined)
+            yield from self.joined(joined)
         # Each partition gets all changes of the global table; those that no left row here refers to do not count.
         lefts = Asked(looking[LEFT].matched + looking[RIGHT].matched, looking[LEFT].unmatched)
-        report_asked(self, lefts, partial(some_key, store.view, table.key), table.some_key)
+        self.report_asked(lefts, store.some_key, table.some_key)
 
     def _as_kept(self, flow: str, serde: Serde) -> Changes | None:
         """Left rows as the store of subscriptions holds them. A function may have made them in this very round."""

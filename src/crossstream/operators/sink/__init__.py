@@ -9,7 +9,7 @@
     >>> [node.topic for node in builder.build() if node.name == "words.to(copies)"]
     ['copies']
 
-`plan.py`: which sinks write together. `runner.py`: results in wire form, to a topic or to the driver.
-`shared_topics.py`: the order of records that several sinks write to one topic. Page: docs/operations.md.
+`plan.py`: which sinks write together. `runner.py`: results in wire form, to a topic or to the driver, and the order of
+records that several sinks write to one topic. Page: docs/operations.md.
 Rules: semantics 3.12 (docs/semantics.md).
 """

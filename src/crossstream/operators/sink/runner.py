@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import index
 from typing import Any, Literal
 
@@ -14,18 +14,25 @@ import pyarrow as pa
 
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import call_of_user
-from crossstream.columns.order import BranchTags
+from crossstream.columns.order import BranchTags, in_branch_order
 from crossstream.columns.values import Values
 from crossstream.errors import SerdeError, SinkError
 from crossstream.graph import nodes as graph
 from crossstream.operators.runner import Emitted, Runner, Task
+from crossstream.operators.star_join.subscriptions import RAW
 from crossstream.planning.steps import SinkStep
 from crossstream.runtime.shuffle_codec import pack
-from crossstream.serdes.refusals import UNDECODABLE, show
+from crossstream.serdes.refusals import show
+from crossstream.serdes.serde import bisected
 from crossstream.topics import is_legal_name
 
 _CHUNK = 16_384
 """Rows that are serialised at once; the next ones use the same memory (decision 0027)."""
+
+_PARTITION = "partition"
+"""Extra column of records that wait for other sinks: the partition to write to, or `_ANY`."""
+_ANY = -1
+"""Kafka's default partition, by the key."""
 
 
 class SinkRunner(Runner):
@@ -50,25 +57,35 @@ class SinkRunner(Runner):
                 self._write_all(piece)
 
     def finish(self) -> Emitted:
-        if self.step.orders:
-            for topic, records, partitions in self.task.shared.take(self.step, self.task.batch.came_from):
-                self.task.output.write(topic, records, partitions)
+        """The last sink of those that write together writes for all of them."""
+        orders = dict(self.step.orders)
+        shared = self.task.shared
+        for sinks, topic in [one for one in shared if orders and one[0] == self.step.shares]:
+            order = orders.get(topic) or orders[None]
+            parts = sorted(shared.pop((sinks, topic)), key=lambda part: order.sinks.index(part[0]))
+            self._write_runs(topic, in_branch_order(parts, order.forks, self.task.batch.came_from))
         return iter(())
 
+    def _write_runs(self, topic: str, written: Changes) -> None:
+        """Writes runs of records whose partitions are all chosen, or all Kafka's default."""
+        partitions = np.asarray(written.extra[_PARTITION])
+        given = partitions != _ANY
+        bounds = [0, *(np.flatnonzero(given[1:] != given[:-1]) + 1).tolist(), written.rows]
+        for start, stop in pairwise(bounds):
+            part = written.slice(start, stop)
+            assert part.headers is not None
+            records = _records(part.key.wire(), part.value.wire(), part.ts, part.headers)
+            self.task.output.write(topic, records, partitions[start:stop].tolist() if given[start] else None)
+
     def _write_all(self, changes: Changes) -> None:
-        node: graph.Sink = self.task.node(self.step.node)
+        node: graph.Sink = self.node
         assert node.key is not None
         assert node.value is not None
         changes = self.writable(self.writable(changes, "key", node.key), "value", node.value)
         if not changes.rows:
             return
-        key, value = changes.key.wire(node.key), changes.value.wire(node.value)
-        headers = (
-            changes.headers if changes.headers is not None else pa.nulls(changes.rows, pa.large_binary())
-        )
-        records = pa.RecordBatch.from_arrays(
-            [key, value, pa.array(changes.ts), headers], names=["key", "value", "timestamp", "headers"]
-        )
+        headers = pa.nulls(changes.rows, pa.large_binary()) if changes.headers is None else changes.headers
+        records = _records(changes.key.wire(node.key), changes.value.wire(node.value), changes.ts, headers)
         for topic, rows in self._topics(node, changes):
             self._write(
                 node,
@@ -133,8 +150,24 @@ class SinkRunner(Runner):
         if self.step.shares is None:
             self.task.output.write(topic, records, partitions)
         else:
-            self.task.shared.put(self.step, topic, records, changes, partitions)
+            key, value, _, headers = records.columns
+            chosen = np.full(changes.rows, _ANY) if partitions is None else np.array(partitions)
+            written = replace(
+                changes,
+                key=Values(RAW, wire=key),
+                value=Values(RAW, wire=value),
+                headers=headers,
+                old=None,
+                lost=None,
+                extra={**changes.extra, _PARTITION: chosen},
+            )
+            self.task.shared.setdefault((self.step.shares, topic), []).append((node.name, written))
         self.task.report.count_out(node.name, records.num_rows)
+
+
+def _records(key: pa.Array, value: pa.Array, ts: np.ndarray, headers: pa.Array) -> pa.RecordBatch:
+    columns = [key, value, pa.array(ts), headers]
+    return pa.RecordBatch.from_arrays(columns, names=["key", "value", "timestamp", "headers"])
 
 
 def _topic(node: graph.Sink, name: Any) -> str:
@@ -177,11 +210,15 @@ class FrameSinkRunner(Runner):
         return True
 
     def accept(self, flow: str, changes: Changes) -> None:
-        node: graph.FrameSink = self.task.node(self.step.node)
+        node: graph.FrameSink = self.node
         bare = replace(changes, old=None, extra={})
         for part in ("key", "value"):
             bare = self._held(node, bare, part) if bare.rows else bare
-        bare = self._dated(node, bare)
+        late = np.flatnonzero(bare.ts > _LAST_TIMESTAMP).tolist()
+        if late:
+            too_late = "{} ms are after the year 9999, the last that Spark has"
+            reasons = [(row, too_late.format(bare.ts[row])) for row in late]
+            bare = self.task.failures.undecodable(node, bare, reasons, "timestamp")
         if bare.rows:
             self.task.to_driver(node.name, bytes(pack(bare, node.value, node.key)))
             self.task.report.count_out(node.name, bare.rows)
@@ -195,37 +232,7 @@ class FrameSinkRunner(Runner):
         if not wired.declared():
             return changes
         try:
-            reasons = _unheld(wired)
+            reasons = bisected(lambda wire: Values(serde, wire=wire).series(), wired.wire())
         except SerdeError as error:
-            line = None if node.location is None else str(node.location)
-            raise error.at(operator=node.name, line=line, part=part) from None
+            raise error.at(**node.where, part=part) from None
         return self.task.failures.undecodable(node, changes, reasons, part) if reasons else changes
-
-    def _dated(self, node: graph.FrameSink, changes: Changes) -> Changes:
-        """The records without those whose timestamp is too late for Spark."""
-        late = np.flatnonzero(changes.ts > _LAST_TIMESTAMP)
-        reasons = [
-            (row, f"{changes.ts[row]} ms are after the year 9999, the last that Spark has")
-            for row in late.tolist()
-        ]
-        return self.task.failures.undecodable(node, changes, reasons, "timestamp") if reasons else changes
-
-
-def _unheld(values: Values, first: int = 0) -> list[tuple[int, str]]:
-    """(row, reason) of the values that fit in no column, found by halving; the first row is ``first``.
-
-    Raises `SerdeError` for a fault that is not of single rows.
-    """
-    try:
-        values.series()
-    except SerdeError as error:
-        if error.code != UNDECODABLE:
-            raise
-        if values.rows == 1:
-            return [(first, error.what)]
-        middle = values.rows // 2
-        return [
-            *_unheld(values.slice(0, middle), first),
-            *_unheld(values.slice(middle, values.rows), first + middle),
-        ]
-    return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import polars as pl
@@ -21,7 +21,6 @@ from crossstream.durations import LATEST, to_record_timestamp
 from crossstream.errors import ConfigError, CrossStreamError, ProcessingError, SerdeError
 from crossstream.graph.nodes import FrameSource, Node
 from crossstream.planning.steps import ReadStep
-from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 from crossstream.serdes.refusals import show
 from crossstream.serdes.serde import (
@@ -37,7 +36,6 @@ from crossstream.storage.log_entries import SourceRange
 
 if TYPE_CHECKING:
     from crossstream.runtime.bad_records import Failures
-    from crossstream.runtime.batch import Report
 
 
 _TIMESTAMP = "timestamp"
@@ -47,17 +45,18 @@ _TIMESTAMP = "timestamp"
 class Reader:
     """Turns the records of one range into changes of its source's flow, piece by piece in offset order."""
 
-    task: ReadingTask
+    node: Node
     step: ReadStep
     span: SourceRange
+    failures: Failures
     newest: int = np.iinfo(np.int64).min
 
     def changes(self, records: pa.RecordBatch) -> Changes | None:
         """The next piece; None if no record of it is left."""
-        changes = self._changes(self.span, records)
+        changes = self._changes(records)
         if not changes.rows:
             return None
-        self.task.report.count_in(self.step.node, changes.rows)
+        self.failures.report.count_in(self.step.node, changes.rows)
         timed = self._timed(self._decoded(changes))
         if not timed.rows:
             return None
@@ -68,11 +67,11 @@ class Reader:
 
     def times(self, records: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
         """The offsets and timestamps (ms) of the records that `changes` counts in the order of arrival."""
-        timed = self._timed(self._decoded(self._changes(self.span, records)))
+        timed = self._timed(self._decoded(self._changes(records)))
         return timed.minor - minor_of(self.span.rank, np.zeros(1, np.int64), self.span.start), timed.ts
 
-    def _changes(self, span: SourceRange, records: pa.RecordBatch) -> Changes:
-        node: Node = self.task.node(self.step.node)
+    def _changes(self, records: pa.RecordBatch) -> Changes:
+        node, span = self.node, self.span
         key, value, ts, offset, headers = records.columns
         times = ts.to_numpy(zero_copy_only=False)
         return Changes(
@@ -86,8 +85,9 @@ class Reader:
 
     def _decoded(self, changes: Changes) -> Changes:
         """Decodes keys and values. If bad records stop the batch, later rounds decode values that only they read."""
-        later = self.step.later and self.task.failures.decoding.action == "fail"
-        decoder = Decoder(self.task, self.step, {"topic": self.span.topic, "partition": self.span.partition})
+        later = self.step.later and self.failures.decoding.action == "fail"
+        where = {"topic": self.span.topic, "partition": self.span.partition}
+        decoder = Decoder(self.node, self.step, self.failures, where)
         return decoder.decoded(changes, ("key",) if later else ("key", "value"))
 
     def _timed(self, changes: Changes) -> Changes:
@@ -95,10 +95,14 @@ class Reader:
 
         Raises CS-507 for a record whose own timestamp is negative or later than `LATEST`.
         """
-        node: Any = self.task.node(self.step.node)
-        extractor = getattr(node, "timestamp_extractor", None)
+        extractor = getattr(self.node, "timestamp_extractor", None)
         if extractor is not None:
-            changes = self._extracted(node, changes)
+            stamps, failures = extract(extractor, changes)
+            timed = replace(changes, ts=stamps)
+            if failures:
+                self.failures.failed(self.node, changes, failures)
+                timed = timed.without([failure.row for failure in failures])
+            changes = timed
         wrong = changes.ts.view(np.uint64) > LATEST  # negative ones, too
         if not wrong.any():
             return changes
@@ -110,29 +114,20 @@ class Reader:
                 if stamp < 0
                 else f"a record has the timestamp {stamp}, later than {LATEST} ms: 146 million years from now",
                 code="CS-507",
-                where=self.task.failures.place(node, changes, row),
+                where=self.failures.place(self.node, changes, row),
                 next="fix the column timestamp in the DataFrame, or filter such rows out"
-                if isinstance(node, FrameSource)
+                if isinstance(self.node, FrameSource)
                 else "give a timestamp_extractor in Consumed; where it returns a negative number, records are dropped",
             )
-        self.task.report.count_dropped(node.name, {"negative-timestamp": int(wrong.sum())})
+        self.failures.report.count_dropped(self.node.name, {"negative-timestamp": int(wrong.sum())})
         return changes.where(~wrong)
-
-    def _extracted(self, node: Any, changes: Changes) -> Changes:
-        """Sets the timestamps of ``extractor(key, value, timestamp)``."""
-        stamps, failures = extract(node.timestamp_extractor, changes)
-        timed = replace(changes, ts=stamps)
-        if not failures:
-            return timed
-        self.task.failures.failed(node, changes, failures)
-        return timed.without([failure.row for failure in failures])
 
     def _admitted(self, changes: Changes) -> Changes:
         """Drops null keys if the source is a table."""
         if not self.step.table:
             return changes
         there = ~changes.key.missing()
-        self.task.report.count_dropped(self.step.node, {"null-key": int((~there).sum())})
+        self.failures.report.count_dropped(self.step.node, {"null-key": int((~there).sum())})
         return changes.where(there)
 
 
@@ -147,18 +142,10 @@ def extract(function: Any, changes: Changes) -> tuple[np.ndarray, list[Failure]]
 
 def _expressed(function: Function, changes: Changes) -> tuple[np.ndarray, list[Failure]]:
     """The timestamps of an expression; ``timestamp`` is the field of that name, or else the record's own."""
-    own = (
-        {}
-        if has_field(changes.value.serde, _TIMESTAMP)
-        else {_TIMESTAMP: Values(series=pl.Series(changes.ts))}
-    )
+    dtype = columns_in(changes.value.serde)
+    has_field = isinstance(dtype, pl.Struct) and _TIMESTAMP in dtype.to_schema()
+    own = {} if has_field else {_TIMESTAMP: Values(series=pl.Series(changes.ts))}
     return _stamps(evaluate(function, changes.key, value=changes.value, **own))
-
-
-def has_field(serde: Serde | None, name: str) -> bool:
-    """Whether the declared type has such a field."""
-    dtype = columns_in(serde)
-    return isinstance(dtype, pl.Struct) and name in dtype.to_schema()
 
 
 def _timestamp(given: Any) -> int:
@@ -189,67 +176,51 @@ def _stamps(outcome: Outcome) -> tuple[np.ndarray, list[Failure]]:
 
 
 _FEW = 64
-"""Rows up to which decoding one by one is cheaper than as a column."""
+"""Keys up to which decoding, and so checking, one by one is cheaper than as a column."""
 
 Part = Literal["key", "value"]
-
-
-class ReadingTask(Protocol):
-    """The part of a task that reading needs."""
-
-    @property
-    def report(self) -> Report: ...
-
-    @property
-    def failures(self) -> Failures: ...
-
-    def node(self, name: str) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
     """Decodes records of a source. ``where``: their topic and partition, for faults that are not of single rows."""
 
-    task: ReadingTask
+    node: Node
     step: ReadStep
+    failures: Failures
     where: Mapping[str, object] = field(default_factory=dict)
 
     def decoded(self, changes: Changes, parts: Sequence[Part]) -> Changes:
         """Decodes keys and values once, in the form of the first reader; without undecodable records."""
-        node: Node = self.task.node(self.step.node)
         for part in parts:
             serde = getattr(changes, part).serde
             if serde is None or not changes.rows:
                 continue
             varied = part == "key" and is_varied(serde)
-            by_column = not varied and self._as_series(serde, changes.rows)
+            by_column = not varied and serde.dtype is not None and changes.rows > _FEW
             series = by_column if part == "key" else self.step.form == "series"
             read = self._in_one_text if varied else partial(self._decoded_part, part=part, series=series)
-            changes = self._readable(node, changes, part, series, read)
+            changes = self._readable(changes, part, series, read)
         return changes
 
     def _readable(
-        self, node: Node, changes: Changes, part: Part, series: bool, read: Callable[[Changes], Changes]
+        self, changes: Changes, part: Part, series: bool, read: Callable[[Changes], Changes]
     ) -> Changes:
-        """The records that ``read`` returns, without those that it fails on.
-
-        Bad keys are reported alike, whatever their form.
-        """
+        """The records that ``read`` returns, without those that it fails on; keys are reported alike in any form."""
         while changes.rows:
             try:
                 return read(changes)
             except SerdeError as error:
-                reasons = self._reasons(node, changes, part, series and part == "value")
+                reasons = self._reasons(changes, part, series and part == "value")
                 if not reasons and series and part == "key":
-                    reasons = self._reasons(node, changes, part, series)
+                    reasons = self._reasons(changes, part, series)
                 if not reasons:
-                    raise self._at(node, error) from error.__cause__
-                changes = self._without(node, changes, reasons, part, error)
+                    raise self._at(error) from error.__cause__
+                try:
+                    changes = self.failures.undecodable(self.node, changes, reasons, part)
+                except SerdeError as refusal:
+                    raise refusal from error.__cause__
         return changes
-
-    def _as_series(self, serde: Serde, rows: int) -> bool:
-        """Whether keys are cheaper to decode, and so to check, as a column."""
-        return serde.dtype is not None and rows > _FEW
 
     def _in_one_text(self, changes: Changes) -> Changes:
         """Keys as the serde writes them, in one form for equal keys."""
@@ -281,7 +252,7 @@ class Decoder:
         passes = part == "value" and self.step.readers == NO_READER
         return serde if passes and isinstance(serde, Passing) else None
 
-    def _reasons(self, node: Node, changes: Changes, part: Part, series: bool) -> list[tuple[int, str]]:
+    def _reasons(self, changes: Changes, part: Part, series: bool) -> list[tuple[int, str]]:
         values: Values = getattr(changes, part)
         way: Literal["objects", "series"] = "series" if series else "objects"
         needed = self.step.fields if series and part == "value" else None
@@ -294,17 +265,7 @@ class Decoder:
                 return bisected(unread.nulls, values.wire())
             return find_invalid(values.serde, values.wire(), None, way)
         except SerdeError as error:
-            raise self._at(node, error) from error.__cause__
+            raise self._at(error) from error.__cause__
 
-    def _without(
-        self, node: Node, changes: Changes, reasons: list[tuple[int, str]], part: Part, error: SerdeError
-    ) -> Changes:
-        """The rows without the undecodable ones, if these do not stop the batch; ``error``: from decoding."""
-        try:
-            return self.task.failures.undecodable(node, changes, reasons, part)
-        except SerdeError as refusal:
-            raise refusal from error.__cause__
-
-    def _at(self, node: Node, error: SerdeError) -> CrossStreamError:
-        line = None if node.location is None else str(node.location)
-        return error.at(operator=node.name, line=line, **self.where)
+    def _at(self, error: SerdeError) -> CrossStreamError:
+        return error.at(**self.node.where, **self.where)

@@ -1,18 +1,15 @@
 """Star join: a KTable with several KTables, by a foreign key into each of them.
 
-    law    the result holds, for each left row, joiner(left row, {name: the right row its foreign key names}), for the
-           left rows whose foreign keys all name a right row (inner), or for all left rows (left join: None for those
-           that are missing)
-
-A partition of left rows keeps them, an index of them by foreign key, and the right rows they refer to (`state.py`),
-which `subscriptions.py` gets there. So results are made where their left rows are. What they make of a batch (`Emit`):
+A partition of left rows keeps them, an index of them by foreign key, and the right rows they refer to, each once, which
+`subscriptions.py` gets there. So results are made where their left rows are. Foreign keys into several tables share a
+store; the number of the table is the first byte of such a key. What a batch makes (`Emit`):
 
     net         the last result of each row, made once from the rows after the batch; its trigger is the record that
                 came last
     changelog   what taking the records one by one makes: a left change sees the right rows as they are when it comes,
                 a right change answers the rows that refer to it when it comes
 
-For a changelog a left row is cut into *spans*, from one of its changes to the next (`spans.py`). Net results skip that:
+For a changelog a left row is cut into *spans*, from one of its changes to the next (`Spans`). Net results skip that:
 see decision 0033 for what it costs. Source: decision 0019, semantics 8.12 to 8.15.
 """
 
@@ -23,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+import pyarrow as pa
 
 from crossstream.columns.changes import Asked, Changes, concat_changes, reference
 from crossstream.columns.evaluate import Outcome, evaluate, uncalled
@@ -30,28 +28,137 @@ from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys
 from crossstream.columns.order import arrival_of, by_key
 from crossstream.columns.values import Values
-from crossstream.operators.foreign_key_join.subscriptions import Emit
-from crossstream.operators.star_join.right_changes import RightChanges, RightRows, Seen
-from crossstream.operators.star_join.spans import Spans
-from crossstream.operators.star_join.state import Coded, PartitionState
-from crossstream.operators.star_join.subscriptions import CHANGED, CURRENT, DROPPED, WAS, answers_of
+from crossstream.operators.foreign_key_join.kernel import Emit
+from crossstream.operators.star_join.right_changes import Coded, RightChanges, RightRows, Seen, Spans
+from crossstream.operators.star_join.subscriptions import (
+    CHANGED,
+    CURRENT,
+    DROPPED,
+    MOVED,
+    RAW,
+    WAS,
+    answers_of,
+)
 from crossstream.operators.table.kernel import as_stored
 from crossstream.operators.table_join.kernel import Joined
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, take
-from crossstream.storage.sorted_run import stable_order
+from crossstream.storage.snapshot import Snapshot
+from crossstream.storage.sorted_run import sorted_order, stable_order
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """``names``: of the right tables, with the serdes of their ``values``. ``key``, ``value``: serdes of left rows.
+
+    ``rows``: left rows and their foreign keys; ``index``: their primary keys by foreign key. ``rebuilt``: index and
+    right rows are made in this batch, so it is not known what they were before it.
+    """
+
+    names: Sequence[str]
+    values: Sequence[Serde | None]
+    rows: Snapshot
+    index: Snapshot
+    right_rows: Snapshot
+    key: Serde | None
+    value: Serde | None
+    bits: int
+    rebuilt: bool = False
+
+    def snapshot(self) -> PartitionState:
+        """What is kept now; later puts do not change it."""
+        rows, index, right_rows = (
+            Snapshot(view.layout, view.levels, view.memtable)
+            for view in (self.rows, self.index, self.right_rows)
+        )
+        return replace(self, rows=rows, index=index, right_rows=right_rows)
+
+    def coded(self, columns: Sequence[Column]) -> list[Coded]:
+        """One column of foreign keys for each table, each different one once."""
+        return [Coded.of(number, column, self.bits) for number, column in enumerate(columns)]
+
+    def references_of(self, hashes: np.ndarray, keys: Column) -> list[Column]:
+        """The foreign keys of stored left rows, a column for each table."""
+        match = self.rows.lookup(hashes, keys)
+        return [match.gather(reference(name)) for name in self.names]
+
+    def is_put(self, hashes: np.ndarray, keys: Column) -> np.ndarray:
+        """Which left rows this batch has put (``hashes`` sorted)."""
+        hit = np.zeros(len(hashes), bool)
+        if self.rows.memtable is not None and self.rows.memtable.rows:
+            hit[self.rows.memtable.match(hashes, keys)[0]] = True
+        return hit
+
+    def put_rows(self, rows: Changes, now: Sequence[Coded]) -> None:
+        """Puts left rows that changed, in order of their hash, with their foreign keys after the batch."""
+        hashes, keys = rows.hashes(self.bits), rows.key.wire()
+        moved = np.asarray(rows.extra[MOVED])
+        leavers = np.flatnonzero((moved > 0) & (np.asarray(rows.extra[WAS]) == 1))
+        before = self.coded(self.references_of(hashes[leavers], take(keys, leavers)))
+        references = {reference(name): rows.extra[reference(name)] for name in self.names}
+        gone = rows.value.missing().astype(np.uint8)
+        own = {"h": hashes, "key": keys, "value": rows.value.wire(self.value), "ts": rows.ts, "gone": gone}
+        self.rows.put({**own, **references})
+        entries = [
+            _Entries.of(one, whose, (moved[whose] >> number & 1).astype(bool), leaves)
+            for references, whose, leaves in ((before, leavers, True), (now, np.arange(rows.rows), False))
+            for number, one in enumerate(references)
+        ]
+        self._put_index(entries, keys, hashes)
+
+    def rebuild_index(self) -> None:
+        """Makes the index from the rows."""
+        live = self.rows.live()
+        everyone, all_of_them = np.arange(live.rows), np.ones(live.rows, bool)
+        references = self.coded([live[reference(name)] for name in self.names])
+        entries = [_Entries.of(one, everyone, all_of_them, False) for one in references]
+        self._put_index(entries, live["key"], live["h"])
+
+    def _put_index(self, entries: Sequence[_Entries], keys: Column, hashes: np.ndarray) -> None:
+        """Puts entries of left rows with these keys and hashes, in their final order: cheaper than sorting keys."""
+        first = np.cumsum([0, *(len(one.foreign.keys) for one in entries[:-1])])
+        codes = np.concatenate([one.codes + at for one, at in zip(entries, first, strict=True)])
+        if not len(codes):
+            return
+        rows = np.concatenate([one.rows for one in entries])
+        gone = np.repeat([one.leaves for one in entries], [len(one.rows) for one in entries])
+        h, s = np.concatenate([one.foreign.hashes for one in entries])[codes], hashes[rows]
+        order = sorted_order({"h": h, "s": s})
+        foreign = take(pa.concat_arrays([one.foreign.keys for one in entries]), codes[order])
+        key2 = take(keys, rows[order])
+        self.index.put(
+            {"h": h[order], "s": s[order], "key": foreign, "key2": key2, "gone": gone[order].astype(np.uint8)}
+        )
+
+    def put_right_rows(self, rows: Changes, gone: np.ndarray) -> None:
+        """Puts right rows, each once, under their foreign key with the number of the table in front."""
+        if rows.rows:
+            keys, value = rows.key.wire(), rows.value.wire(RAW)
+            h = hash_keys(keys, self.bits)
+            self.right_rows.put(
+                {"h": h, "key": keys, "value": value, "ts": rows.ts, "gone": gone.astype(np.uint8)}
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    """Entries of the index: left ``rows`` that begin to refer to a foreign key, or that leave it; ``codes``: which."""
+
+    foreign: Coded
+    codes: np.ndarray
+    rows: np.ndarray
+    leaves: bool
+
+    @classmethod
+    def of(cls, foreign: Coded, rows: np.ndarray, mask: np.ndarray, leaves: bool) -> _Entries:
+        """Of these rows those that have a foreign key, and for which the mask holds."""
+        there = np.flatnonzero((foreign.codes >= 0) & mask)
+        return cls(foreign, foreign.codes[there], rows[there], leaves)
+
 
 Kind = Literal["inner", "left"]
 
 _NONE = np.empty(0, np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class LeftSerdes:
-    """Of the left rows: primary key and value."""
-
-    key: Serde | None
-    value: Serde | None
 
 
 def resolve(
@@ -60,7 +167,6 @@ def resolve(
     state: PartitionState,
     rows: Changes | None,
     answers: Changes | None,
-    serdes: LeftSerdes,
     asked: Sequence[Asked],
     *,
     emit: Emit,
@@ -82,7 +188,7 @@ def resolve(
         state.put_right_rows(last, last.value.missing())
     if dropped is not None:
         state.put_right_rows(dropped, np.ones(dropped.rows, bool))
-    join = _Join(kind, joiner, emit, state, before, changed, serdes, chunk)
+    join = _Join(kind, joiner, emit, state, before, changed, chunk)
     if rows is not None and rows.rows:
         yield from (join.net_of_left if emit == "net" else join.every_of_left)(rows, asked)
     from_right = join.net_of_right if emit == "net" else join.every_of_right
@@ -100,12 +206,12 @@ class _Join:
     state: PartitionState
     before: PartitionState
     changed: RightChanges
-    serdes: LeftSerdes
     chunk: int
 
     def net_of_left(self, rows: Changes, asked: Sequence[Asked]) -> Iterator[Joined]:
         """Left rows that changed, with the right rows as they are after the batch."""
-        references = self._put_rows(rows)
+        references = self._coded(rows)
+        self.state.put_rows(rows, references)
         rights = self._right_rows(references)
         there, seen = ~rows.value.missing(), [one.as_looked_up() for one in rights]
         for counts, one in zip(asked, seen, strict=True):
@@ -156,10 +262,11 @@ class _Join:
         hashes = rows.hashes(self.state.bits)
         order, begins = by_key(rows, hashes, arrival_of(rows))
         rows = rows.take(order)
-        self._put_rows(rows.take(np.flatnonzero(np.append(begins[1:], True))))
+        last = rows.take(np.flatnonzero(np.append(begins[1:], True)))
+        self.state.put_rows(last, self._coded(last))
         found, stored = self._stored(hashes[order[begins]], take(rows.key.wire(), np.flatnonzero(begins)))
         extra = {reference(name): rows.extra[reference(name)] for name in self.state.names}
-        now = replace(rows, value=as_stored(rows.value, self.serdes.value), extra=extra)
+        now = replace(rows, value=as_stored(rows.value, self.state.value), extra=extra)
         row = np.concatenate([np.flatnonzero(found), np.cumsum(begins) - 1])
         order = np.argsort(row, kind="stable")
         both = concat_changes([stored, now]).take(order)
@@ -194,11 +301,6 @@ class _Join:
                 seen = [one.take(emitted) for one in moments.seen]
                 yield self._made(changes, moments.change[emitted], exists[emitted], seen)
 
-    def _put_rows(self, rows: Changes) -> list[Coded]:
-        references = self.state.coded([rows.extra[reference(name)] for name in self.state.names])
-        self.state.put_rows(rows, references, self.serdes.value)
-        return references
-
     def _unchanged(
         self, queries: np.ndarray, columns: dict[str, Column]
     ) -> tuple[Changes, Sequence[RightRows], np.ndarray]:
@@ -229,13 +331,16 @@ class _Join:
         if not match.found.all():
             rows = np.flatnonzero(match.found)
             columns = {name: take(column, rows) for name, column in columns.items()}
-        key = Values(self.serdes.key, wire=columns.pop("key"))
-        value = Values(self.serdes.value, wire=columns.pop("value"))
+        key = Values(self.state.key, wire=columns.pop("key"))
+        value = Values(self.state.value, wire=columns.pop("value"))
         none = np.zeros(key.rows, np.int64)
         return match.found, Changes(key, value, none, none, none, extra=columns)
 
     def _looked_up(self, left: Changes) -> list[RightRows]:
-        return self._right_rows(self.state.coded([left.extra[reference(name)] for name in self.state.names]))
+        return self._right_rows(self._coded(left))
+
+    def _coded(self, left: Changes) -> list[Coded]:
+        return self.state.coded([left.extra[reference(name)] for name in self.state.names])
 
     def _right_rows(self, references: Sequence[Coded]) -> list[RightRows]:
         """The right rows after the batch for net results, else those before it."""
@@ -283,10 +388,10 @@ class _Join:
             outcome = self._call(result.key, left.value, rights)
             return Joined.of(result.with_value(outcome.values), outcome.failures, left.value, left.value)
         outcome = self._call(result.key.take(there), left.value.take(there), rights)
-        place = np.full(result.rows, -1)
-        place[there] = np.arange(len(there))
+        index = np.full(result.rows, -1)
+        index[there] = np.arange(len(there))
         failures = [failure.at(there[failure.row]) for failure in outcome.failures]
-        return Joined.of(result.with_value(outcome.values.take(place)), failures, left.value, left.value)
+        return Joined.of(result.with_value(outcome.values.take(index)), failures, left.value, left.value)
 
     def _call(self, keys: Values, left: Values, rights: Sequence[Values]) -> Outcome:
         """The joiner on every row: a callable gets the right rows as a dict, an expression as a column each."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
-from crossstream.columns.changes import Asked, Changes, reference, some_key
+from crossstream.columns.changes import Asked, Changes, reference
 from crossstream.columns.evaluate import Failure
 from crossstream.columns.functions import WHOLE, columns_of, fields_of
 from crossstream.columns.values import Values
@@ -15,14 +15,10 @@ from crossstream.operators.runner import (
     Emitted,
     OpenStore,
     Runner,
-    emit_joined,
-    latest_only,
     no_changes,
-    report_asked,
 )
 from crossstream.operators.source.runner import Decoder
-from crossstream.operators.star_join.kernel import LeftSerdes, resolve
-from crossstream.operators.star_join.state import PartitionState
+from crossstream.operators.star_join.kernel import PartitionState, resolve
 from crossstream.operators.star_join.subscriptions import (
     LeftRows,
     Right,
@@ -55,8 +51,8 @@ class ReferManyRunner(Runner):
     step: ReferManyStep
 
     def finish(self) -> Emitted:
-        node: graph.ManyJoin = self.task.node(self.step.node)
-        left = latest_only(self, self.gathered(self.step.inputs[0]))
+        node: graph.ManyJoin = self.node
+        left = self.latest_only(self.gathered(self.step.inputs[0]))
         references = self.task.stores(self.step.references)
         counts = self.task.stores(self.step.counts)
         rebuilt = _is_new(counts)
@@ -67,13 +63,13 @@ class ReferManyRunner(Runner):
             left = no_changes(flow.key, flow.value)
         rows = self._rows(node, replace(left, old=None, lost=None, extra={}))
         subscriptions = Subscriptions(self.task.number, references.view, counts.view, rebuilt)
-        referred = refer(
+        changed, asks = refer(
             node.names, subscriptions, rows, emit=emit_of(self.step.changelog), bits=self.task.batch.bits
         )
-        if referred.rows.rows:
-            yield self.out(), referred.rows
-        if referred.asks.rows:
-            yield self.step.asks, referred.asks
+        if changed.rows:
+            yield self.out(), changed
+        if asks.rows:
+            yield self.step.asks, asks
 
     def _rows(self, node: graph.ManyJoin, left: Changes) -> LeftRows:
         """The left rows with their foreign keys.
@@ -81,15 +77,16 @@ class ReferManyRunner(Runner):
         Where a failure stops the batch, no row can be skipped. So it is known before anything is decoded which changes
         later ones supersede; of those only the foreign keys are read, for the counts and for failures.
         """
-        bits, emit, fields = self.task.batch.bits, emit_of(self.step.changelog), _Fields.of(node, left.value)
+        bits, emit = self.task.batch.bits, emit_of(self.step.changelog)
+        foreign, all_fields = _fields_read(node, left.value)
         if self.task.settings.processing.action == "fail":
             self.task.report.count_in(node.name, left.rows)
             rows = LeftRows.of(left, bits, emit=emit)
-            rows = replace(rows, changes=self._keyed(node, rows.changes, fields.all))
+            rows = replace(rows, changes=self._keyed(node, rows.changes, all_fields))
             self._count_lacking(node, rows.changes)
-            self._count_lacking(node, self._keyed(node, left.take(rows.superseded), fields.foreign))
+            self._count_lacking(node, self._keyed(node, left.take(rows.superseded), foreign))
             return rows
-        keyed = self._keyed(node, left, fields.all)
+        keyed = self._keyed(node, left, all_fields)
         self.task.report.count_in(node.name, keyed.rows)
         self._count_lacking(node, keyed)
         return LeftRows.of(keyed, bits, emit=emit)
@@ -118,30 +115,22 @@ class ReferManyRunner(Runner):
     def _decoded(self, node: graph.ManyJoin, left: Changes, fields: frozenset[str] | None) -> Changes:
         source = self.step.undecoded
         if source is not None and self.task.settings.decoding.action == "fail":
-            return Decoder(self.task, replace(source, fields=fields)).decoded(left, ("value",))
+            read = replace(source, fields=fields)
+            decoder = Decoder(self.task.node(source.node), read, self.task.failures)
+            return decoder.decoded(left, ("value",))
         by_columns = any(function.expression is not None for function in node.foreign_keys)
         if by_columns and left.value.declared() and not left.value.made():
             left.value.series(fields, checked=NO_READER)
         return left
 
 
-@dataclass(frozen=True, slots=True)
-class _Fields:
-    """Fields of a left row that expressions read; None: all of them.
-
-    ``foreign``: those of the foreign keys; ``all``: and of the joiner.
-    """
-
-    foreign: frozenset[str] | None
-    all: frozenset[str] | None
-
-    @classmethod
-    def of(cls, node: graph.ManyJoin, values: Values) -> _Fields:
-        names = frozenset[str]().union(*map(columns_of, node.foreign_keys)) - {"key"}
-        if WHOLE in names or not (names or values.declared()):
-            return cls(None, None)
-        joined = fields_of(node.joiner, "left") if values.declared() else frozenset[str]()
-        return cls(names, None if joined is None else names | joined)
+def _fields_read(node: graph.ManyJoin, values: Values) -> tuple[frozenset[str] | None, frozenset[str] | None]:
+    """The fields of a left row that expressions of foreign keys read, and with those of the joiner; None: all."""
+    names = frozenset[str]().union(*map(columns_of, node.foreign_keys)) - {"key"}
+    if WHOLE in names or not (names or values.declared()):
+        return None, None
+    joined = fields_of(node.joiner, "left") if values.declared() else frozenset[str]()
+    return names, None if joined is None else names | joined
 
 
 class AnswerManyRunner(Runner):
@@ -155,14 +144,14 @@ class AnswerManyRunner(Runner):
     def finish(self) -> Emitted:
         asked_by, *tables = self.step.inputs
         asks = self.gathered(asked_by)
-        changes = {name: latest_only(self, self.gathered(name)) for name in dict.fromkeys(tables)}
+        changes = {name: self.latest_only(self.gathered(name)) for name in dict.fromkeys(tables)}
         subscribers = self.task.stores(self.step.subscribers)
         _is_new(subscribers)
         if asks is None and all(change is None for change in changes.values()):
             return
         stores = [self.task.stores(name) for name in self.step.right_stores]
         rights = [
-            Right(changes[name], store.lookup_in(store.before()), store.definition.value)
+            Right(changes[name], store.lookup_before(), store.definition.value)
             for name, store in zip(tables, stores, strict=True)
         ]
         asked = [Asked() for _ in tables]
@@ -170,11 +159,10 @@ class AnswerManyRunner(Runner):
         for answers in answer(subscribers.view, asks, rights, asked=asked, emit=emit, bits=bits, chunk=chunk):
             if answers.rows:
                 yield self.out(), answers
-        names = self.task.node(self.step.node).names
+        names = self.node.names
         for number, (name, store) in enumerate(zip(names, stores, strict=True)):
             wanted = partial(some_reference, subscribers.view, number, store.definition.key)
-            key = partial(some_key, store.view, store.definition.key)
-            report_asked(self, asked[number], wanted, key, f"{self.step.node}: {name}")
+            self.report_asked(asked[number], wanted, store.some_key, f"{self.step.node}: {name}")
 
 
 class ResolveManyRunner(Runner):
@@ -183,7 +171,7 @@ class ResolveManyRunner(Runner):
     step: ResolveManyStep
 
     def finish(self) -> Emitted:
-        node: graph.ManyJoin = self.task.node(self.step.node)
+        node: graph.ManyJoin = self.node
         rows, answers = (self.gathered(name) for name in self.step.inputs)
         kept, *derived = (
             self.task.stores(name) for name in (self.step.rows, self.step.referrers, self.step.right_rows)
@@ -194,15 +182,11 @@ class ResolveManyRunner(Runner):
             return
         index, right_rows = (store.view for store in derived)
         values = [self.task.plan.stores[name].value for name in self.step.right_stores]
-        state = PartitionState(
-            node.names, values, kept.view, index, right_rows, self.task.batch.bits, rebuilt
-        )
-        serdes = LeftSerdes(kept.definition.key, kept.definition.value)
+        key, value, bits = kept.definition.key, kept.definition.value, self.task.batch.bits
+        state = PartitionState(node.names, values, kept.view, index, right_rows, key, value, bits, rebuilt)
         emit, chunk = emit_of(self.step.changelog), self.task.settings.chunk_rows
         asked = [Asked() for _ in node.names]
-        for joined in resolve(
-            node.kind, node.joiner, state, rows, answers, serdes, asked, emit=emit, chunk=chunk
-        ):
-            yield from emit_joined(self, joined)
+        for joined in resolve(node.kind, node.joiner, state, rows, answers, asked, emit=emit, chunk=chunk):
+            yield from self.joined(joined)
         for name, counts in zip(node.names, asked, strict=True):
             self.task.report.count_asked(f"{node.name}: {name}", counts.matched, counts.unmatched)

@@ -23,7 +23,7 @@ from crossstream.columns.changes import Asked, Changes, reference
 from crossstream.columns.hashing import hash_keys
 from crossstream.columns.order import arrival_of, by_key, last_per_key, last_per_trigger
 from crossstream.columns.values import Values
-from crossstream.operators.foreign_key_join.subscriptions import Emit
+from crossstream.operators.foreign_key_join.kernel import Emit
 from crossstream.operators.table_join.kernel import Lookup
 from crossstream.serdes import Serde, arrays
 from crossstream.storage.columns import Column, equal, same_rows, take, take_all, valid
@@ -50,14 +50,6 @@ _LOOKED_AT = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Referred:
-    """``rows``: the left rows that changed, in order of the hash. ``asks``: keyed by foreign key."""
-
-    rows: Changes
-    asks: Changes
-
-
-@dataclass(frozen=True, slots=True)
 class Subscriptions:
     """Of the left rows of a ``partition``: their foreign keys by primary key, and their numbers by foreign key.
 
@@ -72,10 +64,10 @@ class Subscriptions:
 
 def refer(
     names: Sequence[str], subscriptions: Subscriptions, rows: LeftRows, *, emit: Emit, bits: int
-) -> Referred:
-    """What left changes make a partition ask for. Updates the stores.
+) -> tuple[Changes, Changes]:
+    """The left rows that changed, in order of the hash, and what they make a partition ask for, by foreign key.
 
-    ``rows``: of the left table, with extra columns of foreign keys (`reference`).
+    Updates the stores. ``rows``: of the left table, with extra columns of foreign keys (`reference`).
     """
     taken, h, keys = rows.changes, rows.hashes, rows.keys
     match = subscriptions.references.lookup(h, keys)
@@ -98,7 +90,7 @@ def refer(
     subscriptions.references.put(put if len(changed) == taken.rows else take_all(put, changed))
     left = replace(taken, extra={**taken.extra, MOVED: moved, WAS: was_row.astype(np.uint8)})
     asks = _asked(names, subscriptions, counted, bits)
-    return Referred(left.where(is_row | was_row | ~rows.begins), asks)
+    return left.where(is_row | was_row | ~rows.begins), asks
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,9 +361,9 @@ def with_tables(foreign: Changes) -> Changes:
         parts = [
             arrays.with_first_byte(int(n), take(keys, mine)) for n, mine in zip(numbers, rows, strict=True)
         ]
-        place = np.empty(len(keys), np.int64)
-        place[np.concatenate(rows)] = np.arange(len(keys))
-        keys = take(pa.concat_arrays(parts), place)
+        index = np.empty(len(keys), np.int64)
+        index[np.concatenate(rows)] = np.arange(len(keys))
+        keys = take(pa.concat_arrays(parts), index)
     return replace(foreign, key=Values(RAW, wire=keys), extra={})
 
 

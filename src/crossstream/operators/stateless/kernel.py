@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from crossstream.columns.changes import Changes
-from crossstream.columns.evaluate import Failure, evaluate, holds, raised, uncalled
+from crossstream.columns.evaluate import Failure, evaluate, evaluate_where, holds, raised
 from crossstream.columns.functions import Function
 from crossstream.columns.values import Values
 from crossstream.errors import ProcessingError
@@ -91,25 +91,11 @@ def map_values_stream(changes: Changes, mapper: Function) -> Result:
 
 
 def map_values_table(changes: Changes, mapper: Function) -> Result:
-    value, failures = _map_rows(changes.key, changes.value, mapper)
+    now = evaluate_where(~changes.value.missing(), mapper, changes.key, value=changes.value)
     if changes.old is None:
-        return _good(changes.with_value(value), failures)
-    old, unknown = _map_rows(changes.key, changes.old, mapper)
-    return _good(changes.with_value(value, old, _lost(changes, unknown)), failures)
-
-
-def _map_rows(key: Values, value: Values, mapper: Function) -> tuple[Values, list[Failure]]:
-    missing = value.missing()
-    if not missing.any():
-        outcome = evaluate(mapper, key, value=value)
-        return outcome.values, outcome.failures
-    rows = np.flatnonzero(~missing)
-    if not len(rows):
-        return uncalled(mapper, value.rows), []
-    outcome = evaluate(mapper, key.take(rows), value=value.take(rows))
-    index = np.full(value.rows, -1, np.int64)
-    index[rows] = np.arange(len(rows))
-    return outcome.values.take(index), [f.at(rows[f.row]) for f in outcome.failures]
+        return _good(changes.with_value(now.values), now.failures)
+    was = evaluate_where(~changes.old.missing(), mapper, changes.key, value=changes.old)
+    return _good(changes.with_value(now.values, was.values, _lost(changes, was.failures)), now.failures)
 
 
 def select_key(changes: Changes, mapper: Function) -> Result:

@@ -27,10 +27,10 @@ class StatelessRunner(Runner):
 
     def by_key(self) -> bool:
         """Not for a repartition or a merge: their records are in order of arrival."""
-        return not isinstance(self.task.node(self.step.node), graph.Repartition | graph.Merge)
+        return not isinstance(self.node, graph.Repartition | graph.Merge)
 
     def accept(self, flow: str, changes: Changes) -> None:
-        node = self.task.node(self.step.node)
+        node = self.node
         if isinstance(node, graph.Repartition):
             super().accept(flow, self._with_key(changes))
             return

@@ -1,10 +1,5 @@
 """KStream–KStream join in a window of time.
 
-    law    the result holds joiner(left, right) @ max(left.ts, right.ts) for each pair of records with one key and
-           timestamps l.ts − before ≤ r.ts ≤ l.ts + after, once, given by the one that arrives second; and of each
-           record of an outer side that finds no partner joiner(left, None) or joiner(None, right), once, at its own
-           timestamp: when its window has closed or, in eager mode, at once
-
 What a record gives is the same whatever the batch it comes in: stream time advances record by record, and each record
 sees what arrived before it and is visible (`partners.py`). For one record come first the rows whose windows it closes,
 then its pairs, then its own row.
@@ -49,7 +44,12 @@ from crossstream.operators.stream_join.partners import (
     search,
 )
 from crossstream.operators.stream_join.records import (
+    ALONE,
+    CLOSED,
+    PAIR,
+    Events,
     Kept,
+    Maker,
     Records,
     closing,
     put_records,
@@ -57,7 +57,6 @@ from crossstream.operators.stream_join.records import (
     rows_of,
     waits_on,
 )
-from crossstream.operators.stream_join.results import ALONE, CLOSED, PAIR, Events, Maker
 from crossstream.operators.table_join.kernel import Joined
 
 Kind = Literal["inner", "left", "outer"]
@@ -93,9 +92,9 @@ class StreamJoin:
 class _Batch:
     """What is known before the first pair.
 
-    By place: ``row``, the number of the record among all rows of ``pieces`` (−1: not kept); ``outer``, whether it may
-    come out alone; ``keyless``, whether it does so at once, for it has no key; ``closes``, the place of the record that
-    closes its window.
+    By position: ``row``, the number of the record among all rows of ``pieces`` (−1: not kept); ``outer``, whether it
+    may come out alone; ``keyless``, whether it does so at once, for it has no key; ``closes``, the position of the
+    record that closes its window.
     """
 
     join: StreamJoin
@@ -117,7 +116,7 @@ class _Fates:
     """What has become of the records so far.
 
     ``alone``: by number of a row, records of outer sides that are in the batch, or close in it, and have no pair yet.
-    ``paired``: by place, records that gave a pair. ``found``: stored records that waited, and have a partner now.
+    ``paired``: by position, records that gave a pair. ``found``: stored records that waited, and have a partner now.
     """
 
     alone: np.ndarray
@@ -180,7 +179,10 @@ def _prepared(
     newest = (stores[LEFT].stream_time, stores[RIGHT].stream_time)
     before = max(newest) if waiting is None else waiting.stream_time
     times = Times.of(records.ts, records.side, records.kept, before, newest)
-    passed = _passed(stores, waiting)
+    # Records older than this do not wait, for no record would ever look for them: time has passed them by with the
+    # windows of a run before this one, which were shorter, or of other sides.
+    gone = NEVER if waiting is None else waiting.horizon
+    passed = (max(gone, stores[LEFT].horizon), max(gone, stores[RIGHT].horizon))
     values = [sides[side].value.wire(join.maker.serdes[side]) for side in SIDES]
     keyless = _keyless(join, records)
     kept_runs, keyless_runs = (
@@ -189,7 +191,7 @@ def _prepared(
     pieces = Pieces.of(kept_runs, keyless_runs, [store.view.segments() for store in stores])
     row = np.full(records.count, -1, np.int64)
     for first, run in zip(pieces.first[:FRESH], pieces.runs, strict=False):
-        row[run["place"]] = first + np.arange(run.rows)
+        row[run["position"]] = first + np.arange(run.rows)
     closes = np.where(
         records.side == LEFT, *(_closes(join.window, passed, side, records.ts) for side in SIDES)
     )
@@ -214,15 +216,6 @@ def _keyless(join: StreamJoin, records: Records) -> np.ndarray:
     return np.asarray(np.array(join.outer)[records.side] & ~records.has_key & records.has_value)
 
 
-def _passed(stores: tuple[Kept, Kept], waiting: Kept | None) -> tuple[int, int]:
-    """By side: records older than this do not wait, for no record would ever look for them.
-
-    Time has passed them by with the windows of a run before this one, which were shorter, or of other sides.
-    """
-    gone = NEVER if waiting is None else waiting.horizon
-    return (max(gone, stores[LEFT].horizon), max(gone, stores[RIGHT].horizon))
-
-
 def _closes(window: Window, passed: tuple[int, int], side: int, ts: np.ndarray) -> np.ndarray:
     return np.where(ts < passed[side], NEVER - 1, window.closes(side, ts))
 
@@ -244,12 +237,12 @@ def _begun(batch: _Batch) -> _Fates:
 
 def _search(batch: _Batch, side: int) -> Iterator[Found]:
     """What the records of a side find on the other one."""
-    places = np.flatnonzero(batch.records.kept & (batch.records.side == side))
-    if not len(places):
+    positions = np.flatnonzero(batch.records.kept & (batch.records.side == side))
+    if not len(positions):
         return iter(())
-    low, high = batch.times.reach(batch.join.window, side, places, batch.records.ts[places])
+    low, high = batch.times.reach(batch.join.window, side, positions, batch.records.ts[positions])
     low = np.maximum(low, batch.horizons[RIGHT - side])
-    return search(batch.pieces, RIGHT - side, places, batch.records.hashes[places], low, high)
+    return search(batch.pieces, RIGHT - side, positions, batch.records.hashes[positions], low, high)
 
 
 def _settle(batch: _Batch, fates: _Fates, found: Hits) -> Hits:
@@ -319,13 +312,13 @@ def _pair_events(batch: _Batch, valid: Hits) -> Events:
 
 def _lonely_events(batch: _Batch, fates: _Fates, start: int, stop: int) -> Iterator[Events]:
     """The records that come out alone because of those from ``start`` to ``stop``."""
-    records, places = batch.records, np.arange(start, stop)
+    records, positions = batch.records, np.arange(start, stop)
     here = batch.outer[start:stop] & records.kept[start:stop] & ~fates.paired[start:stop]
     if batch.join.waits:
-        here &= (batch.closes[start:stop] <= places) & ~batch.finds_itself[start:stop]
+        here &= (batch.closes[start:stop] <= positions) & ~batch.finds_itself[start:stop]
     here |= batch.keyless[start:stop]
     if here.any():
-        yield _own_events(batch, ALONE, places[here], places[here])
+        yield _own_events(batch, ALONE, positions[here], positions[here])
     if batch.join.waits:
         due = batch.closes
         waiting = (
@@ -342,11 +335,13 @@ def _lonely_events(batch: _Batch, fates: _Fates, start: int, stop: int) -> Itera
             yield Events.alone(CLOSED, stored)
 
 
-def _own_events(batch: _Batch, what: int, places: np.ndarray, trigger: np.ndarray) -> Events:
+def _own_events(batch: _Batch, what: int, positions: np.ndarray, trigger: np.ndarray) -> Events:
     """Records of the batch, alone."""
-    piece, row = batch.pieces.located(batch.row[places])
+    piece, row = batch.pieces.located(batch.row[positions])
     records = batch.records
-    rows = Hits(trigger, piece, row, records.ts[places], records.numbers(places), records.side[places])
+    rows = Hits(
+        trigger, piece, row, records.ts[positions], records.numbers(positions), records.side[positions]
+    )
     return Events.alone(what, rows)
 
 
@@ -357,7 +352,7 @@ def _keep(batch: _Batch, fates: _Fates, stores: tuple[Kept, Kept], waiting: Kept
     for side in SIDES:
         store, run = stores[side], pieces.runs[side]
         alone = fates.alone[pieces.first[side] : pieces.first[side] + run.rows]
-        open_ = closes[run["place"]] >= batch.records.count
+        open_ = closes[run["position"]] >= batch.records.count
         store.stream_time = max(store.stream_time, int(batch.times.newest[side][-1]))
         store.horizon = max(store.horizon, int(join.window.horizon(side, store.stream_time)))
         stays = (run["s"] >= store.horizon) & (open_ | ~alone)

@@ -12,8 +12,6 @@ from crossstream.storage.columns import Column, concat, cut, same_rows, take
 from crossstream.storage.sorted_run import Run, bisect, expand, stable_order
 
 _NOTHING = np.empty(0, np.int64)
-_FEW = 64
-"""Rows up to which Python's own set is quicker."""
 FRESH = 4
 """The first so many pieces hold the records of the batch: left and right ones, then those without a key of each."""
 _NO_SIDE = -1
@@ -63,13 +61,13 @@ class Pieces:
         parts: list[Column] = []
         count = 0
         for one in numbers_in(piece[piece >= 0]):
-            places = np.flatnonzero(piece == one)
-            rows, column = row[places], self.runs[one][name]
+            positions = np.flatnonzero(piece == one)
+            rows, column = row[positions], self.runs[one][name]
             low, high = int(rows.min()), int(rows.max()) + 1
             if high - low <= len(rows):
-                part, index[places] = cut(column, low, high), count + rows - low
+                part, index[positions] = cut(column, low, high), count + rows - low
             else:
-                part, index[places] = take(column, rows), count + np.arange(len(rows))
+                part, index[positions] = take(column, rows), count + np.arange(len(rows))
             parts.append(part)
             count += len(part)
         return (concat(parts) if parts else self.runs[0][name][:0]), index
@@ -77,33 +75,31 @@ class Pieces:
 
 def numbers_in(piece: np.ndarray) -> list[int]:
     """The numbers of pieces that occur, ascending."""
-    if len(piece) <= _FEW:
-        return sorted(set(piece.tolist()))
     found: list[int] = np.flatnonzero(np.bincount(piece)).tolist()
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Ranges of rows of one piece: each record at ``places``, ascending, found those from ``start`` to ``stop``.
+    """Ranges of rows of one piece: each record at ``positions``, ascending, found those from ``start`` to ``stop``.
 
     The rows have the hash of the record, and are in its reach.
     """
 
     piece: int
-    places: np.ndarray
+    positions: np.ndarray
     start: np.ndarray
     stop: np.ndarray
 
     def between(self, first: int, last: int) -> Found:
-        """What the records from place ``first`` to ``last`` found."""
-        begin, end = np.searchsorted(self.places, (first, last))
-        return Found(self.piece, self.places[begin:end], self.start[begin:end], self.stop[begin:end])
+        """What the records from position ``first`` to ``last`` found."""
+        begin, end = np.searchsorted(self.positions, (first, last))
+        return Found(self.piece, self.positions[begin:end], self.start[begin:end], self.stop[begin:end])
 
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """Rows that records find as partners, or whose windows they close. ``trigger``: place of the record in the batch.
+    """Rows that records find as partners, or whose windows they close. ``trigger``: that record's position.
 
     Of the rows: timestamp, arrival number, side.
     """
@@ -132,9 +128,9 @@ class Hits:
 
 
 def search(
-    pieces: Pieces, other: int, places: np.ndarray, hashes: np.ndarray, low: np.ndarray, high: np.ndarray
+    pieces: Pieces, other: int, positions: np.ndarray, hashes: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> Iterator[Found]:
-    """Searches all pieces of the side ``other`` for each record, at least one: its place, hash, and reach in time."""
+    """Searches all pieces of the side ``other`` for each record, at least one: position, hash, and reach in time."""
     order = stable_order(hashes)
     hashes, oldest, newest = hashes[order], int(low.min()), int(high.max())
     for number in pieces.of_side(other):
@@ -142,8 +138,8 @@ def search(
             continue
         hits, start, stop = _ranges(pieces.runs[number], hashes, order, low, high)
         if len(hits):
-            by_place = _inverse(hits, len(order))
-            yield Found(number, places[hits[by_place]], start[by_place], stop[by_place])
+            by_position = _inverse(hits, len(order))
+            yield Found(number, positions[hits[by_position]], start[by_position], stop[by_position])
 
 
 def _inverse(numbers: np.ndarray, count: int) -> np.ndarray:
@@ -176,7 +172,7 @@ def chunks(found: Sequence[Found], records: int, size: int) -> Iterator[tuple[in
     """Cuts a batch of ``records`` into stretches with at most ``size`` rows found; a record alone may have more."""
     counts = np.zeros(records, np.int64)
     for one in found:
-        counts[one.places] += one.stop - one.start
+        counts[one.positions] += one.stop - one.start
     total = np.cumsum(counts)
     start = 0
     while start < records:
@@ -194,9 +190,9 @@ def pairs(pieces: Pieces, found: Sequence[Found], keys: Column, start: int, stop
 def _pairs(pieces: Pieces, found: Found, keys: Column) -> tuple[np.ndarray, ...]:
     run = pieces.runs[found.piece]
     queries, rows = expand(found.start, found.stop)
-    trigger = found.places[queries]
+    trigger = found.positions[queries]
     if found.piece < FRESH:
-        earlier = run["place"][rows] < trigger
+        earlier = run["position"][rows] < trigger
         trigger, rows = trigger[earlier], rows[earlier]
     same = same_rows(run["key"], rows, keys, trigger)
     if not same.all():
@@ -263,9 +259,9 @@ class Times:
         return np.searchsorted(self.join, closes, "right")
 
     def reach(
-        self, window: Window, side: int, places: np.ndarray, ts: np.ndarray
+        self, window: Window, side: int, positions: np.ndarray, ts: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The oldest and newest timestamps of visible partners, for records of a side at these places."""
+        """The oldest and newest timestamps of visible partners, for records of a side at these positions."""
         other = RIGHT - side
-        seen = window.horizon(other, self.newest[other][places])
+        seen = window.horizon(other, self.newest[other][positions])
         return np.maximum(ts - window.ahead[other], seen), ts + window.ahead[side]

@@ -8,14 +8,13 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Asked, Changes, some_given, some_key
+from crossstream.columns.changes import Asked, Changes, some_given
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
-from crossstream.operators.runner import Emitted, OpenStore, Runner, emit_joined, no_changes, report_asked
+from crossstream.operators.runner import Emitted, OpenStore, Runner, no_changes
 from crossstream.operators.stream_join.kernel import StreamJoin, dropped, join_streams
 from crossstream.operators.stream_join.partners import Window
-from crossstream.operators.stream_join.records import records_of
-from crossstream.operators.stream_join.results import Maker
+from crossstream.operators.stream_join.records import Maker, records_of
 from crossstream.planning.steps import StreamStreamJoinStep
 
 
@@ -56,9 +55,12 @@ class StreamStreamJoinRunner(Runner):
         for joined in join_streams(
             join, records, (left, right), (stores[0], stores[1]), waiting, asked, chunk=chunk
         ):
-            yield from emit_joined(self, joined)
-        left_key, right_key = partial(_some_key, left, stores[0]), partial(_some_key, right, stores[1])
-        report_asked(self, asked, left_key, right_key)
+            yield from self.joined(joined)
+        self.report_asked(
+            asked,
+            lambda: some_given(left.key) or stores[0].some_key(),
+            lambda: some_given(right.key) or stores[1].some_key(),
+        )
 
     def _clock_record(self, nothing: Changes, waiting: OpenStore | None) -> Changes:
         """A record that only moves stream time: when records wait, and no input has come for the configured time."""
@@ -85,7 +87,7 @@ class StreamStreamJoinRunner(Runner):
         return sides[0], sides[-1]
 
     def _join(self) -> StreamJoin:
-        node: graph.StreamStreamJoin = self.task.node(self.step.node)
+        node: graph.StreamStreamJoin = self.node
         left, right = (self.task.plan.stores[name] for name in self.step.stores)
         return StreamJoin(
             node.kind,
@@ -94,7 +96,3 @@ class StreamStreamJoinRunner(Runner):
             node.eager,
             self.step.inputs[0] == self.step.inputs[1],
         )
-
-
-def _some_key(changes: Changes, store: OpenStore) -> Values | None:
-    return some_given(changes.key) or some_key(store.view, store.definition.key)

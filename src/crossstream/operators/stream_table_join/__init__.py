@@ -1,6 +1,8 @@
 """KStream–KTable join.
 
-    law    each stream record gives joiner(its value, the row of its key), with the row as it was when it arrived
+    law    each stream record gives joiner(its value, the row of its key), with the row as it was when the record
+           arrived: after every change that came before it, in this batch or an earlier one, and none that came
+           later. Without a row an inner join gives nothing, a left join joiner(its value, None)
 
     >>> import crossstream as cs
     >>> from crossstream import serdes
@@ -8,7 +10,7 @@
     >>> builder.stream("visits", words).join(builder.table("users", words), lambda visit, user: [visit, user])
     <KStream visits.join(users)>
 
-`kernel.py`: the join; `buffer.py`: records that wait for the table (grace). One round. Page:
+`kernel.py`: the join, and records that wait for the table (grace). One round. Page:
 docs/joins/stream-table.md.
 Rules: semantics 2.3 (docs/semantics.md).
 """

@@ -1,11 +1,11 @@
 """KStream–KTable join.
 
-    law    each stream record gives joiner(its value, the row of its key), with the row as it was when the record
-           arrived: after every change that came before it, in this batch or an earlier one, and none that came
-           later. Without a row an inner join gives nothing, a left join joiner(its value, None)
-
 Of a versioned table a record sees the version valid at its own timestamp, among those that had arrived before it.
-So no cut into batches changes a result. Source: semantics 2.3.1, KIP-914.
+So no cut into batches changes a result.
+
+With a grace period a record waits until stream time is that much past its timestamp, then looks the table up. A record
+that is late already looks at once. Those that leave together leave in order of their timestamps, then of their keys.
+Source: semantics 2.3.1, KIP-914, KIP-923.
 """
 
 from __future__ import annotations
@@ -15,17 +15,142 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from crossstream.columns.changes import Asked, Changes
+from crossstream.columns.changes import Asked, Changes, concat_changes
+from crossstream.columns.evaluate import evaluate
 from crossstream.columns.functions import Function
-from crossstream.columns.order import Puts, by_key, came_before, in_hash_order, last_below, running_maximum_of
+from crossstream.columns.order import (
+    Puts,
+    arrival_numbers,
+    by_key,
+    came_before,
+    in_hash_order,
+    last_below,
+    running_maximum_of,
+)
 from crossstream.columns.values import Values, concat_values
 from crossstream.operators.table.kernel import as_stored, find_versions, latest_versions, lookup
-from crossstream.operators.table_join.kernel import Joined, call_joiner
+from crossstream.operators.table_join.kernel import Joined
 from crossstream.serdes import Serde
-from crossstream.storage.columns import Column, take
+from crossstream.storage.columns import Column, concat_all, take, take_all
 from crossstream.storage.snapshot import Match, Snapshot
 from crossstream.storage.sorted_run import bisect
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """The records that wait when a batch begins: those of the store from ``horizon`` (a timestamp) on.
+
+    ``clock``: the newest timestamp of any that ever waited, −1: none.
+    """
+
+    view: Snapshot
+    grace: int
+    clock: int
+    horizon: int
+    key: Serde | None
+    value: Serde | None
+
+    def horizon_at(self, clock: int) -> int:
+        """From which timestamp on records wait when the clock shows ``clock``."""
+        return max(self.horizon, clock - self.grace + 1)
+
+    def due(self, clock: int) -> Changes:
+        """Those that leave by the time the clock shows ``clock``, in arrival order, without a position in time yet."""
+        parts: list[dict[str, Column]] = []
+        for run in self.view.segments():
+            rows = np.flatnonzero((run["s"] >= self.horizon) & (run["s"] <= clock - self.grace))
+            if len(rows) or not parts:
+                parts.append(take_all(run.columns, rows))
+        together = concat_all(parts)
+        columns = take_all(together, np.argsort(together["n"]))
+        nowhere = np.zeros(len(columns["n"]), np.int64)
+        return Changes(
+            Values(self.key, wire=columns["key"]),
+            Values(self.value, wire=columns["value"]),
+            columns["s"],
+            nowhere,
+            nowhere,
+            columns["headers"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """``leaving``: the records that look now, in order, each placed at the record it leaves with.
+
+    ``staying``: which of the batch's records wait on; ``clock``, ``horizon``: after the batch.
+    """
+
+    leaving: Changes
+    staying: np.ndarray
+    clock: int
+    horizon: int
+
+
+def depart(stream: Changes, buffer: Buffer) -> Departure:
+    """Passes a batch of admitted records, in arrival order, through the buffer."""
+    grace, keyed = buffer.grace, ~stream.key.missing()
+    times = np.maximum.accumulate(np.append(buffer.clock, np.where(keyed, stream.ts, buffer.clock)))
+    before, after = times[:-1], times[1:]
+    own = np.arange(stream.rows)
+    at_once = ~keyed | (stream.ts < before - grace)
+    leaves = np.where(at_once, own, np.maximum(own, after.searchsorted(stream.ts + grace)))
+    due = buffer.due(int(times[-1]))
+    together = concat_changes([due, stream]) if due.rows else stream
+    moment = np.concatenate([after.searchsorted(due.ts + grace), leaves])
+    going = np.flatnonzero(moment < stream.rows)
+    order = going[np.lexsort((going, together.ts[going], moment[going]))]
+    order = _by_key_where_tied(together, order, moment)
+    placed = moment[order]
+    leaving = replace(together.take(order), major=stream.major[placed], minor=stream.minor[placed])
+    clock = int(times[-1])
+    return Departure(leaving, np.flatnonzero(leaves == stream.rows), clock, buffer.horizon_at(clock))
+
+
+def depart_while_idle(buffer: Buffer, clock: int, major: int) -> Departure:
+    """Those that are due when the clock shows ``clock`` without a new record; ``major``: their position in time."""
+    due = buffer.due(clock)
+    order = _by_key_where_tied(due, np.argsort(due.ts, kind="stable"), np.zeros(due.rows, np.int64))
+    leaving = replace(
+        due.take(order), major=np.full(due.rows, major), minor=np.arange(-due.rows, 0, dtype=np.int64)
+    )
+    return Departure(leaving, np.empty(0, np.int64), clock, buffer.horizon_at(clock))
+
+
+def _by_key_where_tied(records: Changes, order: np.ndarray, moment: np.ndarray) -> np.ndarray:
+    """Records that leave at one moment with one timestamp in order of their keys."""
+    ts, at = records.ts[order], moment[order]
+    tied = (ts[1:] == ts[:-1]) & (at[1:] == at[:-1])
+    if not tied.any():
+        return order
+    positions = np.flatnonzero(np.append(tied, False) | np.insert(tied, 0, False))
+    keys = records.key.take(order[positions]).wire()
+    rank = np.asarray(pc.rank(keys, tiebreaker="dense"))
+    sorted_ = order.copy()
+    sorted_[positions] = order[positions][
+        np.lexsort((np.arange(len(positions)), rank, ts[positions], at[positions]))
+    ]
+    return sorted_
+
+
+def waiting_rows(
+    records: Changes, positions: np.ndarray, batch: int, serde: Serde | None, bits: int
+) -> dict[str, Column]:
+    """The rows of the store for records that wait on; ``positions``: theirs among the records of the batch."""
+    headers = pa.nulls(records.rows, pa.large_binary()) if records.headers is None else records.headers
+    return {
+        "h": records.hashes(bits),
+        "s": records.ts,
+        "key": records.key.wire(),
+        "n": arrival_numbers(positions, batch),
+        "value": records.value.wire(serde),
+        "headers": headers,
+        "gone": np.zeros(records.rows, np.uint8),
+    }
+
 
 Kind = Literal["inner", "left"]
 
@@ -52,16 +177,16 @@ class TableHistory:
     stream_time: int = -1
 
     def puts_before(self, major: np.ndarray, minor: np.ndarray) -> np.ndarray:
-        """For each place in time the number of puts that a record there comes after."""
+        """For each position in time the number of puts that a record there comes after."""
         return came_before(major, minor, self.puts, or_with=~self.looking_first(minor))
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The row that each record sees: its place in ``values``, −1 for none."""
+    """The row that each record sees: its row in ``values``, −1 for none."""
 
     values: Values
-    place: np.ndarray
+    index: np.ndarray
 
 
 def admit(kind: Kind, stream: Changes, refusal: str = "null-key") -> tuple[Changes, dict[str, int]]:
@@ -81,14 +206,14 @@ def join_stream_table(
 ) -> Joined:
     """The results of admitted records, in their order and with their timestamps. A null key finds no row."""
     seen = see(stream, table, bits)
-    found = seen.place >= 0
+    found = seen.index >= 0
     asked.count(~stream.key.missing(), found)
     if kind == "inner":
-        stream, seen = stream.where(found), Seen(seen.values, seen.place[found])
-    there = np.ones(stream.rows, bool)
-    given = stream.value, seen.values.take(seen.place)
-    value, failures = call_joiner(joiner, stream.key, *given, there)
-    return Joined.of(replace(stream, value=value, old=None, extra={}, lost=None), failures, *given)
+        stream, seen = stream.where(found), Seen(seen.values, seen.index[found])
+    rows = seen.values.take(seen.index)
+    results = evaluate(joiner, stream.key, left=stream.value, right=rows)
+    changes = replace(stream, value=results.values, old=None, extra={}, lost=None)
+    return Joined.of(changes, results.failures, stream.value, rows)
 
 
 def see(stream: Changes, table: TableHistory, bits: int) -> Seen:
@@ -98,16 +223,16 @@ def see(stream: Changes, table: TableHistory, bits: int) -> Seen:
     few_keys = table.history is None and looking.rows >= _MORE * (table.before.rows + table.puts.rows)
     sight = (_Sight.as_they_came if few_keys else _Sight.by_key)(looking, table, bits)
     seen = _see_rows(sight, table) if table.history is None else _see_versions(sight, table, table.history)
-    place = np.full(stream.rows, -1, np.int64)
-    place[keyed[sight.order]] = seen.place
-    return Seen(seen.values, place)
+    index = np.full(stream.rows, -1, np.int64)
+    index[keyed[sight.order]] = seen.index
+    return Seen(seen.values, index)
 
 
 @dataclass(frozen=True, slots=True)
 class _Sight:
     """Records grouped by key (``order``), ``group``: the number of each one's key; and the puts of the batch.
 
-    ``hashes``, ``keys``: of each key, by hash. ``first``, ``last``: of each key the places among the puts.
+    ``hashes``, ``keys``: of each key, by hash. ``first``, ``last``: of each key the positions among the puts.
     """
 
     records: Changes
@@ -134,8 +259,8 @@ class _Sight:
         heads = order[begins]
         keys = take(stream.key.wire(), heads)
         puts = Puts.of(table.puts, bits)
-        places = puts.places(hashes[heads], keys)
-        return cls(stream.take(order), order, np.cumsum(begins) - 1, hashes[heads], keys, puts, *places)
+        positions = puts.places(hashes[heads], keys)
+        return cls(stream.take(order), order, np.cumsum(begins) - 1, hashes[heads], keys, puts, *positions)
 
     def changed(self) -> np.ndarray:
         """The records whose keys the batch puts."""
@@ -151,16 +276,16 @@ class _Sight:
 def _see_rows(sight: _Sight, table: TableHistory) -> Seen:
     """Of a table without versions: what was put last before the record, else the row before the batch."""
     state = lookup(table.before, sight.hashes, sight.keys, table.serde)
-    place = np.where(state.present, np.arange(len(sight.hashes)), -1)[sight.group]
+    index = np.where(state.present, np.arange(len(sight.hashes)), -1)[sight.group]
     changed = sight.changed()
     if not len(changed):
-        return Seen(state.values, place)
+        return Seen(state.values, index)
     records = sight.records
     before = table.puts_before(records.major[changed], records.minor[changed])
     put = sight.last_put(changed, before)
     gone = sight.puts.changes.value.missing()
-    place[changed] = np.where(put < 0, place[changed], np.where(gone[put], -1, state.values.rows + put))
-    return Seen(concat_values([state.values, as_stored(sight.puts.changes.value, table.serde)]), place)
+    index[changed] = np.where(put < 0, index[changed], np.where(gone[put], -1, state.values.rows + put))
+    return Seen(concat_values([state.values, as_stored(sight.puts.changes.value, table.serde)]), index)
 
 
 def _see_versions(sight: _Sight, table: TableHistory, history: int) -> Seen:
@@ -169,21 +294,21 @@ def _see_versions(sight: _Sight, table: TableHistory, history: int) -> Seen:
     before = table.puts_before(sight.records.major, sight.records.minor)
     keys = take(sight.keys, sight.group)
     match, ts = find_versions(table.before, sight.hashes[sight.group], keys, sight.records.ts)
-    values, place = _distinct(match, table.serde)
+    values, index = _distinct(match, table.serde)
     changed = sight.changed()
     if len(changed):
         put = _latest_put(sight, changed, before[changed])
         newer = (put >= 0) & (~match.found[changed] | (puts.ts[put] >= ts[changed]))
-        place[changed] = np.where(newer, values.rows + put, place[changed])
+        index[changed] = np.where(newer, values.rows + put, index[changed])
         ts[changed] = np.where(newer, puts.ts[put], ts[changed])
         values = concat_values([values, as_stored(puts.value, table.serde)])
-    place[_forgotten(sight, table, history, before, ts)] = -1
+    index[_forgotten(sight, table, history, before, ts)] = -1
     gone = np.append(values.missing(), True)
-    return Seen(values, np.where(gone[place], -1, place))
+    return Seen(values, np.where(gone[index], -1, index))
 
 
 def _distinct(match: Match, serde: Serde | None) -> tuple[Values, np.ndarray]:
-    """The versions found, neighbours that found the same one sharing it, and the place of each among them."""
+    """The versions found, neighbours that found the same one sharing it, and the row of each among them."""
     new = match.found
     new[1:] &= (match.segment[1:] != match.segment[:-1]) | (match.row[1:] != match.row[:-1])
     heads = np.flatnonzero(new)

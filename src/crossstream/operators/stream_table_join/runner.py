@@ -5,12 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from crossstream.columns.changes import Asked, Changes, some_given, some_key
+from crossstream.columns.changes import Asked, Changes, some_given
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
-from crossstream.operators.runner import Emitted, OpenStore, Runner, emit_joined, no_changes, report_asked
-from crossstream.operators.stream_table_join.buffer import Buffer, depart, depart_while_idle, waiting_rows
-from crossstream.operators.stream_table_join.kernel import TableHistory, admit, join_stream_table
+from crossstream.operators.runner import Emitted, OpenStore, Runner, no_changes
+from crossstream.operators.stream_table_join.kernel import (
+    Buffer,
+    TableHistory,
+    admit,
+    depart,
+    depart_while_idle,
+    join_stream_table,
+    waiting_rows,
+)
 from crossstream.planning.steps import StreamTableJoinStep
 
 
@@ -23,7 +30,7 @@ class StreamTableJoinRunner(Runner):
     step: StreamTableJoinStep
 
     def finish(self) -> Emitted:
-        node: graph.StreamTableJoin = self.task.node(self.step.node)
+        node: graph.StreamTableJoin = self.node
         records, puts = self.step.inputs
         stream = self.arrived(records)
         table = stream if puts == records else self.arrived(puts)
@@ -38,14 +45,13 @@ class StreamTableJoinRunner(Runner):
         if looking is not None and looking.rows:
             history, asked, bits = self._table(table), Asked(), self.task.batch.bits
             joined = join_stream_table(node.kind, node.joiner, looking, history, asked, bits=bits)
-            report_asked(self, asked, partial(some_given, looking.key), self._some_key)
-            yield from emit_joined(self, joined)
+            self.report_asked(asked, partial(some_given, looking.key), self._some_key)
+            yield from self.joined(joined)
         elif table is not None:
-            report_asked(self, Asked(), lambda: None, self._some_key)
+            self.report_asked(Asked(), lambda: None, self._some_key)
 
     def _some_key(self) -> Values | None:
-        store = self.task.stores(self.step.store)
-        return some_key(store.view, store.definition.key)
+        return self.task.stores(self.step.store).some_key()
 
     def _table(self, puts: Changes | None) -> TableHistory:
         store = self.task.stores(self.step.store)

@@ -1,7 +1,7 @@
 """A table: the last value of each key.
 
-    law    after any number of batches, cut anywhere, the table holds for each key the value that arrived last, and no
-           row where that value is null
+    law    after any number of batches, cut anywhere, the table holds for each key the value that arrived last
+           (of a versioned table of records: the one with the largest timestamp), and no row where that value is null
 
     >>> import crossstream as cs
     >>> from crossstream import serdes

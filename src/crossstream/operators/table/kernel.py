@@ -1,8 +1,5 @@
 """Keeping a table: what a batch of records changes in it.
 
-    law    after any number of batches, cut anywhere, the table holds for each key the value that arrived last
-           (of a versioned table of records: the one with the largest timestamp), and no row where that value is null
-
 Source: semantics 2.2.2, 2.2.6; KIP-914 for versioned tables.
 """
 

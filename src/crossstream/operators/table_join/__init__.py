@@ -1,7 +1,7 @@
 """KTable–KTable join by primary key.
 
-    law    the result holds, for each key, joiner(left row, right row), for the keys that are in both tables (inner), in
-           the left one (left) or in either (outer)
+    law    the result holds, for each key, joiner(left row, right row), for the keys that are in both tables
+           (inner), in the left one (left) or in either (outer)
 
     >>> import crossstream as cs
     >>> from crossstream import serdes

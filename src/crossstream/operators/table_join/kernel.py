@@ -1,8 +1,5 @@
 """KTable–KTable join by primary key.
 
-    law    the result holds, for each key, joiner(left row, right row), for the keys that are in both tables
-           (inner), in the left one (left) or in either (outer)
-
 One event is a change of the left row, of the right row, or of both by the same input record. The events of a
 key are taken in arrival order, each against the other side as of that moment; of the results of a batch the
 last one for each key stays. Source: semantics 2.2.3, 2.2.4, 8.7, 8.8.
@@ -11,13 +8,13 @@ last one for each key stays. Source: semantics 2.2.3, 2.2.4, 8.7, 8.8.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
 from crossstream.columns.changes import Asked, Changes, both_sides
-from crossstream.columns.evaluate import Failure, evaluate, uncalled
+from crossstream.columns.evaluate import Failure, evaluate_where
 from crossstream.columns.functions import Function
 from crossstream.columns.order import by_key
 from crossstream.columns.values import Values, concat_values
@@ -128,8 +125,8 @@ def join_tables(
     start = np.flatnonzero(begins)[group]
 
     def side(changes: Changes, other: Changes, rows: Lookup, own: np.ndarray, offset: int) -> _Side:
-        if kind == "inner" and not other.rows and not want_old:
-            return _changes_alone(changes, order)
+        if kind == "inner" and not other.rows and not want_old:  # results do not depend on its old rows
+            return _Side(~changes.value.missing(), changes.value, changes.ts, order, order)
         return _side(changes, rows(key_hashes, key_bytes), order, own, group, start, offset)
 
     lefts = side(left, right, left_rows, ~is_right, 0)
@@ -138,7 +135,10 @@ def join_tables(
     merged = np.zeros(len(order), bool)
     if left.rows and right.rows:
         merged = _same_trigger(group, major[order], minor[order], is_right)
-        lefts, rights = _merge_triggers(lefts, merged), _merge_triggers(rights, merged)
+        lefts, rights = (
+            replace(one, before=np.where(merged, _previous(one.before), one.before))
+            for one in (lefts, rights)
+        )
     left_now, right_now = lefts.is_now(), rights.is_now()
     _count(asked, left_now, right_now, is_right, merged)
     emit = _emits(kind, left_now, right_now, lefts.was(), rights.was(), ~is_right | merged, is_right)
@@ -149,10 +149,11 @@ def join_tables(
     event = order[kept]
     there = _exists(kind, left_now[kept], right_now[kept])
     given = _picked(lefts, lefts.now[kept]), _picked(rights, rights.now[kept])
-    value, failures = call_joiner(joiner, keys.take(event), *given, there)
+    event_keys = keys.take(event)
+    results = evaluate_where(there, joiner, event_keys, left=given[0], right=given[1])
     changes = Changes(
-        keys.take(event),
-        value,
+        event_keys,
+        results.values,
         _timestamps(ts[order], lefts, rights, merged, is_right)[kept],
         major[event],
         minor[event],
@@ -160,10 +161,13 @@ def join_tables(
     )
     if want_old:
         was = (lefts.before[kept], rights.before[kept]) if changelog else (group[kept], group[kept])
-        old, unknown = _old_results(kind, joiner, keys.take(event), lefts, rights, *was)
-        lost = np.isin(np.arange(changes.rows), [f.row for f in unknown]) if unknown else None
-        changes = changes.with_value(value, old, lost)
-    return Joined.of(changes, failures, *given)
+        had = _exists(kind, lefts.present[was[0]], rights.present[was[1]])
+        old = evaluate_where(
+            had, joiner, event_keys, left=_picked(lefts, was[0]), right=_picked(rights, was[1])
+        )
+        lost = np.isin(np.arange(changes.rows), [f.row for f in old.failures]) if old.failures else None
+        changes = changes.with_value(results.values, old.values, lost)
+    return Joined.of(changes, results.failures, *given)
 
 
 def _count(
@@ -173,11 +177,6 @@ def _count(
     asking = np.where(is_right, right | (merged & left), left)
     asking[:-1] &= ~merged[1:]
     asked.count(asking, asking & left & right)
-
-
-def _changes_alone(changes: Changes, order: np.ndarray) -> _Side:
-    """The only side with changes, where results do not depend on its old rows."""
-    return _Side(~changes.value.missing(), changes.value, changes.ts, order, order)
 
 
 def _side(
@@ -218,11 +217,6 @@ def _same_trigger(
         & ~is_right[:-1]
     )
     return merged
-
-
-def _merge_triggers(side: _Side, merged: np.ndarray) -> _Side:
-    before = np.where(merged, _previous(side.before), side.before)
-    return _Side(side.present, side.values, side.ts, side.now, before)
 
 
 def _previous(values: np.ndarray) -> np.ndarray:
@@ -272,34 +266,5 @@ def _timestamps(
     return np.maximum(own, np.where(merged, np.maximum(lefts.time(), rights.time()), other))
 
 
-def _old_results(
-    kind: Kind,
-    joiner: Function,
-    keys: Values,
-    lefts: _Side,
-    rights: _Side,
-    left: np.ndarray,
-    right: np.ndarray,
-) -> tuple[Values, list[Failure]]:
-    there = _exists(kind, lefts.present[left], rights.present[right])
-    return call_joiner(joiner, keys, _picked(lefts, left), _picked(rights, right), there)
-
-
 def _picked(side: _Side, rows: np.ndarray) -> Values:
     return side.values.take(np.where(side.present[rows], rows, -1))
-
-
-def call_joiner(
-    joiner: Function, keys: Values, left: Values, right: Values, there: np.ndarray
-) -> tuple[Values, list[Failure]]:
-    """The joiner where the result row exists, null (a tombstone) elsewhere, where it is not called."""
-    if there.all():
-        outcome = evaluate(joiner, keys, left=left, right=right)
-        return outcome.values, outcome.failures
-    rows = np.flatnonzero(there)
-    if not len(rows):
-        return uncalled(joiner, len(there)), []
-    outcome = evaluate(joiner, keys.take(rows), left=left.take(rows), right=right.take(rows))
-    index = np.full(len(there), -1, np.int64)
-    index[rows] = np.arange(len(rows))
-    return outcome.values.take(index), [f.at(rows[f.row]) for f in outcome.failures]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from crossstream.columns.changes import Asked, some_key
+from crossstream.columns.changes import Asked
 from crossstream.graph import nodes as graph
-from crossstream.operators.runner import Emitted, Runner, emit_joined, latest_only, no_changes, report_asked
+from crossstream.operators.runner import Emitted, Runner, no_changes
 from crossstream.operators.table_join.kernel import join_tables
 from crossstream.planning.steps import TableJoinStep
 
@@ -20,10 +18,10 @@ class TableJoinRunner(Runner):
         return True
 
     def finish(self) -> Emitted:
-        node: graph.TableJoin = self.task.node(self.step.node)
+        node: graph.TableJoin = self.node
         names = self.step.inputs
-        left = latest_only(self, self.gathered(names[0]))
-        right = left if names[0] == names[1] else latest_only(self, self.gathered(names[1]))
+        left = self.latest_only(self.gathered(names[0]))
+        right = left if names[0] == names[1] else self.latest_only(self.gathered(names[1]))
         if left is None and right is None:
             return
         stores = [self.task.stores(name) for name in self.step.stores]
@@ -34,13 +32,12 @@ class TableJoinRunner(Runner):
             node.joiner,
             left if left is not None else no_changes(left_key, stores[0].definition.value),
             right if right is not None else no_changes(right_key, stores[1].definition.value),
-            stores[0].lookup_in(stores[0].before()),
-            stores[1].lookup_in(stores[1].before()),
+            stores[0].lookup_before(),
+            stores[1].lookup_before(),
             asked,
             bits=self.task.batch.bits,
             want_old=self.step.old,
             changelog=self.step.changelog,
         )
-        left_one, right_one = (partial(some_key, store.view, store.definition.key) for store in stores)
-        report_asked(self, asked, left_one, right_one)
-        yield from emit_joined(self, joined)
+        self.report_asked(asked, stores[0].some_key, stores[1].some_key)
+        yield from self.joined(joined)
