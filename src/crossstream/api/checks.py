@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 import polars as pl
 
 from crossstream.api.types import Inputs, checked_predicate, named_field, typed
-from crossstream.columns.functions import Function, keyed
-from crossstream.columns.projection import ALL, other_rows, projection_of
+from crossstream.columns.functions import ALL, Function, keyed, other_rows, projection_of
 from crossstream.durations import Duration, is_duration, to_milliseconds
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import Node

@@ -19,7 +19,7 @@ from crossstream.errors import Location, TopologyError, caller_location, user_lo
 from crossstream.graph.names import Paths, check_new_name, check_new_source, check_new_store, queryable_names
 from crossstream.graph.nodes import ForeignKeyKind, FrameSource, Node, Source
 from crossstream.serdes import Serde
-from crossstream.serdes.json_schemas import SchemaJson
+from crossstream.serdes.json_plain import SchemaJson
 
 N = TypeVar("N", bound=Node)
 

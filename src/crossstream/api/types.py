@@ -18,15 +18,12 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream import serdes
-from crossstream.columns.expressions import result_type
-from crossstream.columns.functions import Function
-from crossstream.columns.projection import ALL, WHOLE, fields_of, projection_of
+from crossstream.columns.functions import ALL, WHOLE, Function, fields_of, projection_of, result_type
 from crossstream.errors import ProcessingError, SerdeError, TopologyError, caller_location
 from crossstream.graph.nodes import Node
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
-from crossstream.serdes.json_schemas import SchemaJson
-from crossstream.serdes.json_untyped import typed_as
+from crossstream.serdes.json_plain import SchemaJson, typed_as
 from crossstream.serdes.serde import columns_in
 
 _PLAIN_HINTS = (Any, None, type(None), object, str, int, float, bool, dict, list, tuple, ...)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
-from crossstream.columns.branch_order import Fork
+from crossstream.columns.order import Fork
 from crossstream.graph import nodes as graph
 from crossstream.graph.describe import is_rekeying
 from crossstream.graph.names import keepers

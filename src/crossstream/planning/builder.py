@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from crossstream.columns.branch_order import Fork
+from crossstream.columns.order import Fork
 from crossstream.graph import nodes as graph
 from crossstream.graph.describe import callable_name, has_new_key
 from crossstream.graph.names import history_of, inner, inner_store, unique
@@ -20,7 +20,7 @@ from crossstream.planning.steps import (
     StreamTableJoinStep,
 )
 from crossstream.serdes import Serde
-from crossstream.serdes.json_untyped import is_kept, kept
+from crossstream.serdes.json_plain import Kept
 from crossstream.serdes.serde import Identity, alike, identity
 
 _Wanted = tuple[str, int, Partitioner | None, Identity, Identity]
@@ -261,7 +261,7 @@ class PlanBuilder:
 
     def flow_of(self, node: graph.Node, name: str, number: int, routed: bool = False) -> Flow:
         """A new flow with the serdes of a node's output."""
-        key, value = node.key or node.key_type or kept(), node.value or node.value_type or kept()
+        key, value = node.key or node.key_type or Kept(), node.value or node.value_type or Kept()
         return self.add(Flow(name, number, key, value, routed))
 
     def inner_store(self, node: graph.Node, part: str) -> str:
@@ -342,9 +342,9 @@ def shared_keys(flows: Sequence[Flow]) -> list[Serde]:
 
     Of several serdes it takes the one of a flow that is in its state partition already.
     """
-    known = [flow for flow in flows if not is_kept(flow.key)]
-    common = max(known, key=lambda flow: (flow.routed, flow.round)).key if known else kept()
-    return [common if is_kept(flow.key) else flow.key for flow in flows]
+    known = [flow for flow in flows if not isinstance(flow.key, Kept)]
+    common = max(known, key=lambda flow: (flow.routed, flow.round)).key if known else Kept()
+    return [common if isinstance(flow.key, Kept) else flow.key for flow in flows]
 
 
 def _origins(builder: PlanBuilder, names: Sequence[str]) -> frozenset[str]:

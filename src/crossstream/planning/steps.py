@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
-from crossstream.columns.branch_order import Fork
+from crossstream.columns.order import Fork
 from crossstream.serdes.serde import ANY_READER, Readers
 
 
