@@ -10,7 +10,7 @@ from pathlib import Path
 
 from crossstream.cli.options import wrong_usage
 
-BENCHMARKS = ("fk", "joins", "join_many", "state", "driver")
+BENCHMARKS = ("fk", "joins", "join_many", "aggregate", "state", "driver")
 """Modules of ``benchmarks/`` with a ``main(argv)``, in the order of a run."""
 
 
