@@ -15,8 +15,12 @@ if TYPE_CHECKING:
     from crossstream import serdes
     from crossstream.api import (
         BranchedKStream,
+        CogroupedKStream,
         Consumed,
         GlobalKTable,
+        Grouped,
+        GroupedKStream,
+        GroupedKTable,
         Joined,
         JoinWindows,
         KStream,
@@ -25,9 +29,14 @@ if TYPE_CHECKING:
         Named,
         Produced,
         Repartitioned,
+        SessionWindows,
+        SlidingWindows,
         StreamJoined,
         StreamsBuilder,
         TableJoined,
+        TimeWindows,
+        UnlimitedWindows,
+        WindowedKStream,
     )
     from crossstream.api.topology import Topology
     from crossstream.columns.functions import keyed
@@ -46,18 +55,23 @@ if TYPE_CHECKING:
     )
     from crossstream.query.files import open_store
     from crossstream.serdes.keys import LeftOrRight
+    from crossstream.serdes.windowed import Windowed
     from crossstream.spark import SparkStreams
     from crossstream.testing import TestInputTopic, TestOutputTopic, TestRecord, TopologyTestDriver
 
 
 __all__ = [
     "BranchedKStream",
+    "CogroupedKStream",
     "ConfigError",
     "Consumed",
     "CopartitionError",
     "CrossStreamError",
     "DeadLetter",
     "GlobalKTable",
+    "Grouped",
+    "GroupedKStream",
+    "GroupedKTable",
     "IncompatibleStateError",
     "JoinWindows",
     "Joined",
@@ -70,7 +84,9 @@ __all__ = [
     "Produced",
     "Repartitioned",
     "SerdeError",
+    "SessionWindows",
     "SinkError",
+    "SlidingWindows",
     "SourceError",
     "SparkStreams",
     "StateError",
@@ -81,9 +97,13 @@ __all__ = [
     "TestInputTopic",
     "TestOutputTopic",
     "TestRecord",
+    "TimeWindows",
     "Topology",
     "TopologyError",
     "TopologyTestDriver",
+    "UnlimitedWindows",
+    "Windowed",
+    "WindowedKStream",
     "__version__",
     "keyed",
     "open_store",
@@ -91,8 +111,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "crossstream.api": "BranchedKStream Consumed GlobalKTable JoinWindows Joined KStream KTable Materialized Named "
-    "Produced Repartitioned StreamJoined StreamsBuilder TableJoined",
+    "crossstream.api": "BranchedKStream CogroupedKStream Consumed GlobalKTable Grouped GroupedKStream GroupedKTable "
+    "JoinWindows Joined KStream KTable Materialized Named Produced Repartitioned SessionWindows SlidingWindows "
+    "StreamJoined StreamsBuilder TableJoined TimeWindows UnlimitedWindows WindowedKStream",
     "crossstream.api.topology": "Topology",
     "crossstream.columns.functions": "keyed",
     "crossstream.config": "DeadLetter StreamsConfig",
@@ -100,11 +121,12 @@ _HOMES = {
     "SerdeError SinkError SourceError StateError TopologyError",
     "crossstream.query.files": "open_store",
     "crossstream.serdes.keys": "LeftOrRight",
+    "crossstream.serdes.windowed": "Windowed",
     "crossstream.spark": "SparkStreams",
     "crossstream.testing": "TestInputTopic TestOutputTopic TestRecord TopologyTestDriver",
 }
 """The module of each public name."""
-_NOT_YET = ("Grouped", "SessionWindows", "SlidingWindows", "Suppressed", "TimeWindows", "UnlimitedWindows")
+_NOT_YET = ("Suppressed",)
 """Names of Kafka Streams that come with aggregations."""
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -6,8 +6,10 @@ to it. Start with `builder.py`; `stream.py` and `table.py` have the operators; `
 
 from crossstream.api.branched import BranchedKStream
 from crossstream.api.builder import StreamsBuilder
+from crossstream.api.grouped import CogroupedKStream, GroupedKStream, GroupedKTable, WindowedKStream
 from crossstream.api.options import (
     Consumed,
+    Grouped,
     Joined,
     JoinWindows,
     Materialized,
@@ -19,11 +21,16 @@ from crossstream.api.options import (
 )
 from crossstream.api.stream import KStream
 from crossstream.api.table import GlobalKTable, KTable
+from crossstream.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
 __all__ = [
     "BranchedKStream",
+    "CogroupedKStream",
     "Consumed",
     "GlobalKTable",
+    "Grouped",
+    "GroupedKStream",
+    "GroupedKTable",
     "JoinWindows",
     "Joined",
     "KStream",
@@ -32,7 +39,12 @@ __all__ = [
     "Named",
     "Produced",
     "Repartitioned",
+    "SessionWindows",
+    "SlidingWindows",
     "StreamJoined",
     "StreamsBuilder",
     "TableJoined",
+    "TimeWindows",
+    "UnlimitedWindows",
+    "WindowedKStream",
 ]

@@ -98,13 +98,7 @@ class Produced:
         check_name("Produced", "name", self.name, optional=True)
 
 
-_NOT_YET = {
-    "retention": "leave it out: it is for stores of windows, which do not exist yet;"
-    " history_retention=… makes a table versioned"
-}
-
-
-@keyword_settings(TopologyError, "CS-101", hints=_NOT_YET)
+@keyword_settings(TopologyError, "CS-101")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Materialized:
     """Keeps a table in a store; with ``store`` it can be queried under that name.
@@ -112,8 +106,9 @@ class Materialized:
     Serdes left out are those of the table. The value of a named join or `map_values` without a serde is stored as JSON
     if its left input is JSON, else in the engine's own form. ``history_retention`` (a duration) makes the table
     versioned: it keeps versions for that long, and joins ignore records behind the newest version of their key.
-    ``caching`` has no effect, as nothing is cached between batches; ``retention`` is for stores of windows, which do
-    not exist yet. Sources: semantics 2.2.6, KIP-889, KIP-914.
+    ``retention`` (a duration) is how long a store keeps windows after they have begun, in stream time; at least, and
+    without it, until they are closed. ``caching`` has no effect, as nothing is cached between batches. Sources:
+    semantics 2.2.6, 3.4, KIP-889, KIP-914.
 
     >>> Materialized(store="promotions").store
     'promotions'
@@ -123,28 +118,46 @@ class Materialized:
     key: Serde | None = None
     value: Serde | None = None
     caching: bool = True
-    retention: None = None
+    retention: Duration | None = None
     history_retention: Duration | None = None
 
     def __post_init__(self) -> None:
         check_serdes("Materialized", key=self.key, value=self.value)
-        if self.retention is not None:
-            raise TopologyError(
-                f"Materialized(retention={self.retention!r}): nothing uses this setting yet",
-                code="CS-101",
-                where=caller_location(),
-                next=_NOT_YET["retention"],
-            )
-        settle_durations(self, "history_retention")
+        settle_durations(self, "history_retention", "retention")
         check_choice("Materialized", "caching", self.caching, (True, False))
         check_name("Materialized", "store", self.store, optional=True)
 
     def spec(self, key: Serde | None, value: Serde | None) -> StoreSpec:
         """The store, with the serdes that were found for it."""
         history = None if self.history_retention is None else settled(self.history_retention)
+        retention = None if self.retention is None else settled(self.retention)
         return StoreSpec(
-            name=self.store, key=key, value=value, caching=self.caching, history_retention=history
+            name=self.store,
+            key=key,
+            value=value,
+            caching=self.caching,
+            retention=retention,
+            history_retention=history,
         )
+
+
+@keyword_settings(TopologyError, "CS-101")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grouped:
+    """Options of a grouping: the serdes of its keys and values where they are unknown, and its name.
+
+    >>> from crossstream import serdes
+    >>> Grouped(key=serdes.string(), name="by-customer").name
+    'by-customer'
+    """
+
+    key: Serde | None = None
+    value: Serde | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        check_serdes("Grouped", key=self.key, value=self.value)
+        check_name("Grouped", "name", self.name, optional=True)
 
 
 @keyword_settings(TopologyError, "CS-101")

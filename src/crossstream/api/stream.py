@@ -17,7 +17,9 @@ from crossstream.api.checks import (
     predicate_of,
 )
 from crossstream.api.draft import Handle, child, given_name
+from crossstream.api.grouped import GroupedKStream, group_key
 from crossstream.api.options import (
+    Grouped,
     Joined,
     JoinWindows,
     Materialized,
@@ -281,6 +283,42 @@ class KStream(Handle):
             self._draft, ToTable, "to_table", node, name, shape="table", key=key, value=value, store=spec
         )
         return KTable(self._draft, made)
+
+    def group_by_key(self, grouped: Grouped | None = None) -> GroupedKStream[KTable]:
+        """Groups the records by their keys, to be counted or aggregated.
+
+        Raises CS-140 if the key serde is unknown.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> words = StreamsBuilder().stream("words", Consumed(key=serdes.string(), value=serdes.string()))
+        >>> words.group_by_key().count()
+        <KTable words.count>
+        """
+        option = check_option("group_by_key", "grouped", grouped, Grouped) or Grouped()
+        return self._grouped("group_by_key", self._node, option)
+
+    def group_by(self, selector: KeySelector, grouped: Grouped | None = None) -> GroupedKStream[KTable]:
+        """Groups the records by the key that ``selector`` returns; text names a field of the value.
+
+        Raises CS-140 if ``Grouped(key=…)`` is needed: where the type of the new key is not declared.
+
+        >>> from crossstream import Consumed, Grouped, StreamsBuilder, serdes
+        >>> words = StreamsBuilder().stream("words", Consumed(key=serdes.bytes(), value=serdes.string()))
+        >>> words.group_by(lambda word: word.lower(), Grouped(key=serdes.string())).count()
+        <KTable words.group_by.count>
+        """
+        option = check_option("group_by", "grouped", grouped, Grouped) or Grouped()
+        function = function_of("group_by", "selector", selector, self._input(), by_name=True)
+        made = {"key": option.key, "key_type": function.returns}
+        node = child(self._draft, SelectKey, "group_by", self._node, option.name, mapper=function, **made)
+        return self._grouped("group_by", node, option)
+
+    def _grouped(self, operator: str, node: Node, option: Grouped) -> GroupedKStream[KTable]:
+        from crossstream.api.table import KTable
+
+        return GroupedKStream(
+            self._draft, KTable, (node,), group_key(operator, node, option), (option.value,)
+        )
 
     @overload
     def join(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import polars as pl
+
 from crossstream.api.checks import REQUIRED, check_option, function_of, predicate_of
 from crossstream.api.draft import (
     OPERATORS,
@@ -15,7 +17,8 @@ from crossstream.api.draft import (
     misplaced_name,
     returning,
 )
-from crossstream.api.options import Materialized, Named, TableJoined
+from crossstream.api.grouped import GroupedKTable, group_key
+from crossstream.api.options import Grouped, Materialized, Named, TableJoined
 from crossstream.api.serde_rules import needed_key
 from crossstream.api.stream import KStream
 from crossstream.api.table_joins import (
@@ -29,13 +32,15 @@ from crossstream.api.table_joins import (
     table_global_join,
     table_join_refusal,
 )
-from crossstream.graph.nodes import Filter, JoinKind, MapValues, Node, ToStream
-from crossstream.graph.stores import queryable_name
+from crossstream.errors import TopologyError, caller_location
+from crossstream.graph.nodes import Filter, GroupTable, JoinKind, MapValues, Node, ToStream
+from crossstream.graph.stores import history_of, queryable_name
 from crossstream.serdes.keys import LeftOrRight
 from crossstream.signatures import refuse_calls
 from crossstream.typing import (
     ForeignKeyExtractor,
     KeySelector,
+    KeyValueMapper,
     ManyJoiner,
     Predicate,
     ValueJoiner,
@@ -131,6 +136,40 @@ class KTable(Handle):
             changed = {"mapper": function, "key": None, "key_type": function.returns}
         made = child(self._draft, ToStream, "to_stream", self._node, name, shape="stream", **changed)
         return KStream(self._draft, made)
+
+    def group_by(self, mapper: KeyValueMapper, grouped: Grouped | None = None) -> GroupedKTable[KTable]:
+        """Groups the rows by another key: ``mapper(key, value)`` returns ``(key', value')``.
+
+        Text or an expression gives the new key alone, and the value stays. A row whose new key or value is None belongs
+        to no group. Raises CS-140 if the serde of the new keys is unknown, CS-136 for a table that keeps versions.
+
+        >>> from crossstream import Consumed, Grouped, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().table("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.group_by(lambda key, order: (order["customer"], order), Grouped(key=serdes.string())).count()
+        <KTable orders.group_by.count>
+        """
+        option = check_option("group_by", "grouped", grouped, Grouped) or Grouped()
+        if history_of(self._draft.nodes, self._node.name) is not None:
+            raise TopologyError(
+                "the rows of a table that keeps versions cannot be grouped: its old rows are not forwarded",
+                code="CS-136",
+                where=caller_location("group_by"),
+                next="leave history_retention out, or make a table without it: table.to_stream().to_table()",
+            )
+        selects = isinstance(mapper, str | pl.Expr)
+        inputs = {"value": self._node}
+        if selects:
+            function = function_of("group_by", "mapper", mapper, inputs, by_name=True)
+            made: dict[str, Any] = {"key": option.key, "key_type": function.returns}
+        else:
+            function = function_of("group_by", "mapper", mapper, inputs, with_key=True, expression=False)
+            made = {"key": option.key, "key_type": None, "value": option.value, "value_type": None}
+        node = child(
+            self._draft, GroupTable, "group_by", self._node, option.name, mapper=function, selects=selects, **made
+        )
+        return GroupedKTable(
+            self._draft, KTable, (node,), group_key("group_by", node, option), (option.value,)
+        )
 
     @refuse_calls(table_join_refusal)
     def join(

@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from crossstream.graph.nodes import (
+    Aggregate,
     ForeignKeyJoin,
     FrameSource,
     Graph,
+    GroupTable,
     ManyJoin,
     Node,
     Repartition,
@@ -83,10 +85,10 @@ def is_rekeying(topology: Graph, parent: str, node: Node) -> bool:
         return parent != node.parents[0]
     if isinstance(node, StreamTableJoin):
         return parent == node.parents[0] and has_new_key(topology, parent)
-    return isinstance(node, ToTable | StreamStreamJoin) and has_new_key(topology, parent)
+    return isinstance(node, Aggregate | ToTable | StreamStreamJoin) and has_new_key(topology, parent)
 
 
-_IN_PLACE = Repartition | ToTable | TableJoin | ForeignKeyJoin | StreamTableJoin | StreamStreamJoin
+_IN_PLACE = Aggregate | Repartition | ToTable | TableJoin | ForeignKeyJoin | StreamTableJoin | StreamStreamJoin
 """Operators that yield rows in the partition of their key."""
 
 
@@ -115,7 +117,9 @@ def kind_of(node: Node) -> str:
         return "to"
     if isinstance(node, StreamGlobalJoin):
         return "left_join" if node.kind == "left" else "join"
-    name = re.sub(r"(?<!^)([A-Z])", r"_\1", type(node).__name__).lower()
+    if isinstance(node, Aggregate):
+        return node.operator
+    name = "group_by" if isinstance(node, GroupTable) else re.sub(r"(?<!^)([A-Z])", r"_\1", type(node).__name__).lower()
     if getattr(node, "negate", False):
         return "filter_not"
     return "foreach" if getattr(node, "terminal", False) else name

@@ -247,6 +247,52 @@ class ManyJoin(Node):
     store: StoreSpec | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class WindowSpec:
+    """Windows, in ms. ``size``: of time windows; the difference of sliding ones, the gap of sessions, or the start of
+    the one unlimited window. ``advance``: from the start of one time window to the next.
+    """
+
+    kind: Literal["time", "sliding", "session", "unlimited"]
+    size: int
+    advance: int
+    grace: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTable(Node):
+    """The rows of a table under other keys, to be aggregated: each change takes its old row away and adds its new one.
+
+    ``mapper``: (key, value) → (key', value'), or with ``selects`` → key' alone.
+    """
+
+    mapper: Function
+    selects: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aggregate(Node):
+    """A table with one row for each group (of each window): parents are the grouped streams, or one `GroupTable`.
+
+    ``operator``: "count", "reduce", "aggregate" or "agg". ``adders``: one for each parent; ``subtractor``: of a grouped
+    table. ``initializer``: makes the first aggregate. ``merger``: of two sessions. ``columns``: for "agg", expressions
+    by name. ``group_key``, ``group_values``: the serdes of what is aggregated. ``emit_final``: each window comes out
+    once, when it has closed.
+    """
+
+    operator: Literal["count", "reduce", "aggregate", "agg"]
+    group_key: Serde
+    group_values: tuple[Serde | None, ...] = ()
+    adders: tuple[Function, ...] = ()
+    subtractor: Function | None = None
+    initializer: Callable[[], Any] | None = None
+    merger: Function | None = None
+    columns: tuple[tuple[str, Any], ...] = ()
+    windows: WindowSpec | None = None
+    emit_final: bool = False
+    store: StoreSpec | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sink(Node):
     """Writes a stream to a topic (a name, or a function of key and value that gives one)."""
@@ -288,7 +334,7 @@ def readings(topology: Graph, name: str, forwards: Callable[[str, Node], bool]) 
 
 def changes_key(node: Node) -> bool:
     """Whether a node may give records another key."""
-    return isinstance(node, Map | FlatMap | SelectKey) or (
+    return isinstance(node, Map | FlatMap | SelectKey | GroupTable) or (
         isinstance(node, ToStream) and node.mapper is not None
     )
 

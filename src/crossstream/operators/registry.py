@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from crossstream.operators.aggregate import runner as aggregate
 from crossstream.operators.foreign_key_join import runner as foreign_key_join
 from crossstream.operators.global_join import runner as global_join
 from crossstream.operators.runner import Runner
@@ -20,6 +21,8 @@ RUNNERS: Mapping[type[steps.Step], type[Runner]] = MappingProxyType(
         steps.StatelessStep: StatelessRunner,
         steps.MaterializeStep: table.MaterializeRunner,
         steps.OrderStep: table.OrderRunner,
+        steps.GroupTableStep: aggregate.GroupTableRunner,
+        steps.AggregateStep: aggregate.AggregateRunner,
         steps.TableJoinStep: TableJoinRunner,
         steps.StreamStreamJoinStep: StreamStreamJoinRunner,
         steps.StreamTableJoinStep: StreamTableJoinRunner,

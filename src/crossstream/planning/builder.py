@@ -12,6 +12,7 @@ from crossstream.graph.nodes import (
     ForeignKeyJoin,
     FrameSource,
     Graph,
+    GroupTable,
     ManyJoin,
     MapValues,
     Node,
@@ -90,6 +91,10 @@ class PlanBuilder:
 
         Not from a parent with versions: it also forwards tombstones of missing rows (semantics 2.2.6).
         """
+        if isinstance(node, GroupTable):
+            self.wants_old.update(node.parents)
+            self.wants_changelog.update(node.parents)
+            return
         if node.shape != "table" or self.knows_old(node):
             return
         if isinstance(node, Filter) or (isinstance(node, MapValues) and node.name in self.wants_old):

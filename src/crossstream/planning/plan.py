@@ -24,6 +24,7 @@ from typing import Any
 from crossstream.columns.changes import reference
 from crossstream.graph.nodes import FrameSink, Graph
 from crossstream.planning.steps import (
+    AggregateStep,
     AnswerManyStep,
     GlobalResolveStep,
     GlobalStep,
@@ -46,6 +47,8 @@ REFERRERS = Layout("referrers", (("count", "int64"),))
 INDEX = Layout("index", (), sort="uint64", second_key=True)
 INTERESTED = Layout("interested", (), sort="uint64", second_key=True)
 SUBSCRIPTIONS = Layout("subscriptions", (("value", "bytes"), ("ts", "int64")), sort="uint64", second_key=True)
+WINDOWED = Layout("windowed", (("value", "bytes"), ("ts", "int64")), sort="int64")
+"""Aggregates by key and start of the window."""
 WINDOW = Layout(
     "window", (("value", "bytes"), ("headers", "bytes"), ("alone", "uint8")), sort="int64", numbered=True
 )
@@ -81,7 +84,8 @@ class StoreDef:
 
     ``derived``: made from other stores, and rebuilt from them when the number of partitions changes. ``by_key2``: a row
     is in the state partition of its second key. ``results``: holds results of an operator, so the last version put is
-    the newest. ``repeats``: keeps a tombstone of a missing row as a version.
+    the newest. ``repeats``: keeps a tombstone of a missing row as a version. ``window_size``: of the windows (ms) whose
+    starts it has beside its keys.
     """
 
     name: str
@@ -95,6 +99,7 @@ class StoreDef:
     results: bool = False
     repeats: bool = True
     by_key2: bool = False
+    window_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +271,7 @@ def _way(exchange: Exchange) -> str:
 
 
 def _stores_of(step: Step) -> list[str]:
-    if isinstance(step, MaterializeStep | SubscribeStep | GlobalStep):
+    if isinstance(step, AggregateStep | MaterializeStep | SubscribeStep | GlobalStep):
         return [step.store]
     if isinstance(step, StreamStreamJoinStep):
         return [*step.stores] if step.waiting is None else [*step.stores, step.waiting]

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from crossstream.graph import nodes
+from crossstream.operators.aggregate.plan import plan_aggregate, plan_group_table
 from crossstream.operators.foreign_key_join.plan import plan_foreign_key_join
 from crossstream.operators.global_join.plan import plan_stream_global_join, plan_table_global_join
 from crossstream.operators.sink.plan import plan_frame_sink, plan_sink
@@ -52,6 +53,8 @@ PLANNERS: Mapping[type[nodes.Node], Callable[[PlanBuilder, Any], None]] = Mappin
         nodes.Source: plan_source,
         nodes.FrameSource: plan_source,
         nodes.ToTable: _plan_to_table,
+        nodes.GroupTable: plan_group_table,
+        nodes.Aggregate: plan_aggregate,
         nodes.TableJoin: plan_table_join,
         nodes.ForeignKeyJoin: _plan_foreign_key_join,
         nodes.ManyJoin: plan_star_join,

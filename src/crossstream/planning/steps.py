@@ -147,6 +147,26 @@ class ResolveStep(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTableStep(Step):
+    """The changes of a table as old rows to take away and new rows to add, under the keys of their groups."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AggregateStep(Step):
+    """Aggregates the records of groups, or the changes of grouped tables, into the table in ``store``.
+
+    ``retention``: how long (ms) windows are kept after they have begun. ``old``, ``changelog``,
+    ``null_key_reason``: as in `MaterializeStep`.
+    """
+
+    store: str
+    retention: int | None = None
+    old: bool = False
+    changelog: str | None = None
+    null_key_reason: str = "null-key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GlobalStep(Step):
     """Keeps a global table before the other rounds of a batch, and its changes for them to look up."""
 

@@ -48,13 +48,13 @@ class Layout:
 
     @property
     def expires(self) -> bool:
-        """Whether rows get too old to matter: records by time, which nothing replaces."""
-        return self.numbered
+        """Whether rows get too old to matter, by ``s``: records, which nothing replaces, and windows."""
+        return self.numbered or self.kind.startswith("windowed")
 
     @property
     def versioned(self) -> bool:
         """Whether a key has a row for each time at which its value changed."""
-        return self.sort == "int64" and not self.numbered
+        return self.sort == "int64" and not self.expires
 
     @classmethod
     def found_in(cls, kind: str, columns: Columns) -> Layout:

@@ -1,0 +1,201 @@
+"""What a batch changes in a table of aggregates.
+
+Rows are sorted by group, and within a group by arrival. Each group begins with the aggregate that the store has, and a
+*fold* applies its rows one after the other. The result time is the largest timestamp of all records in the aggregate;
+it begins again when an aggregate is deleted. Source: semantics 3.4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+import polars as pl
+
+from crossstream.columns.as_of import running_maximum_of
+from crossstream.columns.changes import Changes
+from crossstream.columns.evaluate import Failure
+from crossstream.columns.order import by_key, same_trigger
+from crossstream.columns.values import Values, concat_values
+from crossstream.operators.table.kernel import Rows
+from crossstream.serdes import Serde
+from crossstream.storage.columns import Column, concat_all, take, take_all
+from crossstream.storage.snapshot import Match, Snapshot
+from crossstream.storage.sorted_run import newest, sort_rows
+
+SIGN = "sign"
+"""Extra column of grouped tables: 1 for a row that is added, −1 for one that is taken away."""
+
+SIDE = "side"
+"""Extra column: the number of the grouped stream, where several are aggregated together."""
+
+START = "start"
+"""Extra column: the start of the window."""
+
+
+GROUP = "group"
+"""Extra column of results: the number of the group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """``rows``: those after which there is a result to keep; ``values``, ``ts``: the aggregate after each of them."""
+
+    rows: np.ndarray
+    values: Values
+    ts: np.ndarray
+    failures: list[Failure] = field(default_factory=list)
+
+
+class Fold(Protocol):
+    """Applies rows to aggregates."""
+
+    def fold(self, rows: Changes, begins: np.ndarray, before: Rows, every: bool) -> Folded:
+        """Rows sorted by group, then arrival; ``begins``: where groups begin; ``before``: their aggregates.
+
+        With ``every`` there is a result for each row that did not fail, else for the last of each group.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The rows of a batch sorted by group, then arrival. ``hashes``, ``keys``, ``starts``: of each group."""
+
+    rows: Changes
+    begins: np.ndarray
+    hashes: np.ndarray
+    keys: Column
+    starts: np.ndarray | None
+
+    @classmethod
+    def of(cls, changes: Changes, bits: int) -> Groups:
+        """``changes`` in arrival order; the extra column `START` is part of the group."""
+        hashes = changes.hashes(bits)
+        order, begins = by_key(changes, hashes)
+        starts = changes.extra.get(START)
+        if starts is not None:
+            code = np.cumsum(begins)
+            within = np.lexsort((order, starts[order], code))
+            order, code = order[within], code[within]
+            s = starts[order]
+            begins = np.append(True, (code[1:] != code[:-1]) | (s[1:] != s[:-1]))
+        heads = order[begins]
+        return cls(
+            changes.take(order),
+            begins,
+            hashes[heads],
+            take(changes.key.wire(), heads),
+            None if starts is None else starts[heads],
+        )
+
+    @property
+    def number(self) -> np.ndarray:
+        """The number of each row's group."""
+        return np.cumsum(self.begins) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Updates:
+    """The changes of the table, with the columns `GROUP` and `START`: the last one of each group, and each if wanted."""
+
+    net: Changes
+    every: Changes | None
+    failures: list[Failure]
+
+
+def look_up(view: Snapshot, groups: Groups, serde: Serde) -> Rows:
+    """The aggregate of each group."""
+    if groups.starts is None:
+        match = view.lookup(groups.hashes, groups.keys)
+    else:
+        match = find_at(view, groups.hashes, groups.keys, groups.starts)
+    return Rows(match.found, Values(serde, wire=match.gather("value")), np.asarray(match.gather("ts")))
+
+
+def find_at(view: Snapshot, hashes: np.ndarray, keys: Column, times: np.ndarray) -> Match:
+    """The live row of each key and time; one for each pair."""
+    segments = view.segments()
+    segment, row = np.full(len(hashes), -1), np.full(len(hashes), -1)
+    done = np.zeros(len(hashes), bool)
+    for number, run in enumerate(segments):
+        if done.all() or not run.rows:
+            continue
+        queries, rows = run.match_range(hashes, keys, times, times)
+        fresh = ~done[queries]
+        queries, rows = queries[fresh], rows[fresh]
+        done[queries] = True
+        live = run["gone"][rows] == 0
+        segment[queries[live]], row[queries[live]] = number, rows[live]
+    return Match(segments, segment, row)
+
+
+def update(groups: Groups, before: Rows, fold: Fold, *, want_old: bool, every: bool) -> Updates:
+    """Applies the rows of a batch."""
+    folded = fold.fold(groups.rows, groups.begins, before, every)
+    number = groups.number[folded.rows]
+    extra: dict[str, Column] = {GROUP: number}
+    if groups.starts is not None:
+        extra[START] = groups.starts[number]
+    made = replace(groups.rows.take(folded.rows), value=folded.values, ts=folded.ts, old=None, extra=extra)
+    if not every:
+        old = before.values.take(np.where(before.present, np.arange(len(before.present)), -1)[number])
+        return Updates(replace(made, old=old) if want_old else made, None, folded.failures)
+    # Of the rows that one input record made in a group (an old row taken away, a new one added) the last counts.
+    follows = (number[1:] == number[:-1]) & same_trigger(
+        made.major, made.minor, np.arange(len(number) - 1), np.arange(1, len(number))
+    )
+    last = np.append(~follows, True)[: len(number)]
+    made, number = made.where(last), number[last]
+    ends = np.flatnonzero(np.append(number[1:] != number[:-1], True)[: len(number)])
+    net = made.take(ends)
+    if want_old:
+        begins = np.append(True, number[1:] != number[:-1])[: len(number)]
+        first = before.values.take(np.where(before.present, np.arange(len(before.present)), -1)[number])
+        both = concat_values([first, made.value])
+        rows = np.arange(len(number))
+        made = replace(made, old=both.take(np.where(begins, rows, len(number) + rows - 1)))
+        net = replace(net, old=first.take(ends))
+    return Updates(net, made, folded.failures)
+
+
+def put(view: Snapshot, net: Changes, hashes: np.ndarray) -> None:
+    """Keeps aggregates; a null one deletes its row. ``net``: one row for each group, in the form of the store."""
+    columns: dict[str, Column] = {
+        "h": hashes,
+        "key": net.key.wire(),
+        "value": net.value.wire(),
+        "ts": net.ts,
+        "gone": net.value.missing().astype(np.uint8),
+    }
+    if START in net.extra:
+        columns["s"] = net.extra[START]
+    view.put(columns)
+
+
+def running_times(ts: np.ndarray, begins: np.ndarray, before: Rows) -> np.ndarray:
+    """The largest timestamp so far of each group, with that of the aggregate before."""
+    values = ts.copy()
+    starts = np.flatnonzero(begins)
+    values[starts] = np.where(before.present, np.maximum(values[starts], before.ts), values[starts])
+    return values if len(starts) == len(values) else running_maximum_of(values, starts)
+
+
+def last_rows(begins: np.ndarray) -> np.ndarray:
+    """The last row of each group."""
+    return np.append(np.flatnonzero(begins)[1:], len(begins)) - 1
+
+
+def windows_from(view: Snapshot, low: int, high: int) -> dict[str, Column] | None:
+    """The live rows of windows that begin from ``low`` to ``high``, by start, then key; None if there are none."""
+    parts = []
+    for run in view.segments():
+        if run.rows and run.reaches(low, high):
+            found = np.flatnonzero((run["s"] >= low) & (run["s"] <= high))
+            parts.append(take_all(run.columns, found))
+    if not any(len(part["h"]) for part in parts):
+        return None
+    rows = sort_rows(concat_all(parts))
+    columns = take_all(rows.columns, np.flatnonzero(newest(rows.columns) & (rows["gone"] == 0)))
+    keys = pl.Series(pl.from_arrow(columns["key"])).rank("dense").to_numpy()
+    return take_all(columns, np.lexsort((keys, columns["s"])))
