@@ -110,7 +110,9 @@ class AggregateBench(JoinBench):
         """The key of a result that the last record of a key gives."""
         mode = self.workload.mode
         if mode in ("tumbling", "hopping"):
-            start = timestamp // SIZE_MS * SIZE_MS if mode == "tumbling" else timestamp // ADVANCE_MS * ADVANCE_MS
+            start = (
+                timestamp // SIZE_MS * SIZE_MS if mode == "tumbling" else timestamp // ADVANCE_MS * ADVANCE_MS
+            )
             return key + start.to_bytes(8, "big")
         return key + 2 * timestamp.to_bytes(8, "big") if mode == "session" else key
 

@@ -1,4 +1,4 @@
-"""The aggregations of the benchmark as crossstream applications. ``functions``: the workload and the style."""
+"""The aggregations of the benchmark as crossstream applications. ``functions``: the workload."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ class OursAggregated(Ours):
     max_records = None
 
 
-def aggregated(topics: Topics, how: str) -> Any:
+def aggregated(topics: Topics, work: str) -> Any:
     """Orders counted, or their amounts summed, by key; orders of a table by customer."""
     import polars as pl
 
     import crossstream as cs
     from crossstream import serdes
 
-    work, _, style = how.partition("/")
     text, number = serdes.string(), serdes.float64()
     consumed = cs.Consumed(key=text, value=serdes.json(Order))
     tumbling, sessions = serdes.windowed(text, SIZE_MS), serdes.session_windowed(text)
-    builder = cs.StreamsBuilder()
+    builder: Any = cs.StreamsBuilder()
     if work == "table":
         orders = builder.table(topics.orders, consumed)
         by_customer = orders.group_by("customer_id", cs.Grouped(key=text))

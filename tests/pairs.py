@@ -57,11 +57,6 @@ class Pair:
         rows = pl.Series([self.deserialize(row) for row in data.to_pylist()], dtype=pl.List(pl.String))
         return self._answer("decode_series", rows)
 
-    def find_invalid(
-        self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Any = None
-    ) -> Any:
-        return self._answer("find_invalid", [])
-
 
 def raises(error: Exception) -> Callable[[Any], Any]:
     def bend(answer: Any) -> Any:

@@ -13,32 +13,25 @@ from crossstream._version import __version__
 
 if TYPE_CHECKING:
     from crossstream import serdes
-    from crossstream.api import (
-        BranchedKStream,
-        CogroupedKStream,
+    from crossstream.api.branched import BranchedKStream
+    from crossstream.api.builder import StreamsBuilder
+    from crossstream.api.grouped import CogroupedKStream, GroupedKStream, GroupedKTable, WindowedKStream
+    from crossstream.api.options import (
         Consumed,
-        GlobalKTable,
         Grouped,
-        GroupedKStream,
-        GroupedKTable,
         Joined,
         JoinWindows,
-        KStream,
-        KTable,
         Materialized,
         Named,
         Produced,
         Repartitioned,
-        SessionWindows,
-        SlidingWindows,
         StreamJoined,
-        StreamsBuilder,
         TableJoined,
-        TimeWindows,
-        UnlimitedWindows,
-        WindowedKStream,
     )
+    from crossstream.api.stream import KStream
+    from crossstream.api.table import GlobalKTable, KTable
     from crossstream.api.topology import Topology
+    from crossstream.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
     from crossstream.columns.functions import keyed
     from crossstream.config import DeadLetter, StreamsConfig
     from crossstream.errors import (
@@ -111,9 +104,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "crossstream.api": "BranchedKStream CogroupedKStream Consumed GlobalKTable Grouped GroupedKStream GroupedKTable "
-    "JoinWindows Joined KStream KTable Materialized Named Produced Repartitioned SessionWindows SlidingWindows "
-    "StreamJoined StreamsBuilder TableJoined TimeWindows UnlimitedWindows WindowedKStream",
+    "crossstream.api.branched": "BranchedKStream",
+    "crossstream.api.builder": "StreamsBuilder",
+    "crossstream.api.grouped": "CogroupedKStream GroupedKStream GroupedKTable WindowedKStream",
+    "crossstream.api.options": "Consumed Grouped JoinWindows Joined Materialized Named Produced Repartitioned "
+    "StreamJoined TableJoined",
+    "crossstream.api.stream": "KStream",
+    "crossstream.api.table": "GlobalKTable KTable",
+    "crossstream.api.windows": "SessionWindows SlidingWindows TimeWindows UnlimitedWindows",
     "crossstream.api.topology": "Topology",
     "crossstream.columns.functions": "keyed",
     "crossstream.config": "DeadLetter StreamsConfig",

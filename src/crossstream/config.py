@@ -11,10 +11,10 @@ from typing import Any, Literal, get_args
 
 from crossstream.durations import Duration, to_milliseconds
 from crossstream.errors import ConfigError, caller_location
-from crossstream.graph.names import name_fault
 from crossstream.signatures import keyword_settings
 from crossstream.storage.bucket import LOCAL, REMOTE, is_uri, scheme_of, shown
 from crossstream.storage.files import RIGHTS
+from crossstream.topics import name_fault
 
 Guarantee = Literal["at_least_once"]
 OnLostRecords = Literal["fail", "skip"]
@@ -256,11 +256,6 @@ class StreamsConfig:
             check_most_partitions(self.partitions)
 
     def _check_choices(self) -> None:
-        if self.processing_guarantee in ("exactly_once", "exactly_once_v2"):
-            raise _refusal(
-                "exactly_once is not available yet",
-                'use processing_guarantee="at_least_once": state is exact, a sink may repeat a batch',
-            )
         _check_choice("processing_guarantee", self.processing_guarantee, get_args(Guarantee))
         _check_choice("on_lost_records", self.on_lost_records, get_args(OnLostRecords))
         _check_choice("state_mode", self.state_mode, get_args(StateMode))
@@ -272,12 +267,10 @@ class StreamsConfig:
         put = object.__setattr__
         if self.state_dir is None:
             put(self, "state_dir", os.path.join(".", "crossstream-state", self.application_id))
-        put(self, "broker_patience", to_milliseconds(self.broker_patience, "broker_patience", minimum=1))
-        put(self, "max_task_idle", to_milliseconds(self.max_task_idle, "max_task_idle"))
-        if self.trigger is not None:
-            put(self, "trigger", to_milliseconds(self.trigger, "trigger"))
-        if self.idle_after is not None:
-            put(self, "idle_after", to_milliseconds(self.idle_after, "idle_after", minimum=1))
+        for name, least in (("broker_patience", 1), ("max_task_idle", 0), ("trigger", 0), ("idle_after", 1)):
+            duration = getattr(self, name)
+            if duration is not None or name not in ("trigger", "idle_after"):
+                put(self, name, to_milliseconds(duration, name, minimum=least))
         put(self, "bootstrap_servers", self.servers)
         put(self, "kafka", dict(self.kafka))
         put(self, "spark", dict(self.spark))

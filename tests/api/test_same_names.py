@@ -79,7 +79,7 @@ def test_settings_that_disagree():
     refused(
         "CS-140",
         lambda: stream.to_table(materialized=stored),
-        "the key serde given is",
+        "the keys of its input are",
         "billing.<locals>.Key",
     )
     values = builder.stream("clicks", cs.Consumed(key=TEXT, value=serdes.json(ORDERS)))

@@ -43,7 +43,11 @@ def test_a_materialised_table():
     serdes_from_store = cs.Materialized(key=serdes.string(), value=serdes.int64())
     assert serde_names(builder.table("numbers", cs.Consumed(), serdes_from_store)) == ("string", "int64")
     contradiction = cs.Materialized(value=serdes.int64())
-    refused("CS-140", lambda: builder.table("more", JSON, contradiction), "read with value serde json")
+    refused(
+        "CS-140",
+        lambda: builder.table("more", JSON, contradiction),
+        "the values of its topic are int64, but they are json",
+    )
     refused("CS-140", lambda: builder.table("bare"), "no key and value serde")
     refused("CS-102", lambda: builder.table(["a", "b"], JSON), 'pass one name, such as "orders"')
     refused("CS-101", lambda: builder.table("x", JSON, cs.Named("x")), "must be a Materialized")
@@ -52,7 +56,7 @@ def test_a_materialised_table():
 def test_a_topic_is_one_table():
     builder = cs.StreamsBuilder()
     products = builder.table("products", JSON)
-    refused("CS-122", lambda: builder.table("products", JSON), "use the KTable twice")
+    refused("CS-122", lambda: builder.table("products", JSON), "joined with itself")
     refused("CS-122", lambda: builder.stream("products", JSON), "to_stream()")
     assert node_of(products.join(products, joiner)).parents == ("products", "products")
 

@@ -17,7 +17,7 @@ from crossstream import serdes
 from crossstream.columns.changes import Changes
 from crossstream.columns.values import Values
 from crossstream.runtime.shuffle_codec import HANDED, pack, unpack
-from crossstream.serdes.json_schemas import SchemaJson
+from crossstream.serdes.json_columns import Columns
 from crossstream.storage.files import whole
 
 TEXT, JSON = serdes.string(), serdes.json()
@@ -47,13 +47,13 @@ def test_left_rows_of_a_join_of_many(
     else:
         results.to_stream().to("out", cs.Produced(key=TEXT, value=JSON))
     decoded: list[int] = []
-    plain = SchemaJson._decoded
+    plain = Columns.decoded
 
-    def counting(self: SchemaJson, data: Any, how: Any) -> pl.Series:
-        decoded.extend([len(data)] if self == LEFT else [])
-        return plain(self, data, how)
+    def counting(self: Columns, data: Any, serde: str) -> pl.Series:
+        decoded.extend([len(data)] if serde == LEFT.name else [])
+        return plain(self, data, serde)
 
-    monkeypatch.setattr(SchemaJson, "_decoded", counting)
+    monkeypatch.setattr(Columns, "decoded", counting)
     with cs.TopologyTestDriver(builder.build(), partitions=partitions, commit_every=10**9) as driver:
         right, left = (driver.create_input_topic(name, TEXT, JSON) for name in ("right", "left"))
         for number in range(3):

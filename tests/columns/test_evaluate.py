@@ -14,8 +14,7 @@ from polars import selectors
 
 from crossstream import serdes
 from crossstream.columns.evaluate import call_rows, evaluate, holds
-from crossstream.columns.functions import Function
-from crossstream.columns.projection import ALL, projection_of
+from crossstream.columns.functions import ALL, Function, projection_of
 from crossstream.columns.values import Values, nulls
 from crossstream.errors import ProcessingError
 from tests.laws.effort import cases

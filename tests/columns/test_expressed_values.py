@@ -14,7 +14,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.columns.expressions import as_plain
+from crossstream.columns.functions import as_plain
 from crossstream.columns.values import Values
 
 TEXT, JSON, BYTES = serdes.string(), serdes.json(), serdes.bytes()

@@ -9,7 +9,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.columns.projection import other_rows
+from crossstream.columns.functions import other_rows
 from tests.api.cases import refused, stream, tables
 
 ROWS = pl.DataFrame(

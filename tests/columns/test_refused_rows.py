@@ -17,8 +17,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.columns import refused
-from crossstream.columns.evaluate import serialized
+from crossstream.columns.evaluate import encoded, first_refused, serialized
 from crossstream.columns.values import Values, concat_values
 from crossstream.errors import SerdeError
 
@@ -151,18 +150,18 @@ def of_several_forms() -> Values:
 
 def test_parts_of_several_forms_are_each_told_by_what_they_are() -> None:
     one, two = str(ONE).encode(), str(TWO).encode()
-    column, wrong = refused.encoded(of_several_forms(), ID)
+    column, wrong = encoded(of_several_forms(), ID)
     assert column.to_pylist() == [one, None, two, None, None, None, None, two, None, None]
     assert [row for row, _ in wrong] == [1, 3, 5, 8]
     assert "'a'" in wrong[0][1].what
     rows = np.array([9, 8, -1, 7, 0, 3, 2, 2])
-    column, wrong = refused.encoded(of_several_forms().take(rows), ID)
+    column, wrong = encoded(of_several_forms().take(rows), ID)
     assert column.to_pylist() == [None, None, None, two, one, None, two, two]
     assert [row for row, _ in wrong] == [1, 5]
-    first = refused.first_refused(of_several_forms().take(rows[2:]), ID)
+    first = first_refused(of_several_forms().take(rows[2:]), ID)
     assert first is not None
     assert (first[0], "str" in first[1].what) == (3, True)
-    assert refused.first_refused(of_several_forms().take(np.array([0, 2, 4])), ID) is None
+    assert first_refused(of_several_forms().take(np.array([0, 2, 4])), ID) is None
 
 
 class Counting:
@@ -185,7 +184,7 @@ def test_one_row_among_many_costs_few_calls(bad: list[int]) -> None:
     for row in bad:
         texts[row] = "x"
     serde: Any = Counting()
-    column, wrong = refused.encoded(Values(series=pl.Series(texts)), serde)
+    column, wrong = encoded(Values(series=pl.Series(texts)), serde)
     assert [row for row, _ in wrong] == bad
     assert column.null_count == len(bad)
     assert serde.calls < 150
@@ -193,14 +192,14 @@ def test_one_row_among_many_costs_few_calls(bad: list[int]) -> None:
 
 def test_many_wrong_rows_cost_little_more_than_a_call_each() -> None:
     serde: Any = Counting()
-    _, wrong = refused.encoded(Values(series=pl.Series(["x"] * 1_000)), serde)
+    _, wrong = encoded(Values(series=pl.Series(["x"] * 1_000)), serde)
     assert len(wrong) == 1_000
     assert serde.calls < 1_200
 
 
 def test_a_wrong_type_is_told_without_looking_at_each_row() -> None:
     serde: Any = Counting()
-    _, wrong = refused.encoded(Values(series=pl.Series(range(100_000))), serde)
+    _, wrong = encoded(Values(series=pl.Series(range(100_000))), serde)
     assert (len(wrong), serde.calls) == (100_000, 2)
 
 

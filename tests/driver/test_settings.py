@@ -77,7 +77,7 @@ def test_numbers_may_be_those_of_numpy() -> None:
     [
         (cs.StreamsBuilder(), ("StreamsBuilder", "builder.build()")),
         (cs.StreamsBuilder().build, ("method", "builder.build()")),
-        (cs.StreamsConfig(application_id="promo"), ("StreamsConfig", "topology")),
+        (cs.StreamsConfig(application_id="promo"), ("StreamsConfig", "first")),
         (None, ("NoneType", "build()")),
     ],
 )

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import crossstream as cs
-from crossstream import serdes, timelines
+from crossstream import serdes, topics
 from crossstream.errors import SourceError
 from crossstream.kafka import KafkaConnection
 from crossstream.kafka.consumer import KafkaReader
@@ -103,7 +103,7 @@ def mixed(log: KafkaLog, broker: KafkaConnection) -> Held:
 
 @pytest.fixture
 def chunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timelines, "CHUNK", 7)
+    monkeypatch.setattr(topics, "CHUNK", 7)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

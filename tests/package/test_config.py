@@ -183,7 +183,7 @@ def test_values_that_are_no_choice(settings):
 def test_exactly_once_is_not_there_yet(guarantee):
     error = refused(processing_guarantee=guarantee)
     assert error.code == "CS-201"
-    assert "not available yet" in error.what
+    assert error.next == "choose 'at_least_once'"
 
 
 @pytest.mark.parametrize("name", ["bootstrap.servers", "group.id", "enable.auto.commit", "auto.offset.reset"])

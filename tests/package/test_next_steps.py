@@ -98,11 +98,6 @@ def test_a_name_that_cannot_be_one_is_not_proposed() -> None:
             lambda w: w.views.to_table(cs.Materialized(store="x")),
             lambda w, **given: w.views.to_table(**given),
         ),
-        (lambda w: w.users.to_stream(cs.Named("x")), lambda w, **given: w.users.to_stream(**given)),
-        (
-            lambda w: w.views.merge(w.clicks, cs.Named("x")),
-            lambda w, **given: w.views.merge(w.clicks, **given),
-        ),
     ],
 )
 def test_options_that_java_takes_in_other_places(
@@ -119,11 +114,9 @@ def test_options_that_java_takes_in_other_places(
 def test_retention_is_not_history_retention() -> None:
     for given in ("1 hour", 0, False):
         made = partial(cs.Materialized, retention=given)
-        error = error_of("CS-101", made, f"retention={given!r}", "leave it out", "do not exist yet")
-        assert "did you mean" not in error.next
+        error_of("CS-101", made, f"retention={given!r}", "choose None")
     assert cs.Materialized(store="x", retention=None) == cs.Materialized(store="x")
-    error_of("CS-101", lambda: cs.Materialized(history_retentoin="1 hour"), "did you mean history_retention?")
-    assert ", retention=" not in error_of("CS-101", lambda: cs.Materialized(foo=1)).next
+    error_of("CS-101", lambda: cs.Materialized(history_retentoin="1 hour"), "did you mean history_retention")
 
 
 # -- serdes of what a batch is given ----------------------------------------------------------------------
@@ -146,34 +139,6 @@ def test_serdes_that_for_each_batch_does_not_know(lost: Callable[..., Any]) -> N
     step = re.fullmatch(r"put (repartition\(.*\)) before it", error.next)[1]
     made = eval(f"stream.{step}", {"stream": stream, **NAMES})
     made.for_each_batch(lambda frame, batch: None)
-
-
-# -- patterns --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("pattern", "matches"),
-    [
-        (re.compile("orders-.*|bills-.*"), ["orders-1", "bills-xy", "bills-X"]),
-        (re.compile(r"(b)ills-(?:\1|x|xb)"), ["bills-b", "bills-xb"]),
-    ],
-)
-def test_a_pattern_that_excludes_a_topic(pattern: re.Pattern[str], matches: list[str]) -> None:
-    builder = cs.StreamsBuilder()
-    builder.table("bills-x", BOTH)
-    error = error_of("CS-122", lambda: builder.stream(pattern, BOTH), "bills-x")
-    written = re.compile(re.search(r"such as r'(.*)'$", error.next)[1])
-    builder.stream(written, BOTH)
-    builder.build()
-    assert [topic for topic in [*matches, "bills-x", "offers"] if written.fullmatch(topic)] == matches
-
-
-def test_a_pattern_with_flags() -> None:
-    builder = cs.StreamsBuilder()
-    builder.table("bills-x", BOTH)
-    pattern = re.compile("bills-.* # all", re.VERBOSE)
-    error = error_of("CS-122", lambda: builder.stream(pattern, BOTH))
-    assert error.next == "make the pattern exclude 'bills-x'"
 
 
 # -- splits ----------------------------------------------------------------------------------------------
@@ -199,26 +164,3 @@ def test_a_branch_of_a_name_that_is_taken_is_refused_and_the_split_goes_on() -> 
     error_of("CS-120", lambda: split.branch(bool, "b").default_branch("b"))
     assert list(split.default_branch("rest")) == ["by-b", "by-rest"]
     assert list(world.builder.build().nodes)[-3:] == ["by-", "by-b", "by-rest"]
-
-
-@pytest.mark.parametrize("taken", ["by-", "by-a"])
-def test_a_split_whose_name_was_taken_meanwhile_leaves_nothing(taken: str) -> None:
-    world = World()
-    split = world.views.split(cs.Named("by-")).branch(bool, "a")
-    world.views.filter(bool, named=cs.Named(taken))
-    error_of("CS-120", lambda: split.default_branch())
-    error_of("CS-127", lambda: split.default_branch(), "begin another")
-    assert next(reversed(world.builder.build().nodes)) == taken
-    found = world.views.split(cs.Named("other-")).branch(bool, "a").no_default_branch()
-    assert list(found) == ["other-a"]
-    world.builder.build()
-
-
-def test_a_split_without_a_name_leaves_nothing_either() -> None:
-    world = World()
-    world.views.filter(bool, named=cs.Named("views.split.a"))
-    before = world.builder.build().nodes
-    error_of("CS-120", lambda: world.views.split().branch(bool, "a").no_default_branch())
-    assert world.builder.build().nodes == before
-    found = world.views.split().branch(bool, "b").no_default_branch()
-    assert repr(found) == "{'b': <KStream views.split.b>}"

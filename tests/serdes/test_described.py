@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import crossstream as cs
 from crossstream import serdes
 from crossstream.serdes.described import Described, PlainJson, as_data, describe, made, of_data
-from crossstream.serdes.json_schemas import SchemaJson
+from crossstream.serdes.json_plain import SchemaJson
 from crossstream.storage.commit_log import BatchLog
 from tests.cli.cases import call
 from tests.docs.state_folder import Writer

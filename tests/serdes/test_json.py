@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from crossstream import serdes
 from crossstream.errors import SerdeError
+from crossstream.serdes.serde import find_invalid
 from tests.serdes.rows import awkward, plain, unhurried
 
 JSON = serdes.json()
@@ -53,7 +54,7 @@ def test_objects_survive_and_are_what_the_standard_library_reads(values: list[An
     assert JSON.decode_objects(encoded) == values
     assert JSON.decode_objects(awkward(rows)) == values
     assert JSON.decode_objects(encoded[1:-1]) == values[1:-1]
-    assert JSON.find_invalid(awkward(rows)) == []
+    assert find_invalid(JSON, awkward(rows)) == []
 
 
 def test_key_order_is_that_of_insertion() -> None:
@@ -149,7 +150,7 @@ def test_undecodable_rows_are_found(bad: bytes) -> None:
             with pytest.raises(SerdeError) as caught:
                 decode(data)
             assert caught.value.code == "CS-402"
-        assert [row for row, _ in JSON.find_invalid(data)] == [2 + 4 * copy for copy in range(copies)]
+        assert [row for row, _ in find_invalid(JSON, data)] == [2 + 4 * copy for copy in range(copies)]
     with pytest.raises(SerdeError, match="CS-402"):
         JSON.deserialize(bad)
 
@@ -227,7 +228,7 @@ def test_several_types_in_one_field_are_told(values: list[Any]) -> None:
     assert caught.value.code == "CS-404"
     assert "serdes.json(" in str(caught.value)
     with pytest.raises(SerdeError, match="CS-404"):
-        JSON.find_invalid(JSON.encode_objects(values), way="series")
+        find_invalid(JSON, JSON.encode_objects(values), way="series")
 
 
 @pytest.mark.parametrize(
@@ -314,7 +315,7 @@ def test_empty_arrays() -> None:
     assert len(JSON.decode_series(empty)) == 0
     assert len(JSON.encode_objects([])) == 0
     assert len(JSON.encode_series(pl.Series([], dtype=pl.Struct({"a": pl.Int64})))) == 0
-    assert JSON.find_invalid(empty) == []
+    assert find_invalid(JSON, empty) == []
 
 
 @pytest.mark.parametrize("copies", [1, 50])

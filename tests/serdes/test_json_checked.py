@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from crossstream import serdes
 from crossstream.errors import SerdeError
-from crossstream.serdes.serde import bisected
+from crossstream.serdes.serde import bisected, find_invalid
 from tests.serdes.rows import plain, unhurried
 
 
@@ -93,4 +93,4 @@ def test_rows_are_decoded_in_chunks() -> None:
     rows[17_000] = b'{"id":0}'
     with pytest.raises(SerdeError, match="CS-402"):
         serde.decode_series(plain(rows))
-    assert [row for row, _ in serde.find_invalid(plain(rows))] == [17_000]
+    assert [row for row, _ in find_invalid(serde, plain(rows))] == [17_000]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import crossstream as cs
 from crossstream import serdes
-from crossstream.columns.refused import encoded
+from crossstream.columns.evaluate import encoded
 from crossstream.columns.values import Values
 from crossstream.errors import SerdeError
 from tests.serdes.rows import unhurried

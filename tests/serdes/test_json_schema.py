@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from crossstream import serdes
 from crossstream.errors import SerdeError
-from crossstream.serdes.json_untyped import typed_as
+from crossstream.serdes.json_plain import typed_as
+from crossstream.serdes.serde import find_invalid
 from tests.serdes.rows import awkward, plain, unhurried
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
@@ -96,7 +97,7 @@ def test_objects_and_columns_are_the_same_both_ways(values: list[Any], copies: i
     assert SERDE.decode_objects(written) == values
     assert SERDE.decode_series(written).equals(series, null_equal=True)
     assert SERDE.decode_objects(SERDE.encode_series(series[1:-1])) == values[1:-1]
-    assert SERDE.find_invalid(awkward(rows)) == []
+    assert find_invalid(SERDE, awkward(rows)) == []
 
 
 @unhurried
@@ -185,7 +186,7 @@ def test_misfits_are_errors_in_both_ways(bad: bytes) -> None:
                 decode(data)
             assert caught.value.code == "CS-402"
         for way in (None, "objects", "series"):
-            assert [row for row, _ in SMALL.find_invalid(data, way=way)] == [
+            assert [row for row, _ in find_invalid(SMALL, data, way=way)] == [
                 2 + 3 * copy for copy in range(copies)
             ]
     with pytest.raises(SerdeError, match="CS-402"):

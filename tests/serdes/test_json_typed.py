@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from crossstream import serdes
 from crossstream.errors import SerdeError
+from crossstream.serdes.serde import find_invalid
 from tests.serdes.rows import awkward, plain, unhurried
 
 
@@ -131,7 +132,7 @@ def test_objects_and_columns_are_the_same_both_ways(values: list[Order | None], 
     assert serde.decode_objects(written) == values
     assert serde.decode_series(written).equals(series, null_equal=True)
     assert serde.decode_objects(serde.encode_series(series[1:-1])) == values[1:-1]
-    assert serde.find_invalid(awkward(rows)) == []
+    assert find_invalid(serde, awkward(rows)) == []
 
 
 @unhurried
@@ -246,16 +247,16 @@ def test_misfits_are_errors_in_both_ways(bad: bytes) -> None:
             assert caught.value.code == "CS-402"
             assert "json[Line]" in str(caught.value)
         expected = [2 + 4 * copy for copy in range(copies)]
-        assert [row for row, _ in LINE.find_invalid(data)] == expected
-        assert [row for row, _ in LINE.find_invalid(data, way="objects")] == expected
-        assert [row for row, _ in LINE.find_invalid(data, way="series")] == expected
+        assert [row for row, _ in find_invalid(LINE, data)] == expected
+        assert [row for row, _ in find_invalid(LINE, data, way="objects")] == expected
+        assert [row for row, _ in find_invalid(LINE, data, way="series")] == expected
 
 
 def test_only_the_fields_asked_for_are_looked_at() -> None:
     data = plain([b'{"sku":"a","count":"many"}', b'{"sku":"b","count":1}', b'{"sku":'])
     assert LINE.decode_series(data[:2], ["sku"]).to_list() == [{"sku": "a"}, {"sku": "b"}]
-    assert [row for row, _ in LINE.find_invalid(data, ["sku"], way="series")] == [2]
-    assert [row for row, _ in LINE.find_invalid(data, ["sku"])] == [0, 2]
+    assert [row for row, _ in find_invalid(LINE, data, ["sku"], way="series")] == [2]
+    assert [row for row, _ in find_invalid(LINE, data, ["sku"])] == [0, 2]
     with pytest.raises(SerdeError, match="CS-401"):
         LINE.decode_series(data, ["sku", "color"])
 
@@ -286,9 +287,9 @@ def test_columns_refuse_what_only_objects_hold(text: bytes, value: Wide | None, 
     with pytest.raises(SerdeError, match="CS-402"):
         serde.decode_series(data)
     bad = [2 * copy + 1 for copy in range(copies)]
-    assert serde.find_invalid(data, way="objects") == []
-    assert [row for row, _ in serde.find_invalid(data, way="series")] == bad
-    assert [row for row, _ in serde.find_invalid(data)] == bad
+    assert find_invalid(serde, data, way="objects") == []
+    assert [row for row, _ in find_invalid(serde, data, way="series")] == bad
+    assert [row for row, _ in find_invalid(serde, data)] == bad
 
 
 class Loose(msgspec.Struct):
@@ -311,8 +312,8 @@ def test_types_without_column_form_are_for_callables() -> None:
         assert caught.value.code == "CS-404"
         assert "Loose" in str(caught.value)
         with pytest.raises(SerdeError, match="CS-404"):
-            serde.find_invalid(data, fields, "series")
-    assert serde.find_invalid(data) == []
+            find_invalid(serde, data, fields, "series")
+    assert find_invalid(serde, data) == []
     with pytest.raises(SerdeError, match="CS-404"):
         serde.encode_series(pl.Series([{"id": "a"}]))
 
@@ -351,7 +352,7 @@ def test_times_of_day_with_an_offset_are_objects() -> None:
     assert serde.decode_objects(data) == values
     assert serde.dtype is None
     assert serde.decode_series(data, ["local"]).to_list() == [{"local": dt.time(14, 30)}, None]
-    assert serde.find_invalid(data) == []
+    assert find_invalid(serde, data) == []
     with pytest.raises(SerdeError, match="field at of Departure is a time of day with an offset") as caught:
         serde.decode_series(data)
     assert caught.value.code == "CS-404"
@@ -391,7 +392,7 @@ def test_enums_that_take_other_values_than_their_members(copies: int) -> None:
     assert serde.decode_series(data, ["rights"])[0] == {"rights": 3}
     bad = plain([b'{"color":"red"}', b'{"color":"MAUVE"}'] * copies)
     for way in ("objects", "series"):
-        assert [row for row, _ in serde.find_invalid(bad, way=way)] == list(range(1, 2 * copies, 2))
+        assert [row for row, _ in find_invalid(serde, bad, way=way)] == list(range(1, 2 * copies, 2))
 
 
 @dataclasses.dataclass

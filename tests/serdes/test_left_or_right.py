@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 import crossstream as cs
 from crossstream import serdes
 from crossstream.errors import SerdeError
-from crossstream.serdes.keys import LEFT, RIGHT, tagged
+from crossstream.serdes import arrays
+from crossstream.serdes.keys import LEFT, RIGHT
+from crossstream.serdes.serde import find_invalid
 
 SERDE = serdes.left_or_right(serdes.string(), serdes.int64())
 numbers = st.integers(-(2**63), 2**63 - 1)
@@ -69,7 +71,7 @@ def test_left_keys_come_first_each_side_in_its_order(values: list[Any]) -> None:
 @given(st.lists(st.none() | st.binary(max_size=9)), st.sampled_from([LEFT, RIGHT]), st.data())
 def test_tagging_columns(rows: list[bytes | None], side: int, data: st.DataObject) -> None:
     first = data.draw(st.integers(0, len(rows)))
-    made = tagged(side, binary(rows)[first:])
+    made = arrays.with_first_byte(side, binary(rows)[first:])
     assert made.to_pylist() == [None if row is None else bytes([side]) + row for row in rows[first:]]
 
 
@@ -88,7 +90,7 @@ def test_bytes_of_something_else_are_refused(row: bytes) -> None:
         assert refusal.value.code == "CS-402"
     with pytest.raises(SerdeError):
         SERDE.deserialize(row)
-    assert [bad for bad, _ in SERDE.find_invalid(binary([b"\x00o1", None, row]))] == [2]
+    assert [bad for bad, _ in find_invalid(SERDE, binary([b"\x00o1", None, row]))] == [2]
 
 
 @pytest.mark.parametrize(

@@ -56,14 +56,6 @@ def test_what_it_raises_while_reading_is_a_matter_of_the_record(function: Any, k
     assert driver.create_output_topic("bad", TEXT, TEXT).read_values() == ["one"]
 
 
-@pytest.mark.parametrize("own", [raises(NotImplementedError()), lambda rows: [(1, "one word")]])
-def test_its_own_search_is_used_where_it_finds_the_rows(own: Callable[[Any], Any]) -> None:
-    topology = first_words(serde=bent(find_invalid=own))
-    driver = run(topology, ["a,b", "one", "c,d"], deserialization_errors=cs.DeadLetter("bad"))
-    (letter,) = driver.create_output_topic("bad", TEXT, TEXT).read_records()
-    assert letter.value == "one"
-
-
 @pytest.mark.parametrize(
     "error", [KeyError("k"), StopIteration(), cs.SerdeError("told"), cs.ConfigError("told"), RecursionError()]
 )

@@ -13,6 +13,7 @@ import pytest
 import crossstream as cs
 from crossstream import serdes
 from crossstream.errors import SerdeError
+from crossstream.serdes.serde import find_invalid
 
 TEXT, JSON, BYTES = serdes.string(), serdes.json(), serdes.bytes()
 HALF, WHOLE = rb"\ud83d", rb"\ud83d\ude00"
@@ -77,7 +78,7 @@ def test_the_field_is_named_where_it_is_read(name: str, field: str, copies: int,
         assert caught.value.code == "CS-402"
         assert f"(half of a surrogate pair in field {field}, which is not valid Unicode)" in caught.value.what
     for way in ("objects", "series"):
-        assert [row for row, _ in serde.find_invalid(column(*rows), way=way)] == [*range(1, 2 * copies, 2)]
+        assert [row for row, _ in find_invalid(serde, column(*rows), way=way)] == [*range(1, 2 * copies, 2)]
 
 
 @pytest.mark.parametrize("copies", [1, 50])
@@ -109,7 +110,7 @@ def test_of_undeclared_json_everything_is_read(row: bytes, field: str) -> None:
     with pytest.raises(SerdeError) as caught:
         JSON.deserialize(row)
     assert f"(half of a surrogate pair{field}, which is not valid Unicode)" in caught.value.what
-    assert [at for at, _ in JSON.find_invalid(column(*[b"{}"] * 30, row), way="objects")] == [30]
+    assert [at for at, _ in find_invalid(JSON, column(*[b"{}"] * 30, row), way="objects")] == [30]
 
 
 def test_in_a_set() -> None:

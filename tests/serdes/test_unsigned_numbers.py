@@ -12,6 +12,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.serdes.serde import find_invalid
 
 TEXT, BYTES = serdes.string(), serdes.bytes()
 HUGE = 2**63
@@ -111,7 +112,7 @@ def test_a_schema_of_64_bits_without_a_sign(schema: Any, copies: int) -> None:
     for bad in (b'{"id":-1}', b'{"ids":[%d]}' % 2**64, b'{"in":{"u":%d}}' % 10**30, b'{"id":1.5}'):
         rows = pa.concat_arrays([wire, pa.array([bad], pa.large_binary())])
         for way in ("objects", "series"):
-            assert [row for row, _ in serde.find_invalid(rows, way=way)] == [2 * copies]
+            assert [row for row, _ in find_invalid(serde, rows, way=way)] == [2 * copies]
 
 
 @pytest.mark.parametrize("every", [1, 500])

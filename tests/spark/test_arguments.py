@@ -35,7 +35,7 @@ def test_an_application_runs_a_topology() -> None:
     builder.stream("in", JSON).to("out")
     refused("CS-201", "StreamsBuilder", "builder.build()", topology=builder)
     refused("CS-201", "builder.build()", topology=builder.build)
-    refused("CS-201", "SparkStreams(topology, config)", topology=CONFIG, config=topology())
+    refused("CS-201", "first: SparkStreams(builder.build(), …)", topology=CONFIG, config=topology())
     refused("CS-201", "NoneType", topology=None)
 
 

@@ -207,7 +207,7 @@ def test_a_column_that_its_serde_does_not_take_is_named(spark: Any, world: World
         ),
         ("CS-150", ["1 as key", "2 as value"], "key, key"),
         ("CS-150", ["1 as KEY", "2 as value"], "key, KEY"),
-        ("CS-150", ["2 as value", "timestamp as Timestamp"], "a column Timestamp"),
+        ("CS-150", ["2 as value", "timestamp as Timestamp"], "takes for timestamp: Timestamp"),
     ],
 )
 def test_columns_that_are_refused_where_they_are_passed(

@@ -8,12 +8,13 @@ from functools import reduce
 from typing import Any, Generic, TypeVar
 
 from crossstream.api.checks import check_name, predicate_of
-from crossstream.api.draft import Draft, Handle, check_same_builder, child, given_name, misplaced_name
+from crossstream.api.draft import Draft, Handle, check_same_builder, child, given_name
 from crossstream.api.options import Named
-from crossstream.api.serde_rules import same
 from crossstream.columns.functions import Function
 from crossstream.errors import TopologyError, caller_location, user_location
 from crossstream.graph.nodes import Branch, Merge, Node, Split
+from crossstream.serdes import Serde
+from crossstream.serdes.serde import alike
 from crossstream.typing import Predicate
 
 S = TypeVar("S", bound=Handle)
@@ -29,7 +30,7 @@ class BranchedKStream(Generic[S]):
     {'by-size-big': <KStream by-size-big>, 'by-size-0': <KStream by-size-0>}
     """
 
-    __slots__ = ("_begun", "_branches", "_draft", "_finished", "_make", "_parent", "_prefix")
+    __slots__ = ("_branches", "_draft", "_finished", "_make", "_parent", "_prefix")
 
     def __init__(
         self, draft: Draft, parent: Node, prefix: str | None, make: Callable[[Draft, Node], S]
@@ -40,8 +41,7 @@ class BranchedKStream(Generic[S]):
         self._make = make
         self._branches: list[tuple[str, Function | None]] = []
         self._finished = False
-        self._begun = object()
-        draft.open_splits[self._begun] = user_location()
+        draft.open_splits[self] = user_location()
 
     def branch(self, predicate: Predicate, name: str | None = None) -> BranchedKStream[S]:
         """Adds a branch; its key in the result is ``name``, else its number, from 1.
@@ -95,14 +95,15 @@ class BranchedKStream(Generic[S]):
     def _finish(self) -> dict[str, S]:
         predicates = tuple(predicate for _, predicate in self._branches)
         self._finished = True
-        self._draft.open_splits.pop(self._begun)
-        with self._draft.all_or_nothing():
-            split = child(self._draft, Split, "split", self._parent, self._prefix, predicates=predicates)
-            return {label: self._branch(split, at, label) for at, (label, _) in enumerate(self._branches)}
-
-    def _branch(self, split: Split, index: int, label: str) -> S:
-        given = None if self._prefix is None else label
-        return self._make(self._draft, child(self._draft, Branch, label, split, given, index=index))
+        self._draft.open_splits.pop(self)
+        split = child(self._draft, Split, "split", self._parent, self._prefix, predicates=predicates)
+        made: dict[str, S] = {}
+        for index, (label, _) in enumerate(self._branches):
+            given = None if self._prefix is None else label
+            made[label] = self._make(
+                self._draft, child(self._draft, Branch, label, split, given, index=index)
+            )
+        return made
 
     def _check_open(self) -> None:
         if self._finished:
@@ -116,39 +117,29 @@ class BranchedKStream(Generic[S]):
 
 def merged(stream: Handle, others: tuple[Handle, ...], named: Named | None) -> Node:
     """Adds a `Merge` below the streams. Raises CS-135 for anything but streams of one builder."""
-    if not others:
-        raise _not_a_stream(None)
-    for other in others:
-        if not is_stream(other):
-            raise _not_a_stream(other)
+    for other in others or (None,):
+        if not (isinstance(other, Handle) and other._node.shape == "stream"):
+            raise TopologyError(
+                f"merge takes streams, not {'nothing' if other is None else type(other).__name__}",
+                code="CS-135",
+                where=caller_location("merge"),
+                next='pass one KStream or several; a table becomes one by to_stream(), and a name is named=Named("…")',
+            )
         check_same_builder("merge", stream._draft, other._draft)
-    nodes = [stream._node, *(other._node for other in others)]
+    first, *rest = nodes = [stream._node, *(other._node for other in others)]
     serdes = {
-        "key": reduce(same, [node.key for node in nodes]),
-        "value": reduce(same, [node.value for node in nodes]),
-        "key_type": reduce(same, [node.key or node.key_type for node in nodes]),
-        "value_type": reduce(same, [node.value or node.value_type for node in nodes]),
+        "key": reduce(_same, [node.key for node in nodes]),
+        "value": reduce(_same, [node.value for node in nodes]),
+        "key_type": reduce(_same, [node.key or node.key_type for node in nodes]),
+        "value_type": reduce(_same, [node.value or node.value_type for node in nodes]),
     }
-    path = f"merge({','.join(node.name for node in nodes[1:])})"
-    parents = tuple(node.name for node in nodes)
-    name = given_name("merge", named)
-    return child(stream._draft, Merge, path, stream._node, name, parents=parents, **serdes)
+    path = f"merge({','.join(node.name for node in rest)})"
+    return child(stream._draft, Merge, path, first, given_name("merge", named), *rest, **serdes)
 
 
-def is_stream(given: object) -> bool:
-    node = getattr(given, "_node", None)
-    return isinstance(node, Node) and node.shape == "stream"
-
-
-def _not_a_stream(given: object) -> TopologyError:
-    if isinstance(given, Named):
-        return misplaced_name("merge", "one of the streams")
-    return TopologyError(
-        f"merge takes streams, not {'nothing' if given is None else type(given).__name__}",
-        code="CS-135",
-        where=caller_location("merge"),
-        next="pass one KStream or several; a table becomes one by to_stream()",
-    )
+def _same(serde: Serde | None, other: Serde | None) -> Serde | None:
+    """The serde that two inputs share; None if they differ."""
+    return serde if serde is not None and other is not None and alike(serde, other) else None
 
 
 @dataclass(frozen=True, slots=True)

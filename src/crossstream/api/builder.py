@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import polars as pl
 
-from crossstream.api.checks import check_option, check_topic, topic_step
+from crossstream import serdes
+from crossstream.api.checks import agreed, check_option, check_topic, known_serdes
 from crossstream.api.draft import Draft
-from crossstream.api.frames import frame_serdes
 from crossstream.api.options import Consumed, Materialized
-from crossstream.api.serde_rules import source_serdes, table_serdes
 from crossstream.api.stream import KStream
 from crossstream.api.table import GlobalKTable, KTable
 from crossstream.api.topology import Topology
@@ -54,7 +53,7 @@ class StreamsBuilder:
         <KStream orders+returns>
         """
         names, pattern = _topics(topics)
-        return KStream(self._draft, self._source(names, pattern, consumed))
+        return KStream(self._draft, self._source("stream", "stream", names, consumed, pattern=pattern))
 
     def table(
         self, topic: str, consumed: Consumed | None = None, materialized: Materialized | None = None
@@ -69,7 +68,8 @@ class StreamsBuilder:
         >>> StreamsBuilder().table("products", Consumed(key=serdes.string(), value=serdes.json()))
         <KTable products>
         """
-        return KTable(self._draft, self._table("table", "table", topic, consumed, materialized))
+        check_topic("table", topic)
+        return KTable(self._draft, self._source("table", "table", (topic,), consumed, materialized))
 
     def global_table(
         self, topic: str, consumed: Consumed | None = None, materialized: Materialized | None = None
@@ -86,7 +86,8 @@ class StreamsBuilder:
         >>> StreamsBuilder().global_table("merchants", Consumed(key=serdes.string(), value=serdes.json()))
         <GlobalKTable merchants>
         """
-        node = self._table("global_table", "global", topic, consumed, materialized)
+        check_topic("global_table", topic)
+        node = self._source("global_table", "global", (topic,), consumed, materialized)
         return GlobalKTable(self._draft, node)
 
     def stream_from(self, frame: Any, consumed: Consumed | None = None) -> KStream:
@@ -121,51 +122,40 @@ class StreamsBuilder:
         return self._draft.finish()
 
     def _source(
-        self, topics: tuple[str, ...], pattern: re.Pattern[str] | None, consumed: Consumed | None
+        self,
+        operator: str,
+        shape: Shape,
+        names: tuple[str, ...],
+        consumed: Consumed | None,
+        materialized: Materialized | None = None,
+        pattern: re.Pattern[str] | None = None,
     ) -> Source:
-        option = check_option("stream", "consumed", consumed, Consumed) or Consumed()
-        path = source_kind(topics, pattern)
+        option = check_option(operator, "consumed", consumed, Consumed) or Consumed()
+        stored = check_option(operator, "materialized", materialized, Materialized)
+        asked = stored or Materialized()
+        path = source_kind(names, pattern)
         name = option.name or shorten(path)
-        key, value = source_serdes(name, option.key, option.value)
+        if shape == "global":
+            _check_global(name, option, asked)
+        key, value = known_serdes(
+            name,
+            agreed(name, "the keys of its topic", option.key, asked.key, "key"),
+            agreed(name, "the values of its topic", option.value, asked.value, "value"),
+            "pass Consumed({}); serdes.bytes() leaves bytes alone",
+        )
         _check_extractor(option, name, key, value)
         attributes: dict[str, Any] = {
-            "topics": topics,
+            "shape": shape,
+            "topics": names,
             "pattern": pattern,
             "key": key,
             "value": value,
             "timestamp_extractor": option.timestamp_extractor,
             "offset_reset": option.offset_reset,
+            "store": None if stored is None else stored.spec(key, value),
         }
-        known = self._draft.same_source(Source(name=name, **attributes))
+        known = self._draft.same_source(Source(name=name, **attributes)) if shape == "stream" else None
         return known or self._draft.add(Source, path, name, **attributes)
-
-    def _table(
-        self,
-        operator: str,
-        shape: Shape,
-        topic: str,
-        consumed: Consumed | None,
-        materialized: Materialized | None,
-    ) -> Source:
-        check_topic(operator, topic)
-        option = check_option(operator, "consumed", consumed, Consumed) or Consumed()
-        stored = check_option(operator, "materialized", materialized, Materialized)
-        if shape == "global":
-            _check_global(topic, option, stored)
-        key, value = table_serdes(topic, option, stored)
-        _check_extractor(option, topic, key, value)
-        return self._draft.add(
-            Source,
-            topic,
-            option.name or shorten(topic),
-            shape=shape,
-            topics=(topic,),
-            key=key,
-            value=value,
-            timestamp_extractor=option.timestamp_extractor,
-            offset_reset=option.offset_reset,
-            store=None if stored is None else stored.spec(key, value),
-        )
 
     def _frame(
         self, shape: Shape, frame: Any, consumed: Consumed | None, stored: Materialized | None
@@ -189,9 +179,9 @@ def _check_extractor(consumed: Consumed, name: str, key: Serde, value: Serde) ->
         typed(function, name, "timestamp_extractor", source, timestamp=pl.Int64())
 
 
-def _check_global(topic: str, consumed: Consumed, stored: Materialized | None) -> None:
+def _check_global(name: str, consumed: Consumed, asked: Materialized) -> None:
     """Refuses (CS-101) a versioned global table, and one that begins at the end of its topic."""
-    if stored is not None and stored.history_retention is not None:
+    if asked.history_retention is not None:
         what = "keeps no versions: a record sees the row of the moment when it is processed"
         step = "leave history_retention out; builder.table(…) makes versioned tables"
     elif consumed.offset_reset == "latest":
@@ -199,16 +189,13 @@ def _check_global(topic: str, consumed: Consumed, stored: Materialized | None) -
         step = 'leave offset_reset="latest" out'
     else:
         return
-    raise TopologyError(f"a global table {what}", code="CS-101", where=caller_location(topic), next=step)
+    raise TopologyError(f"a global table {what}", code="CS-101", where=caller_location(name), next=step)
 
 
 def _topics(topics: object) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
     if isinstance(topics, re.Pattern) and isinstance(topics.pattern, str):
         return (), topics
     names: list[Any] = []
-    pattern = '"orders", ["orders", "returns"] or re.compile("orders-.*")'
-    if isinstance(topics, re.Pattern):
-        pattern = f"re.compile({topics.pattern.decode(errors='replace')!r})"
     if isinstance(topics, Sequence) and not isinstance(topics, bytes):
         names = [topics] if isinstance(topics, str) else list(topics)
     for name in names:
@@ -218,6 +205,113 @@ def _topics(topics: object) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
             f"{topics!r} is not a topic, a list of different topics or a pattern of text",
             code="CS-101",
             where=caller_location("stream"),
-            next=topic_step("stream", topics, pattern),
+            next='pass "orders", ["orders", "returns"] or re.compile("orders-.*"); stream_from(…) reads a DataFrame',
         )
     return tuple(names), None
+
+
+_BY_TYPE = {
+    "string": serdes.string,
+    "binary": serdes.bytes,
+    "smallint": serdes.int16,
+    "int": serdes.int32,
+    "bigint": serdes.int64,
+    "float": serdes.float32,
+    "double": serdes.float64,
+    "boolean": serdes.boolean,
+}
+
+_TAKEN = {
+    "timestamp": ("timestamp", "timestamp_ntz", "bigint", "int"),
+    "headers": ("array<struct<key:string,value:binary>>",),
+}
+"""Types of the optional columns. Numbers are milliseconds since the epoch."""
+
+COLUMNS = ("key", "value", *_TAKEN)
+"""The columns that are read; others may be of any type."""
+
+_UNREADABLE = ("variant", "interval", "interval year", "interval month", "interval year to month")
+_GEO = ("geometry", "geography")
+
+
+def frame_serdes(operator: str, frame: Any, consumed: Consumed) -> tuple[Serde, Serde]:
+    """The serdes of key and value: those of ``consumed``, else by the columns' types.
+
+    Raises CS-150 for anything but a streaming DataFrame with columns key and value, and for names and types that it
+    cannot read; CS-101 for settings of ``consumed`` that only topics have.
+    """
+    for what, step in _frame_faults(operator, frame):
+        raise TopologyError(what, code="CS-150", where=caller_location(operator), next=step)
+    if consumed.timestamp_extractor is not None or consumed.offset_reset != "earliest":
+        raise TopologyError(
+            f"timestamp_extractor and offset_reset are for topics, and {operator} reads a DataFrame",
+            code="CS-101",
+            where=caller_location(operator),
+            next="compute the column timestamp; set where to begin on spark.readStream, such as startingOffsets",
+        )
+    types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    return (
+        consumed.key or _serde_of(operator, "key", types["key"]),
+        consumed.value or _serde_of(operator, "value", types["value"]),
+    )
+
+
+def _serde_of(operator: str, column: str, type_name: str) -> Serde:
+    if type_name in _BY_TYPE:
+        found: Serde = _BY_TYPE[type_name]()
+        return found
+    if type_name.startswith(("struct<", "map<string,", "array<")):
+        return serdes.json()
+    raise TopologyError(
+        f"column {column} is of type {type_name}, which has no serde",
+        code="CS-150",
+        where=caller_location(operator),
+        next=f"pass Consumed({column}=…), or cast the column",
+    )
+
+
+def _frame_faults(operator: str, frame: Any) -> Iterator[tuple[str, str]]:
+    """(fault, next step) of what is not a streaming DataFrame, or of its columns."""
+    if not getattr(frame, "isStreaming", False):
+        yield (
+            f"{operator} takes a streaming DataFrame, not {type(frame).__name__}",
+            "make it with spark.readStream; a batch DataFrame has no changes to follow",
+        )
+    for name in COLUMNS:
+        found = [column for column in frame.columns if column.lower() == name]
+        if found not in ([], [name]):
+            step = f'keep one of them, and call it {name}: .drop("…"), .withColumnRenamed("{found[0]}", "{name}")'
+            yield f"the DataFrame has columns that Spark takes for {name}: {', '.join(found)}", step
+    missing = [name for name in ("key", "value") if name not in frame.columns]
+    if missing:
+        yield (
+            f"the DataFrame has no column {' and '.join(missing)}",
+            "select key, value and optionally timestamp and headers; struct(…) makes a value of columns",
+        )
+    types = {field.name: field.dataType for field in frame.schema.fields}
+    for column, taken in _TAKEN.items():
+        if column in types and types[column].simpleString() not in taken:
+            yield (
+                f"column {column} is of type {types[column].simpleString()}",
+                f"cast it to {' or '.join(taken)}",
+            )
+    for name in ("key", "value"):
+        for fault in _unreadable(types[name].jsonValue(), name):
+            yield (
+                f"column {fault}, which no serde reads",
+                "change it in the DataFrame: rename such fields, and cast(… as string) types that JSON lacks",
+            )
+
+
+def _unreadable(kind: Any, path: str) -> Iterator[str]:
+    """The faults in a type in Spark's JSON form: text, or a dict of inner types. ``path``: of the column or field."""
+    if isinstance(kind, str):
+        if kind in _UNREADABLE or kind.startswith(_GEO):
+            yield f"{path} is of type {kind}"
+        return
+    names = [field["name"] for field in kind.get("fields", ())]
+    yield from (f"{path} has several fields {name}" for name in dict.fromkeys(names) if names.count(name) > 1)
+    for field in kind.get("fields", ()):
+        yield from _unreadable(field["type"], f"{path}.{field['name']}")
+    for part in ("elementType", "keyType", "valueType"):
+        yield from _unreadable(kind.get(part, ""), path)

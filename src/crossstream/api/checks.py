@@ -1,4 +1,9 @@
-"""Checks of single arguments; each raises `TopologyError` at the caller's line and says what to write."""
+"""Checks of arguments and of serdes; each raises `TopologyError` at the caller's line and says what to write.
+
+Which serde an operator's output has: the option object comes first, then the input's serde where the type cannot have
+changed (semantics 3.5). Values without a serde are Python objects; the engine keeps them in a form of its own, which
+never reaches a topic.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +15,14 @@ from typing import Any, TypeVar
 import polars as pl
 
 from crossstream.api.types import Inputs, checked_predicate, named_field, typed
-from crossstream.columns.functions import Function, keyed
-from crossstream.columns.projection import ALL, other_rows, projection_of
+from crossstream.columns.functions import ALL, Function, keyed, other_rows, projection_of
 from crossstream.durations import Duration, is_duration, to_milliseconds
 from crossstream.errors import TopologyError, caller_location
-from crossstream.graph.names import name_fault
 from crossstream.graph.nodes import Node
-from crossstream.serdes.serde import check_key_serde
+from crossstream.serdes import Serde
+from crossstream.serdes.serde import alike, check_key_serde, names_apart
 from crossstream.signatures import deferred_kind, fits_call
+from crossstream.topics import name_fault
 
 T = TypeVar("T")
 
@@ -37,30 +42,12 @@ def check_topic(operator: str, topic: object) -> None:
     """Refuses (CS-102) a name that Kafka does not allow for a topic."""
     fault = name_fault(topic)
     if fault is not None:
-        step = (
-            NAME_RULE if isinstance(topic, str) else topic_step(operator, topic, 'one name, such as "orders"')
-        )
         raise TopologyError(
             f"{operator}: {topic!r} is not a topic: {fault}",
             code="CS-102",
             where=caller_location(),
-            next=step,
+            next=NAME_RULE if isinstance(topic, str) else 'pass one name, such as "orders"',
         )
-
-
-def topic_step(operator: str, given: object, names: str) -> str:
-    """What to write instead of ``given``: ``names``, or the method for a DataFrame."""
-    if operator in ("stream", "table") and hasattr(given, "isStreaming"):
-        return f"a DataFrame is read by {operator}_from(…)"
-    return f"pass {names}"
-
-
-def check_target(operator: str, topic: object) -> None:
-    """Refuses anything but the name of a topic (CS-102) or a function of key and value (CS-104)."""
-    if callable(topic) or isinstance(topic, keyed | pl.Expr):
-        check_signature(operator, "topic", topic, ("key", "value"))
-    else:
-        check_topic(operator, topic)
 
 
 def settle_durations(option: object, *settings: str, minimum: int | None = 0) -> None:
@@ -81,11 +68,13 @@ def settled(duration: Duration) -> int:
     return duration
 
 
-_BOTH_WAYS = ("serialize", "deserialize")
-
-
 def check_serdes(
-    owner: str, /, *, optional: bool = True, ways: Collection[str] = _BOTH_WAYS, **serdes: object
+    owner: str,
+    /,
+    *,
+    optional: bool = True,
+    ways: Collection[str] = ("serialize", "deserialize"),
+    **serdes: object,
 ) -> None:
     """Refuses (CS-101) anything but a serde with these methods (``ways``); ``optional``: None is allowed.
 
@@ -93,7 +82,9 @@ def check_serdes(
     """
     check_key_serde(serdes.get("key"))
     for setting, serde in serdes.items():
-        if (serde is None and optional) or _is_serde(serde, ways):
+        if serde is None and optional:
+            continue
+        if not isinstance(serde, type) and all(callable(getattr(serde, way, None)) for way in ways):
             continue
         called = callable(serde) and getattr(serde, "__module__", "").startswith("crossstream.serdes")
         name = getattr(serde, "__name__", "json")
@@ -141,24 +132,19 @@ def check_signature(
     _check_runs(f"{owner}({setting}=…)", function)
 
 
-def check_option(
-    operator: str, setting: str, option: object, kind: type[T], **others: type[object]
-) -> T | None:
-    """``option`` if it is None or a ``kind``; else CS-101, which says what to write.
-
-    ``others``: the kinds of the operator's other options, by setting, which may have been passed instead.
-    """
+def check_option(operator: str, setting: str, option: object, kind: type[T]) -> T | None:
+    """``option`` if it is None or a ``kind``; else CS-101, which says what to write."""
     if option is None or isinstance(option, kind):
         return option
-    meant = [name for name, other in others.items() if isinstance(option, other)]
-    step = (
-        f"name the argument: {meant[0]}=…" if meant else f"write {setting}={_written(option, kind.__name__)}"
-    )
+    name = type(option).__name__
+    is_other = {name, kind.__name__} == {"Named", "Materialized"}  # Java takes either in one place
     raise TopologyError(
-        f"{setting} of {operator} must be a {kind.__name__}, not {type(option).__name__}",
+        f"{setting} of {operator} must be a {kind.__name__}, not {name}",
         code="CS-101",
         where=caller_location(operator),
-        next=step,
+        next=f"name the argument: {name.lower()}=…"
+        if is_other
+        else f"write {setting}={_written(option, kind.__name__)}",
     )
 
 
@@ -198,20 +184,24 @@ def function_of(
     if by_name and isinstance(given, str):
         return named_field(given, operator, role, inputs)
     values = tuple(inputs) if values is None else values
-    if isinstance(given, pl.Expr) and not expression:
-        raise _no_function(operator, role, "a Polars expression", values)
-    if isinstance(given, keyed) and not callable(given.function):
-        raise _no_key_needed(operator, role, given.function, values)
-    if not (isinstance(given, pl.Expr | keyed) or callable(given)):
-        raise _no_function(operator, role, "missing" if given is REQUIRED else repr(given), values)
+    what = f"the {role} of {operator}"
+    called = given.function if isinstance(given, keyed) else given
+    if not (callable(called) or (expression and isinstance(given, pl.Expr))):
+        shown = "a Polars expression" if isinstance(given, pl.Expr) else repr(given)
+        raise TopologyError(
+            f"{what} is missing" if given is REQUIRED else f"{what} is {shown}, not a function",
+            code="CS-104",
+            where=caller_location(operator),
+            next=f"pass one, such as lambda {', '.join(values)}: …",
+        )
     function = replace(Function.of(given, arguments=len(values), with_key=with_key), role=role)
     if function.call is not None:
-        _check_arity(f"the {role} of {operator}", function.call, values, function.with_key, operator)
-        _check_runs(f"the {role} of {operator}", function.call, operator, several=several)
+        _check_arity(what, function.call, values, function.with_key, operator)
+        _check_runs(what, function.call, operator, several=several)
     elif function.expression is not None:
-        _check_rows(f"the {role} of {operator}", function.expression, operator)
+        _check_rows(what, function.expression, operator)
         if "left" in inputs:
-            _check_columns(f"the {role} of {operator}", function, inputs, operator)
+            _check_columns(what, function, inputs, operator)
     return typed(function, operator, role, inputs)
 
 
@@ -227,8 +217,7 @@ def _check_rows(what: str, expression: pl.Expr, operator: str) -> None:
             f"{what} reads other records than its own ({found}): the result would depend on the batches",
             code="CS-111",
             where=caller_location(operator),
-            next="write an expression over one record: .list for the elements of a list, pl.sum_horizontal and the like"
-            " for several columns",
+            next="write it over one record: .list for the elements of a list, pl.sum_horizontal for several columns",
         )
 
 
@@ -270,17 +259,10 @@ def _check_runs(what: str, function: Any, operator: str | None = None, *, severa
     way = deferred_kind(function)
     if way is None or (way == "yield" and several):
         return
-    gives, step = (
-        (
-            "a generator, and nothing iterates it",
-            "return one value; flat_map and flat_map_values take several",
-        )
-        if way == "yield"
-        else (
-            "a coroutine, and nothing awaits it",
-            "write it with def; in it, asyncio.run(…) runs a coroutine",
-        )
-    )
+    gives, step = "a coroutine, and nothing awaits it", "write it with def; asyncio.run(…) runs a coroutine"
+    if way == "yield":
+        gives = "a generator, and nothing iterates it"
+        step = "return one value; flat_map and flat_map_values take several"
     raise TopologyError(
         f"{what} has {way}: a call of {_called(function)} returns {gives}",
         code="CS-104",
@@ -290,34 +272,11 @@ def _check_runs(what: str, function: Any, operator: str | None = None, *, severa
 
 
 def _called(function: object) -> str:
-    return f"{getattr(function, '__name__', repr(function))}{_signature(function)}"
-
-
-def _signature(function: object) -> str:
     try:
-        return str(inspect.signature(function))  # type: ignore[arg-type]
+        signature = str(inspect.signature(function))  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        return ""
-
-
-def _no_function(operator: str, role: str, given: str, values: tuple[str, ...]) -> TopologyError:
-    return TopologyError(
-        f"the {role} of {operator} is {given}" + ("" if given == "missing" else ", not a function"),
-        code="CS-104",
-        where=caller_location(operator),
-        next=f"pass one, such as lambda {', '.join(values)}: …",
-    )
-
-
-def _no_key_needed(operator: str, role: str, given: object, values: tuple[str, ...]) -> TopologyError:
-    error = _no_function(operator, role, f"keyed({given!r})", values)
-    if isinstance(given, pl.Expr):
-        error.next = "pass the expression itself: it reads the key as the column key"
-    return error
-
-
-def _is_serde(value: object, ways: Collection[str]) -> bool:
-    return not isinstance(value, type) and all(callable(getattr(value, way, None)) for way in ways)
+        signature = ""
+    return f"{getattr(function, '__name__', repr(function))}{signature}"
 
 
 class _Required:
@@ -328,3 +287,56 @@ class _Required:
 
 
 REQUIRED: Any = _Required()
+
+
+def known_serdes(operator: str, key: Serde | None, value: Serde | None, step: str) -> tuple[Serde, Serde]:
+    """Both serdes of a source or a sink. Raises CS-140 where one is missing; ``step`` says how to give it."""
+    if key is not None and value is not None:
+        return key, value
+    examples = {"key": "key=serdes.string()", "value": "value=serdes.json()"}
+    missing = [name for name, serde in (("key", key), ("value", value)) if serde is None]
+    raise TopologyError(
+        f"no {' and '.join(missing)} serde for {operator}",
+        code="CS-140",
+        where=caller_location(operator),
+        next=step.format(", ".join(examples[name] for name in missing)),
+    )
+
+
+def agreed(operator: str, what: str, known: Serde | None, given: Serde | None, setting: str) -> Serde | None:
+    """The serde that is known or that an option gives. Raises CS-140 if the two differ."""
+    if known is not None and given is not None and not alike(known, given):
+        option_serde, found = names_apart(given, known)
+        raise TopologyError(
+            f"{operator}: the serde given says that {what} are {option_serde}, but they are {found}",
+            code="CS-140",
+            where=caller_location(operator),
+            next=f"leave {setting}= out",
+        )
+    return known or given
+
+
+def needed_key(operator: str, inherited: Serde | None, given: Serde | None, option: str) -> Serde:
+    """The key serde of an operation by key. Raises CS-140 if there is none or two differ."""
+    key = agreed(operator, "the keys of its input", inherited, given, "key")
+    if key is None:
+        raise TopologyError(
+            f"{operator} works by key, and the key serde was lost where the key changed",
+            code="CS-140",
+            where=caller_location(operator),
+            next=f"pass {option}, such as {option.replace('…', 'serdes.string()')}",
+        )
+    return given or key
+
+
+def check_same_keys(operator: str, left: Node, key: Serde | None, right: Node, step: str) -> None:
+    """Refuses (CS-134) to join inputs whose key serdes differ. ``key``: of the left input; ``step``: another way."""
+    if key is None or right.key is None or alike(key, right.key):
+        return
+    mine, theirs = names_apart(key, right.key)
+    raise TopologyError(
+        f"cannot join by key: {left.name} has {mine} keys, {right.name} has {theirs} keys",
+        code="CS-134",
+        where=caller_location(operator),
+        next=f"give both the same key serde; {step}",
+    )

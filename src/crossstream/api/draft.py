@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import polars as pl
 
-from crossstream.api.checks import check_option
+from crossstream import serdes
+from crossstream.api.checks import check_option, needed_key
 from crossstream.api.options import Materialized, Named
-from crossstream.api.serde_rules import needed_key, stored_value
 from crossstream.api.topology import Topology
 from crossstream.api.types import check_fits
 from crossstream.columns.functions import Function
 from crossstream.errors import Location, TopologyError, caller_location, user_location
-from crossstream.graph.names import Paths
-from crossstream.graph.nodes import FrameSource, JoinKind, Node, Source, StoreSpec
-from crossstream.graph.stores import queryable_names
-from crossstream.graph.validate import check_new_name, check_new_source, check_new_store
+from crossstream.graph.names import Paths, check_new_name, check_new_source, check_new_store, queryable_names
+from crossstream.graph.nodes import ForeignKeyKind, FrameSource, Node, Source
 from crossstream.serdes import Serde
+from crossstream.serdes.json_plain import SchemaJson
 
 N = TypeVar("N", bound=Node)
 
@@ -52,22 +50,13 @@ class Draft:
         self.check_name(node.name)
         check_new_store(self.nodes, self.stores, node)
         self.paths.count(parent, path)
-        self._put(node)
+        self.nodes[node.name] = node
+        self.stores.update(dict.fromkeys(queryable_names(node), node.name))
         return node
 
     def check_name(self, name: str) -> None:
         """Refuses (CS-120) a name that an operator has."""
         check_new_name(self.nodes, name)
-
-    @contextmanager
-    def all_or_nothing(self) -> Iterator[None]:
-        """Adds several nodes, or none if one of them is refused."""
-        nodes, stores, paths = dict(self.nodes), dict(self.stores), self.paths.copy()
-        try:
-            yield
-        except BaseException:
-            self.nodes, self.stores, self.paths = nodes, stores, paths
-            raise
 
     def same_source(self, wanted: Source) -> Source | None:
         """The stream source of exactly these topics, which two streams share. Raises CS-122 for other options."""
@@ -95,17 +84,6 @@ class Draft:
             )
         return Topology(dict(self.nodes), dict(self.frames))
 
-    def _put(self, node: Node) -> None:
-        self.nodes[node.name] = node
-        for store in queryable_names(node):
-            self.stores[store] = node.name
-
-
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, pl.Expr) or isinstance(other, pl.Expr):
-        return one is other
-    return bool(one == other)
-
 
 def _same_topics(source: Source, other: Source) -> bool:
     if source.pattern is None or other.pattern is None:
@@ -115,7 +93,12 @@ def _same_topics(source: Source, other: Source) -> bool:
 
 def _check_same_options(source: Source, wanted: Source) -> None:
     options = ("key", "value", "timestamp_extractor", "offset_reset")
-    different = [name for name in options if not _equal(getattr(source, name), getattr(wanted, name))]
+    different = []
+    for option in options:
+        mine, theirs = getattr(source, option), getattr(wanted, option)
+        is_expression = isinstance(mine, pl.Expr) or isinstance(theirs, pl.Expr)
+        if mine is not theirs and (is_expression or mine != theirs):
+            different.append(option)
     if different:
         raise TopologyError(
             f"the topics of {source.name} are read a second time with another {' and '.join(different)}",
@@ -125,13 +108,10 @@ def _check_same_options(source: Source, wanted: Source) -> None:
         )
 
 
-OPERATORS: Mapping[JoinKind, str] = MappingProxyType(
-    {"inner": "join", "left": "left_join", "outer": "outer_join"}
+OPERATORS: Mapping[ForeignKeyKind, str] = MappingProxyType(
+    {"inner": "join", "left": "left_join", "right": "right_join", "outer": "outer_join"}
 )
 """The method of each kind of join."""
-
-_NOT_YET = MappingProxyType({"KStream": ("deduplicate", "process", "process_values", "transform_batches"), "KTable": ("suppress",)})
-"""Methods of Kafka Streams that will come with aggregations."""
 
 
 class Handle:
@@ -146,36 +126,26 @@ class Handle:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._node.name}>"
 
-    if not TYPE_CHECKING:  # a type checker knows the methods
 
-        def __getattr__(self, name: str) -> NoReturn:
-            """A method that is planned has an error of its own, in subclasses too."""
-            awaited = any(name in _NOT_YET.get(kind.__name__, ()) for kind in type(self).__mro__)
-            what = f"no {name} yet: see Status in README.md" if awaited else f"no attribute {name!r}"
-            raise AttributeError(f"{type(self).__name__!r} object has {what}", name=name, obj=self)
-
-
-def given_name(operator: str, named: Named | None, **others: type[object]) -> str | None:
-    """The name in ``named``. Raises CS-101 for other objects. ``others``: see `check_option`."""
-    option = check_option(operator, "named", named, Named, **others)
+def given_name(operator: str, named: Named | None) -> str | None:
+    """The name in ``named``. Raises CS-101 for other objects."""
+    option = check_option(operator, "named", named, Named)
     return None if option is None else option.name
 
 
-def misplaced_name(operator: str, argument: str) -> TopologyError:
-    """CS-101: a `Named` where another argument belongs, as in Java's overloads."""
-    return TopologyError(
-        f"{argument} of {operator} is a Named",
-        code="CS-101",
-        where=caller_location(operator),
-        next='name the argument: named=Named("…")',
-    )
-
-
 def child(
-    draft: Draft, kind: type[N], path: str, parent: Node, name: str | None = None, /, **attributes: Any
+    draft: Draft,
+    kind: type[N],
+    path: str,
+    parent: Node,
+    name: str | None = None,
+    /,
+    *others: Node,
+    **attributes: Any,
 ) -> N:
-    """Adds a node below ``parent``, with the parent's serdes and shape unless ``attributes`` have others."""
-    kept: dict[str, Any] = {"parents": (parent.name,), "shape": parent.shape}
+    """Adds a node below ``parent`` and ``others``. Serdes and shape are those of ``parent`` unless they are given."""
+    parents = (parent.name, *(other.name for other in others))
+    kept: dict[str, Any] = {"parents": parents, "shape": parent.shape}
     for part in ("key", "value"):
         kept[part], kept[f"{part}_type"] = getattr(parent, part), getattr(parent, f"{part}_type")
     made = {**kept, **attributes}
@@ -194,20 +164,30 @@ def table_result(
     option = check_option(operator, "materialized", materialized, Materialized)
     asked = option or Materialized()
     key = needed_key(operator, either or left.key, asked.key, "materialized=Materialized(key=…)")
-    made = made_value(joiner, asked, left)
-    store: StoreSpec | None = None if option is None else option.spec(key, made["value"])
-    return {"joiner": returning(joiner, made["value"]), "key": key, "store": store, **made}
+    made = made_values("joiner", joiner, asked, left)
+    store = None if option is None else option.spec(key, made["value"])
+    return {"key": key, "store": store, **made}
 
 
-def made_value(function: Function, asked: Materialized, like: Node) -> dict[str, Any]:
-    """The serde of values that a function makes for a table, and of their type. ``like``: the (left) input."""
-    value = stored_value(asked.value, function.returns, queryable=asked.store is not None, like=like.value)
-    return {"value": value, "value_type": function.returns}
+def made_values(role: str, function: Function, asked: Materialized, like: Node) -> dict[str, Any]:
+    """A function that makes values of a table, and their serde and type. ``like``: the (left) input.
+
+    The serde is that of the option; JSON without a type takes the type that the function declares. Without one it is
+    JSON if the table has a name and its input is JSON. None: the values stay inside the engine.
+    """
+    value, declared = asked.value, function.returns
+    if value == serdes.json():
+        value = declared if isinstance(declared, SchemaJson) else value
+    elif value is None and asked.store is not None and _is_json(like.value):
+        value = declared or serdes.json()
+    if value is not None and value.dtype is not None:
+        function = replace(function, returns=value)
+    return {role: function, "value": value, "value_type": declared}
 
 
-def returning(function: Function, value: Serde | None) -> Function:
-    """The function with the type of the serde for its results, if the serde declares one."""
-    return function if value is None or value.dtype is None else replace(function, returns=value)
+def _is_json(serde: Serde | None) -> bool:
+    """Whether a serde is of the JSON family: ``json``, ``json[Order]``, …"""
+    return serde is not None and serde.name.partition("[")[0] == "json"
 
 
 def check_same_builder(operator: str, mine: Draft, other: Draft) -> None:

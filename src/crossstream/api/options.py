@@ -131,14 +131,7 @@ class Materialized:
         """The store, with the serdes that were found for it."""
         history = None if self.history_retention is None else settled(self.history_retention)
         retention = None if self.retention is None else settled(self.retention)
-        return StoreSpec(
-            name=self.store,
-            key=key,
-            value=value,
-            caching=self.caching,
-            retention=retention,
-            history_retention=history,
-        )
+        return StoreSpec(self.store, key, value, history, retention)
 
 
 @keyword_settings(TopologyError, "CS-101")

@@ -12,8 +12,10 @@ from crossstream.api.checks import (
     REQUIRED,
     check_option,
     check_signature,
-    check_target,
+    check_topic,
     function_of,
+    known_serdes,
+    needed_key,
     predicate_of,
 )
 from crossstream.api.draft import Handle, child, given_name
@@ -28,25 +30,10 @@ from crossstream.api.options import (
     Repartitioned,
     StreamJoined,
 )
-from crossstream.api.serde_rules import needed_key, sink_serdes
 from crossstream.api.stream_joins import stream_join, stream_join_refusal
 from crossstream.api.types import type_of_items
 from crossstream.columns.functions import keyed
-from crossstream.graph.nodes import (
-    Filter,
-    FlatMap,
-    FlatMapValues,
-    FrameSink,
-    JoinKind,
-    Map,
-    MapValues,
-    Node,
-    Peek,
-    Repartition,
-    SelectKey,
-    Sink,
-    ToTable,
-)
+from crossstream.graph import nodes as graph
 from crossstream.signatures import refuse_calls
 from crossstream.typing import (
     Action,
@@ -94,7 +81,7 @@ class KStream(Handle):
         <KStream orders.filter>
         """
         function = predicate_of("filter", predicate, self._node)
-        return self._child(Filter, "filter", named, predicate=function)
+        return self._child(graph.Filter, "filter", named, predicate=function)
 
     def filter_not(self, predicate: Predicate, named: Named | None = None) -> KStream:
         """The records for which the predicate does not hold.
@@ -105,7 +92,7 @@ class KStream(Handle):
         <KStream orders.filter_not>
         """
         function = predicate_of("filter_not", predicate, self._node)
-        return self._child(Filter, "filter_not", named, predicate=function, negate=True)
+        return self._child(graph.Filter, "filter_not", named, predicate=function, negate=True)
 
     def map(self, mapper: KeyValueMapper, named: Named | None = None) -> KStream:
         """One record for each, ``(key', value')``. Both serdes are forgotten: what follows must give its own.
@@ -116,7 +103,7 @@ class KStream(Handle):
         <KStream orders.map>
         """
         function = function_of("map", "mapper", mapper, self._input(), with_key=True, expression=False)
-        return self._child(Map, "map", named, mapper=function, **_FORGOTTEN)
+        return self._child(graph.Map, "map", named, mapper=function, **_FORGOTTEN)
 
     def map_values(self, mapper: ValueMapper, named: Named | None = None) -> KStream:
         """A new value for each record, same key. The value serde is forgotten.
@@ -128,7 +115,7 @@ class KStream(Handle):
         """
         function = function_of("map_values", "mapper", mapper, self._input())
         made = {"value": None, "value_type": function.returns}
-        return self._child(MapValues, "map_values", named, mapper=function, **made)
+        return self._child(graph.MapValues, "map_values", named, mapper=function, **made)
 
     def flat_map(self, mapper: FlatMapper, named: Named | None = None) -> KStream:
         """Any number of records ``(key', value')`` for each, in a list or another iterable; None means no record.
@@ -143,7 +130,7 @@ class KStream(Handle):
         function = function_of(
             "flat_map", "mapper", mapper, self._input(), with_key=True, expression=False, several=True
         )
-        return self._child(FlatMap, "flat_map", named, mapper=function, **_FORGOTTEN)
+        return self._child(graph.FlatMap, "flat_map", named, mapper=function, **_FORGOTTEN)
 
     def flat_map_values(self, mapper: FlatValueMapper, named: Named | None = None) -> KStream:
         """Any number of values for each record, in a list or another iterable, with its key; None means no value.
@@ -156,9 +143,9 @@ class KStream(Handle):
         <KStream orders.flat_map_values>
         """
         function = function_of("flat_map_values", "mapper", mapper, self._input(), several=True)
-        made = {"value": None, "value_type": type_of_items(function, "flat_map_values", self._input())}
+        made = {"value": None, "value_type": type_of_items(function, "flat_map_values")}
         function = replace(function, returns=None)
-        return self._child(FlatMapValues, "flat_map_values", named, mapper=function, **made)
+        return self._child(graph.FlatMapValues, "flat_map_values", named, mapper=function, **made)
 
     def select_key(self, mapper: KeySelector, named: Named | None = None) -> KStream:
         """A new key for each record, same value. The key serde is forgotten: the next operation by key needs
@@ -171,7 +158,7 @@ class KStream(Handle):
         """
         function = function_of("select_key", "mapper", mapper, self._input(), by_name=True)
         made = {"key": None, "key_type": function.returns}
-        return self._child(SelectKey, "select_key", named, mapper=function, **made)
+        return self._child(graph.SelectKey, "select_key", named, mapper=function, **made)
 
     def merge(self, *others: KStream, named: Named | None = None) -> KStream:
         """The records of several streams, interleaved. A serde is kept if all inputs share it.
@@ -213,7 +200,7 @@ class KStream(Handle):
         <KStream orders.peek>
         """
         function = function_of("peek", "action", action, self._input(), with_key=True, expression=False)
-        return self._child(Peek, "peek", named, action=function)
+        return self._child(graph.Peek, "peek", named, action=function)
 
     def foreach(self, action: Action, named: Named | None = None) -> None:
         """Calls the action for each record; nothing follows. A repeated batch calls it again.
@@ -223,7 +210,7 @@ class KStream(Handle):
         >>> orders.foreach(lambda key, order: None)
         """
         function = function_of("foreach", "action", action, self._input(), with_key=True, expression=False)
-        self._child(Peek, "foreach", named, action=function, terminal=True, shape="none")
+        self._child(graph.Peek, "foreach", named, action=function, terminal=True, shape="none")
 
     def print(self, label: str | None = None, named: Named | None = None) -> None:
         """Prints ``[label]: key, value`` for each record, where it is processed.
@@ -236,7 +223,7 @@ class KStream(Handle):
         """
         action = PrintRecord(self._node.name if label is None else label)
         function = function_of("print", "action", keyed(action), self._input())
-        self._child(Peek, "print", named, action=function, terminal=True, shape="none")
+        self._child(graph.Peek, "print", named, action=function, terminal=True, shape="none")
 
     def repartition(self, repartitioned: Repartitioned | None = None) -> KStream:
         """Moves the records to the partitions of their keys now, instead of at the next operation by key.
@@ -255,7 +242,7 @@ class KStream(Handle):
         settings = {"partitioner": option.partitioner, "partitions": option.partitions}
         value = option.value or node.value
         made = child(
-            self._draft, Repartition, "repartition", node, option.name, key=key, value=value, **settings
+            self._draft, graph.Repartition, "repartition", node, option.name, key=key, value=value, **settings
         )
         return KStream(self._draft, made)
 
@@ -272,7 +259,7 @@ class KStream(Handle):
         """
         from crossstream.api.table import KTable
 
-        name = given_name("to_table", named, materialized=Materialized)
+        name = given_name("to_table", named)
         option = check_option("to_table", "materialized", materialized, Materialized)
         asked = option or Materialized()
         node = self._node
@@ -280,7 +267,15 @@ class KStream(Handle):
         value = asked.value or node.value
         spec = None if option is None else option.spec(key, value)
         made = child(
-            self._draft, ToTable, "to_table", node, name, shape="table", key=key, value=value, store=spec
+            self._draft,
+            graph.ToTable,
+            "to_table",
+            node,
+            name,
+            shape="table",
+            key=key,
+            value=value,
+            store=spec,
         )
         return KTable(self._draft, made)
 
@@ -310,10 +305,12 @@ class KStream(Handle):
         option = check_option("group_by", "grouped", grouped, Grouped) or Grouped()
         function = function_of("group_by", "selector", selector, self._input(), by_name=True)
         made = {"key": option.key, "key_type": function.returns}
-        node = child(self._draft, SelectKey, "group_by", self._node, option.name, mapper=function, **made)
+        node = child(
+            self._draft, graph.SelectKey, "group_by", self._node, option.name, mapper=function, **made
+        )
         return self._grouped("group_by", node, option)
 
-    def _grouped(self, operator: str, node: Node, option: Grouped) -> GroupedKStream[KTable]:
+    def _grouped(self, operator: str, node: graph.Node, option: Grouped) -> GroupedKStream[KTable]:
         from crossstream.api.table import KTable
 
         return GroupedKStream(
@@ -444,7 +441,7 @@ class KStream(Handle):
         return self._join("outer", other, (joiner, *options), settings)
 
     def _join(
-        self, kind: JoinKind, other: object, given: tuple[Any, ...], settings: dict[str, Any]
+        self, kind: graph.JoinKind, other: object, given: tuple[Any, ...], settings: dict[str, Any]
     ) -> KStream:
         return KStream(self._draft, stream_join(kind, self, other, given, settings))
 
@@ -462,12 +459,18 @@ class KStream(Handle):
         >>> orders.map_values(lambda order: order["price"]).to("prices", Produced(value=serdes.float64()))
         """
         option = check_option("to", "produced", produced, Produced) or Produced()
-        check_target("to", topic)
-        where = "to" if callable(topic) else f"to({topic})"
-        key, value = sink_serdes(where, (self._node.key, self._node.value), (option.key, option.value))
-        target: dict[str, Any] = {"topic_of": topic} if callable(topic) else {"topic": topic}
+        node, path = self._node, f"to({topic})"
+        target: dict[str, Any] = {"topic": topic}
+        if callable(topic):
+            check_signature("to", "topic", topic, ("key", "value"))
+            path, target = "to", {"topic_of": topic}
+        else:
+            check_topic("to", topic)
+        key, value = known_serdes(
+            path, option.key or node.key, option.value or node.value, "pass Produced({})"
+        )
         settings = {**target, "partitioner": option.partitioner, "shape": "none"}
-        child(self._draft, Sink, where, self._node, option.name, key=key, value=value, **settings)
+        child(self._draft, graph.Sink, path, node, option.name, key=key, value=value, **settings)
 
     def for_each_batch(self, function: BatchFunction, named: Named | None = None) -> None:
         """Calls ``function(frame, batch_id)`` in the driver with a Spark DataFrame of each batch's records.
@@ -484,16 +487,14 @@ class KStream(Handle):
         >>> orders.for_each_batch(lambda frame, n: frame.write.mode("overwrite").parquet(f"orders/batch={n}"))
         """
         check_signature("for_each_batch", "function", function, ("frame", "batch_id"), optional=False)
-        given = (self._node.key, self._node.value)
-        key, value = sink_serdes(
-            "for_each_batch", given, (None, None), "put repartition(Repartitioned({})) before it"
-        )
+        step = "put repartition(Repartitioned({})) before it"
+        key, value = known_serdes("for_each_batch", self._node.key, self._node.value, step)
         attributes = {"key": key, "value": value, "shape": "none", "function": function}
-        self._child(FrameSink, "for_each_batch", named, **attributes)
+        self._child(graph.FrameSink, "for_each_batch", named, **attributes)
 
-    def _input(self) -> Mapping[str, Node]:
+    def _input(self) -> Mapping[str, graph.Node]:
         return {"value": self._node}
 
-    def _child(self, kind: type[Node], path: str, named: Named | None, **attributes: Any) -> KStream:
+    def _child(self, kind: type[graph.Node], path: str, named: Named | None, **attributes: Any) -> KStream:
         name = given_name(path.partition("(")[0], named)
         return KStream(self._draft, child(self._draft, kind, path, self._node, name, **attributes))

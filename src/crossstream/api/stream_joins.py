@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from crossstream.api.checks import REQUIRED, check_option, function_of, settled
+from crossstream.api.checks import (
+    REQUIRED,
+    agreed,
+    check_option,
+    check_same_keys,
+    function_of,
+    needed_key,
+    settled,
+)
 from crossstream.api.draft import OPERATORS, Handle, check_same_builder, child, given_name
 from crossstream.api.options import Joined, JoinWindows, Named, StreamJoined
-from crossstream.api.serde_rules import agreed, check_same_keys, needed_key
 from crossstream.errors import TopologyError, caller_location
+from crossstream.graph.names import check_partitions, history_of
 from crossstream.graph.nodes import (
     JoinKind,
     Node,
@@ -22,12 +29,8 @@ from crossstream.graph.nodes import (
     StreamStreamJoin,
     StreamTableJoin,
 )
-from crossstream.graph.stores import history_of
-from crossstream.graph.validate import check_partitions
 from crossstream.serdes import Serde
 from crossstream.typing import KeySelector, ValueJoiner
-
-_CHANGE_KEY = "map or select_key turns one kind of key into the other"
 
 
 def stream_stream_join(
@@ -54,18 +57,23 @@ def stream_stream_join(
     function = function_of(operator, "joiner", joiner, {"left": mine, "right": theirs})
     path = f"{operator}({theirs.name})"
     check_partitions(nodes, f"{mine.name}.{path}", (mine.name, theirs.name))
-    key = _key(operator, mine, theirs, option)
+    key = _shared_key(operator, mine, theirs, option.key, "StreamJoined(key=…)")
+    kept = [
+        agreed(operator, "the values of a stream", node.value, value, setting)
+        for node, value, setting in (
+            (mine, option.value, "value"),
+            (theirs, option.other_value, "other_value"),
+        )
+    ]
     if mine is theirs:
-        value = agreed(operator, "the values of a stream", mine.value, option.value, "value")
-        value = agreed(operator, "the values of a stream", value, option.other_value, "other_value")
-        option = replace(option, value=value, other_value=value)
+        kept = [agreed(operator, "the values of a stream", kept[0], kept[1], "other_value")] * 2
     return child(
         left._draft,
         StreamStreamJoin,
         path,
         mine,
         option.name,
-        parents=(mine.name, theirs.name),
+        theirs,
         key=key,
         value=None,
         value_type=function.returns,
@@ -75,26 +83,16 @@ def stream_stream_join(
         after=after,
         grace=grace,
         eager=given.eager,
-        store=_store(operator, key, mine.value, option.value, option.store, "value"),
-        other_store=_store(
-            operator, key, theirs.value, option.other_value, option.other_store, "other_value"
-        ),
+        store=StoreSpec(option.store, key, kept[0]),
+        other_store=StoreSpec(option.other_store, key, kept[1]),
     )
 
 
-def _key(operator: str, left: Node, right: Node, option: StreamJoined) -> Serde:
-    """The key serde of both streams; one that is known serves both."""
-    given = option.key or (right.key if left.key is None else None)
-    key = needed_key(operator, left.key, given, "StreamJoined(key=…)")
-    check_same_keys(operator, left, key, right, _CHANGE_KEY)
+def _shared_key(operator: str, left: Node, right: Node, given: Serde | None, setting: str) -> Serde:
+    """The key serde of both inputs; one that is known serves both."""
+    key = needed_key(operator, left.key, given or (right.key if left.key is None else None), setting)
+    check_same_keys(operator, left, key, right, "map or select_key turns one kind of key into the other")
     return key
-
-
-def _store(
-    operator: str, key: Serde, known: Serde | None, given: Serde | None, name: str | None, setting: str
-) -> StoreSpec:
-    value = agreed(operator, "the values of a stream", known, given, setting)
-    return StoreSpec(name, key, value)
 
 
 def stream_table_join(
@@ -110,19 +108,11 @@ def stream_table_join(
     different serdes.
     """
     operator = OPERATORS[kind]
-    if kind == "outer":
-        raise TopologyError(
-            "a stream has no outer join with a table: changes of the table trigger no result",
-            code="CS-136",
-            where=caller_location(operator),
-            next="use left_join(…), which keeps the records without a row; or make the stream a table: to_table()",
-        )
+    _refuse_outer(kind, "table", "; or make the stream a table: to_table()")
     option = check_option(operator, "joined", joined, Joined) or Joined()
     stream, table, nodes = left._node, other._node, left._draft.nodes
     function = function_of(operator, "joiner", joiner, {"left": stream, "right": table})
-    given = option.key or (table.key if stream.key is None else None)
-    key = needed_key(operator, stream.key, given, "Joined(key=…)")
-    check_same_keys(operator, stream, key, table, _CHANGE_KEY)
+    key = _shared_key(operator, stream, table, option.key, "Joined(key=…)")
     agreed(operator, "the rows of its table", table.value, option.other_value, "other_value")
     path = f"{operator}({table.name})"
     check_partitions(nodes, f"{stream.name}.{path}", (stream.name, table.name))
@@ -132,7 +122,7 @@ def stream_table_join(
         path,
         stream,
         option.name,
-        parents=(stream.name, table.name),
+        table,
         key=key,
         value=None,
         value_type=function.returns,
@@ -176,13 +166,7 @@ def stream_global_join(
 ) -> Node:
     """Adds a `StreamGlobalJoin`. Raises CS-136 for an outer join."""
     operator = OPERATORS[kind]
-    if kind == "outer":
-        raise TopologyError(
-            "a stream has no outer join with a global table: changes of the table trigger no result",
-            code="CS-136",
-            where=caller_location(operator),
-            next="use left_join(…), which keeps the records without a partner",
-        )
+    _refuse_outer(kind, "global table")
     function = function_of(operator, "joiner", joiner, {"left": left._node, "right": other._node})
     return child(
         left._draft,
@@ -190,13 +174,23 @@ def stream_global_join(
         f"{operator}({other._node.name})",
         left._node,
         given_name(operator, named),
-        parents=(left._node.name, other._node.name),
+        other._node,
         value=None,
         value_type=function.returns,
         kind=kind,
         key_selector=function_of(operator, "key_selector", key_selector, {"value": left._node}, by_name=True),
         joiner=function,
     )
+
+
+def _refuse_outer(kind: JoinKind, noun: str, also: str = "") -> None:
+    if kind == "outer":
+        raise TopologyError(
+            f"a stream has no outer join with a {noun}: changes of the table trigger no result",
+            code="CS-136",
+            where=caller_location(OPERATORS[kind]),
+            next=f"use left_join(…), which keeps the records without a row{also}",
+        )
 
 
 STREAM_JOINS: Mapping[Shape, Callable[..., Node]] = MappingProxyType(
@@ -217,21 +211,20 @@ def stream_join(
     Raises CS-135 for an other side that a stream cannot join, CS-136 for options of another kind of join.
     """
     operator = OPERATORS[kind]
-    node = getattr(other, "_node", None)
-    join = STREAM_JOINS.get(node.shape) if isinstance(node, Node) else None
-    if join is None or not isinstance(node, Node):
+    if not isinstance(other, Handle):
         raise TopologyError(
             f"a stream cannot be joined with a {type(other).__name__}",
             code="CS-135",
             where=caller_location(operator),
             next=f"pass a {' or a '.join(_NOUNS[shape] for shape in STREAM_JOINS)} of the same builder",
         )
-    check_same_builder(operator, left._draft, other._draft)  # type: ignore[attr-defined]
+    check_same_builder(operator, left._draft, other._draft)
+    join, noun = STREAM_JOINS[other._node.shape], _NOUNS[other._node.shape]
     try:
         inspect.signature(join).bind(kind, left, other, *given, **settings)
     except TypeError as fault:
         step = f"write {operator}({written_parameters(join, 2)})"
-        raise wrong_call(f"{operator} with a {_NOUNS[node.shape]}", operator, str(fault), step) from None
+        raise wrong_call(f"{operator} with a {noun}", operator, str(fault), step) from None
     return join(kind, left, other, *given, **settings)
 
 
@@ -241,11 +234,8 @@ def stream_join_refusal(
     """CS-136: wrong arguments for the method ``join`` of a stream; the other side is called ``other``."""
     operator = join.__name__
     shapes: list[Shape] = ["stream"] if operator == "outer_join" else list(STREAM_JOINS)
-    nodes = [getattr(one, "_node", None) for one in (*given[1:], *settings.values())]
-    meant = [node.shape for node in nodes if isinstance(node, Node) and node.shape in shapes]
     ways = [
-        f"{operator}({written_parameters(STREAM_JOINS[shape], 2)}) with a {_NOUNS[shape]}"
-        for shape in meant[:1] or shapes
+        f"{operator}({written_parameters(STREAM_JOINS[shape], 2)}) with a {_NOUNS[shape]}" for shape in shapes
     ]
     return wrong_call(f"{operator} of a KStream", operator, fault, f"write {', or '.join(ways)}")
 

@@ -7,34 +7,15 @@ from typing import Any
 
 import polars as pl
 
-from crossstream.api.checks import REQUIRED, check_option, function_of, predicate_of
-from crossstream.api.draft import (
-    OPERATORS,
-    Handle,
-    child,
-    given_name,
-    made_value,
-    misplaced_name,
-    returning,
-)
+from crossstream.api.checks import REQUIRED, check_option, function_of, needed_key, predicate_of
+from crossstream.api.draft import Handle, child, given_name, made_values
 from crossstream.api.grouped import GroupedKTable, group_key
 from crossstream.api.options import Grouped, Materialized, Named, TableJoined
-from crossstream.api.serde_rules import needed_key
 from crossstream.api.stream import KStream
-from crossstream.api.table_joins import (
-    check_key_selector,
-    check_keyed_by,
-    check_not_global,
-    check_right_join,
-    foreign_key_join,
-    join_many,
-    primary_key_join,
-    table_global_join,
-    table_join_refusal,
-)
+from crossstream.api.table_joins import join_many, table_join, table_join_refusal
 from crossstream.errors import TopologyError, caller_location
-from crossstream.graph.nodes import Filter, GroupTable, JoinKind, MapValues, Node, ToStream
-from crossstream.graph.stores import history_of, queryable_name
+from crossstream.graph.names import history_of
+from crossstream.graph.nodes import Filter, GroupTable, MapValues, ToStream
 from crossstream.serdes.keys import LeftOrRight
 from crossstream.signatures import refuse_calls
 from crossstream.typing import (
@@ -76,7 +57,7 @@ class KTable(Handle):
         >>> StreamsBuilder().table("orders", consumed, Materialized(store="orders")).queryable_store_name
         'orders'
         """
-        return queryable_name(self._node)
+        return self._node.queryable_name
 
     def filter(
         self, predicate: Predicate, named: Named | None = None, materialized: Materialized | None = None
@@ -128,8 +109,6 @@ class KTable(Handle):
         <KStream orders.to_stream>
         """
         name = given_name("to_stream", named)
-        if isinstance(mapper, Named):
-            raise misplaced_name("to_stream", "the mapper")
         changed: dict[str, Any] = {}
         if mapper is not None:
             function = function_of("to_stream", "mapper", mapper, {"value": self._node}, by_name=True)
@@ -165,7 +144,14 @@ class KTable(Handle):
             function = function_of("group_by", "mapper", mapper, inputs, with_key=True, expression=False)
             made = {"key": option.key, "key_type": None, "value": option.value, "value_type": None}
         node = child(
-            self._draft, GroupTable, "group_by", self._node, option.name, mapper=function, selects=selects, **made
+            self._draft,
+            GroupTable,
+            "group_by",
+            self._node,
+            option.name,
+            mapper=function,
+            selects=selects,
+            **made,
         )
         return GroupedKTable(
             self._draft, KTable, (node,), group_key("group_by", node, option), (option.value,)
@@ -202,8 +188,10 @@ class KTable(Handle):
         >>> views.join(users, lambda view, user: [view, user], foreign_key=lambda view: view["user"])
         <KTable views.join(users)>
         """
-        options = (joiner, foreign_key, key_selector, table_joined, named, materialized)
-        return self._join("inner", other, *options)
+        node = table_join(
+            "inner", self, other, joiner, foreign_key, key_selector, None, table_joined, named, materialized
+        )
+        return KTable(self._draft, node)
 
     @refuse_calls(table_join_refusal)
     def left_join(
@@ -225,8 +213,10 @@ class KTable(Handle):
         >>> views.left_join(clicks, lambda view, click: [view, click])
         <KTable views.left_join(clicks)>
         """
-        options = (joiner, foreign_key, key_selector, table_joined, named, materialized)
-        return self._join("left", other, *options)
+        node = table_join(
+            "left", self, other, joiner, foreign_key, key_selector, None, table_joined, named, materialized
+        )
+        return KTable(self._draft, node)
 
     @refuse_calls(table_join_refusal)
     def outer_join(
@@ -254,9 +244,10 @@ class KTable(Handle):
         ...                     foreign_key=lambda product: product["merchant_id"], keyed_by=LeftOrRight)
         <KTable products.outer_join(merchants)-2>
         """
-        check_not_global("outer_join", other)
-        check_keyed_by("outer_join", foreign_key, keyed_by)
-        return self._join("outer", other, joiner, foreign_key, None, table_joined, named, materialized)
+        node = table_join(
+            "outer", self, other, joiner, foreign_key, None, keyed_by, table_joined, named, materialized
+        )
+        return KTable(self._draft, node)
 
     @refuse_calls(table_join_refusal)
     def right_join(
@@ -282,11 +273,9 @@ class KTable(Handle):
         ...                     foreign_key=lambda product: product["merchant_id"], keyed_by=LeftOrRight)
         <KTable products.right_join(merchants)>
         """
-        check_not_global("right_join", other)
-        check_right_join(foreign_key)
-        check_keyed_by("right_join", foreign_key, keyed_by)
-        assert foreign_key is not None
-        node = foreign_key_join("right", self, other, joiner, foreign_key, table_joined, None, materialized)
+        node = table_join(
+            "right", self, other, joiner, foreign_key, None, keyed_by, table_joined, None, materialized
+        )
         return KTable(self._draft, node)
 
     @refuse_calls(table_join_refusal)
@@ -338,28 +327,6 @@ class KTable(Handle):
         """
         return KTable(self._draft, join_many("left", self, others, joiner, named, materialized))
 
-    def _join(
-        self,
-        kind: JoinKind,
-        other: KTable | GlobalKTable,
-        joiner: ValueJoiner,
-        foreign_key: ForeignKeyExtractor | None,
-        key_selector: KeySelector | None,
-        table_joined: TableJoined | None,
-        named: Named | None,
-        materialized: Materialized | None,
-    ) -> KTable:
-        options = (table_joined, named, materialized)
-        if isinstance(other, GlobalKTable):
-            node: Node = table_global_join(kind, self, other, joiner, foreign_key, key_selector, *options)
-            return KTable(self._draft, node)
-        check_key_selector(OPERATORS[kind], key_selector)
-        if foreign_key is None:
-            node = primary_key_join(kind, self, other, joiner, *options)
-        else:
-            node = foreign_key_join(kind, self, other, joiner, foreign_key, *options)
-        return KTable(self._draft, node)
-
     def _row_wise(
         self,
         kind: type[Filter] | type[MapValues],
@@ -368,7 +335,7 @@ class KTable(Handle):
         materialized: Materialized | None,
         **attributes: Any,
     ) -> KTable:
-        name = given_name(path, named, materialized=Materialized)
+        name = given_name(path, named)
         option = check_option(path, "materialized", materialized, Materialized)
         asked = option or Materialized()
         node = self._node
@@ -376,10 +343,8 @@ class KTable(Handle):
         if kind is Filter:
             value = asked.value or node.value
         else:
-            mapper = attributes["mapper"]
-            attributes |= made_value(mapper, asked, node)
+            attributes |= made_values("mapper", attributes["mapper"], asked, node)
             value = attributes.pop("value")
-            attributes["mapper"] = returning(mapper, value)
         spec = None if option is None else option.spec(key, value)
         made = child(self._draft, kind, path, node, name, key=key, value=value, store=spec, **attributes)
         return KTable(self._draft, made)
@@ -410,4 +375,4 @@ class GlobalKTable(Handle):
         >>> StreamsBuilder().global_table("shops", consumed, Materialized(store="shops")).queryable_store_name
         'shops'
         """
-        return queryable_name(self._node)
+        return self._node.queryable_name

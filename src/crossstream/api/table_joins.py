@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, NoReturn
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
 
 import polars as pl
 
-from crossstream.api.checks import check_option, function_of
+from crossstream.api.checks import check_option, check_same_keys, function_of
 from crossstream.api.draft import OPERATORS, Handle, check_same_builder, child, given_name, table_result
 from crossstream.api.options import Materialized, Named, TableJoined
-from crossstream.api.serde_rules import check_same_keys
 from crossstream.api.stream_joins import written_parameters, wrong_call
 from crossstream.columns.functions import keyed
 from crossstream.errors import TopologyError, caller_location
-from crossstream.graph.nodes import ForeignKeyJoin, ForeignKeyKind, JoinKind, ManyJoin, Node, TableJoin
-from crossstream.graph.validate import check_partitions
+from crossstream.graph.names import check_partitions
+from crossstream.graph.nodes import ForeignKeyJoin, ForeignKeyKind, ManyJoin, Node, TableJoin
 from crossstream.serdes.keys import LeftOrRight, LeftOrRightSerde
 from crossstream.typing import ForeignKeyExtractor, KeySelector, ManyJoiner, ValueJoiner
 
@@ -33,120 +32,99 @@ def table_join_refusal(
     return wrong_call(f"{operator} of a KTable", operator, fault, step)
 
 
-def primary_key_join(
-    kind: JoinKind,
-    left: Handle,
-    other: Handle,
-    joiner: ValueJoiner,
-    table_joined: TableJoined | None,
-    named: Named | None,
-    materialized: Materialized | None,
-) -> Node:
-    """Adds a `TableJoin`."""
-    operator = OPERATORS[kind]
-    right = _other_side(operator, left, other)
-    if table_joined is not None:
-        _refuse_misplaced(
-            operator, "table_joined", "a foreign key", "drop it, or pass foreign_key=lambda left: …"
-        )
-    name = given_name(operator, named)
-    function = function_of(operator, "joiner", joiner, {"left": left._node, "right": right})
-    check_same_keys(operator, left._node, left._node.key, right, "or join by foreign_key=…")
-    check_partitions(
-        left._draft.nodes, f"{left._node.name}.{operator}({right.name})", (left._node.name, right.name)
-    )
-    return child(
-        left._draft,
-        TableJoin,
-        f"{operator}({right.name})",
-        left._node,
-        name,
-        parents=(left._node.name, right.name),
-        kind=kind,
-        **table_result(operator, left._node, function, materialized),
-    )
-
-
-def foreign_key_join(
+def table_join(
     kind: ForeignKeyKind,
-    left: Handle,
-    other: Handle,
-    joiner: ValueJoiner,
-    foreign_key: ForeignKeyExtractor,
-    table_joined: TableJoined | None,
-    named: Named | None,
-    materialized: Materialized | None,
-) -> Node:
-    """Adds a `ForeignKeyJoin`; the result of a right or outer join is keyed by `LeftOrRight`."""
-    operator = "right_join" if kind == "right" else OPERATORS[kind]
-    right = _other_side(operator, left, other)
-    if named is not None:
-        _refuse_misplaced(operator, "named", "no foreign key", 'write table_joined=TableJoined(name="…")')
-    option = check_option(operator, "table_joined", table_joined, TableJoined) or TableJoined()
-    function = function_of(operator, "joiner", joiner, {"left": left._node, "right": right})
-    key = None
-    if kind in ("right", "outer"):
-        assert left._node.key is not None
-        assert right.key is not None
-        key = LeftOrRightSerde(left._node.key, right.key)
-    return child(
-        left._draft,
-        ForeignKeyJoin,
-        f"{operator}({right.name})",
-        left._node,
-        option.name,
-        parents=(left._node.name, right.name),
-        kind=kind,
-        foreign_key=function_of(operator, "foreign_key", foreign_key, {"value": left._node}, by_name=True),
-        partitioner=option.partitioner,
-        other_partitioner=option.other_partitioner,
-        **table_result(operator, left._node, function, materialized, key),
-    )
-
-
-def table_global_join(
-    kind: JoinKind,
     left: Handle,
     other: Handle,
     joiner: ValueJoiner,
     foreign_key: ForeignKeyExtractor | None,
     key_selector: KeySelector | None,
-    table_joined: object,
+    keyed_by: type[LeftOrRight] | None,
+    table_joined: TableJoined | None,
     named: Named | None,
     materialized: Materialized | None,
 ) -> Node:
-    """Adds a `ForeignKeyJoin` with a global table on the right. Raises CS-136 for wrong options."""
-    operator = OPERATORS[kind]
-    check_same_builder(operator, left._draft, other._draft)
-    fault = _misused(foreign_key, key_selector, table_joined)
-    if fault is not None:
-        _refuse(operator, *fault)
-    function = function_of(operator, "joiner", joiner, {"left": left._node, "right": other._node})
+    """Adds a join with a table: by key, or by foreign key; a global table has no key of its own to join by.
+
+    The result of a right or outer join by foreign key is keyed by `LeftOrRight`.
+    """
+    operator, mine = OPERATORS[kind], left._node
+    right = _other_side(operator, left, other, takes_global=kind in ("inner", "left"))
+    is_global, by_key = right.shape == "global", foreign_key is None and key_selector is None
+    given = {"key_selector": key_selector, "keyed_by": keyed_by, "table_joined": table_joined, "named": named}
+    for what, step in _faults(
+        kind, by_key, is_global, both=not (foreign_key is None or key_selector is None), **given
+    ):
+        raise _refusal(operator, what, step)
+    name = given_name(operator, named)
+    option = check_option(operator, "table_joined", table_joined, TableJoined) or TableJoined()
+    function = function_of(operator, "joiner", joiner, {"left": mine, "right": right})
+    path = f"{operator}({right.name})"
+    if by_key:
+        check_same_keys(operator, mine, mine.key, right, "or join by foreign_key=…")
+        check_partitions(left._draft.nodes, f"{mine.name}.{path}", (mine.name, right.name))
+        result = table_result(operator, mine, function, materialized)
+        return child(left._draft, TableJoin, path, mine, name, right, kind=kind, **result)
+    key = None
+    if kind in ("right", "outer"):
+        assert mine.key is not None
+        assert right.key is not None
+        key = LeftOrRightSerde(mine.key, right.key)
     role, extractor = ("key_selector", key_selector) if foreign_key is None else ("foreign_key", foreign_key)
     return child(
         left._draft,
         ForeignKeyJoin,
-        f"{operator}({other._node.name})",
-        left._node,
-        given_name(operator, named),
-        parents=(left._node.name, other._node.name),
+        path,
+        mine,
+        name or option.name,
+        right,
         kind=kind,
-        foreign_key=function_of(operator, role, extractor, {"value": left._node}, by_name=True),
-        **table_result(operator, left._node, function, materialized),
+        foreign_key=function_of(operator, role, extractor, {"value": mine}, by_name=True),
+        partitioner=option.partitioner,
+        other_partitioner=option.other_partitioner,
+        **table_result(operator, mine, function, materialized, key),
     )
 
 
-def _misused(foreign_key: object, key_selector: object, table_joined: object) -> tuple[str, str] | None:
-    """The fault in the options of a join with a global table, and the next step; None: no fault."""
-    if table_joined is not None:
-        step = 'drop table_joined; a name is given by named=Named("…")'
-        return "a join with a global table has no partitioners: every task has the whole table", step
-    if foreign_key is None and key_selector is None:
+def _faults(
+    kind: ForeignKeyKind,
+    by_key: bool,
+    is_global: bool,
+    *,
+    both: bool,
+    key_selector: object,
+    keyed_by: object,
+    table_joined: object,
+    named: object,
+) -> Iterator[tuple[str, str]]:
+    """(fault, next step) of options that do not fit the kind of join. ``both``: two foreign keys are given."""
+    operator = OPERATORS[kind]
+    if by_key and is_global:
         step = "pass foreign_key=lambda left: …; by its own key: foreign_key=cs.keyed(lambda key, left: key)"
-        return "a table joins a global table by a foreign key, and none is given", step
-    if foreign_key is not None and key_selector is not None:
-        return "foreign_key and key_selector mean the same, and both are given", "pass one of them"
-    return None
+        yield "a table joins a global table by a foreign key, and none is given", step
+    if by_key and kind == "right":
+        step = "write other.left_join(this, lambda right, left: …), or pass foreign_key=lambda left: …"
+        yield "a right join by key is the left join of the other table with this one", step
+    if both:
+        yield "foreign_key and key_selector mean the same, and both are given", "pass one of them"
+    if key_selector is not None and not is_global:
+        yield f"{operator} takes key_selector only with a global table", "pass foreign_key=lambda left: …"
+    if table_joined is not None and is_global:
+        step = 'drop table_joined; a name is given by named=Named("…")'
+        yield "a join with a global table has no partitioners: every task has the whole table", step
+    if table_joined is not None and by_key:
+        yield (
+            f"{operator} takes table_joined only with a foreign key",
+            "drop it, or pass foreign_key=lambda left: …",
+        )
+    if keyed_by is not None and by_key:
+        step = "drop it: the result is keyed like both tables"
+        yield f"{operator} takes keyed_by only with a foreign key", step
+    if kind in ("right", "outer") and keyed_by is not LeftOrRight and not by_key:
+        what = f"{operator} by foreign key also has rows without a left key: rows of the other table that no left row"
+        yield f"{what} refers to", "pass keyed_by=cs.LeftOrRight; or use left_join(…, foreign_key=…)"
+    if named is not None and not (by_key or is_global):
+        yield f"{operator} takes named only with no foreign key", 'write table_joined=TableJoined(name="…")'
 
 
 def join_many(
@@ -169,7 +147,7 @@ def join_many(
         f"{operator}({','.join(rights)})",
         left._node,
         given_name(operator, named),
-        parents=(left._node.name, *(right.name for right in rights.values())),
+        *rights.values(),
         kind=kind,
         names=tuple(pairs),
         foreign_keys=tuple(
@@ -186,14 +164,16 @@ def _pairs(operator: str, others: object) -> dict[str, tuple[Any, Any]]:
     """The tables and foreign keys by name, sorted. Raises CS-136 for other arguments."""
     step = f'write {{"customer": (customers, lambda left: …), …}}; names are identifiers other than {", ".join(_TAKEN)}'
     if not isinstance(others, Mapping) or not others:
-        _refuse(operator, f"the tables of {operator} are {others!r}, not a dict of them", step)
+        raise _refusal(operator, f"the tables of {operator} are {others!r}, not a dict of them", step)
     if len(others) > _MOST:
-        _refuse(operator, f"{operator} takes up to {_MOST} tables, not {len(others)}", step)
+        raise _refusal(operator, f"{operator} takes up to {_MOST} tables, not {len(others)}", step)
     for name, pair in others.items():
         if not isinstance(name, str) or not name.isidentifier() or name in _TAKEN:
-            _refuse(operator, f"{operator} cannot call a table {name!r}", step)
+            raise _refusal(operator, f"{operator} cannot call a table {name!r}", step)
         if not isinstance(pair, tuple) or len(pair) != 2:
-            _refuse(operator, f"{operator} needs a table and a foreign key for {name!r}, not {pair!r}", step)
+            raise _refusal(
+                operator, f"{operator} needs a table and a foreign key for {name!r}, not {pair!r}", step
+            )
     return dict(sorted(others.items()))
 
 
@@ -204,55 +184,9 @@ _MOST = 62
 """The number of foreign keys that fit into the bits of an integer (`operators/star_join/subscriptions.py`)."""
 
 
-def check_keyed_by(operator: str, foreign_key: object, keyed_by: object) -> None:
-    """Refuses (CS-136) a right or outer join by foreign key that does not say how its result is keyed."""
-    if foreign_key is None and keyed_by is not None:
-        _refuse_misplaced(
-            operator, "keyed_by", "a foreign key", "drop it: the result is keyed like both tables"
-        )
-    if foreign_key is not None and keyed_by is not LeftOrRight:
-        _refuse(
-            operator,
-            f"{operator} by foreign key also has rows without a left key: rows of the other table that no left row"
-            " refers to",
-            "pass keyed_by=cs.LeftOrRight; or use left_join(…, foreign_key=…)",
-        )
-
-
-def check_key_selector(operator: str, key_selector: object) -> None:
-    """Refuses (CS-136) ``key_selector`` in a join of two tables."""
-    if key_selector is not None:
-        _refuse_misplaced(operator, "key_selector", "a global table", "pass foreign_key=lambda left: …")
-
-
-def check_right_join(foreign_key: object) -> None:
-    """Refuses (CS-136) a right join by key: it is the left join of the other table."""
-    if foreign_key is None:
-        _refuse(
-            "right_join",
-            "a right join by key is the left join of the other table with this one",
-            "write other.left_join(this, lambda right, left: …), or pass foreign_key=lambda left: …",
-        )
-
-
-def check_not_global(operator: str, other: object) -> None:
-    """Refuses (CS-136) right and outer joins with a global table."""
-    if is_global(other):
-        _refuse(
-            operator,
-            f"there is no {operator} with a global table",
-            "use join(…) or left_join(…); or read its topic as a table",
-        )
-
-
-def is_global(table: object) -> bool:
-    node = getattr(table, "_node", None)
-    return isinstance(node, Node) and node.shape == "global"
-
-
-def _other_side(operator: str, left: Handle, other: object) -> Node:
+def _other_side(operator: str, left: Handle, other: object, *, takes_global: bool = False) -> Node:
     """The node of the other table. Raises CS-135 for anything but a table of the same builder."""
-    if isinstance(other, Handle) and other._node.shape == "table":
+    if isinstance(other, Handle) and other._node.shape in ("table", "global" if takes_global else "table"):
         check_same_builder(operator, left._draft, other._draft)
         return other._node
     steps = {
@@ -267,9 +201,5 @@ def _other_side(operator: str, left: Handle, other: object) -> Node:
     )
 
 
-def _refuse_misplaced(operator: str, setting: str, needs: str, step: str) -> NoReturn:
-    _refuse(operator, f"{operator} takes {setting} only with {needs}", step)
-
-
-def _refuse(operator: str, what: str, step: str) -> NoReturn:
-    raise TopologyError(what, code="CS-136", where=caller_location(operator), next=step)
+def _refusal(operator: str, what: str, step: str) -> TopologyError:
+    return TopologyError(what, code="CS-136", where=caller_location(operator), next=step)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from crossstream.config import StreamsConfig
 from crossstream.errors import ConfigError, caller_location
-from crossstream.graph import describe, drawing
+from crossstream.graph import describe
 from crossstream.graph.nodes import Graph
 from crossstream.planning.planner import plan_topology
 from crossstream.signatures import check_partitions
@@ -46,7 +45,7 @@ class Topology(Graph):
         >>> builder.build().to_mermaid().splitlines()[:3]
         ['flowchart TD', '  t0[/"in"/]', '  t1[/"out"/]']
         """
-        return drawing.to_mermaid(self)
+        return describe.to_mermaid(self)
 
     def to_dot(self) -> str:
         """The topology as a Graphviz digraph.
@@ -57,7 +56,7 @@ class Topology(Graph):
         >>> builder.build().to_dot().splitlines()[0]
         'digraph topology {'
         """
-        return drawing.to_dot(self)
+        return describe.to_dot(self)
 
     def to_dict(self) -> dict[str, Any]:
         """The topology as plain data for JSON: nodes in the order they were built, and sub-topologies.
@@ -88,37 +87,26 @@ class Topology(Graph):
 
     def _repr_html_(self) -> str:
         """The picture a notebook shows: inline SVG, nothing loaded from elsewhere."""
-        return drawing.to_svg(self)
+        return describe.to_svg(self)
 
 
 def check_topology(owner: str, given: object) -> None:
     """Refuses (CS-201) anything but a `Topology`."""
-    if isinstance(given, Topology):
-        return
-    step = "pass what StreamsBuilder.build() gives"
-    if isinstance(given, StreamsConfig):
-        step = f"the topology comes first: {owner}(topology, config)"
-    elif hasattr(given, "build") or getattr(given, "__name__", "") == "build":
-        step = "call build() first: builder.build()"
-    raise ConfigError(
-        f"{owner} runs a Topology, not a {type(given).__name__}",
-        code="CS-201",
-        where=caller_location(),
-        next=step,
-    )
+    if not isinstance(given, Topology):
+        raise ConfigError(
+            f"{owner} runs a Topology, not a {type(given).__name__}",
+            code="CS-201",
+            where=caller_location(),
+            next=f"pass what StreamsBuilder.build() gives, first: {owner}(builder.build(), …)",
+        )
 
 
 def check_config(owner: str, given: object) -> None:
     """Refuses (CS-201) anything but a `StreamsConfig`."""
-    if isinstance(given, StreamsConfig):
-        return
-    step = "StreamsConfig(**…) makes one of a dict" if isinstance(given, Mapping) else _WRITE
-    raise ConfigError(
-        f"{owner} takes its settings as a StreamsConfig, not as a {type(given).__name__}",
-        code="CS-201",
-        where=caller_location(),
-        next=step,
-    )
-
-
-_WRITE = 'write StreamsConfig(application_id="…", …)'
+    if not isinstance(given, StreamsConfig):
+        raise ConfigError(
+            f"{owner} takes its settings as a StreamsConfig, not as a {type(given).__name__}",
+            code="CS-201",
+            where=caller_location(),
+            next='write StreamsConfig(application_id="…", …); StreamsConfig(**…) makes one of a dict',
+        )

@@ -18,15 +18,12 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream import serdes
-from crossstream.columns.expressions import result_type
-from crossstream.columns.functions import Function
-from crossstream.columns.projection import ALL, WHOLE, fields_of, projection_of
+from crossstream.columns.functions import ALL, WHOLE, Function, fields_of, projection_of, result_type
 from crossstream.errors import ProcessingError, SerdeError, TopologyError, caller_location
 from crossstream.graph.nodes import Node
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
-from crossstream.serdes.json_schemas import SchemaJson
-from crossstream.serdes.json_untyped import typed_as
+from crossstream.serdes.json_plain import SchemaJson, typed_as
 from crossstream.serdes.serde import columns_in
 
 _PLAIN_HINTS = (Any, None, type(None), object, str, int, float, bool, dict, list, tuple, ...)
@@ -42,15 +39,11 @@ Inputs = Mapping[str, Node]
 
 def value_dtype(node: Node) -> pl.DataType | None:
     """The declared type of a node's values; None if it has no declared type."""
-    return _dtype(node.value, node.value_type)
+    return columns_in(node.value or node.value_type)
 
 
 def key_dtype(node: Node) -> pl.DataType | None:
-    return _dtype(node.key, node.key_type)
-
-
-def _dtype(serde: Serde | None, declared: Serde | None) -> pl.DataType | None:
-    return columns_in(declared if serde is None else serde)
+    return columns_in(node.key or node.key_type)
 
 
 def typed(function: Function, operator: str, role: str, inputs: Inputs, **others: pl.DataType) -> Function:
@@ -120,11 +113,11 @@ def _attributes(kind: Any) -> Collection[str] | None:
     return names
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
 class FieldOf:
     """Returns a field of a dict or an attribute of another object; None if it is missing."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    name: str
 
     def __call__(self, value: Any) -> Any:
         return value.get(self.name) if isinstance(value, dict) else getattr(value, self.name, None)
@@ -139,14 +132,10 @@ def checked_predicate(function: Function, operator: str) -> Function:
     return function
 
 
-def type_of_items(function: Function, operator: str, inputs: Inputs) -> Serde | None:
+def type_of_items(function: Function, operator: str) -> Serde | None:
     """The serde of the items of the lists that an expression gives. Raises CS-115 for other results."""
-    if function.expression is None:
-        return None
-    types = {name: value_dtype(node) for name, node in inputs.items()}
-    try:
-        dtype = result_type(function, key_dtype(next(iter(inputs.values()))), types)
-    except (Exception, pl.exceptions.PanicException):  # as in `typed`
+    dtype = None if function.returns is None else function.returns.dtype
+    if function.expression is None or dtype is None:
         return None
     if not isinstance(dtype, pl.List | pl.Null):
         step = "let it give a list for each record, for instance pl.col('items') or pl.concat_list('a', 'b')"

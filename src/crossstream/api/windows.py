@@ -8,6 +8,7 @@ KIP-450 (sliding), KIP-633 (grace).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from crossstream.api.checks import settle_durations, settled
 from crossstream.durations import Duration, is_duration
@@ -46,7 +47,9 @@ class TimeWindows:
 
     def spec(self) -> WindowSpec:
         size = settled(self.size)
-        return WindowSpec("time", size, size if self.advance is None else settled(self.advance), settled(self.grace))
+        return WindowSpec(
+            "time", size, size if self.advance is None else settled(self.advance), settled(self.grace)
+        )
 
 
 @keyword_settings(TopologyError, "CS-101")
@@ -117,7 +120,8 @@ def windows_of(given: object) -> WindowSpec:
     if isinstance(given, Windows):
         return given.spec()
     if is_duration(given):
-        return TimeWindows(size=given).spec()
+        size: Any = given
+        return TimeWindows(size=size).spec()
     raise TopologyError(
         f"windowed_by takes windows, not {type(given).__name__}",
         code="CS-110",

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from crossstream.api import StreamsBuilder
+from crossstream.api.builder import StreamsBuilder
 from crossstream.api.topology import Topology
 from crossstream.cli.arguments import refuse_without
 from crossstream.config import StreamsConfig

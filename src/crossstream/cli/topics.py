@@ -23,6 +23,7 @@ from crossstream.errors import ConfigError, SerdeError, SourceError
 from crossstream.partitioning import default_partitions
 from crossstream.records import PRODUCER_RECORDS, Header, decode_headers, encode_headers
 from crossstream.serdes import Serde
+from crossstream.serdes.serde import find_invalid
 from crossstream.signatures import is_whole
 from crossstream.storage.bucket import is_uri, shown
 from crossstream.topics import (
@@ -296,7 +297,7 @@ class JsonLines:
         try:
             return serde.decode_objects(column)
         except SerdeError:
-            row, reason = serde.find_invalid(column, way="objects")[0]
+            row, reason = find_invalid(serde, column, way="objects")[0]
             offset = records.column("offset")[row].as_py()
             raise SerdeError(
                 f"the {part} of a record is not {serde.name}: {reason}",

@@ -15,7 +15,9 @@ import pyarrow as pa
 
 from crossstream.columns.hashing import hash_keys
 from crossstream.columns.values import Values, concat_values
+from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, concat, cut, take, take_or_null
+from crossstream.storage.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,3 +154,38 @@ def concat_headers(parts: Sequence[tuple[pa.LargeBinaryArray | None, int]]) -> p
 def reference(name: str) -> str:
     """The column of a left row's foreign key into the table of this name; null if it has none."""
     return f"reference {name}"
+
+
+_LOOKED_AT = 1024
+"""Rows of a sorted run that are searched for a key."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """Counts of rows that looked for a partner; a kernel adds to them."""
+
+    matched: int = 0
+    unmatched: int = 0
+
+    def count(self, asking: np.ndarray, found: np.ndarray) -> None:
+        """``asking``: the rows that look for a partner; ``found``: those of them that find one."""
+        matched = int(np.count_nonzero(found))
+        self.matched += matched
+        self.unmatched += int(np.count_nonzero(asking)) - matched
+
+
+def some_key(view: Snapshot, serde: Serde | None) -> Values | None:
+    """The key of a row that a store has or had a short time ago; None for an empty store."""
+    for run in view.segments() if view.rows else ():
+        if run.rows:
+            gone = run["gone"]
+            row = int(gone[:_LOOKED_AT].argmin()) if gone[0] else 0
+            if not gone[row]:
+                return Values(serde, wire=run["key"].slice(row, 1))
+    return None
+
+
+def some_given(keys: Values) -> Values | None:
+    """One of the keys that is not null."""
+    there = np.flatnonzero(~keys.missing())
+    return keys.take(there[:1]) if len(there) else None

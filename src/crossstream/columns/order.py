@@ -1,4 +1,4 @@
-"""Arrival order inside a batch, and grouping by key.
+"""Arrival order inside a batch, grouping by key, and the order of rows where branches meet again.
 
 Each source partition stays first-in-first-out. Partitions merge like Kafka's `PartitionGroup`: the
 partition with the smallest head goes first, which is the order by the running maximum of the
@@ -9,18 +9,24 @@ timestamps in each partition. So a row carries two numbers:
 
 Sorting by timestamp alone would reorder an out-of-order record inside its own partition, and change which
 value of a table is last. Source: semantics 1.2, KIP-353.
+
+An operator passes one row to all operators below it before it makes the next row (semantics 1.2). So where a stream
+branches, each row is tagged with (row number, branch). Where branches merge, rows of one record are sorted by these
+tags, those of forks further up first. Only row-wise operators lie in between, and they keep the tags.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
-from crossstream.columns.changes import Changes
+from crossstream.columns.changes import Changes, concat_changes
 from crossstream.columns.hashing import hash_keys
 from crossstream.storage.columns import Column, same_rows, take
-from crossstream.storage.sorted_run import bisect, identities, stable_order
+from crossstream.storage.sorted_run import Run, bisect, identities, is_sorted, stable_order
 
 OFFSET_BITS = 40
 """Lower bits of `minor`: an offset relative to the start of the range."""
@@ -136,3 +142,165 @@ def last_per_trigger(
 def same_trigger(major: np.ndarray, minor: np.ndarray, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Pair by pair, whether two rows come from one input record."""
     return np.asarray((major[rows] == major[others]) & (minor[rows] == minor[others]))
+
+
+_PLACE_BITS = 32
+"""Lower bits of an arrival number: the place of the record in its batch."""
+
+
+def arrival_numbers(places: np.ndarray, batch: int) -> np.ndarray:
+    """Numbers that order stored records by arrival, from their places in a batch."""
+    return places.astype(np.uint64) + np.uint64(batch << _PLACE_BITS)
+
+
+@dataclass(frozen=True, slots=True)
+class Puts:
+    """Puts in order of their keys, in arrival order within a key.
+
+    ``rank``: of each its place in arrival order, or with ``arrival`` (see `arrival_of`) its row as given; ``starts``:
+    where each key begins; ``hashes``, ``keys``: of each key.
+    """
+
+    changes: Changes
+    rank: np.ndarray
+    starts: np.ndarray
+    hashes: np.ndarray
+    keys: Column
+
+    @classmethod
+    def of(cls, puts: Changes, bits: int, arrival: np.ndarray | None = None) -> Puts:
+        if not puts.rows:
+            none = np.empty(0, np.int64)
+            return cls(puts, none, none, none.astype(np.uint64), puts.key.wire())
+        hashes = puts.hashes(bits)
+        rank, begins = by_key(puts, hashes, arrival)
+        heads = rank[begins]
+        ordered = puts if is_sorted(rank) else puts.take(rank)
+        return cls(ordered, rank, np.flatnonzero(begins), hashes[heads], take(puts.key.wire(), heads))
+
+    def places(self, hashes: np.ndarray, keys: Column) -> tuple[np.ndarray, np.ndarray]:
+        """Where the puts of each wanted key begin and end."""
+        first, last = np.zeros(len(hashes), np.int64), np.zeros(len(hashes), np.int64)
+        wanted, found = Run({"h": self.hashes, "key": self.keys}).match(hashes, keys)
+        first[wanted] = self.starts[found]
+        last[wanted] = np.append(self.starts[1:], len(self.rank))[found]
+        return first, last
+
+
+def last_below(values: np.ndarray, first: np.ndarray, last: np.ndarray, bound: np.ndarray) -> np.ndarray:
+    """For each i the last position in ``[first, last)`` whose value is below the bound; −1 where there is none.
+
+    All searches advance together, in log n steps: minima of the 1, 2, 4, … values that end at a position say
+    how many can be passed over at once.
+
+    >>> last_below(np.array([5, 1, 7, 3]), np.array([0, 2]), np.array([3, 4]), np.array([4, 3])).tolist()
+    [1, -1]
+    """
+    end = last.copy()
+    open_ = np.flatnonzero(first < last)
+    open_ = open_[values[end[open_] - 1] >= bound[open_]]
+    minima = _minima(values, int((last - first)[open_].max(initial=0)))
+    for step in reversed(range(len(minima))):
+        fits = open_[end[open_] - (1 << step) >= first[open_]]
+        end[fits] -= np.where(minima[step][end[fits] - 1] >= bound[fits], 1 << step, 0)
+    return np.where(end > first, end - 1, -1)
+
+
+def _minima(values: np.ndarray, longest: int) -> list[np.ndarray]:
+    """For each position the minimum of the 1, 2, 4, … values that end there, up to ``longest`` of them."""
+    minima: list[np.ndarray] = []
+    while (size := 1 << len(minima)) <= longest:
+        wider = values.copy() if not minima else minima[-1].copy()
+        if minima:
+            wider[size // 2 :] = np.minimum(wider[size // 2 :], minima[-1][: -(size // 2)])
+        minima.append(wider)
+    return minima
+
+
+def running_maximum_of(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """The maximum so far within each group; ``starts``: where the groups begin."""
+    ordered, rank = np.unique(values, return_inverse=True)
+    # Ranks lifted by the number of the group: one running maximum serves all groups.
+    lift = np.repeat(np.arange(len(starts)) * len(ordered), np.diff(starts, append=len(values)))
+    return np.asarray(ordered[np.maximum.accumulate(rank + lift) - lift])
+
+
+_PREFIX = "branch order "
+"""Of the extra columns, before the name of the flow that branches."""
+
+CameFrom = Callable[[Collection[str], np.ndarray], np.ndarray]
+"""Which rows, by their time positions (`minor`), come from records of these sources."""
+
+_BRANCH_BITS = 16
+"""Lower bits of a tag: the number of the branch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """A flow from which several branches lead to one merge.
+
+    ``ranks``: the order of the merge's inputs, where one branch leads to each; None: rows are sorted by their tags.
+    ``sources``: the sources whose records reach the flow.
+    """
+
+    flow: str
+    ranks: Mapping[str, int] | None = None
+    sources: frozenset[str] = frozenset()
+
+    def renamed(self, names: Mapping[str, str]) -> Fork:
+        """The fork with other names for the inputs of the merge."""
+        if self.ranks is None:
+            return self
+        return replace(self, ranks={names.get(end, end): rank for end, rank in self.ranks.items()})
+
+
+class BranchTags:
+    """Tags the rows at the start of a branch. ``branches``: a flow that forks, and the number of this branch."""
+
+    def __init__(self, branches: Iterable[tuple[str, int]]) -> None:
+        self._branches = dict(branches)
+        self._rows = dict.fromkeys(self._branches, 0)
+
+    def added(self, flow: str, changes: Changes) -> Changes:
+        """The next rows of a flow, with tags if it forks."""
+        if flow not in self._branches:
+            return changes
+        first = self._rows[flow]
+        self._rows[flow] += changes.rows
+        tags = (np.arange(first, self._rows[flow]) << _BRANCH_BITS) + self._branches[flow]
+        return replace(changes, extra={**changes.extra, _PREFIX + flow: tags})
+
+
+def without_tags(changes: Changes) -> Changes:
+    """The rows as operators take them that are not row-wise."""
+    if not changes.extra:
+        return changes
+    extra = {name: column for name, column in changes.extra.items() if not name.startswith(_PREFIX)}
+    return changes if len(extra) == len(changes.extra) else replace(changes, extra=extra)
+
+
+def in_branch_order(
+    parts: Sequence[tuple[str, Changes]], forks: Sequence[Fork], came_from: CameFrom
+) -> Changes:
+    """Merges rows: by arrival, then by the ``forks``, those further up first, then by the order of ``parts``.
+
+    Each part comes with the name of its input.
+    """
+    names = dict.fromkeys(name for _, part in parts for name in part.extra)
+    merged = concat_changes([_with_all(part, names) for _, part in parts])
+    if not forks:
+        return by_arrival(merged)
+    keys = [merged.major, merged.minor]
+    for fork in forks:
+        if fork.ranks is not None:
+            ranks = [np.full(part.rows, fork.ranks.get(end, 0)) for end, part in parts]
+            keys.append(np.where(came_from(fork.sources, merged.minor), np.concatenate(ranks), 0))
+        elif _PREFIX + fork.flow in merged.extra:
+            keys.append(np.asarray(merged.extra[_PREFIX + fork.flow]))
+    return merged.take(np.lexsort(keys[::-1]))
+
+
+def _with_all(changes: Changes, names: Mapping[str, None]) -> Changes:
+    """The rows with a column of each name; 0 in columns of forks that the rows did not pass."""
+    zeros = np.zeros(changes.rows, np.int64)
+    return replace(changes, extra={name: changes.extra.get(name, zeros) for name in names})

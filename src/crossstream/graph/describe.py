@@ -1,4 +1,4 @@
-"""A topology as text in the layout of Kafka's ``TopologyDescription``, and as plain data.
+"""A topology as text in the layout of Kafka's ``TopologyDescription``, as plain data, and as boxes and arrows.
 
 Sub-topologies are parts whose operators share the keys of their records; between them records move to the
 partition of another key. Nothing global is numbered, so the text changes only where the topology does.
@@ -7,35 +7,19 @@ Source: semantics 3.11 (``InternalTopologyBuilder.TopologyDescription``).
 
 from __future__ import annotations
 
+import html
 import re
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
-from crossstream.graph.nodes import (
-    Aggregate,
-    ForeignKeyJoin,
-    FrameSource,
-    Graph,
-    GroupTable,
-    ManyJoin,
-    Node,
-    Repartition,
-    Sink,
-    Source,
-    StreamGlobalJoin,
-    StreamStreamJoin,
-    StreamTableJoin,
-    TableJoin,
-    ToTable,
-    changes_key,
-)
-from crossstream.graph.stores import keepers, store_name, store_names
-from crossstream.serdes import Serde
+from crossstream.graph import nodes as graph
+from crossstream.graph.names import keepers, store_name, store_names
 
 FRAME = "<DataFrame>"
 
 
-def to_text(topology: Graph) -> str:
+def to_text(topology: graph.Graph) -> str:
     """Kafka's layout, blanks included; a table source is a source and the processor that keeps it."""
     parts = []
     for number, names in enumerate(sub_topologies(topology)):
@@ -48,7 +32,7 @@ def to_text(topology: Graph) -> str:
     return "Topologies:\n " + "".join(parts)
 
 
-def to_dict(topology: Graph) -> dict[str, Any]:
+def to_dict(topology: graph.Graph) -> dict[str, Any]:
     """The nodes as plain data for JSON, and the names in each sub-topology."""
     return {
         "nodes": [_node_dict(topology, node) for node in topology],
@@ -56,7 +40,7 @@ def to_dict(topology: Graph) -> dict[str, Any]:
     }
 
 
-def sub_topologies(topology: Graph) -> list[list[str]]:
+def sub_topologies(topology: graph.Graph) -> list[list[str]]:
     """Names of the nodes of each part, parts and names in the order they were built."""
     part = {node.name: node.name for node in topology}
 
@@ -75,79 +59,75 @@ def sub_topologies(topology: Graph) -> list[list[str]]:
     return list(groups.values())
 
 
-def is_rekeying(topology: Graph, parent: str, node: Node) -> bool:
+def is_rekeying(topology: graph.Graph, parent: str, node: graph.Node) -> bool:
     """Whether records move to the partition of another key between ``parent`` and ``node``."""
     if topology[parent].shape == "global":
         return False
-    if isinstance(node, Repartition):
-        return True
-    if isinstance(node, ForeignKeyJoin | ManyJoin):
+    if isinstance(node, graph.ForeignKeyJoin | graph.ManyJoin):
         return parent != node.parents[0]
-    if isinstance(node, StreamTableJoin):
-        return parent == node.parents[0] and has_new_key(topology, parent)
-    return isinstance(node, Aggregate | ToTable | StreamStreamJoin) and has_new_key(topology, parent)
+    moves = node.by_key and parent in node.forwarders
+    return moves and (isinstance(node, graph.Repartition) or has_new_key(topology, parent))
 
 
-_IN_PLACE = Aggregate | Repartition | ToTable | TableJoin | ForeignKeyJoin | StreamTableJoin | StreamStreamJoin
-"""Operators that yield rows in the partition of their key."""
-
-
-def has_new_key(topology: Graph, name: str) -> bool:
+def has_new_key(topology: graph.Graph, name: str) -> bool:
     """Whether keys may have changed since records last were in the partition of their key (semantics 3.2)."""
     above, seen = [name], {name}
     while above:
         node = topology[above.pop()]
-        if changes_key(node):
+        if graph.changes_key(node):
             return True
-        if not isinstance(node, _IN_PLACE):
+        if not node.by_key:
             above += [parent for parent in node.parents if parent not in seen]
             seen.update(node.parents)
     return False
 
 
-def kind_of(node: Node) -> str:
+def kind_of(node: graph.Node) -> str:
     """The operator's public name: ``filter_not``, ``left_join``, ``table``, …"""
-    if isinstance(node, Source | FrameSource):
+    if isinstance(node, graph.Source | graph.FrameSource):
         return node.shape
-    if isinstance(node, TableJoin | ForeignKeyJoin | StreamTableJoin | StreamStreamJoin):
-        return "join" if node.kind == "inner" else f"{node.kind}_join"
-    if isinstance(node, ManyJoin):
-        return "join_many" if node.kind == "inner" else f"{node.kind}_join_many"
-    if isinstance(node, Sink):
+    if isinstance(node, graph.Sink):
         return "to"
-    if isinstance(node, StreamGlobalJoin):
-        return "left_join" if node.kind == "left" else "join"
-    if isinstance(node, Aggregate):
+    if isinstance(node, graph.Aggregate):
         return node.operator
-    name = "group_by" if isinstance(node, GroupTable) else re.sub(r"(?<!^)([A-Z])", r"_\1", type(node).__name__).lower()
+    if isinstance(node, graph.GroupTable):
+        return "group_by"
+    if hasattr(node, "kind"):
+        name = "join_many" if isinstance(node, graph.ManyJoin) else "join"
+        return name if node.kind == "inner" else f"{node.kind}_{name}"
     if getattr(node, "negate", False):
         return "filter_not"
-    return "foreach" if getattr(node, "terminal", False) else name
+    if getattr(node, "terminal", False):
+        return "foreach"
+    return re.sub(r"(?<!^)([A-Z])", r"_\1", type(node).__name__).lower()
 
 
-def topics_of(node: Node) -> str:
+def _topics(node: graph.Node) -> str:
     """What a source reads, as Kafka prints it: ``[orders, returns]``, or the bare pattern."""
-    if isinstance(node, Source):
+    if isinstance(node, graph.Source):
         return f"[{', '.join(node.topics)}]" if node.pattern is None else node.pattern.pattern
     return f"[{FRAME}]"
 
 
-def _entries(topology: Graph, node: Node) -> Iterable[str]:
+def _entries(topology: graph.Graph, node: graph.Node) -> Iterable[str]:
     below = _names(
         child.name for child in topology.children(node.name) if node.name in _forwarders(topology, child)
     )
     above = _names(_forwarders(topology, node))
-    if isinstance(node, Sink):
-        return [f"Sink: {node.name} ({_target(node)})\n      <-- {above}"]
-    if not isinstance(node, Source | FrameSource):
+    if isinstance(node, graph.Sink):
+        target = f"topic: {node.topic}"
+        if node.topic_of is not None:
+            target = f"extractor class: {callable_name(node.topic_of)}"
+        return [f"Sink: {node.name} ({target})\n      <-- {above}"]
+    if not isinstance(node, graph.Source | graph.FrameSource):
         return [
             f"Processor: {node.name} (stores: [{_stores(topology, node)}])\n      --> {below}\n      <-- {above}"
         ]
     if node.shape == "stream":
-        return [f"Source: {node.name} (topics: {topics_of(node)})\n      --> {below}"]
+        return [f"Source: {node.name} (topics: {_topics(node)})\n      --> {below}"]
     source = f"{node.name}-source"
     return [
-        f"Source: {source} (topics: {topics_of(node)})\n      --> {node.name}",
+        f"Source: {source} (topics: {_topics(node)})\n      --> {node.name}",
         f"Processor: {node.name} (stores: [{_stores(topology, node)}])\n      --> {below}\n      <-- {source}",
     ]
 
@@ -156,24 +136,14 @@ def _names(names: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(names)) or "none"
 
 
-def _forwarders(topology: Graph, node: Node) -> list[str]:
-    """The parents that forward records to a node: not a table that a stream looks up."""
-    parents = node.parents[:1] if isinstance(node, StreamTableJoin) else node.parents
-    return [parent for parent in parents if topology[parent].shape != "global"]
+def _forwarders(topology: graph.Graph, node: graph.Node) -> list[str]:
+    return [parent for parent in node.forwarders if topology[parent].shape != "global"]
 
 
-def _stores(topology: Graph, node: Node) -> str:
-    looked_up = keepers(topology.nodes, node.parents[1]) if isinstance(node, StreamTableJoin) else []
+def _stores(topology: graph.Graph, node: graph.Node) -> str:
+    looked_up = keepers(topology.nodes, node.parents[1]) if isinstance(node, graph.StreamTableJoin) else []
     return ", ".join(
         name for one in [*looked_up, node.name] for name in store_names(topology.nodes, topology[one])
-    )
-
-
-def _target(node: Sink) -> str:
-    return (
-        f"topic: {node.topic}"
-        if node.topic_of is None
-        else f"extractor class: {callable_name(node.topic_of)}"
     )
 
 
@@ -182,32 +152,262 @@ def callable_name(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__qualname__", type(function).__qualname__)).replace(" ", "")
 
 
-def _node_dict(topology: Graph, node: Node) -> dict[str, Any]:
+def _node_dict(topology: graph.Graph, node: graph.Node) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "name": node.name,
         "operator": kind_of(node),
         "parents": list(node.parents),
         "children": [child.name for child in topology.children(node.name)],
         "shape": node.shape,
-        "key": _serde_name(node.key),
-        "value": _serde_name(node.value),
+        "key": None if node.key is None else node.key.name,
+        "value": None if node.value is None else node.value.name,
         "store": store_name(node),
         "line": None if node.location is None else str(node.location),
     }
-    if isinstance(node, Source):
+    if isinstance(node, graph.Source):
         entry["topics"] = list(node.topics)
         entry["pattern"] = None if node.pattern is None else node.pattern.pattern
-    if isinstance(node, Sink):
+    if isinstance(node, graph.Sink):
         entry["topic"] = node.topic
-    if isinstance(node, TableJoin | ForeignKeyJoin):
-        entry["foreign_key"] = isinstance(node, ForeignKeyJoin)
-    if isinstance(node, StreamStreamJoin):
+    if isinstance(node, graph.TableJoin | graph.ForeignKeyJoin):
+        entry["foreign_key"] = isinstance(node, graph.ForeignKeyJoin)
+    if isinstance(node, graph.StreamStreamJoin):
         entry["stores"] = store_names(topology.nodes, node)
         entry["window"] = {name: getattr(node, name) for name in ("before", "after", "grace", "eager")}
-    if isinstance(node, ManyJoin):
+    if isinstance(node, graph.ManyJoin):
         entry["foreign_keys"] = list(node.names)
     return entry
 
 
-def _serde_name(serde: Serde | None) -> str | None:
-    return None if serde is None else serde.name
+Look = Literal["topic", "stream", "table", "join"]
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A topic or an operator. ``group``: its sub-topology, None for topics; ``store``: the stores it keeps."""
+
+    id: str
+    look: Look
+    title: str
+    group: int | None = None
+    store: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """Records go from one box to another; ``rekeys``: to the partition of another key."""
+
+    tail: str
+    head: str
+    label: str = ""
+    rekeys: bool = False
+
+
+def picture(topology: graph.Graph) -> tuple[list[Box], list[Arrow]]:
+    """The boxes and arrows of a topology, topics first; a topic that is read and written is one box."""
+    group = {name: number for number, names in enumerate(sub_topologies(topology)) for name in names}
+    ids = {
+        node.name: f"n{number}" for number, node in enumerate(topology) if not isinstance(node, graph.Sink)
+    }
+    topics: dict[str, Box] = {}
+    arrows: list[Arrow] = []
+
+    def id_of_topic(title: str) -> str:
+        return topics.setdefault(title, Box(f"t{len(topics)}", "topic", title)).id
+
+    for node in topology:
+        arrows += [Arrow(id_of_topic(topic), ids[node.name]) for topic in _read(node)]
+        for index, parent in enumerate(node.parents):
+            if isinstance(node, graph.Sink):
+                chosen = "" if node.topic_of is None else f"chosen by {callable_name(node.topic_of)}"
+                head = id_of_topic(node.topic or chosen)
+            else:
+                head = ids[node.name]
+            rekeys = is_rekeying(topology, parent, node)
+            arrows.append(Arrow(ids[parent], head, _label(node, index, rekeys), rekeys))
+    boxes = [
+        Box(
+            id,
+            _look(topology[name]),
+            name,
+            group[name],
+            ", ".join(store_names(topology.nodes, topology[name])),
+        )
+        for name, id in ids.items()
+    ]
+    return [*topics.values(), *boxes], arrows
+
+
+def _read(node: graph.Node) -> Iterable[str]:
+    if isinstance(node, graph.FrameSource):
+        return [f"{FRAME} {node.name}"]
+    if not isinstance(node, graph.Source):
+        return []
+    return node.topics if node.pattern is None else [node.pattern.pattern]
+
+
+def _grouped(boxes: Iterable[Box]) -> Iterable[tuple[int | None, list[Box]]]:
+    groups: dict[int | None, list[Box]] = {}
+    for box in boxes:
+        groups.setdefault(box.group, []).append(box)
+    return groups.items()
+
+
+def to_mermaid(topology: graph.Graph) -> str:
+    """A Mermaid flowchart: slanted topics, tables as drums, joins as hexagons; dotted arrows re-key."""
+    boxes, arrows = picture(topology)
+    lines = ["flowchart TD"]
+    for number, inside in _grouped(boxes):
+        if number is None:
+            lines += [f"  {_mermaid_box(box)}" for box in inside]
+        else:
+            lines.append(f'  subgraph s{number}["sub-topology {number}"]')
+            lines += [f"    {_mermaid_box(box)}" for box in inside]
+            lines.append("  end")
+    lines += [f"  {_mermaid_arrow(arrow)}" for arrow in arrows]
+    return "\n".join(lines) + "\n"
+
+
+def to_dot(topology: graph.Graph) -> str:
+    """A Graphviz digraph with the same boxes and arrows."""
+    boxes, arrows = picture(topology)
+    lines = ["digraph topology {", "  rankdir=TB;", '  node [fontname="sans-serif"];']
+    for number, inside in _grouped(boxes):
+        if number is None:
+            lines += [f"  {_dot_box(box)}" for box in inside]
+        else:
+            lines += [f"  subgraph cluster_{number} {{", f'    label="sub-topology {number}";']
+            lines += [f"    {_dot_box(box)}" for box in inside]
+            lines.append("  }")
+    lines += [f"  {_dot_arrow(arrow)}" for arrow in arrows]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _label(node: graph.Node, index: int, rekeys: bool) -> str:
+    if isinstance(node, graph.ForeignKeyJoin):
+        return "foreign key" if index == 0 else "right"
+    if isinstance(node, graph.ManyJoin):
+        return ("foreign keys", *node.names)[index]
+    if isinstance(node, graph.TableJoin | graph.StreamStreamJoin):
+        return ("left", "right")[index]
+    if node.looks_up and index == 1:
+        return "looks up"
+    return "re-key" if rekeys else ""
+
+
+def _look(node: graph.Node) -> Look:
+    if "join" in kind_of(node):
+        return "join"
+    return "table" if node.shape in ("table", "global") else "stream"
+
+
+_MERMAID = {"topic": ("[/", "/]"), "stream": ("[", "]"), "table": ("[(", ")]"), "join": ("{{", "}}")}
+_DOT = {"topic": "parallelogram", "stream": "box", "table": "cylinder", "join": "hexagon"}
+
+
+def _mermaid_box(box: Box) -> str:
+    opening, closing = _MERMAID[box.look]
+    text = html.escape(box.title) + (f"<br/>store {html.escape(box.store)}" if box.store else "")
+    return f'{box.id}{opening}"{text}"{closing}'
+
+
+def _mermaid_arrow(arrow: Arrow) -> str:
+    line = "-.->" if arrow.rekeys else "-->"
+    return f"{arrow.tail} {line}{f'|{arrow.label}|' if arrow.label else ''} {arrow.head}"
+
+
+def _dot_box(box: Box) -> str:
+    text = _quoted(box.title) + (f"\\nstore {_quoted(box.store)}" if box.store else "")
+    return f'{box.id} [shape={_DOT[box.look]}, label="{text}"];'
+
+
+def _dot_arrow(arrow: Arrow) -> str:
+    settings = [f'label="{arrow.label}"'] if arrow.label else []
+    settings += ["style=dashed"] if arrow.rekeys else []
+    return f"{arrow.tail} -> {arrow.head}" + (f" [{', '.join(settings)}];" if settings else ";")
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+_HEIGHT, _GAP, _LAYER, _MARGIN, _LETTER = 44, 28, 92, 16, 7.2
+_FILL = {"topic": "#8883", "stream": "#3b82f633", "table": "#10b98133", "join": "#f59e0b44"}
+_LINE = 'fill="none" stroke="currentColor"'
+_STYLE = "font-family:sans-serif;font-size:12px;max-width:100%"
+
+
+class _Area(NamedTuple):
+    x: float
+    y: float
+    width: float
+
+
+def to_svg(topology: graph.Graph) -> str:
+    """An SVG element: topics grey, streams blue, tables green, joins amber; dashed arrows re-key."""
+    boxes, arrows = picture(topology)
+    areas = _areas(boxes, arrows)
+    width = max((area.x + area.width for area in areas.values()), default=0) + _MARGIN
+    height = max((area.y + _HEIGHT for area in areas.values()), default=0) + _MARGIN
+    body = [_arrow(arrow, areas) for arrow in arrows]
+    body += [_box(box, areas[box.id]) for box in boxes]
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
+        f'width="{width:.0f}" height="{height:.0f}" style="{_STYLE}">{"".join(body)}</svg>'
+    )
+
+
+def _areas(boxes: Sequence[Box], arrows: Sequence[Arrow]) -> dict[str, _Area]:
+    layer = _layers(boxes, arrows)
+    right: dict[int, float] = {}
+    areas = {}
+    for box in boxes:
+        x = right.get(layer[box.id], _MARGIN)
+        width = max(len(box.title), len(_note(box))) * _LETTER + 24
+        areas[box.id] = _Area(x, _MARGIN + layer[box.id] * _LAYER, width)
+        right[layer[box.id]] = x + width + _GAP
+    return areas
+
+
+def _layers(boxes: Sequence[Box], arrows: Sequence[Arrow]) -> dict[str, int]:
+    """Each box one layer below the lowest box it reads; a topic that is also read stays on top."""
+    read = {arrow.tail for arrow in arrows}
+    topics = {box.id for box in boxes if box.look == "topic"}
+    down = [arrow for arrow in arrows if arrow.head not in read & topics]
+    layer = {box.id: 0 for box in boxes}
+    for _ in boxes:
+        for arrow in down:
+            layer[arrow.head] = max(layer[arrow.head], layer[arrow.tail] + 1)
+    return layer
+
+
+def _box(box: Box, area: _Area) -> str:
+    corner = 0 if box.look == "topic" else 22 if box.look == "join" else 6
+    middle = area.x + area.width / 2
+    note = _note(box)
+    lines = _text(box.title, middle, area.y + (19 if note else 27), 'text-anchor="middle"')
+    if note:
+        lines += _text(note, middle, area.y + 35, 'text-anchor="middle" opacity="0.7"')
+    return (
+        f'<rect x="{area.x:.0f}" y="{area.y:.0f}" width="{area.width:.0f}" height="{_HEIGHT}" '
+        f'rx="{corner}" fill="{_FILL[box.look]}" stroke="currentColor"/>{lines}'
+    )
+
+
+def _arrow(arrow: Arrow, areas: dict[str, _Area]) -> str:
+    tail, head = areas[arrow.tail], areas[arrow.head]
+    x1, y1, x2, y2 = tail.x + tail.width / 2, tail.y + _HEIGHT, head.x + head.width / 2, head.y
+    dash = ' stroke-dasharray="4 3"' if arrow.rekeys else ""
+    bend = (y1 + y2) / 2
+    line = f"M{x1:.0f} {y1:.0f}C{x1:.0f} {bend:.0f} {x2:.0f} {bend:.0f} {x2:.0f} {y2:.0f}"
+    tip = f"M{x2 - 4:.0f} {y2 - 7:.0f}L{x2:.0f} {y2:.0f}L{x2 + 4:.0f} {y2 - 7:.0f}"
+    label = _text(arrow.label, (x1 + x2) / 2 + 4, bend) if arrow.label else ""
+    return f'<path d="{line}" {_LINE}{dash}/><path d="{tip}" {_LINE}/>{label}'
+
+
+def _text(text: str, x: float, y: float, style: str = "") -> str:
+    return f'<text x="{x:.0f}" y="{y:.0f}" fill="currentColor" {style}>{html.escape(text)}</text>'
+
+
+def _note(box: Box) -> str:
+    return f"store {box.store}" if box.store else ""

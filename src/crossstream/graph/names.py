@@ -1,6 +1,8 @@
-"""Names of operators, topics, stores and flows. An operator has the user's name, or its path in the graph.
+"""Names of operators, topics, stores and flows, and checks that no two share one.
 
-So a name outlives changes elsewhere in the code, and with it the state that is kept under it (decision 0004).
+An operator has the user's name, or its path in the graph. So a name outlives changes elsewhere in the code, and with
+it the state that is kept under it (decision 0004). Each check raises `TopologyError` in the user's line. Source:
+semantics 5.1 (``InternalTopologyBuilder.addSource``, ``InternalStreamsBuilder.mergeDuplicateSourceNodes``).
 """
 
 from __future__ import annotations
@@ -8,14 +10,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from crossstream.errors import CopartitionError, TopologyError, caller_location
+from crossstream.graph import nodes as graph
 from crossstream.topics import is_internal
-
-if TYPE_CHECKING:
-    from crossstream.typing import KeyPartitioner
 
 
 def unique(name: str, taken: Container[str]) -> str:
@@ -39,32 +39,8 @@ def inner(name: str, part: str) -> str:
     return f"{name} {part}"
 
 
-def name_of(partitioner: KeyPartitioner) -> str:
-    return f"{getattr(partitioner, '__qualname__', type(partitioner).__qualname__)} {id(partitioner):x}"
-
-
-_KAFKA_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._()+,*^$|?{}\[\]-]")
 _LONGEST = 200
-
-
-def name_fault(name: object) -> str | None:
-    """Why Kafka refuses ``name`` for a topic, an operator or a store; None: it does not.
-
-    Source: semantics 5.1 (``Named.validate``, ``Topic.validate``).
-
-    >>> name_fault("orders"), name_fault("my orders")
-    (None, 'it may hold only ASCII letters, digits, ".", "_" and "-"')
-    """
-    if not isinstance(name, str):
-        return f"it must be a str, not {type(name).__name__}"
-    if not name:
-        return "it is empty"
-    if name in (".", ".."):
-        return 'it may not be "." or ".."'
-    if len(name) > 249:
-        return f"it has {len(name)} characters; 249 are allowed"
-    return None if _KAFKA_NAME.fullmatch(name) else 'it may hold only ASCII letters, digits, ".", "_" and "-"'
 
 
 @dataclass(slots=True)
@@ -89,10 +65,6 @@ class Paths:
         """One more child of a kind, whatever its name."""
         self._siblings[parent, kind] += 1
 
-    def copy(self) -> Paths:
-        """A copy of the counts."""
-        return Paths(self._siblings.copy())
-
 
 def source_kind(topics: tuple[str, ...], pattern: re.Pattern[str] | None) -> str:
     """The path name of a source: its topics joined by ``+``, or its pattern.
@@ -102,10 +74,10 @@ def source_kind(topics: tuple[str, ...], pattern: re.Pattern[str] | None) -> str
     """
     if pattern is None:
         return "+".join(topics)
-    return f"pattern({safe(pattern.pattern)})"
+    return f"pattern({_safe(pattern.pattern)})"
 
 
-def safe(text: str) -> str:
+def _safe(text: str) -> str:
     """``text`` fit for a path name; a short hash keeps texts different that would become equal."""
     clean = _UNSAFE.sub("_", text)
     return clean if clean == text else f"{clean}~{_digest(text)}"
@@ -118,3 +90,175 @@ def shorten(name: str) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.blake2s(text.encode(), digest_size=6).hexdigest()
+
+
+def store_name(node: graph.Node) -> str | None:
+    """The name of the store that ``node`` itself keeps, for people; None if it keeps none.
+
+    A table read from a topic, a DataFrame or a stream always counts as kept, a join's result where any
+    `Materialized` was given, a filter or `map_values` only where it was named (semantics 2.2.1). A store
+    without a name of its own is called after its node.
+    """
+    is_always_kept = isinstance(node, graph.Source | graph.FrameSource | graph.ToTable | graph.Aggregate)
+    is_kept = is_always_kept or (
+        node.store is not None and not isinstance(node, graph.Filter | graph.MapValues)
+    )
+    return node.queryable_name or (node.name if is_kept and node.shape in ("table", "global") else None)
+
+
+def store_names(nodes: Mapping[str, graph.Node], node: graph.Node) -> list[str]:
+    """The names of all stores that ``node`` itself keeps, for people; a join of streams keeps two."""
+    if isinstance(node, graph.StreamStreamJoin):
+        parts = (("left", node.store), ("right", node.other_store))
+        return [spec.name or inner_store(nodes, node, part) for part, spec in parts]
+    if isinstance(node, graph.StreamTableJoin):
+        return [] if node.grace is None else [inner_store(nodes, node, "buffer")]
+    name = store_name(node)
+    return [] if name is None else [name]
+
+
+def keepers(nodes: Mapping[str, graph.Node], name: str) -> list[str]:
+    """The nodes whose stores a look-up in a table reads: its own, or those it is computed from (semantics 2.2.1)."""
+    node = nodes[name]
+    if isinstance(node, graph.Filter | graph.MapValues) and node.queryable_name is None:
+        return keepers(nodes, node.parents[0])
+    if isinstance(node, graph.TableJoin) and node.store is None:
+        return list(dict.fromkeys(keeper for parent in node.parents for keeper in keepers(nodes, parent)))
+    return [name]
+
+
+def queryable_names(node: graph.Node) -> list[str]:
+    """The names under which anything that ``node`` keeps can be queried."""
+    names = [node.queryable_name, node.other_store.name if isinstance(node, graph.StreamStreamJoin) else None]
+    return [name for name in names if name is not None]
+
+
+def inner_store(nodes: Mapping[str, graph.Node], node: graph.Node, part: str) -> str:
+    """The name of a store that ``node`` keeps for itself: names that users gave come first."""
+    return unique(f"{node.name}.{part}", {store for one in nodes.values() for store in queryable_names(one)})
+
+
+def history_of(nodes: Mapping[str, graph.Node], name: str) -> int | None:
+    """For how long (ms) a table keeps versions; None: it keeps none.
+
+    What is derived row by row from a versioned table is versioned too, unless it has a store of its own (semantics
+    2.2.6).
+    """
+    node = nodes[name]
+    if node.history is not None or node.queryable_name is not None:
+        return node.history
+    if isinstance(node, graph.Filter | graph.MapValues) and node.shape == "table":
+        return history_of(nodes, node.parents[0])
+    return None
+
+
+def check_new_name(nodes: Mapping[str, graph.Node], name: str) -> None:
+    """Refuses (CS-120) two operators of one name."""
+    if name in nodes:
+        raise TopologyError(
+            f"there is already an operator named {name!r}",
+            code="CS-120",
+            where={**caller_location(name), "first used at": str(nodes[name].location)},
+            next="give one of them another name",
+        )
+
+
+def check_new_store(nodes: Mapping[str, graph.Node], stores: Mapping[str, str], node: graph.Node) -> None:
+    """Refuses (CS-120) two stores of one name. ``stores``: the user's name of a store → the node that keeps it."""
+    for store in queryable_names(node):
+        if store not in stores:
+            continue
+        owner = stores[store]
+        raise TopologyError(
+            f"there is already a store named {store!r}, kept by {owner}",
+            code="CS-120",
+            where={**caller_location(node.name), "first used at": str(nodes[owner].location)},
+            next='give this one another name: Materialized(store="…")',
+        )
+
+
+def check_new_source(nodes: Iterable[graph.Node], source: graph.Source) -> None:
+    """Refuses (CS-122) topics of another source, and overlapping sets of topics or patterns."""
+    for other in nodes:
+        if not isinstance(other, graph.Source):
+            continue
+        shared = sorted(set(source.topics) & set(other.topics))
+        if shared and source.shape == other.shape == "stream":
+            raise _clash(
+                source,
+                other,
+                f"the topics of two streams overlap ({', '.join(shared)}) without being the same",
+                "read each set of topics by a stream of its own, and merge() the streams",
+            )
+        if shared:
+            noun = "global table" if other.shape == "global" else other.shape
+            raise _clash(
+                source,
+                other,
+                f"topic {shared[0]!r} is already read as a {noun}; a second source cannot read it",
+                "read it once and use the result twice: a table may be joined with itself, to_stream() and to_table()"
+                " turn one into the other",
+            )
+        _check_patterns(source, other)
+
+
+def check_matched_once(topic: str, readers: Sequence[graph.Source]) -> None:
+    """Refuses (CS-122) an existing topic that two patterns match."""
+    if len(readers) < 2:
+        return
+    first, second = readers[:2]
+    raise TopologyError(
+        f"topic {topic!r} is matched by two sources: {first.name} and {second.name}",
+        code="CS-122",
+        where={"operator": second.name, "line": str(second.location), "first read at": str(first.location)},
+        next=f"make one pattern exclude {topic!r}",
+    )
+
+
+def check_partitions(nodes: Mapping[str, graph.Node], operator: str, parents: Iterable[str]) -> None:
+    """Refuses (CS-128) inputs of a join that are repartitioned to different counts."""
+    counts = {name: explicit_partitions(nodes, name) for name in parents}
+    wanted = {name: count for name, count in counts.items() if count is not None}
+    if len(set(wanted.values())) > 1:
+        listed = ", ".join(f"{name} has {count}" for name, count in wanted.items())
+        raise CopartitionError(
+            f"the inputs of {operator} are repartitioned to different numbers of partitions: {listed}",
+            code="CS-128",
+            where=caller_location(operator),
+            next="give both the same Repartitioned(partitions=…), or leave it out of one",
+        )
+
+
+def explicit_partitions(nodes: Mapping[str, graph.Node], name: str) -> int | None:
+    """The count that the nearest `Repartitioned(partitions=…)` above ``name`` asked for, itself included.
+
+    Where keys have changed since then the join repartitions once more, to the count of its other input.
+    """
+    above, seen = [name], {name}
+    while above:
+        node = nodes[above.pop()]
+        if isinstance(node, graph.Repartition) and node.partitions is not None:
+            return node.partitions
+        if not (isinstance(node, graph.Repartition) or graph.changes_key(node)):
+            others_move = isinstance(node, graph.ForeignKeyJoin | graph.ManyJoin | graph.StreamGlobalJoin)
+            parents = node.parents[:1] if others_move else node.parents
+            above += reversed([parent for parent in parents if parent not in seen])
+            seen.update(parents)
+    return None
+
+
+def _check_patterns(source: graph.Source, other: graph.Source) -> None:
+    for pattern, topics in ((source.pattern, other.topics), (other.pattern, source.topics)):
+        for topic in topics:
+            if pattern is not None and matches(pattern, topic):
+                raise _clash(
+                    source,
+                    other,
+                    f"pattern {pattern.pattern!r} matches topic {topic!r}, which another source reads",
+                    f"make the pattern exclude {topic!r}",
+                )
+
+
+def _clash(source: graph.Source, other: graph.Source, what: str, next: str) -> TopologyError:
+    where = {**caller_location(source.name), "first read at": str(other.location)}
+    return TopologyError(what, code="CS-122", where=where, next=next)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from crossstream.columns.functions import Function
 from crossstream.errors import Location
@@ -25,14 +25,13 @@ ForeignKeyKind = Literal["inner", "left", "right", "outer"]
 
 @dataclass(frozen=True, slots=True)
 class StoreSpec:
-    """What `Materialized` asked for. ``name`` None: not queryable. Durations in ms."""
+    """What `Materialized` asked for. ``name`` None: not queryable. ``history_retention``, ``retention`` in ms."""
 
     name: str | None = None
     key: Serde | None = None
     value: Serde | None = None
-    caching: bool = True
-    retention: int | None = None
     history_retention: int | None = None
+    retention: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +39,7 @@ class Node:
     """What every node has. ``key``, ``value``: the serdes of its output, None where unknown.
 
     ``key_type``, ``value_type``: where unknown, serdes of the type that an expression gives or a callable is annotated
-    with. They stay inside the engine.
+    with. They stay inside the engine. ``store``: where rows are kept, if `Materialized` was given.
     """
 
     name: str
@@ -51,6 +50,27 @@ class Node:
     key_type: Serde | None = None
     value_type: Serde | None = None
     location: Location | None = None
+    store: StoreSpec | None = None
+
+    by_key: ClassVar[bool] = False
+    """Whether it takes records of streams in the partition of their key, and so moves them where keys are new."""
+    looks_up: ClassVar[bool] = False
+    """Whether the second parent is a table that records of the first one look up: its changes give no results."""
+
+    @property
+    def forwarders(self) -> tuple[str, ...]:
+        """The parents that forward records."""
+        return self.parents[:1] if self.looks_up else self.parents
+
+    @property
+    def queryable_name(self) -> str | None:
+        """The name under which the rows can be queried; None if `Materialized` gave none."""
+        return None if self.store is None else self.store.name
+
+    @property
+    def history(self) -> int | None:
+        """For how long (ms) the node's own store keeps versions; None: it keeps none."""
+        return None if self.store is None else self.store.history_retention
 
     @property
     def where(self) -> dict[str, str | None]:
@@ -66,63 +86,63 @@ class Source(Node):
     pattern: re.Pattern[str] | None = None
     timestamp_extractor: Callable[..., Any] | None = None
     offset_reset: Literal["earliest", "latest"] = "earliest"
-    store: StoreSpec | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameSource(Node):
     """Records of a streaming DataFrame; the frame itself is in `Graph.frames` under ``name``."""
 
-    store: StoreSpec | None = None
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowWise(Node):
+    """Takes records one by one, in the task where they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filter(Node):
+class Filter(RowWise):
     """Keeps the records (stream) or rows (table) for which the predicate holds; ``negate``: filter_not."""
 
     predicate: Function
     negate: bool = False
-    store: StoreSpec | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MapValues(Node):
+class MapValues(RowWise):
     """A new value for each record or row, same key."""
 
     mapper: Function
-    store: StoreSpec | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Map(Node):
+class Map(RowWise):
     """(key, value) → (key', value'), one to one."""
 
     mapper: Function
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SelectKey(Node):
+class SelectKey(RowWise):
     """(key, value) → key', same value."""
 
     mapper: Function
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlatMap(Node):
+class FlatMap(RowWise):
     """(key, value) → any number of (key', value')."""
 
     mapper: Function
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlatMapValues(Node):
+class FlatMapValues(RowWise):
     """value → any number of values, same key."""
 
     mapper: Function
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Peek(Node):
+class Peek(RowWise):
     """Calls the action for each record; ``terminal`` for `foreach` and `print`."""
 
     action: Function
@@ -130,19 +150,19 @@ class Peek(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Merge(Node):
+class Merge(RowWise):
     """Interleaves several streams."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Split(Node):
+class Split(RowWise):
     """Sends each record to the branch of the first predicate that holds (None: always holds)."""
 
     predicates: tuple[Function | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Branch(Node):
+class Branch(RowWise):
     """The records that its parent, a `Split`, sent to branch ``index``."""
 
     index: int = 0
@@ -155,6 +175,7 @@ class Repartition(Node):
     ``partitions`` is the user's wish, compared between the inputs of a join.
     """
 
+    by_key: ClassVar[bool] = True
     partitioner: Callable[[Any, int], int] | None = None
     partitions: int | None = None
 
@@ -163,7 +184,7 @@ class Repartition(Node):
 class ToTable(Node):
     """Reads a stream as upserts and deletes of a table."""
 
-    store: StoreSpec | None = None
+    by_key: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +200,6 @@ class TableJoin(Node):
 
     kind: JoinKind
     joiner: Function
-    store: StoreSpec | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,13 +211,13 @@ class ForeignKeyJoin(Node):
     joiner: Function
     partitioner: Callable[[Any, int], int] | None = None
     other_partitioner: Callable[[Any, int], int] | None = None
-    store: StoreSpec | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamGlobalJoin(Node):
     """KStream–GlobalKTable; parents are (stream, global table). ``key_selector``: (key, value) → key of the table."""
 
+    looks_up: ClassVar[bool] = True
     kind: Literal["inner", "left"]
     key_selector: Function
     joiner: Function
@@ -210,6 +230,8 @@ class StreamTableJoin(Node):
     ``grace``: how long records wait for the table, ms; None: they do not. Only over a versioned table.
     """
 
+    by_key: ClassVar[bool] = True
+    looks_up: ClassVar[bool] = True
     kind: Literal["inner", "left"]
     joiner: Function
     stream_value: Serde | None = None
@@ -223,6 +245,7 @@ class StreamStreamJoin(Node):
     ``store``, ``other_store``: of the left and of the right records, with the serdes they are kept in.
     """
 
+    by_key: ClassVar[bool] = True
     kind: JoinKind
     joiner: Function
     before: int
@@ -244,7 +267,6 @@ class ManyJoin(Node):
     names: tuple[str, ...]
     foreign_keys: tuple[Function, ...]
     joiner: Function
-    store: StoreSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +312,8 @@ class Aggregate(Node):
     columns: tuple[tuple[str, Any], ...] = ()
     windows: WindowSpec | None = None
     emit_final: bool = False
-    store: StoreSpec | None = None
+
+    by_key: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,35 +5,15 @@ Where a stream branches and the branches end in one merge or one topic, rows are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
-from crossstream.columns.branch_order import Fork
+from crossstream.columns.order import Fork
+from crossstream.graph import nodes as graph
 from crossstream.graph.describe import is_rekeying
-from crossstream.graph.nodes import (
-    Branch,
-    Filter,
-    FlatMap,
-    FlatMapValues,
-    ForeignKeyJoin,
-    FrameSource,
-    Graph,
-    Map,
-    MapValues,
-    Merge,
-    Node,
-    Peek,
-    SelectKey,
-    Sink,
-    Source,
-    Split,
-    StreamGlobalJoin,
-    StreamStreamJoin,
-    StreamTableJoin,
-)
-from crossstream.graph.stores import keepers
+from crossstream.graph.names import keepers
 
 Visit = tuple[int, tuple[int, ...]]
 """When a record visits a node: after how many shuffles, and by which child of each node on the path."""
@@ -49,11 +29,11 @@ class MergePoint:
     inputs: Mapping[tuple[str, str], str]
 
     @classmethod
-    def of(cls, merge: Merge) -> MergePoint:
+    def of(cls, merge: graph.Merge) -> MergePoint:
         return cls({(parent, merge.name): parent for parent in merge.parents})
 
     @classmethod
-    def of_sinks(cls, sinks: Iterable[Sink]) -> MergePoint:
+    def of_sinks(cls, sinks: Iterable[graph.Sink]) -> MergePoint:
         return cls({(sink.parents[0], sink.name): sink.name for sink in sinks})
 
 
@@ -71,25 +51,25 @@ class Order:
 class Visits:
     """When records of each source visit each node of a topology."""
 
-    def __init__(self, topology: Graph) -> None:
+    def __init__(self, topology: graph.Graph) -> None:
         self.topology = topology
-        self.children: dict[str, list[Node]] = {node.name: [] for node in topology}
+        self.children: dict[str, list[graph.Node]] = {node.name: [] for node in topology}
         for node in topology:
             for parent in dict.fromkeys(node.parents):
                 self.children[parent].append(node)
         self._steps = {
             (parent, node.name): (_moves(topology, parent, node), self.child_number(parent, node))
             for node in topology
-            for parent in forwarders(node)
+            for parent in node.forwarders
         }
-        sources = [node.name for node in topology if isinstance(node, Source | FrameSource)]
+        sources = [node.name for node in topology if isinstance(node, graph.Source | graph.FrameSource)]
         self._first = {name: self._from(name, min) for name in sources}
         self._last = {name: self._from(name, max) for name in sources}
 
-    def child_number(self, parent: str, node: Node) -> int:
+    def child_number(self, parent: str, node: graph.Node) -> int:
         return [child.name for child in self.children[parent]].index(node.name)
 
-    def looking_first(self, join: StreamTableJoin) -> frozenset[str]:
+    def looking_first(self, join: graph.StreamTableJoin) -> frozenset[str]:
         """The sources whose records look up the table of a join before they change it."""
         kept = keepers(self.topology.nodes, join.parents[1])
         found = set()
@@ -99,7 +79,7 @@ class Visits:
                 found.add(source)
         return frozenset(found)
 
-    def right_first(self, join: StreamStreamJoin) -> frozenset[str]:
+    def right_first(self, join: graph.StreamStreamJoin) -> frozenset[str]:
         """The sources whose records visit the right side of a join before the left side."""
         left, right = join.parents
         return frozenset(
@@ -149,7 +129,7 @@ class Visits:
         """The first (``pick`` = min) or last (max) visit of a row of ``start`` to each node."""
         found: dict[str, Visit] = {start: (0, ())}
         for node in self.topology:
-            visits = [self._visit(found, parent, node.name) for parent in forwarders(node) if parent in found]
+            visits = [self._visit(found, parent, node.name) for parent in node.forwarders if parent in found]
             if visits:
                 found[node.name] = pick(visits)
         return found
@@ -175,29 +155,17 @@ def _together(orders: Iterable[Sequence[str]], names: Sequence[str]) -> tuple[st
     return found
 
 
-def forwarders(node: Node) -> Iterable[str]:
-    """The parents that forward records to a node: not a table that a stream looks up."""
-    return node.parents[:1] if isinstance(node, StreamTableJoin | StreamGlobalJoin) else node.parents
-
-
-def _moves(topology: Graph, parent: str, node: Node) -> int:
-    if isinstance(node, ForeignKeyJoin):
+def _moves(topology: graph.Graph, parent: str, node: graph.Node) -> int:
+    if isinstance(node, graph.ForeignKeyJoin):
         return 2 if parent == node.parents[0] else 1
     return int(is_rekeying(topology, parent, node))
 
 
-def merge_points(visits: Visits) -> Iterator[MergePoint]:
-    """All merge points of a topology."""
-    yield from (MergePoint.of(node) for node in visits.topology if isinstance(node, Merge))
-    for sinks in sharing(visits):
-        yield from by_topic(sinks).values()
-
-
-def sharing(visits: Visits) -> list[Sequence[Sink]]:
+def sharing(visits: Visits) -> list[Sequence[graph.Sink]]:
     """Groups of sinks that write together: they may write to one topic, and one record may reach several of them."""
-    groups: list[list[Sink]] = []
+    groups: list[list[graph.Sink]] = []
     for sink in visits.topology:
-        if isinstance(sink, Sink):
+        if isinstance(sink, graph.Sink):
             met = [group for group in groups if any(_share(visits, one, sink) for one in group)]
             groups = [group for group in groups if group not in met]
             groups.append([*(one for group in met for one in group), sink])
@@ -205,7 +173,7 @@ def sharing(visits: Visits) -> list[Sequence[Sink]]:
     return [sorted(group, key=lambda sink: position[sink.name]) for group in groups if len(group) > 1]
 
 
-def by_topic(sinks: Sequence[Sink]) -> Mapping[str | None, MergePoint]:
+def by_topic(sinks: Sequence[graph.Sink]) -> Mapping[str | None, MergePoint]:
     """The sinks of a group that may write to each topic; None: to a topic that no sink names."""
     return {
         topic: MergePoint.of_sinks(sink for sink in sinks if sink.topic in (topic, None))
@@ -213,13 +181,10 @@ def by_topic(sinks: Sequence[Sink]) -> Mapping[str | None, MergePoint]:
     }
 
 
-def _share(visits: Visits, one: Sink, other: Sink) -> bool:
+def _share(visits: Visits, one: graph.Sink, other: graph.Sink) -> bool:
     if one.topic != other.topic and None not in (one.topic, other.topic):
         return False
     return not visits.sources_of(one.name).isdisjoint(visits.sources_of(other.name))
-
-
-_ROW_WISE = Branch | Filter | FlatMap | FlatMapValues | Map | MapValues | Merge | Peek | SelectKey | Split
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,8 +219,10 @@ class Forks:
     def __init__(self, visits: Visits) -> None:
         self._visits = visits
         self._several = _several(visits)
-        found = [fork for point in merge_points(visits) for fork in self.of(point)]
-        self.tagged = frozenset(fork.flow for fork in found if fork.ranks is None)
+        points = [MergePoint.of(node) for node in visits.topology if isinstance(node, graph.Merge)]
+        points += [point for sinks in sharing(visits) for point in by_topic(sinks).values()]
+        forks = [fork for point in points for fork in self.of(point)]
+        self.tagged = frozenset(fork.flow for fork in forks if fork.ranks is None)
         """The nodes whose rows are tagged, because a merge sorts by the tags."""
 
     def of(self, point: MergePoint) -> tuple[Fork, ...]:
@@ -265,7 +232,13 @@ class Forks:
         do not cross. Empty too where a branch of such a fork passes more than row-wise operators.
         """
         order = self._visits.order(point)
-        return () if order is None else (*self._forks(point), *_contrary(order))
+        if order is None:
+            return ()
+        contrary = [
+            Fork(source, {name: rank for rank, name in enumerate(ends)}, frozenset({source}))
+            for source, ends in order.contrary.items()
+        ]
+        return (*self._forks(point), *contrary)
 
     def _forks(self, point: MergePoint) -> tuple[Fork, ...]:
         branches = _branches_to(self._visits, point)
@@ -284,12 +257,6 @@ class Forks:
         return tuple(Fork(name, ranks[name], self._visits.sources_of(name)) for name in forks)
 
 
-def _contrary(order: Order) -> Iterator[Fork]:
-    """The order of the sources that have another one than the usual."""
-    for source, ends in order.contrary.items():
-        yield Fork(source, {name: rank for rank, name in enumerate(ends)}, frozenset({source}))
-
-
 def _branches_to(visits: Visits, point: MergePoint) -> Mapping[str, _Branches]:
     """The branches from each node, parents before children."""
     found: dict[str, _Branches] = {}
@@ -299,11 +266,11 @@ def _branches_to(visits: Visits, point: MergePoint) -> Mapping[str, _Branches]:
             if (node.name, child.name) in point.inputs:
                 ends.append(frozenset({point.inputs[node.name, child.name]}))
                 shared.append(frozenset[str]())
-            elif node.name in forwarders(child) and found[child.name].ends:
+            elif node.name in child.forwarders and found[child.name].ends:
                 below = found[child.name]
                 ends.append(below.all)
                 shared.append(below.shared | {child.name})
-                by_row &= isinstance(child, _ROW_WISE) and below.by_row
+                by_row &= isinstance(child, graph.RowWise) and below.by_row
         found[node.name] = _Branches(ends, shared[0].intersection(*shared) if shared else frozenset(), by_row)
     return dict(reversed(found.items()))
 
@@ -320,9 +287,9 @@ def _several(visits: Visits) -> frozenset[str]:
     """The streams in which one record can have several rows."""
     found: set[str] = set()
     for node in visits.topology:
-        makes = isinstance(node, FlatMap | FlatMapValues | StreamStreamJoin) or (
-            isinstance(node, Merge) and visits.order(MergePoint.of(node)) is not None
+        makes = isinstance(node, graph.FlatMap | graph.FlatMapValues | graph.StreamStreamJoin) or (
+            isinstance(node, graph.Merge) and visits.order(MergePoint.of(node)) is not None
         )
-        if node.shape == "stream" and (makes or not found.isdisjoint(forwarders(node))):
+        if node.shape == "stream" and (makes or not found.isdisjoint(node.forwarders)):
             found.add(node.name)
     return frozenset(found)

@@ -15,8 +15,17 @@ from dataclasses import replace
 from crossstream.errors import SourceError
 from crossstream.kafka.consumer import KafkaReader
 from crossstream.kafka.settings import KafkaSettings
-from crossstream.timelines import Columns, FirstRecords, Ranges, Timelines, partition_of, passed
-from crossstream.topics import OffsetAndTimestamp, OffsetRange, TopicPartition
+from crossstream.topics import (
+    Columns,
+    FirstRecords,
+    OffsetAndTimestamp,
+    OffsetRange,
+    Ranges,
+    Timelines,
+    TopicPartition,
+    partition_of,
+    passed,
+)
 
 FETCH_LESS: Mapping[str, object] = {
     "queued.min.messages": 2_000,

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from crossstream.columns.changes import Changes, concat_changes
-from crossstream.columns.match_counts import Asked, some_key
+from crossstream.columns.changes import Asked, Changes, concat_changes, some_key
 from crossstream.columns.order import by_arrival
 from crossstream.columns.values import Values
 from crossstream.operators.global_join.kernel import History
@@ -170,7 +169,7 @@ class Runner:
         return False
 
     def takes_tags(self) -> bool:
-        """Whether it keeps or reads the tags of rows that branched (`columns/branch_order.py`)."""
+        """Whether it keeps or reads the tags of rows that branched (`columns/order.py`)."""
         return False
 
     def accept(self, flow: str, changes: Changes) -> None:

@@ -5,32 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from crossstream.graph.describe import has_new_key
-from crossstream.graph.names import inner, name_of, unique
-from crossstream.graph.nodes import (
-    Filter,
-    ForeignKeyJoin,
-    FrameSource,
-    Graph,
-    GroupTable,
-    ManyJoin,
-    MapValues,
-    Node,
-    Sink,
-    Source,
-    StoreSpec,
-    StreamTableJoin,
-    TableJoin,
-    ToTable,
-    is_stream_join,
-    readings,
-    sorts_out,
-)
-from crossstream.graph.stores import history_of, inner_store, keeps_versions
-from crossstream.graph.traversal import Forks, Visits, forwarders, sharing
+from crossstream.columns.order import Fork
+from crossstream.graph import nodes as graph
+from crossstream.graph.describe import callable_name, has_new_key
+from crossstream.graph.names import history_of, inner, inner_store, unique
+from crossstream.graph.traversal import Forks, MergePoint, Visits, sharing
 from crossstream.planning.plan import KEY_VALUE, VERSIONED, Exchange, Flow, Partitioner, StoreDef
-from crossstream.planning.steps import MaterializeStep, OrderStep, Step
-from crossstream.serdes.json_untyped import kept
+from crossstream.planning.steps import (
+    MaterializeStep,
+    OrderStep,
+    StatelessStep,
+    Step,
+    StreamGlobalJoinStep,
+    StreamTableJoinStep,
+)
+from crossstream.serdes import Serde
+from crossstream.serdes.json_plain import Kept
 from crossstream.serdes.serde import Identity, alike, identity
 
 _Wanted = tuple[str, int, Partitioner | None, Identity, Identity]
@@ -39,7 +29,7 @@ _Wanted = tuple[str, int, Partitioner | None, Identity, Identity]
 
 @dataclass(slots=True)
 class PlanBuilder:
-    topology: Graph
+    topology: graph.Graph
     steps: list[Step] = field(default_factory=list)
     flows: dict[str, Flow] = field(default_factory=dict)
     changes: dict[str, Flow] = field(default_factory=dict)
@@ -63,7 +53,7 @@ class PlanBuilder:
     """The store of each global table."""
     visits: Visits = field(init=False)
     forks: Forks = field(init=False)
-    sharing: Mapping[str, Sequence[Sink]] = field(init=False)
+    sharing: Mapping[str, Sequence[graph.Sink]] = field(init=False)
     """The sinks that write together, by the name of each."""
     globals: PlanBuilder | None = None
     """The plan of the global tables, if there are any."""
@@ -86,49 +76,51 @@ class PlanBuilder:
             self._need_old(node)
             self._need_changelog(node)
 
-    def _need_old(self, node: Node) -> None:
+    def _need_old(self, node: graph.Node) -> None:
         """A filter needs its parent's old rows; row-wise operators need them for a filter below.
 
         Not from a parent with versions: it also forwards tombstones of missing rows (semantics 2.2.6).
         """
-        if isinstance(node, GroupTable):
+        if isinstance(node, graph.GroupTable):
             self.wants_old.update(node.parents)
             self.wants_changelog.update(node.parents)
             return
         if node.shape != "table" or self.knows_old(node):
             return
-        if isinstance(node, Filter) or (isinstance(node, MapValues) and node.name in self.wants_old):
+        if isinstance(node, graph.Filter) or (
+            isinstance(node, graph.MapValues) and node.name in self.wants_old
+        ):
             self.wants_old.update(name for name in node.parents if not self.versioned(self.topology[name]))
 
-    def knows_old(self, node: Node) -> bool:
+    def knows_old(self, node: graph.Node) -> bool:
         """Whether a filter keeps versions of a table without versions: its own newest one is the old row."""
         return (
-            isinstance(node, Filter)
-            and keeps_versions(node)
+            isinstance(node, graph.Filter)
+            and node.history is not None
             and not self.versioned(self.topology[node.parents[0]])
         )
 
-    def _need_changelog(self, node: Node) -> None:
+    def _need_changelog(self, node: graph.Node) -> None:
         """Joins of streams, and versions, must not depend on the batches: they need every change.
 
         So does a table made of a stream of changes, if operators in between may drop the last change of a row, or
         give it another key than the changes before.
         """
-        if isinstance(node, ToTable) or node.name in self.become_rows:
+        if isinstance(node, graph.ToTable) or node.name in self.become_rows:
             self.become_rows.update(name for name in node.parents if self.topology[name].shape == "stream")
-        if keeps_versions(node) or (node.name in self.become_rows and sorts_out(node)):
+        if node.history is not None or (node.name in self.become_rows and graph.sorts_out(node)):
             self.makes_changelog.add(node.name)
-        if isinstance(node, StreamTableJoin):
+        if isinstance(node, graph.StreamTableJoin):
             self.wants_changelog.add(node.parents[0])
             self.makes_changelog.add(node.parents[1])
-        elif is_stream_join(node) or self.emits_changelog(node):
+        elif graph.is_stream_join(node) or self.emits_changelog(node):
             self.wants_changelog.update(node.parents)
 
-    def emits_changelog(self, node: Node) -> bool:
+    def emits_changelog(self, node: graph.Node) -> bool:
         """Whether an operator on tables emits every change."""
         return node.name in self.wants_changelog or node.name in self.makes_changelog
 
-    def versioned(self, node: Node) -> bool:
+    def versioned(self, node: graph.Node) -> bool:
         """Whether a table keeps versions, itself or the table it is derived from row by row."""
         return history_of(self.topology.nodes, node.name) is not None
 
@@ -136,15 +128,15 @@ class PlanBuilder:
         """The first round in which rows of a flow are in the state partition of their key."""
         return max(1, flow.round if flow.routed else flow.round + 1)
 
-    def source_of(self, table: Node) -> Flow:
+    def source_of(self, table: graph.Node) -> Flow:
         """The flow that a table is kept from: its records, or the changes of its operator."""
         return self.raw.get(table.name) or self.flow(table.name)
 
-    def materialize(self, table: Node, number: int, partitioner: Partitioner | None) -> MaterializeStep:
+    def materialize(self, table: graph.Node, number: int, partitioner: Partitioner | None) -> MaterializeStep:
         """The step that keeps ``table`` in round ``number``; added on the first call."""
         if (table.name, number, partitioner) in self.tables:
             return self.tables[table.name, number, partitioner]
-        spec: StoreSpec = getattr(table, "store", None) or StoreSpec()
+        spec = table.store or graph.StoreSpec()
         source = self.source_of(table)
         key, value = spec.key or table.key or source.key, spec.value or table.value or source.value
         flow = self.arrive(replace(source, key=key, value=value), number, table, partitioner)
@@ -161,7 +153,7 @@ class PlanBuilder:
                 value=value,
                 public=public,
                 history=history,
-                results=not isinstance(table, Source | FrameSource | ToTable),
+                results=not isinstance(table, graph.Source | graph.FrameSource | graph.ToTable),
                 repeats=not self.knows_old(table),
             )
         )
@@ -177,14 +169,14 @@ class PlanBuilder:
             store=store.name,
             old=table.name in self.wants_old,
             changelog=changelog,
-            null_key_reason=self.null_key_reason(table) if isinstance(table, ToTable) else None,
+            null_key_reason=self.null_key_reason(table) if isinstance(table, graph.ToTable) else None,
             counts=first,
         )
         self.tables[table.name, number, partitioner] = step
         self.steps.append(step)
         return step
 
-    def null_key_reason(self, node: Node) -> str:
+    def null_key_reason(self, node: graph.Node) -> str:
         """The reason under which an operator by key counts null keys of its stream (semantics 8.19)."""
         re_keyed = has_new_key(self.topology, node.parents[0])
         return "null-key-repartition" if re_keyed and not self.keeps_null_keys(node.name) else "null-key"
@@ -192,19 +184,21 @@ class PlanBuilder:
     def keeps_null_keys(self, name: str) -> bool:
         """Whether re-keying keeps null keys: a left or outer join of streams below needs them (KIP-962)."""
 
-        def forwards(parent: str, child: Node) -> bool:
-            return parent in forwarders(child)
+        def forwards(parent: str, child: graph.Node) -> bool:
+            return parent in child.forwarders
 
         return any(
-            forwards(parent, child) and is_stream_join(child) and getattr(child, "kind", "inner") != "inner"
-            for parent, child in readings(self.topology, name, forwards)
+            forwards(parent, child)
+            and graph.is_stream_join(child)
+            and getattr(child, "kind", "inner") != "inner"
+            for parent, child in graph.readings(self.topology, name, forwards)
         )
 
     def arrive(
         self,
         flow: Flow,
         number: int,
-        node: Node,
+        node: graph.Node,
         partitioner: Partitioner | None = None,
         partition_column: str | None = None,
         columns: frozenset[str] = frozenset(),
@@ -217,8 +211,10 @@ class PlanBuilder:
             return flow.name
         wanted = (flow.name, number, partitioner, identity(flow.key), identity(flow.value))
         if wanted not in self.exchanges:
-            arrives = f"{flow.name}>{number}" + ("" if partitioner is None else f" by {name_of(partitioner)}")
-            arrives = unique(arrives, {exchange.arrives: exchange for exchange in self.exchanges.values()})
+            arrives = f"{flow.name}>{number}"
+            if partitioner is not None:
+                arrives += f" by {callable_name(partitioner)} {id(partitioner):x}"
+            arrives = unique(arrives, {exchange.arrives for exchange in self.exchanges.values()})
             stays = flow.routed and partitioner is None and alike(self.flows[flow.name].key, flow.key)
             self.exchanges[wanted] = Exchange(
                 flow.name,
@@ -234,19 +230,18 @@ class PlanBuilder:
             )
         return self.exchanges[wanted].arrives
 
-    def keep(self, node: TableJoin | ForeignKeyJoin | ManyJoin | Filter | MapValues) -> None:
+    def keep(self, node: graph.Node) -> None:
         """Keeps a result that is queryable, or whose old values a reader needs."""
-        spec = node.store or StoreSpec()
-        old_needed = isinstance(node, ForeignKeyJoin | ManyJoin) and node.name in self.wants_old
-        if not old_needed and spec.name is None and spec.history_retention is None:
-            return
-        if is_kept_below(self, node):
+        spec = node.store or graph.StoreSpec()
+        old_needed = isinstance(node, graph.ForeignKeyJoin | graph.ManyJoin) and node.name in self.wants_old
+        is_asked = old_needed or spec.name is not None or spec.history_retention is not None
+        if not is_asked or is_kept_below(self, node):
             return
         step = self.materialize(node, self.earliest(self.flows[node.name]), None)
         self.raw[node.name] = self.flows[node.name]
         self.changes[node.name] = self.changes_of(step)
 
-    def put_in_order(self, node: ForeignKeyJoin) -> None:
+    def put_in_order(self, node: graph.ForeignKeyJoin) -> None:
         """Sends every change of a result to the partition of its key, in order of arrival.
 
         The changes are made by foreign key, and a row may have several in a batch. A result that is kept needs no
@@ -268,19 +263,12 @@ class PlanBuilder:
     def flow(self, name: str) -> Flow:
         return self.changes.get(name) or self.flows[name]
 
-    def flow_of(self, node: Node, name: str, number: int, routed: bool = False) -> Flow:
+    def flow_of(self, node: graph.Node, name: str, number: int, routed: bool = False) -> Flow:
         """A new flow with the serdes of a node's output."""
-        return self.add(
-            Flow(
-                name,
-                number,
-                node.key or node.key_type or kept(),
-                node.value or node.value_type or kept(),
-                routed,
-            )
-        )
+        key, value = node.key or node.key_type or Kept(), node.value or node.value_type or Kept()
+        return self.add(Flow(name, number, key, value, routed))
 
-    def inner_store(self, node: Node, part: str) -> str:
+    def inner_store(self, node: graph.Node, part: str) -> str:
         return inner_store(self.topology.nodes, node, part)
 
     def put(self, store: StoreDef) -> StoreDef:
@@ -294,14 +282,13 @@ class PlanBuilder:
         return flow
 
 
-def is_kept_below(builder: PlanBuilder, table: Node) -> bool:
+def is_kept_below(builder: PlanBuilder, table: graph.Node) -> bool:
     """Whether a join keeps ``table`` by the hash of its key, and no other operator reads its net changes."""
     if table.name in builder.wants_old:
         return False
-    children = builder.topology.children(table.name)
     reads = [
         (child, side)
-        for child in children
+        for child in builder.topology.children(table.name)
         for side, parent in enumerate(child.parents)
         if parent == table.name
     ]
@@ -310,15 +297,99 @@ def is_kept_below(builder: PlanBuilder, table: Node) -> bool:
     )
 
 
-def _keeps(child: Node, side: int) -> bool:
+def _keeps(child: graph.Node, side: int) -> bool:
     """Whether a reader of a table keeps it in its own round. ``side``: the number of the table among its parents."""
-    if isinstance(child, ForeignKeyJoin):
+    if isinstance(child, graph.ForeignKeyJoin):
         return side == 1 and child.other_partitioner is None
-    return isinstance(child, TableJoin) or (side > 0 and isinstance(child, ManyJoin | StreamTableJoin))
+    return isinstance(child, graph.TableJoin) or (
+        side > 0 and isinstance(child, graph.ManyJoin | graph.StreamTableJoin)
+    )
 
 
-def _needs_no_store(builder: PlanBuilder, table: Node, child: Node, side: int) -> bool:
+def _needs_no_store(builder: PlanBuilder, table: graph.Node, child: graph.Node, side: int) -> bool:
     """Whether a reader takes records without a store: it remembers their foreign keys."""
-    if side > 0 or not isinstance(child, ForeignKeyJoin | ManyJoin) or isinstance(table, ToTable):
+    if (
+        side > 0
+        or not isinstance(child, graph.ForeignKeyJoin | graph.ManyJoin)
+        or isinstance(table, graph.ToTable)
+    ):
         return False
     return not builder.versioned(table)
+
+
+_IN_PLACE = StatelessStep | StreamGlobalJoinStep | StreamTableJoinStep
+"""Steps that leave rows in the task that they came to."""
+
+
+def gather(
+    builder: PlanBuilder, flows: Sequence[Flow], keys: Sequence[Serde], nodes: Sequence[graph.Node]
+) -> tuple[int, tuple[str, ...]]:
+    """The round in which flows merge, and the name of each flow there.
+
+    Flows whose rows of one record are in one task stay there. Others go to the state partition of their key, each in
+    the serde of ``keys`` for it: equal keys of one serde go to one partition. ``nodes``: the readers of the flows.
+    """
+    names = tuple(flow.name for flow in flows)
+    number = max(flow.round for flow in flows)
+    if number == 0 or len(_origins(builder, names)) == 1:
+        return number, names
+    moved = [
+        replace(flow, key=key, routed=flow.routed and alike(flow.key, key))
+        for flow, key in zip(flows, keys, strict=True)
+    ]
+    number = max(map(builder.earliest, moved))
+    return number, tuple(builder.arrive(flow, number, node) for flow, node in zip(moved, nodes, strict=True))
+
+
+def shared_keys(flows: Sequence[Flow]) -> list[Serde]:
+    """The serde in which keys of each flow travel to a merge: its own, or without one, that of another flow.
+
+    Of several serdes it takes the one of a flow that is in its state partition already.
+    """
+    known = [flow for flow in flows if not isinstance(flow.key, Kept)]
+    common = max(known, key=lambda flow: (flow.routed, flow.round)).key if known else Kept()
+    return [common if isinstance(flow.key, Kept) else flow.key for flow in flows]
+
+
+def _origins(builder: PlanBuilder, names: Sequence[str]) -> frozenset[str]:
+    """The flows that these are made from without leaving the task."""
+    made_by = {step.output: step for step in builder.steps}
+    waiting, seen, found = list(names), set[str](), set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            above = _above(made_by.get(name), made_by)
+            waiting += above
+            found |= {name} if not above else set()
+    return frozenset(found)
+
+
+def _above(step: Step | None, made_by: Mapping[str | None, Step]) -> Sequence[str]:
+    """The flows that a step takes its rows from, if it leaves all of them where they are.
+
+    Of a merge only the flows made in its round: rows that arrive for it have moved.
+    """
+    if not isinstance(step, _IN_PLACE):
+        return ()
+    inputs = step.inputs[:1] if isinstance(step, StreamTableJoinStep) else step.inputs
+    return inputs if len(inputs) == 1 or all(name in made_by for name in inputs) else ()
+
+
+def forks_of(
+    builder: PlanBuilder, point: MergePoint, number: int, arrived: Mapping[str, str] | None = None
+) -> tuple[Fork, ...]:
+    """The forks above a merge point; none if tagged rows come from another round, for tags do not travel.
+
+    ``arrived``: the names that the inputs have in the round.
+    """
+    found = builder.forks.of(point)
+    if any(fork.ranks is None and builder.flow(fork.flow).round != number for fork in found):
+        return ()
+    return tuple(fork.renamed(arrived or {}) for fork in found)
+
+
+def branches_of(builder: PlanBuilder, node: graph.Node) -> tuple[tuple[str, int], ...]:
+    """The forks among a node's parents, and the number of the branch that begins at the node."""
+    parents = [name for name in dict.fromkeys(node.parents) if name in builder.forks.tagged]
+    return tuple((builder.flow(name).name, builder.visits.child_number(name, node)) for name in parents)

@@ -13,7 +13,6 @@ every round may look them up.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,20 +22,7 @@ from typing import Any
 
 from crossstream.columns.changes import reference
 from crossstream.graph.nodes import FrameSink, Graph
-from crossstream.planning.steps import (
-    AggregateStep,
-    AnswerManyStep,
-    GlobalResolveStep,
-    GlobalStep,
-    MaterializeStep,
-    ReadStep,
-    ReferManyStep,
-    ResolveManyStep,
-    ResolveStep,
-    Step,
-    StreamStreamJoinStep,
-    SubscribeStep,
-)
+from crossstream.planning.steps import GlobalResolveStep, ReadStep, ResolveManyStep, Step
 from crossstream.serdes import Serde
 from crossstream.storage.sorted_run import Layout
 
@@ -140,6 +126,15 @@ class Exchange:
     columns: frozenset[str] = frozenset()
     undecoded: ReadStep | None = None
 
+    @property
+    def way(self) -> str:
+        """Where rows go, for people."""
+        if self.stays:
+            return "staying in its partition"
+        if self.partition_column is not None:
+            return "back to who asked"
+        return "by partitioner" if self.partitioner else "by hash of its key"
+
 
 @dataclass(frozen=True, slots=True)
 class Round:
@@ -230,57 +225,25 @@ class Plan:
             for store in self.stores.values()
         }
 
-    def digest(self) -> str:
-        text = repr(sorted(self.fingerprint().items())) + repr(
-            [(s.node, s.round, s.inputs) for s in self.steps]
-        )
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
-
     def text(self, partitions: int | None = None) -> str:
-        """The rounds, stores and re-keyings, for people."""
-        lines = []
+        """The rounds, stores and re-keyings, for people. A store is shown at the step that keeps it: the first one."""
+        lines, shown = [], set[str]()
         if self.global_stage is not None:
+            shown.update(self.global_stage.stores)
             lines.append(f"Before, where a global table changed:\n{self.global_stage.text(partitions)}")
+        in_all = "one task for each state partition" if partitions is None else f"{partitions} tasks"
         for number, part in enumerate(self.parts):
-            tasks = "one task for each share of the source partitions" if number == 0 else _tasks(partitions)
+            tasks = "one task for each share of the source partitions" if number == 0 else in_all
             lines.append(f"Round {number}: {tasks}")
             for step in part.steps:
                 kind = type(step).__name__.removesuffix("Step").lower()
                 read = f" <- {', '.join(step.inputs)}" if step.inputs else ""
                 lines.append(f"  {kind} {step.node}{read}")
-                lines.extend(
-                    f"    store {name} ({self.stores[name].layout.kind})" for name in _stores_of(step)
-                )
-            lines.extend(
-                f"  shuffle {exchange.flow} -> round {exchange.to_round}, {_way(exchange)}"
+                named = [name for name in step.names() if name in self.stores and name not in shown]
+                lines += [f"    store {name} ({self.stores[name].layout.kind})" for name in named]
+                shown.update(named)
+            lines += [
+                f"  shuffle {exchange.flow} -> round {exchange.to_round}, {exchange.way}"
                 for _, exchange in sorted(chain.from_iterable(part.leaving.values()), key=itemgetter(0))
-            )
+            ]
         return "\n".join(lines) + "\n"
-
-
-def _tasks(partitions: int | None) -> str:
-    return "one task for each state partition" if partitions is None else f"{partitions} tasks"
-
-
-def _way(exchange: Exchange) -> str:
-    if exchange.stays:
-        return "staying in its partition"
-    if exchange.partition_column is not None:
-        return "back to who asked"
-    return "by partitioner" if exchange.partitioner else "by hash of its key"
-
-
-def _stores_of(step: Step) -> list[str]:
-    if isinstance(step, AggregateStep | MaterializeStep | SubscribeStep | GlobalStep):
-        return [step.store]
-    if isinstance(step, StreamStreamJoinStep):
-        return [*step.stores] if step.waiting is None else [*step.stores, step.waiting]
-    if isinstance(step, ResolveStep):
-        return [step.subscriptions] if step.referrers is None else [step.subscriptions, step.referrers]
-    if isinstance(step, GlobalResolveStep):
-        return [step.subscriptions]
-    if isinstance(step, ReferManyStep):
-        return [step.references, step.counts]
-    if isinstance(step, AnswerManyStep):
-        return [step.subscribers]
-    return [step.rows, step.referrers, step.right_rows] if isinstance(step, ResolveManyStep) else []

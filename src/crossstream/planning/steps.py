@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 
-from crossstream.columns.branch_order import Fork
+from crossstream.columns.order import Fork
 from crossstream.serdes.serde import ANY_READER, Readers
 
 
@@ -16,6 +17,15 @@ class Step:
     round: int
     inputs: tuple[str, ...]
     output: str | None = None
+
+    def names(self) -> Iterator[str]:
+        """The names in the settings of this kind of step: of its stores, and of other flows."""
+        for setting in fields(self)[len(fields(Step)) :]:
+            given = getattr(self, setting.name)
+            if isinstance(given, str):
+                yield given
+            elif isinstance(given, tuple):
+                yield from (name for name in given if isinstance(name, str))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,17 @@ from crossstream.planning.steps import GlobalResolveStep, ReadStep, ResolveManyS
 from crossstream.runtime.bad_records import Failures
 from crossstream.runtime.batch import Batch, Input, Policy, Report, Settings
 from crossstream.storage.log_entries import SourceRange
-from crossstream.timelines import Columns, FirstRecords, Ranges, Timelines, partition_of, passed
-from crossstream.topics import OffsetRange, TopicLog, TopicPartition
+from crossstream.topics import (
+    Columns,
+    FirstRecords,
+    OffsetRange,
+    Ranges,
+    Timelines,
+    TopicLog,
+    TopicPartition,
+    partition_of,
+    passed,
+)
 
 Span = tuple[str, str, int, int, int]
 """Source node, topic, partition, first offset, and the offset after the last one."""

@@ -18,9 +18,8 @@ import pyarrow as pa
 import xxhash
 
 from crossstream.columns.changes import Changes
-from crossstream.columns.evaluate import Failure, Raised
+from crossstream.columns.evaluate import Failure, Raised, encoded, first_refused
 from crossstream.columns.order import place_of
-from crossstream.columns.refused import encoded, first_refused
 from crossstream.columns.values import Values
 from crossstream.errors import CrossStreamError, ProcessingError, SerdeError, SinkError, type_and_text
 from crossstream.graph.nodes import Graph, Node, StreamStreamJoin, StreamTableJoin

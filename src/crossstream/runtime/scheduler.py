@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from msgspec import structs
 
 from crossstream.errors import CrossStreamError, SourceError
-from crossstream.graph.names import matches
+from crossstream.graph.names import check_matched_once, matches
 from crossstream.graph.nodes import Graph, Source
-from crossstream.graph.validate import check_matched_once
 from crossstream.runtime.backlog_split import Cutter, ExtractedTimes, Span, in_proportion
 from crossstream.runtime.batch import rank_of
 from crossstream.storage.log_entries import SourceRange, Starts

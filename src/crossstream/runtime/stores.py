@@ -212,7 +212,7 @@ def unreadable_row(
                 values = cut(run["value"], start, min(start + _CHUNK, run.rows))
                 found: Sequence[tuple[int, str]] = ()
                 with suppress(SerdeError):  # not a matter of single rows
-                    found = find_invalid(store.value, values, None, None)
+                    found = find_invalid(store.value, values)
                 for row, reason in found:
                     if _is_live(view, run, start + row):
                         key = _key(store, run, start + row)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 
-from crossstream.columns.branch_order import without_tags
 from crossstream.columns.changes import Changes
+from crossstream.columns.order import without_tags
 from crossstream.errors import CrossStreamError, SerdeError
 from crossstream.operators.global_join.kernel import History
 from crossstream.operators.registry import RUNNERS

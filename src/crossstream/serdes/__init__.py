@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from crossstream.durations import Duration, to_milliseconds
 from crossstream.serdes.json_typed import json
 from crossstream.serdes.keys import LeftOrRightSerde
-from crossstream.serdes.numeric import Number
-from crossstream.serdes.scalar import Boolean, Bytes, String, Uuid
+from crossstream.serdes.primitives import Boolean, Bytes, Number, String, Uuid
 from crossstream.serdes.serde import Serde
 from crossstream.serdes.windowed import WindowedSerde
 

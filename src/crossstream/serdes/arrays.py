@@ -79,11 +79,6 @@ def text_bytes(text: pl.Series) -> pa.LargeBinaryArray:
     return text.to_arrow().cast(pa.large_string()).view(LARGE_BINARY)
 
 
-def bytes_text(data: pa.LargeBinaryArray) -> pl.Series:
-    """A String series of UTF-8 bytes. Raises `pa.ArrowInvalid` where they are not UTF-8."""
-    return pl.Series(data.cast(pa.large_string()))
-
-
 def series_of(array: pa.Array) -> pl.Series:
     """A series of any Arrow array. Polars 1.31 misreads a list that is not inside a struct."""
     if not pa.types.is_large_list(array.type):
@@ -114,13 +109,6 @@ def with_first_byte(byte: int, data: pa.LargeBinaryArray) -> pa.LargeBinaryArray
     rows[made[:-1]] = byte
     array = binary_array(made, rows)
     return array if there is None else array.take(pa.array(np.cumsum(there) - 1, mask=~there))
-
-
-def begins_with(data: pa.LargeBinaryArray, byte: int) -> bool:
-    """Whether any row has this byte in front."""
-    positions = offsets(data)
-    begins = positions[:-1][np.diff(positions) > 0]
-    return bool((content(data)[begins] == byte).any())
 
 
 def without_first_byte(data: pa.LargeBinaryArray) -> tuple[Content, pa.LargeBinaryArray] | None:

@@ -17,13 +17,11 @@ import pyarrow as pa
 
 from crossstream.errors import CrossStreamError, StateError
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.json_schemas import SchemaJson
+from crossstream.serdes.json_plain import Kept, SchemaJson, UntypedJson
 from crossstream.serdes.json_typed import TypedJson
-from crossstream.serdes.json_untyped import UntypedJson, kept
 from crossstream.serdes.keys import LeftOrRightSerde
-from crossstream.serdes.numeric import Number
-from crossstream.serdes.scalar import Boolean, Bytes, String, Uuid
-from crossstream.serdes.serde import Bisecting, Serde
+from crossstream.serdes.primitives import Boolean, Bytes, Number, String, Uuid
+from crossstream.serdes.serde import Serde
 from crossstream.serdes.windowed import WindowedSerde
 
 _VALUES = (str, int, float, bool, bytes, Decimal, UUID, dt.datetime, dt.date, dt.time, dt.timedelta)
@@ -41,10 +39,12 @@ _NAMED = MappingProxyType(
 
 
 class Described(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a serde is made. ``kind``: "known" (by its name), "schema" or "class" (of JSON), "left_or_right", "windowed" or "own".
+    """How a serde is made. ``kind``: "known" (by its name), "schema" or "class" (of JSON), "left_or_right", "windowed"
+    or "own".
 
     ``columns``: the type of a column, of JSON, as `as_data` gives it. ``is_plain``: whether plain values are written as
-    the class writes its own. ``sides``: the serdes of `LeftOrRight` keys, or of the keys in windows; ``size``: of these windows.
+    the class writes its own. ``sides``: the serdes of `LeftOrRight` keys, or of the keys in windows; ``size``: of these
+    windows.
     """
 
     name: str
@@ -60,7 +60,7 @@ def _known() -> Mapping[str, Serde]:
     """The serdes that need no more than their names."""
     numbers = map(Number, ("int16", "int32", "int64", "float32", "float64"))
     typed = map(TypedJson, _VALUES)
-    made: list[Serde] = [String(), Bytes(), Boolean(), Uuid(), UntypedJson(), kept(), *numbers, *typed]
+    made: list[Serde] = [String(), Bytes(), Boolean(), Uuid(), UntypedJson(), Kept(), *numbers, *typed]
     return MappingProxyType({serde.name: serde for serde in made})
 
 
@@ -172,7 +172,7 @@ _SAMPLES: dict[type[pl.DataType], tuple[Any, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class PlainJson(Bisecting):
+class PlainJson:
     """Rows of a class, read without the class. ``dtype``: the type of its columns, None if it has no column form.
 
     ``is_plain``: whether dicts of all its fields can be written, to look up keys. It never writes to a topic.

@@ -1,44 +1,58 @@
-"""Decoded objects to Polars series, and a series made to fit a declared type before it is written."""
+"""Objects to Polars series, and series to JSON text, one document for each row.
+
+A series is made to fit the declared type before it is written. Polars writes structs in one call. Columns that it would
+write differently from msgspec, or from another release of Polars, become text first: times, dates, decimals, bytes,
+categories. Other types, few rows, NaN and infinities go through Python objects and msgspec. The text of a value is the
+same either way, because keys are compared by it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from datetime import date
 from functools import lru_cache
 from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.json_shapes import KEPT, Leaf, ListOf, Shape, StructOf, column
+from crossstream.serdes.json_rows import Decoder, Read, decode_rows, encode_rows, whole
+from crossstream.serdes.json_shapes import (
+    DECIMAL_DIGITS,
+    KEPT,
+    Layout,
+    Leaf,
+    ListOf,
+    NoColumn,
+    Shape,
+    StructOf,
+    column,
+    is_checked,
+)
+from crossstream.serdes.serde import Readers
 
-_FEW = 64
-"""Rows up to which one call for all columns is cheaper than one for each."""
-
+FEW = 64
+"""Rows up to which Python objects are cheaper than a call for each column, or of Polars' encoder."""
 
 CHUNK = 8192
 """Rows decoded at once: an object for each, between text and columns, stays in the cache (decision 0027)."""
 
 
-def in_chunks(data: pa.LargeBinaryArray, decode: Callable[[pa.LargeBinaryArray], pl.Series]) -> pl.Series:
-    """What ``decode`` makes of the rows, some thousands of them at a time."""
-    if len(data) <= CHUNK:
-        return decode(data)
-    parts = [decode(data.slice(start, CHUNK)) for start in range(0, len(data), CHUNK)]
-    return pl.concat(parts, rechunk=True)
-
-
-def to_series(values: list[Any], shape: Shape, serde: str) -> pl.Series:
+def _to_series(values: list[Any], shape: Shape, serde: str) -> pl.Series:
     """A series of wire values, None → null. Raises `SerdeError` (CS-402) for what the column cannot hold."""
     try:
-        series = _at_once(values, shape) if len(values) <= _FEW else _series(values, shape)
+        if len(values) <= FEW:
+            series = series_of_plain(msgspec.to_builtins(values, builtin_types=KEPT), shape)
+        else:
+            series = _series(values, shape)
         if beyond_the_calendar(series):
             raise ValueError("a time before the year 1 or after 9999 in UTC")
         return series
@@ -48,10 +62,6 @@ def to_series(values: list[Any], shape: Shape, serde: str) -> pl.Series:
 
 def null_series(rows: int, dtype: pl.DataType) -> pl.Series:
     return pl.Series([None], dtype=dtype).new_from_index(0, rows)
-
-
-def _at_once(values: list[Any], shape: Shape) -> pl.Series:
-    return series_of_plain(msgspec.to_builtins(values, builtin_types=KEPT), shape)
 
 
 def series_of_plain(values: list[Any], shape: Shape) -> pl.Series:
@@ -70,8 +80,13 @@ def _series(values: list[Any], shape: Shape) -> pl.Series:
     present = values
     if type(None) in set(map(type, values)):
         present = [value for value in values if value is not None]
-    dense = _lists(present, shape) if isinstance(shape, ListOf) else _structs(present, shape)
-    return dense if present is values else spread(dense, values)
+    if isinstance(shape, ListOf):
+        items = _series(list(chain.from_iterable(present)), shape.item)
+        ends = np.cumsum([0, *map(len, present)], dtype=np.int64)
+        dense = arrays.series_of(pa.LargeListArray.from_arrays(pa.array(ends), items.to_arrow()))
+    else:
+        dense = _structs(present, shape)
+    return dense if present is values else _spread(dense, values)
 
 
 def _leaves(values: list[Any], shape: Leaf) -> pl.Series:
@@ -80,10 +95,6 @@ def _leaves(values: list[Any], shape: Leaf) -> pl.Series:
     if isinstance(shape.dtype, pl.Decimal):  # Polars would round
         return pl.Series(pa.array(values, pa.decimal128(shape.dtype.precision or 38, shape.dtype.scale)))
     return pl.Series(values, dtype=shape.dtype)
-
-
-def _lists(values: list[list[Any]], shape: ListOf) -> pl.Series:
-    return list_series(_series(list(chain.from_iterable(values)), shape.item), values)
 
 
 def _structs(values: list[Any], shape: Any) -> pl.Series:
@@ -115,13 +126,7 @@ def with_nulls_of(values: pl.Series, like: pl.Series) -> pl.Series:
     return values.gather(pl.Series(pa.array(np.arange(len(like)), mask=missing), dtype=pl.Int64))
 
 
-def list_series(items: pl.Series, values: Sequence[Sequence[Any]]) -> pl.Series:
-    """A list series of all items, cut to the lengths of ``values``."""
-    ends = np.cumsum([0, *map(len, values)], dtype=np.int64)
-    return arrays.series_of(pa.LargeListArray.from_arrays(pa.array(ends), items.to_arrow()))
-
-
-def spread(dense: pl.Series, values: list[Any]) -> pl.Series:
+def _spread(dense: pl.Series, values: list[Any]) -> pl.Series:
     """The rows of ``dense`` where ``values`` are not None, and nulls in between."""
     present = np.fromiter((value is not None for value in values), np.bool_, len(values))
     if not len(dense):
@@ -169,15 +174,11 @@ def _beyond(values: pl.Series, reason: str, serde: str, path: str) -> SerdeError
 def _overflown(wide: pl.Series, narrow: pl.Series) -> bool:
     """Whether a finite number became infinite as a Float32, also in lists: for Polars that is no error."""
     if isinstance(narrow.dtype, pl.List):
-        return _leaf(narrow.dtype) == pl.Float32 and _overflown(wide.explode(), narrow.explode())
+        return _overflown(wide.explode(), narrow.explode())
     if narrow.dtype != pl.Float32:
         return False
     infinite = narrow.is_infinite()
     return infinite.any() and (infinite & wide.cast(pl.Float64).is_finite()).any()
-
-
-def _leaf(dtype: Any) -> Any:
-    return _leaf(dtype.inner) if isinstance(dtype, pl.List) else dtype
 
 
 def _cast_struct(values: pl.Series, shape: StructOf, serde: str, path: str) -> pl.Series:
@@ -204,17 +205,14 @@ def _fits(given: Any, wanted: Any) -> bool:
     if wanted.is_integer():
         return bool(given.is_integer())
     if wanted.is_decimal():
-        return bool(given.is_integer() or _more_digits(wanted, given))
+        return bool(given.is_integer() or (given.is_decimal() and wanted.scale >= given.scale))
     return given == wanted or (wanted == pl.String and given in (pl.Categorical, pl.Enum))
-
-
-def _more_digits(wanted: Any, given: Any) -> bool:
-    return isinstance(wanted, pl.Decimal) and isinstance(given, pl.Decimal) and wanted.scale >= given.scale
 
 
 def _check_nulls(values: pl.Series, shape: Shape, serde: str, path: str) -> None:
     if isinstance(shape, StructOf):
-        for part, field in zip(_parts(values, shape), shape.fields, strict=True):
+        parts = values.struct.unnest().get_columns() if shape.fields else []
+        for part, field in zip(parts, shape.fields, strict=True):
             below = _below(path, field.name)
             if not field.nullable and part.null_count() > values.null_count():
                 raise refusals.null_field(serde, below)
@@ -224,10 +222,6 @@ def _check_nulls(values: pl.Series, shape: Shape, serde: str, path: str) -> None
         if not shape.nullable and items.null_count():
             raise refusals.null_field(serde, f"{path}[]")
         _check_nulls(items, shape.item, serde, f"{path}[]")
-
-
-def _parts(values: pl.Series, shape: StructOf) -> list[pl.Series]:
-    return values.struct.unnest().get_columns() if shape.fields else []
 
 
 def _all_nullable(shape: Shape) -> bool:
@@ -273,3 +267,174 @@ def any_leaf(dtype: Any, holds: Callable[[Any], bool]) -> bool:
     if isinstance(dtype, pl.Array):
         return holds(dtype) or any_leaf(dtype.inner, holds)
     return any_leaf(dtype.inner, holds) if isinstance(dtype, pl.List) else holds(dtype)
+
+
+class Columns(NamedTuple):
+    """How a column is decoded: by ``decoder``, then ``convert`` (None: nothing to convert) to the ``shape``.
+
+    ``read``: the part of an object that functions read, now or later.
+    """
+
+    decoder: Decoder
+    shape: Shape
+    convert: Any
+    read: Read = whole
+
+    def decoded(self, data: pa.LargeBinaryArray, serde: str) -> pl.Series:
+        """The column, decoded some thousand rows at a time."""
+        chunks = [data.slice(start, CHUNK) for start in range(0, len(data), CHUNK)] or [data]
+        parts = [self._decoded(rows, serde) for rows in chunks]
+        return parts[0] if len(parts) == 1 else pl.concat(parts, rechunk=True)
+
+    def _decoded(self, data: pa.LargeBinaryArray, serde: str) -> pl.Series:
+        values = decode_rows(data, self.decoder, serde, self.read)
+        if self.convert is not None:
+            try:
+                values = msgspec.convert(msgspec.to_builtins(values, builtin_types=KEPT), self.convert)
+            except (msgspec.MsgspecError, TypeError, ValueError) as error:
+                raise refusals.undecodable(serde, str(error)) from error
+        return _to_series(values, self.shape, serde)
+
+
+def checked(
+    layout: Layout, decoder: Decoder, names: frozenset[str], fit: Collection[str], readers: Readers
+) -> Columns:
+    """Columns of these fields, and of others that must ``fit`` into columns where only making the column shows it."""
+    made = [
+        field.name
+        for field in layout.fields
+        if field.name in names
+        or (field.name in fit and not is_checked(field.shape) and not isinstance(field.shape, NoColumn))
+    ]
+    shape = layout.struct(made)
+    if isinstance(shape, NoColumn):
+        raise refusals.no_column(layout.title, shape.reason)
+    if readers.callables:
+        return Columns(decoder, shape, None)
+    read = fields_read(layout, names, readers)
+    fields = [(field.name, attrgetter(field.attribute)) for field in layout.fields if field.name in read]
+    return Columns(decoder, shape, None, lambda value: value and {name: get(value) for name, get in fields})
+
+
+def fields_read(layout: Layout, names: frozenset[str], readers: Readers) -> frozenset[str]:
+    """The fields that are read as columns, now or later."""
+    known = frozenset(field.name for field in layout.fields)
+    if readers.fields is not None:
+        return (names | readers.fields) & known
+    return names | {field.name for field in layout.fields if not isinstance(field.shape, NoColumn)}
+
+
+def some_fields(layout: Layout, names: frozenset[str], serde: str) -> Shape | NoColumn:
+    known = [field.name for field in layout.fields]
+    if unknown := names.difference(known):
+        raise refusals.unknown_fields(serde, unknown, known)
+    return layout.struct(names)
+
+
+_SIGNED, _UNSIGNED = (pl.Int8, pl.Int16, pl.Int32, pl.Int64), (pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
+_PLAIN = (*_SIGNED, *_UNSIGNED, pl.Float64, pl.Boolean, pl.String, pl.Null)
+"""Columns that every release of Polars writes as msgspec writes their objects."""
+
+_OTHER_TEXT = (pl.Date, pl.Categorical, pl.Enum, pl.Decimal, pl.Float32, pl.Binary)
+"""Columns that are made plain first. The others (times of day, durations) go through Python objects."""
+
+_SCALELESS = pl.Decimal(*DECIMAL_DIGITS)
+"""The column of Decimals for which no scale is declared."""
+
+_EXPONENT = 1e16
+"""From here on floats are written with an exponent: by msgspec as 1e16, by Polars as 1e+16."""
+
+
+def json_text(values: pl.Series, serde: str, shortest: bool = False) -> pa.LargeBinaryArray:
+    """The JSON of every row, null → null. ``shortest``: Decimals without declared scale have no zeros at the end.
+
+    Raises `SerdeError` (CS-403).
+    """
+    if beyond_the_calendar(values):
+        raise refusals.beyond_the_calendar(serde)
+    few = len(values) <= FEW
+    if not few or any_leaf(values.dtype, _differs):
+        values = plain_columns(values, shortest)
+    dtype = values.dtype
+    if few or not isinstance(dtype, pl.Struct) or any_leaf(dtype, _is_not_plain) or _has_odd_floats(values):
+        return encode_rows(values.to_list(), serde)
+    text = arrays.text_bytes(values.struct.json_encode())
+    if not values.null_count():
+        return text
+    return pc.if_else(values.is_null().to_arrow(), pa.scalar(None, arrays.LARGE_BINARY), text)
+
+
+def plain_columns(values: pl.Series, shortest: bool) -> pl.Series:
+    """The series with text and numbers in place of all that has a text of its own. ``shortest``: as in `json_text`."""
+    dtype = values.dtype
+    if not any_leaf(dtype, _has_other_text):
+        return values
+    if isinstance(dtype, pl.Struct):
+        parts = {part.name: plain_columns(part, shortest) for part in values.struct.unnest().get_columns()}
+        return with_nulls_of(struct_of(parts, len(values)), values)
+    if isinstance(dtype, pl.Array):
+        return plain_columns(values.arr.to_list(), shortest)
+    if isinstance(dtype, pl.List):
+        return _plain_items(values.to_arrow(), shortest)
+    if isinstance(dtype, pl.Datetime):
+        return _times_as_text(values)
+    if isinstance(dtype, pl.Float32):
+        return values.cast(pl.Float64)
+    if isinstance(dtype, pl.Binary):
+        return values.bin.encode("base64")
+    text = values.cast(pl.String)
+    if not shortest or dtype != _SCALELESS:
+        return text
+    return text.str.strip_chars_end("0").str.strip_chars_end(".")
+
+
+def _plain_items(lists: pa.LargeListArray, shortest: bool) -> pl.Series:
+    items = plain_columns(arrays.series_of(lists.flatten()), shortest)
+    ends = np.zeros(len(lists) + 1, np.int64)
+    np.cumsum(pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False), out=ends[1:])
+    made = pa.LargeListArray.from_arrays(pa.array(ends), items.to_arrow(), mask=lists.is_null())
+    return arrays.series_of(made)
+
+
+def _times_as_text(values: pl.Series) -> pl.Series:
+    zone = values.dtype.time_zone  # type: ignore[attr-defined]
+    if zone not in (None, "UTC"):  # offsets of old times have seconds, which those of JSON have not
+        values = values.dt.convert_time_zone("UTC")
+    text = values.dt.to_string("%Y-%m-%dT%H:%M:%S%.6f").str.strip_suffix(".000000")
+    return text if zone is None else text + "Z"
+
+
+def _is_not_plain(dtype: Any) -> bool:
+    return dtype not in _PLAIN
+
+
+def _has_other_text(dtype: Any) -> bool:
+    if isinstance(dtype, pl.Datetime):
+        return dtype.time_unit != "ns"
+    return isinstance(dtype, pl.Array) or dtype in _OTHER_TEXT
+
+
+def _differs(dtype: Any) -> bool:
+    """Whether msgspec writes the objects of such a column in another way."""
+    if isinstance(dtype, pl.Datetime):
+        return dtype.time_zone not in (None, "UTC")
+    return isinstance(dtype, pl.Float32 | pl.Decimal | pl.Array)
+
+
+def _has_odd_floats(values: pl.Series) -> bool:
+    """Whether floats are so large that they are written with an exponent, or have no JSON: NaN and infinities."""
+    dtype = values.dtype
+    if not any_leaf(dtype, _is_float):
+        return False
+    if isinstance(dtype, pl.Struct):
+        return any(_has_odd_floats(part) for part in values.struct.unnest().get_columns())
+    if isinstance(dtype, pl.List):
+        return _has_odd_floats(values.list.explode())
+    if not values.is_finite().all():
+        return True
+    least, most = values.min(), values.max()
+    return least is not None and bool(least <= -_EXPONENT or most >= _EXPONENT)  # type: ignore[operator]
+
+
+def _is_float(dtype: Any) -> bool:
+    return isinstance(dtype, pl.Float64)

@@ -166,12 +166,8 @@ def _text_of(value: Any, serde: str, encode: Encoder) -> bytes:
     try:
         text = encode.encode(value)
     except Exception as error:
-        raise refusals.no_bytes_for(
-            serde,
-            value,
-            str(error),
-            "return dicts, lists, str, int, float, bool or dataclasses",
-        ) from error
+        next = "return dicts, lists, str, int, float, bool or dataclasses"
+        raise refusals.no_bytes_for(serde, value, str(error), next) from error
     if text == _NULL_TEXT and not isinstance(value, float):
         raise refusals.null_text(serde, value)
     return text

@@ -1,4 +1,4 @@
-"""The shape of a JSON type: what msgspec decodes for a column of it, and the Polars type of that column."""
+"""The shape of a JSON type: what msgspec decodes for it, and the Polars type of its column. Schemas as shapes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,15 @@ from uuid import UUID
 import msgspec
 import numpy as np
 import polars as pl
+import pyarrow as pa
+
+from crossstream.serdes import refusals
 
 KEPT = (bytes, datetime, date, time, timedelta, Decimal)
 """Types that stay unchanged when wire structs become plain dicts."""
+
+DECIMAL_DIGITS = (38, 18)
+"""Precision and scale of the column of a `Decimal` that declares neither: Spark's choice for the same case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,6 @@ class StructOf:
     ``tagged``: here or below there is a tag, which is in the text and not in the column.
     """
 
-    title: str
     fields: tuple[Field, ...]
     dtype: pl.DataType
     wire: Any
@@ -102,7 +107,7 @@ class Layout:
         wire, loose = _wire_struct(self.title, fields, options), None
         if any(column(field).loose for field in fields):
             loose = _wire_struct(self.title, fields, options, {field.name for field in fields})
-        return StructOf(self.title, fields, dtype, wire, tagged, loose)
+        return StructOf(fields, dtype, wire, tagged, loose)
 
     def wire_for(self, names: Collection[str]) -> Any:
         """A wire struct of all fields, of which only those of ``names`` are to fit into columns.
@@ -141,11 +146,6 @@ def optional(wire: Any, nullable: bool) -> Any:
     return wire | None if nullable else wire
 
 
-def nameable(name: str) -> bool:
-    """Whether a field of a msgspec struct can have this name in JSON."""
-    return not any(char in '"\\' or char < " " for char in name)
-
-
 def rows_of(wire: Any) -> Any:
     """The type of a list of rows, any of which may be null."""
     return list[optional(wire, True)]  # type: ignore[misc]
@@ -174,7 +174,6 @@ def _wire_struct(
 _EXACT = Context(prec=100, traps=[])
 """Gives NaN for a number with more digits."""
 
-
 _CHECKED = (
     *(pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32),
     *(pl.Float32, pl.Float64, pl.Boolean, pl.String),
@@ -192,13 +191,13 @@ def is_checked(shape: Shape | NoColumn) -> bool:
 
 def integer(dtype: pl.DataType, **limits: Any) -> Leaf:
     """An integer of the column's width; ``limits``: further ones, of msgspec's `Meta`."""
-    low, high = _range(dtype)
+    bounds = np.iinfo(str(dtype).lower())
     if limits.get("gt") is None and limits.get("ge") is None:
-        limits["ge"] = low
+        limits["ge"] = int(bounds.min)
     if dtype == pl.UInt64:  # Meta takes limits of 64 bits with a sign only
         return Leaf(dtype, limited(int, **limits), narrow=_unsigned64)
     if limits.get("lt") is None and limits.get("le") is None:
-        limits["le"] = high
+        limits["le"] = int(bounds.max)
     return Leaf(dtype, limited(int, **limits))
 
 
@@ -239,11 +238,6 @@ DURATION = Leaf(pl.Duration("us"), timedelta)
 UUID_TEXT = Leaf(pl.String(), UUID)
 
 
-def _range(dtype: pl.DataType) -> tuple[int, int]:
-    bits = {"8": 8, "16": 16, "32": 32, "64": 64}[str(dtype).removeprefix("U").removeprefix("Int")]
-    return (0, 2**bits - 1) if dtype.is_unsigned_integer() else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-
-
 def _unsigned64(value: int) -> int:
     if value >= 2**64:
         raise ValueError(f"{value} is beyond UInt64")
@@ -252,3 +246,127 @@ def _unsigned64(value: int) -> int:
 
 def _to_milliseconds(value: datetime) -> datetime:
     return value.replace(microsecond=value.microsecond // 1000 * 1000)
+
+
+def struct_dtype(given: Any) -> pl.Struct | None:
+    """The Polars struct of a schema; None if ``given`` is not a schema. Raises CS-404."""
+    if isinstance(given, pa.StructType):
+        given = pa.schema(list(given))
+    if isinstance(given, pa.Schema):
+        frame = pl.from_arrow(given.empty_table())
+        assert isinstance(frame, pl.DataFrame)
+        return pl.Struct(dict(frame.schema))
+    if isinstance(given, pl.Struct):
+        return given
+    if isinstance(given, dict):
+        if not all(isinstance(name, str) for name in given):
+            raise refusals.unusable_type(given, "not all field names are text")
+        try:
+            return pl.Struct(dict(pl.Schema(given)))
+        except Exception as error:
+            raise refusals.unusable_type(given, f"not all values are Polars types ({error})") from error
+    return None
+
+
+def read_schema(dtype: pl.Struct, strict: bool = False) -> Layout:
+    """The fields of a schema. ``strict``: unknown ones are errors. Raises CS-404 for a type that JSON does not have."""
+    for one in dtype.fields:
+        if any(char in '"\\' or char < " " for char in one.name):  # no name for a field of a msgspec struct
+            reason = f"{one.name!r} as a field name, with quotes or control characters"
+            raise refusals.unusable_type(dtype, reason)
+    fields = tuple(
+        Field(
+            one.name,
+            f"f{position}",
+            shape_of(_instance(one.dtype), strict),
+            True,
+            msgspec.field(default=None),
+        )
+        for position, one in enumerate(dtype.fields)
+    )
+    return Layout("schema", fields, {"forbid_unknown_fields": strict})
+
+
+def schema_name(dtype: pl.DataType) -> str:
+    """A type as text that no release of Polars changes: ``{id: Int64, tags: [String]}``."""
+    if isinstance(dtype, pl.Struct):
+        fields = (f"{field.name}: {schema_name(_instance(field.dtype))}" for field in dtype.fields)
+        return "{" + ", ".join(fields) + "}"
+    if isinstance(dtype, pl.List):
+        return f"[{schema_name(_instance(dtype.inner))}]"
+    if isinstance(dtype, pl.Datetime):
+        return f"Datetime({dtype.time_unit}, {dtype.time_zone})"
+    if isinstance(dtype, pl.Decimal):
+        return f"Decimal({dtype.precision}, {dtype.scale})"
+    return type(dtype).__name__
+
+
+Narrow = Callable[[Any], Any]
+
+
+def narrowing(shape: Shape) -> Narrow | None:
+    """A function from a plain value of the shape (never None) to what the column holds; None: nothing to do.
+
+    Changes dicts in place. Raises ValueError for a value that does not fit.
+    """
+    if isinstance(shape, Leaf):
+        return shape.narrow
+    if isinstance(shape, ListOf):
+        item = narrowing(shape.item)
+        return None if item is None else lambda values: [None if one is None else item(one) for one in values]
+    return _struct_narrowing(shape)
+
+
+def _struct_narrowing(shape: StructOf) -> Narrow | None:
+    found = {field.name: narrowing(column(field)) for field in shape.fields}
+    steps = {name: step for name, step in found.items() if step is not None}
+    if not steps:
+        return None
+
+    def narrow(value: dict[str, Any]) -> dict[str, Any]:
+        for name, step in steps.items():
+            if value[name] is not None:
+                value[name] = step(value[name])
+        return value
+
+    return narrow
+
+
+_LEAVES = {
+    pl.Float32(): float32(),
+    pl.Float64(): FLOAT64,
+    pl.String(): STRING,
+    pl.Boolean(): BOOLEAN,
+    pl.Binary(): BINARY,
+    pl.Date(): DATE,
+    pl.Time(): TIME,
+    pl.Duration("us"): DURATION,
+}
+
+_INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
+
+
+def shape_of(dtype: pl.DataType, strict: bool = False) -> Shape:
+    """The shape of a column. ``strict``: as in `read_schema`. Raises CS-404 for a type that JSON does not have."""
+    if isinstance(dtype, pl.Struct):
+        struct = read_schema(dtype, strict).struct()
+        assert isinstance(struct, StructOf)
+        return struct
+    if isinstance(dtype, pl.List):
+        return list_of(shape_of(_instance(dtype.inner), strict), nullable=True)
+    if dtype in _INTEGERS:
+        return integer(dtype)
+    if isinstance(dtype, pl.Datetime) and dtype.time_unit != "ns":
+        return timestamp(dtype.time_unit, dtype.time_zone)
+    if isinstance(dtype, pl.Decimal):
+        return decimal(dtype.precision or 38, dtype.scale)
+    leaf = _LEAVES.get(dtype)
+    if leaf is None:
+        raise refusals.unusable_type(dtype, f"JSON values are not read as {dtype}; times are of 'us' or 'ms'")
+    return leaf
+
+
+def _instance(dtype: Any) -> pl.DataType:
+    """The type itself where Polars takes its class for it."""
+    made: pl.DataType = dtype() if isinstance(dtype, type) else dtype
+    return made

@@ -3,32 +3,65 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, ClassVar
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
-import msgspec.inspect
+import msgspec.inspect as mi
 import polars as pl
 import pyarrow as pa
 
+from crossstream.errors import SerdeError
 from crossstream.serdes import arrays, refusals, shipping
-from crossstream.serdes.json_canonical import add_defaults, in_declared_order
-from crossstream.serdes.json_columns import conform, in_chunks, to_series
-from crossstream.serdes.json_reading import (
+from crossstream.serdes.json_columns import (
+    CHUNK,
     Columns,
-    check_rows,
-    checked_columns,
-    columns_of,
-    reading_of,
+    checked,
+    conform,
+    fields_read,
+    json_text,
+    plain_columns,
+    some_fields,
 )
-from crossstream.serdes.json_rows import decode_row, decode_rows, encode_row, encode_rows, nulls
-from crossstream.serdes.json_schemas import NATIVE, SchemaJson, misfit, read_schema, struct_dtype
-from crossstream.serdes.json_shapes import KEPT, NoColumn, Shape, StructOf, optional, rows_of
-from crossstream.serdes.json_text import json_text, plain_columns
-from crossstream.serdes.json_untyped import UntypedJson
-from crossstream.serdes.serde import NO_READER, Bisecting, Readers, Serde
+from crossstream.serdes.json_plain import NATIVE, SchemaJson, UntypedJson, misfit
+from crossstream.serdes.json_rows import (
+    Decoder,
+    Encoder,
+    decode_row,
+    decode_rows,
+    encode_row,
+    encode_rows,
+    nulls,
+)
+from crossstream.serdes.json_shapes import (
+    KEPT,
+    Layout,
+    NoColumn,
+    Shape,
+    StructOf,
+    optional,
+    read_schema,
+    rows_of,
+    struct_dtype,
+)
+from crossstream.serdes.json_types import (
+    add_defaults,
+    classes_in,
+    derives_values,
+    encoder_of,
+    field_order,
+    in_declared_order,
+    lacks_defaults,
+    nodes_in,
+    read_record,
+    read_type,
+    type_name,
+    unfit_for_keys,
+)
+from crossstream.serdes.serde import NO_READER, Readers, Serde
 
 
 def json(type: Any = None) -> Serde:
@@ -56,7 +89,7 @@ def json(type: Any = None) -> Serde:
 
 
 @dataclass(frozen=True, slots=True)
-class TypedJson(Bisecting):
+class TypedJson:
     """JSON of a Python type. Objects are what msgspec decodes for it.
 
     Columns: int → Int64, float → Float64, bool, str, datetime (with an offset in the text, unless declared
@@ -142,26 +175,17 @@ class TypedJson(Bisecting):
         return encode_rows(msgspec.convert(plain, rows_of(shape.wire)), self.name)
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
-        return self._decoded(data, columns_of(self.type, None if fields is None else frozenset(fields)))
+        return columns_of(self.type, None if fields is None else frozenset(fields)).decoded(data, self.name)
 
     def decode_checked(
         self, data: pa.LargeBinaryArray, fields: Collection[str], readers: Readers = NO_READER
     ) -> pl.Series:
         """As `Checking.decode_checked`."""
-        return self._decoded(data, checked_columns(self.type, frozenset(fields), readers))
+        return checked_columns(self.type, frozenset(fields), readers).decoded(data, self.name)
 
     def nulls(self, data: pa.LargeBinaryArray) -> Sequence[bool]:
         """As `Passing.nulls`."""
         return nulls(data, reading_of(self.type).decoder, self.name)
-
-    def _decoded(self, data: pa.LargeBinaryArray, how: Columns) -> pl.Series:
-        def decode(rows: pa.LargeBinaryArray) -> pl.Series:
-            values = decode_rows(rows, how.decoder, self.name, how.read)
-            if how.convert is not None:
-                values = self._convert(values, how.convert)
-            return to_series(values, how.shape, self.name)
-
-        return in_chunks(data, decode)
 
     def _instances(self, values: Sequence[Any]) -> Sequence[Any]:
         """Objects of the type, of which equal ones have one text."""
@@ -176,13 +200,6 @@ class TypedJson(Bisecting):
             return [None if value is None else format(value, "f") for value in instances]
         return in_declared_order(instances, reading.order) if reading.order else instances
 
-    def _convert(self, values: list[Any], many: Any) -> list[Any]:
-        try:
-            wires: list[Any] = msgspec.convert(msgspec.to_builtins(values, builtin_types=KEPT), many)
-            return wires
-        except (msgspec.MsgspecError, TypeError, ValueError) as error:
-            raise refusals.undecodable(self.name, str(error)) from error
-
 
 def _from_pickle(kind: bytes) -> TypedJson:
     return TypedJson(pickle.loads(kind))
@@ -196,3 +213,131 @@ def _check_type(kind: Any) -> None:
         reading_of(kind)
     except Exception as error:  # msgspec's TypeError, and NameError of an annotation that cannot be resolved
         raise refusals.unusable_type(kind, str(error)) from error
+
+
+class Reading(NamedTuple):
+    """What is derived from a declared type, once for each process.
+
+    ``checks``, ``column_checks``: see `checks`. ``many``: a list of rows. ``derives``: see `derives_values`.
+    ``lacks_defaults``, ``order``, ``encoder``, ``unfit_for_keys``: see `json_types`.
+    """
+
+    name: str
+    decoder: Decoder
+    checks: tuple[Decoder, ...]
+    column_checks: tuple[Decoder, ...]
+    many: Any
+    shape: Shape | NoColumn
+    layout: Layout | NoColumn
+    derives: bool
+    lacks_defaults: bool
+    order: Sequence[str]
+    encoder: Encoder
+    unfit_for_keys: str | None
+    classes: tuple[type, ...]
+
+
+@lru_cache(maxsize=256)
+def reading_of(kind: Any) -> Reading:
+    node = mi.type_info(kind)
+    layout = read_record(node)
+    shape = layout.struct() if isinstance(layout, Layout) else read_type(node)[0]
+    decoder = msgspec.json.Decoder(kind | None)
+    return Reading(
+        name=f"json[{type_name(kind)}]",
+        decoder=decoder,
+        checks=checks(node, shape, decoder),
+        column_checks=column_checks(node, shape, decoder),
+        many=rows_of(kind),
+        shape=shape,
+        layout=layout,
+        derives=derives_values(node),
+        lacks_defaults=lacks_defaults(node),
+        order=field_order(node),
+        encoder=encoder_of(node),
+        unfit_for_keys=unfit_for_keys(node),
+        classes=tuple(dict.fromkeys(classes_in(node))),
+    )
+
+
+@lru_cache(maxsize=512)
+def columns_of(kind: Any, names: frozenset[str] | None) -> Columns:
+    """How columns of a Python type are decoded. Raises CS-404, CS-401."""
+    reading = reading_of(kind)
+    shape = reading.shape
+    if names is not None and isinstance(reading.layout, Layout):
+        shape = some_fields(reading.layout, names, reading.name)
+    if isinstance(shape, NoColumn):
+        raise refusals.no_column(reading.name, shape.reason)
+    if reading.derives:
+        return Columns(reading.decoder, shape, rows_of(shape.wire))
+    return Columns(msgspec.json.Decoder(optional(shape.wire, True)), shape, None)
+
+
+@lru_cache(maxsize=512)
+def checked_columns(kind: Any, names: frozenset[str], readers: Readers) -> Columns:
+    """How columns of some fields of a Python type are decoded, while the others are checked."""
+    layout = reading_of(kind).layout
+    if not isinstance(layout, Layout):
+        return columns_of(kind, None)
+    read = fields_read(layout, names, readers)
+    if reading_of(kind).derives:
+        return columns_of(kind, read)
+    return checked(layout, msgspec.json.Decoder(optional(layout.wire_for(read), True)), names, read, readers)
+
+
+_NARROWER = (mi.EnumType, mi.LiteralType, mi.UUIDType)
+_LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length")
+_UNCHECKED = (mi.StructType, mi.DataclassType, mi.NamedTupleType, mi.FloatType)
+
+
+def checks(node: mi.Type, shape: Shape | NoColumn, whole: Decoder) -> tuple[Decoder, ...]:
+    """The decoders that check whether written rows can be read: if the first refuses, the last one decides.
+
+    ``whole``: the decoder of the type. A wire struct refuses what only objects hold, such as an int of 65 bits. No
+    decoder: `msgspec.convert` has checked everything.
+    """
+    if isinstance(node, mi.FloatType) or not any(isinstance(one, _UNCHECKED) for one in nodes_in(node)):
+        return ()
+    return _decoders(node, shape, whole)
+
+
+def column_checks(node: mi.Type, shape: Shape | NoColumn, whole: Decoder) -> tuple[Decoder, ...]:
+    """As `checks`, for columns: they have text for UUIDs and Enums, and no limits."""
+    return _decoders(node, shape, whole) if any(map(_is_narrower, nodes_in(node))) else ()
+
+
+def _decoders(node: mi.Type, shape: Shape | NoColumn, whole: Decoder) -> tuple[Decoder, ...]:
+    if isinstance(shape, NoColumn) or derives_values(node):
+        return (whole,)
+    return msgspec.json.Decoder(optional(shape.wire, True)), whole
+
+
+def _is_narrower(node: mi.Type) -> bool:
+    return isinstance(node, _NARROWER) or any(getattr(node, limit, None) is not None for limit in _LIMITS)
+
+
+def check_rows(
+    rows: pa.LargeBinaryArray, values: Iterable[Any], decoders: Iterable[Decoder], serde: str
+) -> None:
+    """Raises `SerdeError` (CS-401) for the first value whose row no decoder can read."""
+    error: SerdeError | None = None
+    for decoder in decoders:
+        try:
+            for start in range(0, len(rows), CHUNK):
+                decode_rows(rows.slice(start, CHUNK), decoder, serde)
+            return
+        except SerdeError as refusal:
+            error, last = refusal, decoder
+    if error is not None:
+        raise _unreadable(rows, values, last, serde) from error.__cause__
+
+
+def _unreadable(rows: pa.LargeBinaryArray, values: Iterable[Any], decoder: Decoder, serde: str) -> SerdeError:
+    for row, value in zip(rows, values, strict=True):
+        try:
+            if row.is_valid:
+                decode_row(row.as_py(), decoder, serde)
+        except SerdeError as error:
+            return refusals.unreadable(serde, value, str(error.__cause__))
+    raise AssertionError("rows that cannot be read together, and can one by one")

@@ -1,13 +1,21 @@
-"""Python types as JSON shapes: dataclasses, msgspec structs, TypedDicts, and what they are made of."""
+"""Python types: their shape, and the one text of equal objects.
+
+Types are dataclasses, msgspec structs, TypedDicts, and what they are made of. Keys are compared by their bytes.
+msgspec writes sets in the order of their hashes, TypedDicts in the order in which their fields came, and of a dataclass
+only what an object has of its own. The first two get one order here, and objects get the defaults that they lack. Types
+for which that is not enough cannot be keys.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, time
+from functools import lru_cache
 from typing import Any, Literal
 from uuid import UUID
 
@@ -16,13 +24,21 @@ import msgspec.inspect as mi
 import polars as pl
 
 from crossstream.serdes import json_shapes as leaves
-from crossstream.serdes.json_shapes import KEPT, Field, Layout, Leaf, NoColumn, Shape, limited, list_of
+from crossstream.serdes.json_rows import Encoder, encoder, sorting_encoder
+from crossstream.serdes.json_shapes import (
+    DECIMAL_DIGITS,
+    KEPT,
+    Field,
+    Layout,
+    Leaf,
+    NoColumn,
+    Shape,
+    limited,
+    list_of,
+)
 
 Read = tuple["Shape | NoColumn", bool]
 """A shape, and whether null is a value of the type too."""
-
-DECIMAL_DIGITS = (38, 18)
-"""Precision and scale of the column of a `Decimal` that declares neither: Spark's choice for the same case."""
 
 _RECORDS = (mi.StructType, mi.DataclassType, mi.TypedDictType)
 
@@ -67,19 +83,13 @@ def fields_of(node: Any) -> Sequence[mi.Field]:
     fields: Sequence[mi.Field] = node.fields
     if not isinstance(node, mi.TypedDictType):
         return fields
-    declared = list(plain_class(node.cls).__annotations__)  # msgspec sorts them by name
+    declared = list((typing.get_origin(node.cls) or node.cls).__annotations__)  # msgspec sorts them by name
     return sorted(fields, key=lambda field: declared.index(field.name))
-
-
-def plain_class(cls: Any) -> type:
-    """The class itself: ``Envelope`` of ``Envelope[Order]``."""
-    plain: type = typing.get_origin(cls) or cls
-    return plain
 
 
 def derives_values(node: Any) -> bool:
     """Whether objects hold more than their text: a class has ``__post_init__``, or an Enum ``_missing_``."""
-    return any_class(node, _derives)
+    return any(map(_derives, classes_in(node)))
 
 
 def _derives(cls: type) -> bool:
@@ -93,39 +103,25 @@ def _takes_others(cls: type[enum.Enum]) -> bool:
     return cls._missing_.__func__ is not enum.Enum._missing_.__func__  # type: ignore[attr-defined]
 
 
-def any_class(node: Any, holds: Callable[[type], bool]) -> bool:
-    """Whether ``holds`` is true of a class in the type."""
-    return any_node(
-        node, lambda one: (cls := getattr(one, "cls", None)) is not None and holds(plain_class(cls))
-    )
-
-
-def classes_of(node: mi.Type) -> tuple[type, ...]:
-    """The classes in the type."""
-    found: dict[type, None] = {}
-
-    def note(cls: type) -> bool:
-        found[cls] = None
-        return False
-
-    any_class(node, note)
-    return tuple(found)
-
-
-def any_node(node: Any, holds: Callable[[mi.Type], bool], seen: frozenset[Any] = frozenset()) -> bool:
-    """Whether ``holds`` is true of the type, or of one in it."""
+def nodes_in(node: Any, around: frozenset[Any] = frozenset()) -> Iterator[mi.Type]:
+    """The type and those in it. ``around``: the classes around it, to notice recursion."""
     if isinstance(node, tuple):
-        return any(any_node(part, holds, seen) for part in node)
-    if isinstance(node, mi.Field):
-        return any_node(node.type, holds, seen)
-    if not isinstance(node, mi.Type):
-        return False
-    cls = getattr(node, "cls", None)
-    if cls is not None:
-        if cls in seen:
-            return False
-        seen |= {cls}
-    return holds(node) or any(any_node(getattr(node, name), holds, seen) for name in node.__struct_fields__)
+        for part in node:
+            yield from nodes_in(part, around)
+    elif isinstance(node, mi.Field):
+        yield from nodes_in(node.type, around)
+    elif isinstance(node, mi.Type) and (cls := getattr(node, "cls", None)) not in around:
+        yield node
+        below = around if cls is None else around | {cls}
+        for name in node.__struct_fields__:
+            yield from nodes_in(getattr(node, name), below)
+
+
+def classes_in(node: mi.Type) -> Iterator[type]:
+    """The classes in the type: ``Envelope`` of ``Envelope[Order]``."""
+    for one in nodes_in(node):
+        if (cls := getattr(one, "cls", None)) is not None:
+            yield typing.get_origin(cls) or cls
 
 
 def type_name(kind: Any) -> str:
@@ -222,6 +218,7 @@ def _wire_default(make: Callable[[], Any], shape: Shape) -> tuple[Any, Shape | N
 
 
 _NUMBERS = ("gt", "ge", "lt", "le", "multiple_of")
+
 _LENGTHS = ("min_length", "max_length")
 
 
@@ -260,3 +257,101 @@ def _leaf(node: mi.Type) -> Leaf | NoColumn:
     if make is None:
         return NoColumn(f"of a type without fixed shape ({type(node).__name__.removesuffix('Type').lower()})")
     return make(node)
+
+
+_SETS = (mi.SetType, mi.FrozenSetType)
+
+_SORTABLE = (mi.BoolType, mi.BytesType, mi.DateType, mi.FloatType, mi.IntType, mi.StrType, mi.UUIDType)
+
+_CONTAINERS = (list, tuple, set, frozenset)
+
+
+def encoder_of(node: mi.Type) -> Encoder:
+    """The encoder for objects of a type: with sets in it, the one that sorts, if their items can be sorted."""
+    sets = [one for one in nodes_in(node) if isinstance(one, _SETS)]
+    return sorting_encoder if sets and not any(map(_is_unsorted, sets)) else encoder
+
+
+def field_order(node: mi.Type) -> Sequence[str]:
+    """The fields of a TypedDict as declared; nothing for another type."""
+    return tuple(field.encode_name for field in fields_of(node)) if isinstance(node, mi.TypedDictType) else ()
+
+
+def in_declared_order(values: Sequence[Any], order: Sequence[str]) -> Sequence[Any]:
+    """Dicts with their fields in this order. Most have it already, which is found for all of them at once."""
+    given = [value for value in values if value is not None]
+    if all(names == tuple(name for name in order if name in names) for names in set(map(tuple, given))):
+        return values
+    return [
+        None if value is None else {name: value[name] for name in order if name in value} for value in values
+    ]
+
+
+def unfit_for_keys(node: mi.Type) -> str | None:
+    """Why equal objects of a type may have different texts; None: they have one."""
+    if any(map(_omits_defaults, classes_in(node))):
+        return "a struct in it has omit_defaults, which leaves out only what is the very default"
+    if any(map(_is_unsorted, nodes_in(node))):
+        return "a set in it holds items that cannot be sorted"
+    parts = [field.type for field in node.fields] if isinstance(node, mi.TypedDictType) else [node]
+    if any(isinstance(one, mi.TypedDictType) for part in parts for one in nodes_in(part)):
+        return "a TypedDict is inside it, whose fields are written in the order in which they come"
+    return None
+
+
+def _omits_defaults(cls: type) -> bool:
+    if not issubclass(cls, msgspec.Struct):
+        return False
+    return cls.__struct_config__.omit_defaults and not cls.__struct_config__.array_like
+
+
+def _is_unsorted(node: mi.Type) -> bool:
+    return isinstance(node, _SETS) and not isinstance(node.item_type, _SORTABLE)
+
+
+def lacks_defaults(node: mi.Type) -> bool:
+    """Whether a class in the type has defaults that its decoded objects do not have of their own."""
+    return any(map(_defaults, classes_in(node)))
+
+
+def add_defaults(value: Any) -> None:
+    """Gives an object, and all that is in it, the defaults that only its class has."""
+    kind: Any = type(value)
+    if kind is dict:
+        for item in value.values():
+            add_defaults(item)
+    elif kind in _CONTAINERS:
+        for item in value:
+            add_defaults(item)
+    else:
+        if defaults := _defaults(kind):
+            own = value.__dict__
+            if len(own) < len(kind.__dataclass_fields__):
+                for name, default in defaults.items():
+                    own.setdefault(name, default)
+        for name in _searched(kind):
+            add_defaults(getattr(value, name))
+
+
+@lru_cache(maxsize=1024)
+def _defaults(kind: type) -> Mapping[str, Any]:
+    """The defaults of a dataclass that are attributes of the class, and not slots of its objects."""
+    if issubclass(kind, enum.Enum) or not dataclasses.is_dataclass(kind):
+        return {}
+    slots = {name for base in kind.__mro__ for name in getattr(base, "__slots__", ())}
+    fields = [field for field in dataclasses.fields(kind) if field.init and field.name not in slots]
+    return {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
+
+
+@lru_cache(maxsize=1024)
+def _searched(kind: type) -> Sequence[str]:
+    """The fields of a class in which objects may lack defaults."""
+    try:
+        fields = getattr(mi.type_info(kind), "fields", ())
+    except Exception:  # an annotation that cannot be resolved: of a class that no type declares
+        return tuple(getattr(kind, "__struct_fields__", ()) or getattr(kind, "__dataclass_fields__", ()))
+    return tuple(
+        field.name
+        for field in fields
+        if lacks_defaults(field.type) or any(isinstance(one, mi.AnyType) for one in nodes_in(field.type))
+    )

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.serde import Bisecting, Comparable, Serde, identity, is_varied, key_fault
+from crossstream.serdes.serde import Comparable, Serde, identity, is_varied, key_fault
 
 LEFT, RIGHT = 0, 1
 _WANTED = "LeftOrRight(left=…) or LeftOrRight(right=…), exactly one of them set"
@@ -37,7 +38,7 @@ class LeftOrRight(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOrRightSerde(Bisecting):
+class LeftOrRightSerde:
     """`LeftOrRight` keys: a byte for the table, and the key in the key serde of that table."""
 
     left: Serde
@@ -69,9 +70,8 @@ class LeftOrRightSerde(Bisecting):
         if value is None:
             return None
         left, right = self._sides(value)
-        tag, data = (
-            (LEFT, self.left.serialize(left)) if right is None else (RIGHT, self.right.serialize(right))
-        )
+        tag = LEFT if right is None else RIGHT
+        data = self.left.serialize(left) if right is None else self.right.serialize(right)
         if data is None:
             raise refusals.wrong_type(self.name, value, _WANTED, "set the key of one of the two tables")
         return bytes([tag]) + data
@@ -104,25 +104,21 @@ class LeftOrRightSerde(Bisecting):
     def encode_series(self, values: pl.Series) -> pa.LargeBinaryArray:
         if values.dtype == pl.Null:
             return arrays.null_rows(len(values))
-        if not isinstance(values.dtype, pl.Struct) or {f.name for f in values.dtype.fields} != {
-            "left",
-            "right",
-        }:
-            wanted = "structs with the fields left and right"
-            raise refusals.wrong_column(
-                self.name, values.dtype, wanted, "make one with pl.struct(left=…, right=…)"
+        names = (
+            {field.name for field in values.dtype.fields} if isinstance(values.dtype, pl.Struct) else set()
+        )
+        if names != {"left", "right"}:
+            wanted, next = (
+                "structs with the fields left and right",
+                "make one with pl.struct(left=…, right=…)",
             )
+            raise refusals.wrong_column(self.name, values.dtype, wanted, next)
         left, right = values.struct.field("left"), values.struct.field("right")
-        there = values.is_not_null()
-        wrong = there & (left.is_null() == right.is_null())
+        wrong = values.is_not_null() & (left.is_null() == right.is_null())
         if wrong.any():
             self._sides(tuple(values.filter(wrong)[0].values()))
         lefts, rights = self.left.encode_series(left), self.right.encode_series(right)
-        rows = there.to_numpy()
-        is_left = left.is_not_null().to_numpy()
-        both = pa.concat_arrays([tagged(LEFT, lefts), tagged(RIGHT, rights)])
-        place = np.where(is_left, np.arange(len(values)), len(values) + np.arange(len(values)))
-        return both.take(pa.array(place, mask=~rows))
+        return pc.coalesce(arrays.with_first_byte(LEFT, lefts), arrays.with_first_byte(RIGHT, rights))
 
     def decode_series(self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None) -> pl.Series:
         there, is_left, keys = self._split(data)
@@ -151,8 +147,3 @@ class LeftOrRightSerde(Bisecting):
         if split is None or (split[0] > RIGHT).any():
             raise refusals.undecodable(self.name, "the first byte is neither 0 nor 1")
         return np.ones(len(data), bool) if there is None else there, split[0] == LEFT, split[1]
-
-
-def tagged(side: int, keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-    """Serialised keys of one table as keys of a `LeftOrRightSerde`; nulls stay nulls. ``side``: LEFT or RIGHT."""
-    return arrays.with_first_byte(side, keys)

@@ -23,35 +23,27 @@ def show(value: object) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
+def _of_value(code: str, serde: str, value: object, what: str, next: str) -> SerdeError:
+    where = {"serde": serde, "type": type(value).__name__}
+    return SerdeError(f"{what}: {show(value)}", code=code, where=where, next=next)
+
+
 def wrong_type(serde: str, value: object, wanted: str, next: str) -> SerdeError:
-    kind = type(value).__name__
-    return SerdeError(
-        f"serde {serde} takes {wanted}, not {kind}: {show(value)}",
-        code="CS-401",
-        where={"serde": serde, "type": kind},
-        next=next,
-    )
+    what = f"serde {serde} takes {wanted}, not {type(value).__name__}"
+    return _of_value("CS-401", serde, value, what, next)
 
 
 def misfit(serde: str, value: object, reason: str) -> SerdeError:
-    kind = type(value).__name__
-    return SerdeError(
-        f"this {kind} does not fit serde {serde} ({reason}): {show(value)}",
-        code="CS-401",
-        where={"serde": serde, "type": kind},
-        next="return an instance of the declared type, or a dict that fits it",
-    )
+    what = f"this {type(value).__name__} does not fit serde {serde} ({reason})"
+    next = "return an instance of the declared type, or a dict that fits it"
+    return _of_value("CS-401", serde, value, what, next)
 
 
 def unreadable(serde: str, value: object, reason: str) -> SerdeError:
     """An instance of the declared type whose fields are of other types than it declares."""
-    kind = type(value).__name__
-    return SerdeError(
-        f"this {kind} could not be read again by serde {serde} ({reason}): {show(value)}",
-        code="CS-401",
-        where={"serde": serde, "type": kind},
-        next="give its fields what the type says, for instance int(price), or widen the type: float | None",
-    )
+    what = f"this {type(value).__name__} could not be read again by serde {serde} ({reason})"
+    next = "give its fields what the type says, for instance int(price), or widen the type: float | None"
+    return _of_value("CS-401", serde, value, what, next)
 
 
 def wrong_column(serde: str, dtype: object, wanted: str, next: str, field: str = "") -> SerdeError:
@@ -86,13 +78,8 @@ def unreadable_row(reason: str, store: str, **where: object) -> SerdeError:
 
 
 def no_bytes_for(serde: str, value: object, reason: str, next: str) -> SerdeError:
-    kind = type(value).__name__
-    return SerdeError(
-        f"serde {serde} has no bytes for this {kind} ({reason}): {show(value)}",
-        code="CS-403",
-        where={"serde": serde, "type": kind},
-        next=next,
-    )
+    what = f"serde {serde} has no bytes for this {type(value).__name__} ({reason})"
+    return _of_value("CS-403", serde, value, what, next)
 
 
 def unencodable(serde: str, reason: str) -> SerdeError:
@@ -151,13 +138,9 @@ def beyond_the_calendar(serde: str) -> SerdeError:
 
 
 def null_text(serde: str, value: object) -> SerdeError:
-    kind = type(value).__name__
-    return SerdeError(
-        f"the JSON of this {kind} is the text null, which would read as a tombstone: {show(value)}",
-        code="CS-403",
-        where={"serde": serde, "type": kind},
-        next="return None for a tombstone, or wrap the value, for instance {'value': ...}",
-    )
+    what = f"the JSON of this {type(value).__name__} is the text null, which would read as a tombstone"
+    next = "return None for a tombstone, or wrap the value, for instance {'value': ...}"
+    return _of_value("CS-403", serde, value, what, next)
 
 
 def not_finite(serde: str, value: object, number: float, field: str) -> SerdeError:

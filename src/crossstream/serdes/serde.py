@@ -9,14 +9,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import polars as pl
 import pyarrow as pa
 
 from crossstream.errors import CrossStreamError, SerdeError, type_and_text
 from crossstream.serdes import refusals
-from crossstream.serdes import serde as calls
 
 Way = Literal["objects", "series"]
 """The two ways to decode a column: into Python objects, or into a Polars series."""
@@ -195,30 +194,6 @@ class Serde(Protocol):
         Raises `SerdeError` if any row is undecodable, or there is no column form.
         """
 
-    def find_invalid(
-        self, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
-    ) -> list[tuple[int, str]]:
-        """(row, reason) of the undecodable rows; slow, for the error path.
-
-        ``way`` "objects": the rows `decode_objects` refuses; "series": those ``decode_series(data, fields)``
-        refuses; None: those that either refuses (without ``dtype`` and ``fields``: the first).
-
-        Raises `SerdeError` for what is not a matter of single rows, such as a type without column form.
-        """
-
-
-class Bisecting:
-    """Finds undecodable rows by decoding halves. ``only_way``: the way that stands for both."""
-
-    __slots__ = ()
-    only_way: ClassVar[Way | None] = None
-
-    def find_invalid(
-        self: Any, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
-    ) -> list[tuple[int, str]]:
-        """As `Serde.find_invalid`."""
-        return find_invalid(self, data, fields, way or self.only_way)
-
 
 @runtime_checkable
 class SomeColumns(Protocol):
@@ -237,29 +212,21 @@ def columns_in(serde: Serde | None) -> pl.DataType | None:
 
 
 def find_invalid(
-    serde: Serde, data: pa.LargeBinaryArray, fields: Collection[str] | None, way: Way | None
-) -> list[tuple[int, str]]:
-    """`Serde.find_invalid` for any serde: halves the rows until the bad ones stand alone."""
-    found: dict[int, str] = {}
-    if way != "series":
-        found.update(bisected(partial(calls.decode_objects, serde), data))
-    if way == "series" or (way is None and (serde.dtype is not None or fields is not None)):
-        found = {**dict(bisected(lambda part: calls.decode_series(serde, part, fields), data)), **found}
-    return sorted(found.items())
-
-
-def invalid_rows(
     serde: Serde, data: pa.LargeBinaryArray, fields: Collection[str] | None = None, way: Way | None = None
 ) -> list[tuple[int, str]]:
-    """`Serde.find_invalid`; where that fails, or finds nothing, as for any serde."""
-    try:
-        found = list(serde.find_invalid(data, fields, way))
-    except Exception as error:
-        refusal = calls.unread(serde, error)
-        if not isinstance(refusal, SerdeError) or refusal.code != refusals.UNDECODABLE:
-            raise
-        found = []
-    return found or find_invalid(serde, data, fields, way)
+    """(row, reason) of the undecodable rows: halves the rows until the bad ones stand alone. For the error path.
+
+    ``way`` "objects": the rows `decode_objects` refuses; "series": those ``decode_series(data, fields)`` refuses;
+    None: those that either refuses (without ``dtype`` and ``fields``: the first).
+
+    Raises `SerdeError` for what is not a matter of single rows, such as a type without column form.
+    """
+    found: dict[int, str] = {}
+    if way != "series":
+        found.update(bisected(partial(decode_objects, serde), data))
+    if way == "series" or (way is None and (serde.dtype is not None or fields is not None)):
+        found = {**dict(bisected(lambda part: decode_series(serde, part, fields), data)), **found}
+    return sorted(found.items())
 
 
 def bisected(
@@ -279,7 +246,7 @@ def bisected(
 
 
 def serialize(serde: Serde, value: Any) -> bytes | None:
-    data: Any = _called(serde, _unwritten, serde.serialize, value)
+    data: Any = _called(serde, refusals.unencodable, serde.serialize, value)
     if data is None or isinstance(data, bytes):
         return data
     if not isinstance(data, bytearray | memoryview):
@@ -288,17 +255,17 @@ def serialize(serde: Serde, value: Any) -> bytes | None:
 
 
 def encode_objects(serde: Serde, values: Sequence[Any]) -> pa.LargeBinaryArray:
-    data = _called(serde, _unwritten, serde.encode_objects, values)
+    data = _called(serde, refusals.unencodable, serde.encode_objects, values)
     return _checked(serde, "encode_objects", data, pa.LargeBinaryArray, _BYTES, len(values))
 
 
 def encode_series(serde: Serde, values: pl.Series) -> pa.LargeBinaryArray:
-    data = _called(serde, _unwritten, serde.encode_series, values)
+    data = _called(serde, refusals.unencodable, serde.encode_series, values)
     return _checked(serde, "encode_series", data, pa.LargeBinaryArray, _BYTES, len(values))
 
 
 def decode_objects(serde: Serde, data: pa.LargeBinaryArray) -> list[Any]:
-    values = _called(serde, unread, serde.decode_objects, data)
+    values = _called(serde, refusals.undecodable, serde.decode_objects, data)
     found: list[Any] = _checked(serde, "decode_objects", values, list, "a list", len(data))
     return found
 
@@ -306,22 +273,13 @@ def decode_objects(serde: Serde, data: pa.LargeBinaryArray) -> list[Any]:
 def decode_series(
     serde: Serde, data: pa.LargeBinaryArray, fields: Collection[str] | None = None
 ) -> pl.Series:
-    series = _called(serde, unread, serde.decode_series, data, fields)
+    series = _called(serde, refusals.undecodable, serde.decode_series, data, fields)
     found: pl.Series = _checked(serde, "decode_series", series, pl.Series, "a polars.Series", len(data))
     return found
 
 
-def unread(serde: Serde, error: Exception) -> Exception:
-    """What a serde raised while it read, as a `SerdeError`: CS-402, if it does not say otherwise."""
-    return _refusal(serde, error, refusals.undecodable)
-
-
-def _unwritten(serde: Serde, error: Exception) -> Exception:
-    """What a serde raised while it wrote, as a `SerdeError`: CS-403, if it does not say otherwise."""
-    return _refusal(serde, error, refusals.unencodable)
-
-
 def _refusal(serde: Serde, error: Exception, refuse: Callable[[str, str], SerdeError]) -> Exception:
+    """What a serde raised, as a `SerdeError`, with the code of ``refuse`` if it does not say otherwise."""
     if isinstance(error, MemoryError):  # not about the values at all
         return error
     if isinstance(error, SerdeError) and error.code != SerdeError.default_code:
@@ -332,15 +290,12 @@ def _refusal(serde: Serde, error: Exception, refuse: Callable[[str, str], SerdeE
 
 
 def _called(
-    serde: Serde,
-    refused: Callable[[Serde, Exception], Exception],
-    method: Callable[..., Any],
-    *arguments: Any,
+    serde: Serde, refuse: Callable[[str, str], SerdeError], method: Callable[..., Any], *arguments: Any
 ) -> Any:
     try:
         return method(*arguments)
     except Exception as error:
-        refusal = refused(serde, error)
+        refusal = _refusal(serde, error, refuse)
         raise refusal from refusal.__cause__
 
 

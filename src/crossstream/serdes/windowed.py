@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from crossstream.serdes import arrays, refusals
-from crossstream.serdes.serde import Bisecting, Comparable, Serde, identity, is_varied, key_fault
+from crossstream.serdes.serde import Comparable, Serde, identity, is_varied, key_fault
 
 NO_END = (1 << 63) - 1
 """The end of a window that has none: Kafka's ``Long.MAX_VALUE``."""
@@ -39,7 +39,7 @@ class Windowed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class WindowedSerde(Bisecting):
+class WindowedSerde:
     """`Windowed` keys. ``size``: of every window in ms, None for sessions, whose ends are written too."""
 
     inner: Serde
@@ -75,7 +75,9 @@ class WindowedSerde(Bisecting):
         if value is None:
             return None
         if not isinstance(value, tuple | list) or len(value) != 3:
-            raise refusals.wrong_type(self.name, value, "Windowed(key, start, end)", "make one: cs.Windowed(…)")
+            raise refusals.wrong_type(
+                self.name, value, "Windowed(key, start, end)", "make one: cs.Windowed(…)"
+            )
         key, start, end = value
         if self.size is not None and end != self._end(start):
             step = f"a window from {start} ends at {self._end(start)}"

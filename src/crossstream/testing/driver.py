@@ -17,9 +17,8 @@ from crossstream.api.topology import Topology, check_topology
 from crossstream.config import OnError, check_on_error
 from crossstream.durations import Duration, Timestamp, to_milliseconds, to_timestamp
 from crossstream.errors import ConfigError, StateError, caller_location
-from crossstream.graph.names import matches
+from crossstream.graph.names import check_matched_once, matches
 from crossstream.graph.nodes import Source
-from crossstream.graph.validate import check_matched_once
 from crossstream.planning.plan import Plan
 from crossstream.planning.planner import plan_topology
 from crossstream.query.store import StoreReader

@@ -13,10 +13,9 @@ from typing import Protocol
 import numpy as np
 import polars as pl
 
-from crossstream.columns.as_of import running_maximum_of
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure
-from crossstream.columns.order import by_key, same_trigger
+from crossstream.columns.order import by_key, running_maximum_of, same_trigger
 from crossstream.columns.values import Values, concat_values
 from crossstream.operators.table.kernel import Rows
 from crossstream.serdes import Serde
@@ -97,7 +96,7 @@ class Groups:
 
 @dataclass(frozen=True, slots=True)
 class Updates:
-    """The changes of the table, with the columns `GROUP` and `START`: the last one of each group, and each if wanted."""
+    """The changes of the table, with `GROUP` and `START`: the last one of each group, and each one if wanted."""
 
     net: Changes
     every: Changes | None

@@ -28,18 +28,16 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.as_of import Puts
-from crossstream.columns.changes import Changes, concat_headers
+from crossstream.columns.changes import Asked, Changes, concat_headers
 from crossstream.columns.evaluate import evaluate_where
 from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys
-from crossstream.columns.match_counts import Asked
-from crossstream.columns.order import by_key, came_before, last_per_key, last_per_trigger
+from crossstream.columns.order import Puts, by_key, came_before, last_per_key, last_per_trigger
 from crossstream.columns.values import Values, nulls
 from crossstream.operators.table.kernel import as_changed
 from crossstream.operators.table_join.kernel import Joined, Lookup
-from crossstream.serdes import Serde
-from crossstream.serdes.keys import LEFT, tagged
+from crossstream.serdes import Serde, arrays
+from crossstream.serdes.keys import LEFT
 from crossstream.storage.columns import Column, same_rows, take, take_all, take_or_null, valid
 from crossstream.storage.snapshot import Snapshot, groups_of
 from crossstream.storage.sorted_run import Run, bisect, expand, identities, is_sorted, sort_rows
@@ -186,7 +184,7 @@ class Serdes:
         """The keys of results, from serialised primary keys."""
         if self.either is None:
             return Values(self.key, wire=primary)
-        return Values(self.either, wire=tagged(LEFT, primary))
+        return Values(self.either, wire=arrays.with_first_byte(LEFT, primary))
 
 
 @dataclass(frozen=True, slots=True)

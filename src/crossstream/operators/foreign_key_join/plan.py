@@ -11,7 +11,7 @@ from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import REFERENCES, REFERRERS, SUBSCRIPTIONS, Flow, StoreDef
 from crossstream.planning.steps import ReferenceStep, ResolveStep, SubscribeStep
 from crossstream.serdes import Serde
-from crossstream.serdes.json_untyped import kept
+from crossstream.serdes.json_plain import Kept
 
 _WITH = " with "
 """Between the name of a flow and those of the joins whose foreign keys it has; operators have no blanks in theirs."""
@@ -26,7 +26,7 @@ def plan_foreign_key_join(builder: PlanBuilder, node: ForeignKeyJoin) -> None:
     if node.other_partitioner is not None:
         second = max(second, builder.source_of(right).round + 1)
     table = builder.materialize(right, second, node.other_partitioner)
-    asks, answers, store = subscribe(builder, node, flow, arrived, right.key or kept(), (first, second))
+    asks, answers, store = subscribe(builder, node, flow, arrived, right.key or Kept(), (first, second))
     referrers = None
     if node.kind in ("right", "outer"):  # how many left rows refer to a right key
         referrers = builder.inner_store(node, "referrers")

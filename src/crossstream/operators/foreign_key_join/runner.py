@@ -8,10 +8,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from crossstream.columns.changes import Changes
+from crossstream.columns.changes import Asked, Changes
 from crossstream.columns.evaluate import Failure, evaluate_where, serialized
 from crossstream.columns.functions import Function
-from crossstream.columns.match_counts import Asked
 from crossstream.graph import nodes as graph
 from crossstream.graph.names import inner
 from crossstream.operators.foreign_key_join.kernel import (

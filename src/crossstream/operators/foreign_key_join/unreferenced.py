@@ -21,8 +21,8 @@ from crossstream.columns.values import Values
 from crossstream.operators.foreign_key_join.kernel import REFERS, Emit
 from crossstream.operators.table.kernel import Rows, as_changed
 from crossstream.operators.table_join.kernel import Joined, Lookup
-from crossstream.serdes import Serde
-from crossstream.serdes.keys import RIGHT, tagged
+from crossstream.serdes import Serde, arrays
+from crossstream.serdes.keys import RIGHT
 from crossstream.storage.columns import EMPTY_BYTES, take
 from crossstream.storage.snapshot import Snapshot
 
@@ -75,7 +75,7 @@ def unreferenced(
         return None
     result = replace(
         events.changes.take(last[rows]),
-        key=Values(either, wire=tagged(RIGHT, take(keys, group[rows]))),
+        key=Values(either, wire=arrays.with_first_byte(RIGHT, take(keys, group[rows]))),
         ts=events.times(first, last, now)[rows],
     )
     lefts = Values(left_value, wire=EMPTY_BYTES).take(np.full(len(rows), -1))

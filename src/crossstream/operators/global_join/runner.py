@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from crossstream.columns.changes import Changes
-from crossstream.columns.match_counts import Asked, some_given
+from crossstream.columns.changes import Asked, Changes, some_given
 from crossstream.graph import nodes as graph
 from crossstream.operators.foreign_key_join.kernel import Serdes, resolve
 from crossstream.operators.foreign_key_join.runner import LEFT_ROWS, emit_of, no_subscriptions

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 from crossstream.graph.nodes import FrameSink, Sink
 from crossstream.graph.traversal import MergePoint, by_topic
-from crossstream.planning.builder import PlanBuilder
-from crossstream.planning.fork_join import branches_of, forks_of, gather
+from crossstream.planning.builder import PlanBuilder, branches_of, forks_of, gather
 from crossstream.planning.plan import Flow
 from crossstream.planning.steps import FrameSinkStep, SinkStep, TopicOrder
 from crossstream.serdes import Serde
-from crossstream.serdes.json_untyped import is_kept
+from crossstream.serdes.json_plain import Kept
 
 
 def plan_sink(builder: PlanBuilder, node: Sink) -> None:
@@ -44,7 +43,7 @@ def _plan_together(builder: PlanBuilder, sinks: Sequence[Sink]) -> None:
 def _travel_key(flow: Flow, sink: Sink) -> Serde:
     """The sink's serde, so that equal keys of the topic go to one task; but a function gets the stream's own keys."""
     reads_key = sink.topic_of is not None or sink.partitioner is not None
-    return flow.key if sink.key is None or (reads_key and not is_kept(flow.key)) else sink.key
+    return flow.key if sink.key is None or (reads_key and not isinstance(flow.key, Kept)) else sink.key
 
 
 def _topic_order(builder: PlanBuilder, point: MergePoint, number: int) -> TopicOrder:

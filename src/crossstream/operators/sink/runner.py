@@ -12,9 +12,9 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.branch_order import BranchTags, in_branch_order
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import call_of_user
+from crossstream.columns.order import BranchTags, in_branch_order
 from crossstream.columns.values import Values
 from crossstream.errors import SerdeError, SinkError
 from crossstream.graph import nodes as graph

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from crossstream.columns.functions import Function
-from crossstream.columns.projection import WHOLE, Fields, columns_of, fields_of
+from crossstream.columns.functions import WHOLE, Fields, Function, columns_of, fields_of
 from crossstream.graph.names import inner
 from crossstream.graph.nodes import (
     Branch,

@@ -29,7 +29,7 @@ from crossstream.serdes.serde import (
     Passing,
     bisected,
     columns_in,
-    invalid_rows,
+    find_invalid,
     is_varied,
 )
 from crossstream.storage.log_entries import SourceRange
@@ -263,7 +263,7 @@ class Decoder:
                 return bisected(check, values.wire())
             if (unread := self._unread(values, part)) is not None:
                 return bisected(unread.nulls, values.wire())
-            return invalid_rows(values.serde, values.wire(), None, way)
+            return find_invalid(values.serde, values.wire(), None, way)
         except SerdeError as error:
             raise self._at(error) from error.__cause__
 

@@ -22,11 +22,10 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Changes, concat_changes, reference
+from crossstream.columns.changes import Asked, Changes, concat_changes, reference
 from crossstream.columns.evaluate import Outcome, evaluate, uncalled
 from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys
-from crossstream.columns.match_counts import Asked
 from crossstream.columns.order import arrival_of, by_key
 from crossstream.columns.values import Values
 from crossstream.operators.foreign_key_join.kernel import Emit

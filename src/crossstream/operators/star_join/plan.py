@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from crossstream.columns.projection import fields_of
+from crossstream.columns.functions import fields_of
 from crossstream.graph.names import inner
 from crossstream.graph.nodes import ManyJoin
 from crossstream.operators.foreign_key_join.plan import changes_of

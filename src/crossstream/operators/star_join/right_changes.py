@@ -18,9 +18,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.as_of import Puts
 from crossstream.columns.changes import Changes, concat_headers
-from crossstream.columns.order import arrival_of, came_before, in_hash_order, same_trigger
+from crossstream.columns.order import Puts, arrival_of, came_before, in_hash_order, same_trigger
 from crossstream.columns.values import Values
 from crossstream.operators.star_join.subscriptions import RAW
 from crossstream.serdes import Serde, arrays

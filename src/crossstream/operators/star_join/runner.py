@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from crossstream.columns.changes import Changes, reference
+from crossstream.columns.changes import Asked, Changes, reference
 from crossstream.columns.evaluate import Failure
-from crossstream.columns.match_counts import Asked
-from crossstream.columns.projection import WHOLE, columns_of, fields_of
+from crossstream.columns.functions import WHOLE, columns_of, fields_of
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
 from crossstream.operators.foreign_key_join.runner import emit_of, references_of

@@ -19,9 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from crossstream import serdes
-from crossstream.columns.changes import Changes, reference
+from crossstream.columns.changes import Asked, Changes, reference
 from crossstream.columns.hashing import hash_keys
-from crossstream.columns.match_counts import Asked
 from crossstream.columns.order import arrival_of, by_key, last_per_key, last_per_trigger
 from crossstream.columns.values import Values
 from crossstream.operators.foreign_key_join.kernel import Emit

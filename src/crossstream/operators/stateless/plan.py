@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from crossstream.graph.nodes import Branch, Filter, MapValues, Merge, Node, Peek, Repartition, Split, ToStream
 from crossstream.graph.traversal import MergePoint
-from crossstream.planning.builder import PlanBuilder
-from crossstream.planning.fork_join import branches_of, forks_of, gather, shared_keys
+from crossstream.planning.builder import PlanBuilder, branches_of, forks_of, gather, shared_keys
 from crossstream.planning.steps import StatelessStep
 from crossstream.serdes.serde import alike
 

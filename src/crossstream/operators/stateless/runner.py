@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from crossstream.columns.branch_order import BranchTags, in_branch_order
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure
+from crossstream.columns.order import BranchTags, in_branch_order
 from crossstream.graph import nodes as graph
 from crossstream.operators.runner import Emitted, Runner, Task
 from crossstream.operators.stateless import kernel as stateless

@@ -26,8 +26,7 @@ from typing import Literal
 
 import numpy as np
 
-from crossstream.columns.changes import Changes
-from crossstream.columns.match_counts import Asked
+from crossstream.columns.changes import Asked, Changes
 from crossstream.operators.stream_join.partners import (
     FRESH,
     LEFT,

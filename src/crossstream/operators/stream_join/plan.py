@@ -9,7 +9,7 @@ from crossstream.graph.nodes import StoreSpec, StreamStreamJoin
 from crossstream.planning.builder import PlanBuilder
 from crossstream.planning.plan import WAITING, WINDOW, StoreDef
 from crossstream.planning.steps import StreamStreamJoinStep
-from crossstream.serdes.json_untyped import kept
+from crossstream.serdes.json_plain import Kept
 
 
 def plan_stream_stream_join(builder: PlanBuilder, node: StreamStreamJoin) -> None:
@@ -28,7 +28,7 @@ def plan_stream_stream_join(builder: PlanBuilder, node: StreamStreamJoin) -> Non
                 layout=WAITING,
                 round=number,
                 key=stores[0].key,
-                value=kept(),
+                value=Kept(),
             ),
         )
     inputs = tuple(

@@ -8,8 +8,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from crossstream.columns.changes import Changes
-from crossstream.columns.match_counts import Asked, some_given
+from crossstream.columns.changes import Asked, Changes, some_given
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
 from crossstream.operators.runner import Emitted, OpenStore, Runner, no_changes

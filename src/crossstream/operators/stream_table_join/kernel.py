@@ -18,12 +18,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossstream.columns.as_of import Puts, arrival_numbers, last_below, running_maximum_of
-from crossstream.columns.changes import Changes, concat_changes
+from crossstream.columns.changes import Asked, Changes, concat_changes
 from crossstream.columns.evaluate import evaluate
 from crossstream.columns.functions import Function
-from crossstream.columns.match_counts import Asked
-from crossstream.columns.order import by_key, came_before, in_hash_order
+from crossstream.columns.order import (
+    Puts,
+    arrival_numbers,
+    by_key,
+    came_before,
+    in_hash_order,
+    last_below,
+    running_maximum_of,
+)
 from crossstream.columns.values import Values, concat_values
 from crossstream.operators.table.kernel import as_stored, find_versions, latest_versions, lookup
 from crossstream.operators.table_join.kernel import Joined

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from crossstream.columns.changes import Changes
-from crossstream.columns.match_counts import Asked, some_given
+from crossstream.columns.changes import Asked, Changes, some_given
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
 from crossstream.operators.runner import Emitted, OpenStore, Runner, no_changes

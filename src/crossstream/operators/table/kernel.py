@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from crossstream.columns.as_of import running_maximum_of
 from crossstream.columns.changes import Changes
-from crossstream.columns.order import by_key, last_per_key, last_per_trigger, same_trigger
+from crossstream.columns.order import by_key, last_per_key, last_per_trigger, running_maximum_of, same_trigger
 from crossstream.columns.values import Values, concat_values
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, take

@@ -13,10 +13,9 @@ from typing import Literal
 
 import numpy as np
 
-from crossstream.columns.changes import Changes, both_sides
+from crossstream.columns.changes import Asked, Changes, both_sides
 from crossstream.columns.evaluate import Failure, evaluate_where
 from crossstream.columns.functions import Function
-from crossstream.columns.match_counts import Asked
 from crossstream.columns.order import by_key
 from crossstream.columns.values import Values, concat_values
 from crossstream.operators.stream_join.partners import RIGHT

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crossstream.columns.match_counts import Asked
+from crossstream.columns.changes import Asked
 from crossstream.graph import nodes as graph
 from crossstream.operators.runner import Emitted, Runner, no_changes
 from crossstream.operators.table_join.kernel import join_tables

@@ -55,7 +55,7 @@ def test_serdes():
     assert (node.store.value, node.other_store.value) == (serdes.json(), serdes.json())
     refused("CS-140", lambda: lost.join(lost, joiner, TEN), "StreamJoined(key=serdes.string())")
     wrong = cs.StreamJoined(key=serdes.int64())
-    refused("CS-140", lambda: views.join(clicks, joiner, TEN, wrong), "has string keys")
+    refused("CS-140", lambda: views.join(clicks, joiner, TEN, wrong), "they are string")
     wrong_value = cs.StreamJoined(other_value=serdes.int64())
     refused("CS-140", lambda: views.join(clicks, joiner, TEN, wrong_value), "leave other_value= out")
 

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossstream import serdes
-from crossstream.columns.as_of import last_below, running_maximum_of
 from crossstream.columns.changes import Changes
-from crossstream.columns.order import by_key, came_before, last_per_trigger
+from crossstream.columns.order import by_key, came_before, last_below, last_per_trigger, running_maximum_of
 from crossstream.columns.values import Values
 from tests.laws.effort import cases
 
