@@ -21,10 +21,11 @@ def aggregated(topics: Topics, how: str) -> Any:
     """Orders counted, or their amounts summed, by key; orders of a table by customer."""
     import polars as pl
 
-    import crossstream as cs
+    import crossstream
     from crossstream import serdes
 
-    work, _, style = how.partition("/")
+    cs: Any = crossstream
+    work, _, _style = how.partition("/")
     text, number = serdes.string(), serdes.float64()
     consumed = cs.Consumed(key=text, value=serdes.json(Order))
     tumbling, sessions = serdes.windowed(text, SIZE_MS), serdes.session_windowed(text)

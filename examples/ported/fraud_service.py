@@ -21,11 +21,11 @@ def build() -> cs.Topology:
         materialized=cs.Materialized(value=JSON),
     )
     # A session that grew was deleted under its old end: such records are passed over.
-    checked = totals.to_stream(lambda session, total: total and total["order"]).filter(lambda total: total is not None)
+    checked = totals.to_stream(lambda session, total: total and total["order"]).filter(
+        lambda total: total is not None
+    )
     branches = (
-        checked.split()
-        .branch(lambda order, total: total["sum"] >= LIMIT, "fail")
-        .default_branch("pass")
+        checked.split().branch(lambda order, total: total["sum"] >= LIMIT, "fail").default_branch("pass")
     )
     for result, stream in branches.items():
         validation = stream.map_values(lambda total, result=result: {"check": "FRAUD", "result": result})
@@ -38,7 +38,13 @@ def main() -> None:
         orders = driver.create_input_topic("orders", TEXT, JSON)
         validations = driver.create_output_topic("order-validations", TEXT, JSON)
         for number, (quantity, price) in enumerate([(3, 5), (1, 75), (1, 1_920)]):
-            order = {"id": f"o{number}", "customer": 15, "state": "CREATED", "quantity": quantity, "price": price}
+            order = {
+                "id": f"o{number}",
+                "customer": 15,
+                "state": "CREATED",
+                "quantity": quantity,
+                "price": price,
+            }
             orders.pipe_input(order["id"], order, timestamp=number)
         assert [(key, value["result"]) for key, value in validations.read_key_values()] == [
             ("o0", "pass"),

@@ -48,7 +48,9 @@ def main() -> None:
         validations = driver.create_output_topic("order-validations", TEXT, JSON)
         stock.pipe_input("UNDERPANTS", 75)
         for number, quantity in enumerate([70, 10, 5]):
-            orders.pipe_input(f"o{number}", {"id": f"o{number}", "product": "UNDERPANTS", "quantity": quantity})
+            orders.pipe_input(
+                f"o{number}", {"id": f"o{number}", "product": "UNDERPANTS", "quantity": quantity}
+            )
         assert [(key, value["result"]) for key, value in validations.read_key_values()] == [
             ("o0", "pass"),
             ("o1", "fail"),

@@ -19,10 +19,14 @@ def build() -> cs.Topology:
     by_song = long_enough.select_key(lambda play: play["song"]).repartition(cs.Repartitioned(key=TEXT))
     played = by_song.join(songs, lambda play, song: {**song, "id": play["song"]})
     counts = played.group_by_key(cs.Grouped(value=JSON)).aggregate(
-        dict, lambda seen, song: {**song, "plays": seen.get("plays", 0) + 1}, materialized=cs.Materialized(value=JSON)
+        dict,
+        lambda seen, song: {**song, "plays": seen.get("plays", 0) + 1},
+        materialized=cs.Materialized(value=JSON),
     )
     by_genre = counts.group_by(lambda song, count: (count["genre"], count), cs.Grouped(key=TEXT, value=JSON))
-    charts = by_genre.aggregate(dict, add, remove, materialized=cs.Materialized(store="top-songs", value=JSON))
+    charts = by_genre.aggregate(
+        dict, add, remove, materialized=cs.Materialized(store="top-songs", value=JSON)
+    )
     charts.to_stream().map_values(top_five).to("top-five-songs-by-genre", cs.Produced(key=TEXT, value=JSON))
     return builder.build()
 

@@ -15,7 +15,9 @@ def build() -> cs.Topology:
     plays = builder.stream("play-events", cs.Consumed(key=TEXT, value=JSON))
     sessions = plays.group_by_key().windowed_by(cs.SessionWindows(gap=GAP))
     counts = sessions.count(materialized=cs.Materialized(store="play-events-per-session"))
-    named = counts.to_stream().map(lambda session, plays: (f"{session.key}@{session.start}->{session.end}", plays))
+    named = counts.to_stream().map(
+        lambda session, plays: (f"{session.key}@{session.start}->{session.end}", plays)
+    )
     named.to("play-events-per-session", cs.Produced(key=TEXT, value=COUNT))
     return builder.build()
 

@@ -26,7 +26,12 @@ def main() -> None:
         lines.pipe_input(None, "all streams lead to kafka")
         lines.pipe_input(None, "hello kafka streams")
         assert counts.read_key_values_to_map() == {
-            **{"all": 1, "streams": 2, "lead": 1, "to": 1, "kafka": 2, "hello": 1},
+            "all": 1,
+            "streams": 2,
+            "lead": 1,
+            "to": 1,
+            "kafka": 2,
+            "hello": 1,
         }
 
 

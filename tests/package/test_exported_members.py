@@ -46,11 +46,9 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 NOT_YET = {
-    "crossstream": [
-        "Grouped", "SessionWindows", "SlidingWindows", "Suppressed", "TimeWindows", "UnlimitedWindows",
-    ],
-    "crossstream.serdes": ["avro", "confluent_avro", "debezium_json", "windowed"],
-}  # fmt: skip
+    "crossstream": ["Suppressed"],
+    "crossstream.serdes": ["avro", "confluent_avro", "debezium_json"],
+}
 
 
 @pytest.mark.parametrize(("module", "name"), [(home, name) for home in NOT_YET for name in NOT_YET[home]])
@@ -96,7 +94,7 @@ def test_public_things_tell_what_they_do(module):
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [("stream", "group_by"), ("stream", "group_by_key"), ("table", "group_by"), ("table", "suppress")],
+    [("stream", "deduplicate"), ("stream", "process"), ("table", "suppress")],
 )
 def test_methods_that_are_not_there_yet_say_so(kind, name):
     consumed = cs.Consumed(key=serdes.string(), value=serdes.json())
@@ -119,7 +117,7 @@ def test_a_subclass_of_a_handle_is_a_python_object_as_any():
     consumed = cs.Consumed(key=serdes.string(), value=serdes.json())
     stream = cs.StreamsBuilder().stream("orders", consumed)
     orders, products = (kind(stream._draft, stream._node) for kind in (Orders, Products))
-    for handle, awaited in ((orders, "group_by_key"), (products, "suppress")):
+    for handle, awaited in ((orders, "process"), (products, "suppress")):
         assert not hasattr(handle, "filtr")
         assert getattr(handle, "_repr_html_", None) is None
         assert type(copy.copy(handle)) is type(handle)

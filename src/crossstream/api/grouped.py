@@ -93,9 +93,7 @@ class _Grouping(Handle, Generic[T]):
         return WindowedSerde(key, NO_END if windows.kind == "unlimited" else windows.size)
 
     def _function(self, operator: str, role: str, given: Any, arguments: tuple[str, str]) -> Function:
-        return function_of(
-            operator, role, given, {"value": self._node}, values=arguments, expression=False
-        )
+        return function_of(operator, role, given, {"value": self._node}, values=arguments, expression=False)
 
     def count(self, named: Named | None = None, materialized: Materialized | None = None) -> T:
         """The number of records of each group, as `serdes.int64` (of each window, if there are windows).
@@ -118,7 +116,10 @@ class _StreamGrouping(_Grouping[T]):
     __slots__ = ()
 
     def reduce(
-        self, reducer: Callable[..., Any] = REQUIRED, named: Named | None = None, materialized: Materialized | None = None
+        self,
+        reducer: Callable[..., Any] = REQUIRED,
+        named: Named | None = None,
+        materialized: Materialized | None = None,
     ) -> T:
         """Combines the values of each group: the first value begins, ``reducer(aggregate, value)`` adds the next.
 
@@ -131,7 +132,9 @@ class _StreamGrouping(_Grouping[T]):
         """
         function = self._function("reduce", "reducer", reducer, ("aggregate", "value"))
         merger = function if self._windows is not None and self._windows.kind == "session" else None
-        asked = check_option("reduce", "materialized", materialized, Materialized, named=Named) or Materialized()
+        asked = (
+            check_option("reduce", "materialized", materialized, Materialized, named=Named) or Materialized()
+        )
         value = asked.value or self._values[0] or self._node.value
         made = {"value": value, "value_type": None if value is not None else self._node.value_type}
         return self._table("reduce", named, materialized, adders=(function,), merger=merger, **made)
@@ -161,7 +164,10 @@ class _StreamGrouping(_Grouping[T]):
                 next="leave merger out, or use windowed_by(SessionWindows(gap=…))",
             )
         merging = None if merger is None else self._function("aggregate", "merger", merger, ("left", "right"))
-        asked = check_option("aggregate", "materialized", materialized, Materialized, named=Named) or Materialized()
+        asked = (
+            check_option("aggregate", "materialized", materialized, Materialized, named=Named)
+            or Materialized()
+        )
         made = made_value(adders[0], asked, self._node)
         return self._table(
             "aggregate", named, materialized, initializer=initializer, adders=adders, merger=merging, **made
@@ -220,7 +226,9 @@ class GroupedKStream(_AggregatedStream[T]):
 
     __slots__ = ()
 
-    def windowed_by(self, windows: _Windows = REQUIRED, emit: Literal["update", "close"] = "update") -> WindowedKStream[T]:
+    def windowed_by(
+        self, windows: _Windows = REQUIRED, emit: Literal["update", "close"] = "update"
+    ) -> WindowedKStream[T]:
         """The groups in windows of time; a bare duration means `TimeWindows` of that size.
 
         ``emit="update"``: a window's row comes out with each change; ``"close"``: once, when the window has closed.
@@ -231,7 +239,9 @@ class GroupedKStream(_AggregatedStream[T]):
         <KTable clicks.count>
         """
         spec, final = _windows(windows, emit)
-        return WindowedKStream(self._draft, self._made_table, self._groups, self._key, self._values, spec, final)
+        return WindowedKStream(
+            self._draft, self._made_table, self._groups, self._key, self._values, spec, final
+        )
 
     def cogroup(self, aggregator: Callable[..., Any] = REQUIRED) -> CogroupedKStream[T]:
         """Begins to aggregate several grouped streams into one table: ``aggregator`` adds this stream's values.
@@ -245,7 +255,9 @@ class GroupedKStream(_AggregatedStream[T]):
         <KTable bought.aggregate>
         """
         adder = self._function("cogroup", "aggregator", aggregator, ("aggregate", "value"))
-        return CogroupedKStream(self._draft, self._made_table, self._groups, self._key, self._values, adders=(adder,))
+        return CogroupedKStream(
+            self._draft, self._made_table, self._groups, self._key, self._values, adders=(adder,)
+        )
 
 
 class CogroupedKStream(_StreamGrouping[T]):
@@ -265,7 +277,9 @@ class CogroupedKStream(_StreamGrouping[T]):
 
     count = reduce = None  # type: ignore[assignment]
 
-    def cogroup(self, grouped: GroupedKStream[T], aggregator: Callable[..., Any] = REQUIRED) -> CogroupedKStream[T]:
+    def cogroup(
+        self, grouped: GroupedKStream[T], aggregator: Callable[..., Any] = REQUIRED
+    ) -> CogroupedKStream[T]:
         """Adds another grouped stream. Raises CS-134 if its keys have another serde, CS-135 for another builder."""
         if not isinstance(grouped, GroupedKStream):
             raise TopologyError(
@@ -286,7 +300,9 @@ class CogroupedKStream(_StreamGrouping[T]):
             adders=(*self._adders, adder),
         )
 
-    def windowed_by(self, windows: _Windows = REQUIRED, emit: Literal["update", "close"] = "update") -> CogroupedKStream[T]:
+    def windowed_by(
+        self, windows: _Windows = REQUIRED, emit: Literal["update", "close"] = "update"
+    ) -> CogroupedKStream[T]:
         """The groups in windows of time, as `GroupedKStream.windowed_by`."""
         spec, final = _windows(windows, emit)
         grouping = (self._draft, self._made_table, self._groups, self._key, self._values, spec, final)
@@ -336,7 +352,9 @@ class GroupedKTable(_Grouping[T]):
         <KTable stock.group_by.reduce>
         """
         functions = self._adder_and_subtractor("reduce", adder, subtractor)
-        asked = check_option("reduce", "materialized", materialized, Materialized, named=Named) or Materialized()
+        asked = (
+            check_option("reduce", "materialized", materialized, Materialized, named=Named) or Materialized()
+        )
         value = asked.value or self._values[0] or self._node.value
         made = {"value": value, "value_type": None if value is not None else self._node.value_type}
         return self._table("reduce", named, materialized, **functions, **made)
@@ -349,10 +367,13 @@ class GroupedKTable(_Grouping[T]):
         named: Named | None = None,
         materialized: Materialized | None = None,
     ) -> T:
-        """Aggregates the values of each group: ``initializer()`` begins, ``adder`` and ``subtractor`` as in `reduce`."""
+        """Aggregates each group: ``initializer()`` begins, ``adder`` and ``subtractor`` work as in `reduce`."""
         check_signature("aggregate", "initializer", initializer, (), optional=False)
         functions = self._adder_and_subtractor("aggregate", adder, subtractor)
-        asked = check_option("aggregate", "materialized", materialized, Materialized, named=Named) or Materialized()
+        asked = (
+            check_option("aggregate", "materialized", materialized, Materialized, named=Named)
+            or Materialized()
+        )
         made = made_value(functions["adders"][0], asked, self._node)
         return self._table("aggregate", named, materialized, initializer=initializer, **functions, **made)
 
@@ -386,8 +407,12 @@ def _windows(windows: Any, emit: Any) -> tuple[WindowSpec, bool]:
 
 def group_key(operator: str, node: Node, option: Grouped) -> Serde:
     """The serde of the groups' keys: of the option, of the stream, or that of a plain type that a function declares."""
-    declared = None if node.key_type is None or node.key_type.dtype is None else _PLAIN.get(str(node.key_type.dtype))
-    return needed_key(operator, node.key, option.key or (declared if node.key is None else None), "Grouped(key=…)")
+    declared = (
+        None if node.key_type is None or node.key_type.dtype is None else _PLAIN.get(str(node.key_type.dtype))
+    )
+    return needed_key(
+        operator, node.key, option.key or (declared if node.key is None else None), "Grouped(key=…)"
+    )
 
 
 _PLAIN = {

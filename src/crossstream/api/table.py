@@ -165,7 +165,14 @@ class KTable(Handle):
             function = function_of("group_by", "mapper", mapper, inputs, with_key=True, expression=False)
             made = {"key": option.key, "key_type": None, "value": option.value, "value_type": None}
         node = child(
-            self._draft, GroupTable, "group_by", self._node, option.name, mapper=function, selects=selects, **made
+            self._draft,
+            GroupTable,
+            "group_by",
+            self._node,
+            option.name,
+            mapper=function,
+            selects=selects,
+            **made,
         )
         return GroupedKTable(
             self._draft, KTable, (node,), group_key("group_by", node, option), (option.value,)

@@ -8,6 +8,7 @@ KIP-450 (sliding), KIP-633 (grace).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 from crossstream.api.checks import settle_durations, settled
 from crossstream.durations import Duration, is_duration
@@ -45,8 +46,11 @@ class TimeWindows:
             )
 
     def spec(self) -> WindowSpec:
+        """The windows in milliseconds, as an aggregation keeps them."""
         size = settled(self.size)
-        return WindowSpec("time", size, size if self.advance is None else settled(self.advance), settled(self.grace))
+        return WindowSpec(
+            "time", size, size if self.advance is None else settled(self.advance), settled(self.grace)
+        )
 
 
 @keyword_settings(TopologyError, "CS-101")
@@ -65,6 +69,7 @@ class SlidingWindows:
         settle_durations(self, "difference", "grace")
 
     def spec(self) -> WindowSpec:
+        """The windows in milliseconds, as an aggregation keeps them."""
         return WindowSpec("sliding", settled(self.difference), 0, settled(self.grace))
 
 
@@ -88,6 +93,7 @@ class SessionWindows:
         settle_durations(self, "grace")
 
     def spec(self) -> WindowSpec:
+        """The windows in milliseconds, as an aggregation keeps them."""
         return WindowSpec("session", settled(self.gap), 0, settled(self.grace))
 
 
@@ -106,6 +112,7 @@ class UnlimitedWindows:
         settle_durations(self, "start")
 
     def spec(self) -> WindowSpec:
+        """The windows in milliseconds, as an aggregation keeps them."""
         return WindowSpec("unlimited", settled(self.start), 0, 0)
 
 
@@ -117,7 +124,7 @@ def windows_of(given: object) -> WindowSpec:
     if isinstance(given, Windows):
         return given.spec()
     if is_duration(given):
-        return TimeWindows(size=given).spec()
+        return TimeWindows(size=cast(Duration, given)).spec()
     raise TopologyError(
         f"windowed_by takes windows, not {type(given).__name__}",
         code="CS-110",

@@ -88,7 +88,9 @@ def is_rekeying(topology: Graph, parent: str, node: Node) -> bool:
     return isinstance(node, Aggregate | ToTable | StreamStreamJoin) and has_new_key(topology, parent)
 
 
-_IN_PLACE = Aggregate | Repartition | ToTable | TableJoin | ForeignKeyJoin | StreamTableJoin | StreamStreamJoin
+_IN_PLACE = (
+    Aggregate | Repartition | ToTable | TableJoin | ForeignKeyJoin | StreamTableJoin | StreamStreamJoin
+)
 """Operators that yield rows in the partition of their key."""
 
 
@@ -119,7 +121,11 @@ def kind_of(node: Node) -> str:
         return "left_join" if node.kind == "left" else "join"
     if isinstance(node, Aggregate):
         return node.operator
-    name = "group_by" if isinstance(node, GroupTable) else re.sub(r"(?<!^)([A-Z])", r"_\1", type(node).__name__).lower()
+    name = (
+        "group_by"
+        if isinstance(node, GroupTable)
+        else re.sub(r"(?<!^)([A-Z])", r"_\1", type(node).__name__).lower()
+    )
     if getattr(node, "negate", False):
         return "filter_not"
     return "foreach" if getattr(node, "terminal", False) else name

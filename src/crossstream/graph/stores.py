@@ -37,7 +37,9 @@ def store_name(node: Node) -> str | None:
     """
     is_source = isinstance(node, Source | FrameSource | ToTable) and node.shape in ("table", "global")
     is_kept_join = isinstance(node, TableJoin | ForeignKeyJoin | ManyJoin) and node.store is not None
-    return queryable_name(node) or (node.name if is_source or is_kept_join or isinstance(node, Aggregate) else None)
+    return queryable_name(node) or (
+        node.name if is_source or is_kept_join or isinstance(node, Aggregate) else None
+    )
 
 
 def store_names(nodes: Mapping[str, Node], node: Node) -> list[str]:

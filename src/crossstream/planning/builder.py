@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from crossstream.graph.describe import has_new_key
 from crossstream.graph.names import inner, name_of, unique
 from crossstream.graph.nodes import (
+    Aggregate,
     Filter,
     ForeignKeyJoin,
     FrameSource,
@@ -234,7 +235,7 @@ class PlanBuilder:
             )
         return self.exchanges[wanted].arrives
 
-    def keep(self, node: TableJoin | ForeignKeyJoin | ManyJoin | Filter | MapValues) -> None:
+    def keep(self, node: Aggregate | TableJoin | ForeignKeyJoin | ManyJoin | Filter | MapValues) -> None:
         """Keeps a result that is queryable, or whose old values a reader needs."""
         spec = node.store or StoreSpec()
         old_needed = isinstance(node, ForeignKeyJoin | ManyJoin) and node.name in self.wants_old

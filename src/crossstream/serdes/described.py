@@ -41,10 +41,11 @@ _NAMED = MappingProxyType(
 
 
 class Described(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a serde is made. ``kind``: "known" (by its name), "schema" or "class" (of JSON), "left_or_right", "windowed" or "own".
+    """How a serde is made.
 
-    ``columns``: the type of a column, of JSON, as `as_data` gives it. ``is_plain``: whether plain values are written as
-    the class writes its own. ``sides``: the serdes of `LeftOrRight` keys, or of the keys in windows; ``size``: of these windows.
+    ``kind``: "known" (by its name), "schema" or "class" (of JSON), "left_or_right", "windowed" or "own". ``columns``:
+    the type of a column, of JSON, as `as_data` gives it. ``is_plain``: whether plain values are written as the class
+    writes its own. ``sides``: the serdes of `LeftOrRight` keys, or of the keys in windows; ``size``: of these windows.
     """
 
     name: str

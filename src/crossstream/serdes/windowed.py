@@ -75,7 +75,9 @@ class WindowedSerde(Bisecting):
         if value is None:
             return None
         if not isinstance(value, tuple | list) or len(value) != 3:
-            raise refusals.wrong_type(self.name, value, "Windowed(key, start, end)", "make one: cs.Windowed(…)")
+            raise refusals.wrong_type(
+                self.name, value, "Windowed(key, start, end)", "make one: cs.Windowed(…)"
+            )
         key, start, end = value
         if self.size is not None and end != self._end(start):
             step = f"a window from {start} ends at {self._end(start)}"

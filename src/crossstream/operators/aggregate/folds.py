@@ -33,7 +33,11 @@ class Count:
         group = np.cumsum(begins) - 1
         total += (counts - total[starts] + signs[starts])[group]
         picked = np.arange(rows.rows) if every else last_rows(begins)
-        made = Values(series=pl.Series(total[picked])) if self.serde.dtype else Values(objects=total[picked].tolist())
+        made = (
+            Values(series=pl.Series(total[picked]))
+            if self.serde.dtype
+            else Values(objects=total[picked].tolist())
+        )
         return Folded(picked, made, running_times(rows.ts, begins, before)[picked])
 
     def _counts(self, values: Values) -> np.ndarray:
@@ -93,9 +97,7 @@ class Calls:
                 results.append(self._frozen(aggregate) if every else aggregate)
                 ts.append(newest)
             good = True
-        return Folded(
-            np.array(picked, np.int64), Values(objects=results), np.array(ts, np.int64), failures
-        )
+        return Folded(np.array(picked, np.int64), Values(objects=results), np.array(ts, np.int64), failures)
 
     def _functions(self, rows: Changes) -> list[Function]:
         """The function of each row."""

@@ -97,7 +97,7 @@ class Groups:
 
 @dataclass(frozen=True, slots=True)
 class Updates:
-    """The changes of the table, with the columns `GROUP` and `START`: the last one of each group, and each if wanted."""
+    """The changes of the table, with the columns `GROUP` and `START`: the last of each group, and each if wanted."""
 
     net: Changes
     every: Changes | None

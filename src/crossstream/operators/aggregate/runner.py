@@ -30,7 +30,6 @@ from crossstream.operators.stateless.kernel import map_records, select_key
 from crossstream.planning.steps import AggregateStep, GroupTableStep
 from crossstream.serdes.windowed import WindowedSerde
 
-
 _ROW = "row"
 """Extra column: the number of the change that a half is of."""
 
@@ -184,7 +183,8 @@ class AggregateRunner(Runner):
             return replace(changes, extra={})
         node: graph.Aggregate = self.task.node(self.step.node)
         serde = node.key
-        assert isinstance(serde, WindowedSerde) and node.windows is not None
+        assert isinstance(serde, WindowedSerde)
+        assert node.windows is not None
         starts = np.asarray(changes.extra[START])
         key = serde.joined(changes.key.wire(), starts, ends_of(node.windows, starts))
         return replace(changes, key=Values(serde, wire=key), extra={})
@@ -219,4 +219,3 @@ class AggregateRunner(Runner):
         """Windows that began before the retention time are gone."""
         if self.step.retention is not None:
             store.horizon = max(store.horizon, store.stream_time - self.step.retention + 1)
-

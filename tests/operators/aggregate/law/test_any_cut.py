@@ -22,7 +22,11 @@ records = st.lists(
     st.tuples(st.sampled_from((*KEYS, None)), st.none() | st.integers(-3, 9), st.integers(0, 60)), max_size=30
 )
 ways = st.fixed_dictionaries(
-    {"commit_every": st.sampled_from([1, 2, 3, 7, 100]), "partitions": st.integers(1, 3), "hash_bits": st.sampled_from([3, 64])}
+    {
+        "commit_every": st.sampled_from([1, 2, 3, 7, 100]),
+        "partitions": st.integers(1, 3),
+        "hash_bits": st.sampled_from([3, 64]),
+    }
 )
 
 
@@ -43,7 +47,10 @@ def without(seen: list[int], value: int) -> list[int] | None:
 
 
 AGGREGATES: dict[str, tuple[Callable[[Any], Any], Callable[[], Streams]]] = {
-    "count": (lambda grouped: grouped.count(materialized=stored(NUMBER)), lambda: Streams(lambda n, _: n + 1, lambda: 0)),
+    "count": (
+        lambda grouped: grouped.count(materialized=stored(NUMBER)),
+        lambda: Streams(lambda n, _: n + 1, lambda: 0),
+    ),
     "reduce": (lambda grouped: grouped.reduce(add, materialized=stored(NUMBER)), lambda: Streams(add)),
     "aggregate": (
         lambda grouped: grouped.aggregate(list, listed, materialized=stored(JSON)),
@@ -56,7 +63,9 @@ def stored(value: Any) -> cs.Materialized:
     return cs.Materialized(store="groups", value=value)
 
 
-def run(topology: cs.Topology, given_: list[Record], way: dict[str, Any], key: Any, value: Any) -> tuple[list[Record], Any, Any]:
+def run(
+    topology: cs.Topology, given_: list[Record], way: dict[str, Any], key: Any, value: Any
+) -> tuple[list[Record], Any, Any]:
     """The results, the rows of the store, and what was dropped."""
     one_partition = {**way, "partitions": 1} if way["partitions"] > 1 and key is not TEXT else way
     with cs.TopologyTestDriver(topology, **one_partition) as driver:
@@ -109,9 +118,15 @@ def test_groups_in_windows(
     given_ = [record for record in given_ if record[1] is not None]
     builder = cs.StreamsBuilder()
     options = cs.TimeWindows(size=size, advance=advance, grace=grace)
-    grouped = builder.stream("in", CONSUMED).group_by_key().windowed_by(options, emit="close" if final else "update")
+    grouped = (
+        builder.stream("in", CONSUMED)
+        .group_by_key()
+        .windowed_by(options, emit="close" if final else "update")
+    )
     value = NUMBER if operator != "aggregate" else JSON
-    AGGREGATES[operator][0](grouped).to_stream().to("out", cs.Produced(key=serdes.windowed(TEXT, size), value=value))
+    AGGREGATES[operator][0](grouped).to_stream().to(
+        "out", cs.Produced(key=serdes.windowed(TEXT, size), value=value)
+    )
     model = Windows(size, advance, grace, AGGREGATES[operator][1](), final)
     expected = [
         ((key, start, start + size), value, ts)
@@ -120,9 +135,9 @@ def test_groups_in_windows(
     ]
     results, _, dropped = run(builder.build(), given_, way, serdes.windowed(TEXT, size), value)
     assert last(results) == last(expected)
-    assert dropped.get("in.count: late", 0) + sum(n for name, n in dropped.items() if "count: late" not in name) == (
-        model.late + model.of.dropped
-    )
+    assert dropped.get("in.count: late", 0) + sum(
+        n for name, n in dropped.items() if "count: late" not in name
+    ) == (model.late + model.of.dropped)
     if final or way["commit_every"] == 1:
         assert results == expected
 
@@ -142,7 +157,10 @@ def test_groups_of_a_table(operator: str, given_: list[Record], way: dict[str, A
         table, value = grouped.count(materialized=stored(NUMBER)), NUMBER
         model = Tables(group, lambda n, _: n + 1, lambda n, _: n - 1, lambda: 0)
     elif operator == "reduce":
-        table, value = grouped.reduce(add, lambda total, item: total - item, materialized=stored(NUMBER)), NUMBER
+        table, value = (
+            grouped.reduce(add, lambda total, item: total - item, materialized=stored(NUMBER)),
+            NUMBER,
+        )
         model = Tables(group, add, lambda total, item: total - item)
     else:
         table, value = grouped.aggregate(list, listed, without, materialized=stored(JSON)), JSON
