@@ -1,8 +1,8 @@
 """`crossstream bench aggregate`: counts and sums beside Kafka Streams, same machine, data and broker.
 
-1,000,000 orders as JSON under 100,000 keys; for the table, 1,000,000 updates of 250,000 orders that move between 100,000
-customers. Runs are measured as in `crossstream bench joins`. Windows are of 60 s, hopping ones begin every 10 s, sessions
-end after 60 s; a record comes each ms of stream time.
+1,000,000 orders as JSON under 100,000 keys; for the table, 1,000,000 updates of 250,000 orders that move between
+100,000 customers. Runs are measured as in `crossstream bench joins`. Windows are of 60 s, hopping ones begin every
+10 s, sessions end after 60 s; a record comes each ms of stream time.
 """
 
 from __future__ import annotations

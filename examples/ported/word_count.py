@@ -25,7 +25,10 @@ def main() -> None:
         counts = driver.create_output_topic("streams-wordcount-output", TEXT, COUNT)
         lines.pipe_input(None, "all streams lead to kafka")
         lines.pipe_input(None, "hello kafka streams")
-        assert counts.read_key_values_to_map() == dict(all=1, streams=2, lead=1, to=1, kafka=2, hello=1)
+        assert counts.read_key_values_to_map() == {
+            word: 2 if word in ("streams", "kafka") else 1
+            for word in ("all", "streams", "lead", "to", "kafka", "hello")
+        }
 
 
 if __name__ == "__main__":
