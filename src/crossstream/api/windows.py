@@ -46,6 +46,7 @@ class TimeWindows:
             )
 
     def spec(self) -> WindowSpec:
+        """The windows as the engine takes them, in ms."""
         size = settled(self.size)
         return WindowSpec(
             "time", size, size if self.advance is None else settled(self.advance), settled(self.grace)
@@ -68,6 +69,7 @@ class SlidingWindows:
         settle_durations(self, "difference", "grace")
 
     def spec(self) -> WindowSpec:
+        """The windows as the engine takes them, in ms."""
         return WindowSpec("sliding", settled(self.difference), 0, settled(self.grace))
 
 
@@ -91,6 +93,7 @@ class SessionWindows:
         settle_durations(self, "grace")
 
     def spec(self) -> WindowSpec:
+        """The windows as the engine takes them, in ms."""
         return WindowSpec("session", settled(self.gap), 0, settled(self.grace))
 
 
@@ -109,6 +112,7 @@ class UnlimitedWindows:
         settle_durations(self, "start")
 
     def spec(self) -> WindowSpec:
+        """The windows as the engine takes them, in ms."""
         return WindowSpec("unlimited", settled(self.start), 0, 0)
 
 
