@@ -224,7 +224,7 @@ def last_rows(begins: np.ndarray) -> np.ndarray:
 
 
 def windows_from(view: Snapshot, low: int, high: int) -> dict[str, Column] | None:
-    """The live rows of windows that begin from ``low`` to ``high``, by start, then key; None if there are none."""
+    """The live rows with a position from ``low`` to ``high``, by position, start and key; None if there are none."""
     parts = []
     for run in view.segments():
         if run.rows and run.reaches(low, high):
@@ -235,4 +235,5 @@ def windows_from(view: Snapshot, low: int, high: int) -> dict[str, Column] | Non
     rows = sort_rows(concat_all(parts))
     columns = take_all(rows.columns, np.flatnonzero(newest(rows.columns) & (rows["gone"] == 0)))
     keys = pl.Series(pl.from_arrow(columns["key"])).rank("dense").to_numpy()
-    return take_all(columns, np.lexsort((keys, columns["s"])))
+    order = (keys, columns["s"]) if "start" not in columns else (keys, columns["start"], columns["s"])
+    return take_all(columns, np.lexsort(order))

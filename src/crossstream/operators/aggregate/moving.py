@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -47,15 +46,16 @@ class Held:
 class Moved:
     """What a batch changes. ``net``: the last change of each window; ``every``: each, if it was asked for.
 
-    Both have the columns `GROUP`, `START` and `END`. ``late``: windows that were closed for a record. ``again``: rows to
-    emit as well: tombstones of sessions that a single record replaced by one with the same bounds.
+    Both have the columns `GROUP`, `START` and `END`. ``late``: windows that were closed for a record. ``repeated``: the
+    net changes, and those before them of windows that only one record changes: it gives a tombstone for a session and
+    then its new row, or the same row of a sliding window twice.
     """
 
     net: Changes
     every: Changes | None
     late: int
     failures: list[Failure]
-    again: Changes | None = None
+    repeated: Changes | None = None
 
 
 @dataclass(slots=True)
@@ -96,13 +96,16 @@ class Log:
         # What a window was before: another change, a window of the store, or nothing, in this order of numbers.
         nothing = len(windows) + len(held.group)
         stored = [len(windows) + there[one] if one in there else nothing for one in windows]
-        before, count = list(stored), Counter(windows)
+        before, changed = list(stored), dict[Window, set[int]]()
         for number, window in enumerate(windows):
             before[number] = last.get(window, stored[number])
             last[window] = number
-        net = sorted(number for window, number in last.items() if window in there or not self.swallowed[number])
+            changed.setdefault(window, set()).add(self.rows[number])
+        kept = {number for window, number in last.items() if window in there or not self.swallowed[number]}
+        net = sorted(kept)
         changes = self._changes(groups, steps)
-        again = [before[number] for number in net if count[windows[number]] == 2 and self._renews(before[number], number)]
+        alone = [number for number, window in enumerate(windows) if last[window] in kept and len(changed[window]) == 1]
+        repeats = not kept.issuperset(alone)
         final = changes.take(np.array(net, np.int64))
         if want_old:
             values = concat_values([changes.value, held.values, nulls(1, serde)])
@@ -113,12 +116,8 @@ class Log:
             changes if every else None,
             self.late,
             self.failures,
-            changes.take(np.array(again, np.int64)) if again else None,
+            changes.take(np.array(sorted(kept.union(alone)), np.int64)) if repeats else None,
         )
-
-    def _renews(self, before: int, number: int) -> bool:
-        """Whether a record replaced a session by one with the same bounds."""
-        return before < number and self.swallowed[before] and self.rows[before] == self.rows[number]
 
     def _changes(self, groups: Groups, steps: Steps) -> Changes:
         rows = np.array(self.rows, np.int64)

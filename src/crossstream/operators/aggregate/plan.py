@@ -57,7 +57,7 @@ def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
         output=made.name,
         store=store.name,
         retention=None if node.windows is None else retention_of(node.windows, spec.retention),
-        renews=all(isinstance(child, ToStream) for child in builder.topology.children(node.name)),
+        repeats=all(isinstance(child, ToStream) for child in builder.topology.children(node.name)),
         old=node.name in builder.wants_old,
         changelog=changelog,
         null_key_reason=builder.null_key_reason(node),

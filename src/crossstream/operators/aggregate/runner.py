@@ -207,8 +207,8 @@ class AggregateRunner(Runner):
         if node.emit_final:
             return
         self.task.report.count_out(node.name, net.rows)
-        if made.again is not None and self.step.renews:
-            net = by_arrival(concat_changes([made.again, net]))
+        if made.repeated is not None and self.step.repeats:
+            net = self.as_stored(made.repeated, serde)
         yield self.out(), self._keyed(net)
         if self.step.changelog is not None and made.every is not None:
             yield self.step.changelog, self._keyed(self.as_stored(made.every, serde))

@@ -154,11 +154,9 @@ class Sessions:
             made = replace(made, old=held.values.take(old[result]))
             gone = replace(gone, old=held.values.take(swallowed))
         single = lasts[into] == firsts[into]
-        point = (starts[into] == ends[into])
-        renewed = np.flatnonzero(same & single & ~point)
-        net = concat_changes([gone.take(lost), made]) if len(lost) else made
-        net = net.take(np.lexsort((net.value.missing() == 0, net.minor, net.major)))
-        return Moved(net, None, late, folded.failures, gone.take(renewed) if len(renewed) else None)
+        renewed = np.flatnonzero(same & single & (starts[into] < ends[into]))
+        repeated = _in_order(gone.take(np.union1d(lost, renewed)), made) if len(renewed) else None
+        return Moved(_in_order(gone.take(lost), made), None, late, folded.failures, repeated)
 
     def _before(self, fold: Fold, swallowed: np.ndarray, into: np.ndarray, components: int) -> Rows:
         """The aggregate that each session begins with."""
@@ -232,6 +230,12 @@ class Sessions:
 def _none(rows: Changes) -> Changes:
     none = np.empty(0, np.int64)
     return replace(replace(rows, extra={}).take(none), extra={GROUP: none, START: none, END: none})
+
+
+def _in_order(gone: Changes, made: Changes) -> Changes:
+    """By arrival, of each record the tombstones first."""
+    both = concat_changes([gone, made]) if gone.rows else made
+    return both.take(np.lexsort((np.arange(both.rows) >= gone.rows, both.minor, both.major)))
 
 
 def put_sessions(view: Snapshot, net: Changes, hashes: np.ndarray) -> None:
