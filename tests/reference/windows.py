@@ -40,7 +40,7 @@ REDUCE = Functions(
 )
 AGGREGATE = Functions(
     lambda: "",
-    lambda text, value: None if value == "x" else f"{text}{'-' if value is None else value}",
+    lambda text, value: None if value == "x" else f"{text or ''}{'-' if value is None else value}",
     lambda left, right: f"({left}|{right})",
 )
 
@@ -55,7 +55,7 @@ class Windowing:
     """The operator. ``size``: of time windows, the gap of sessions, the difference of sliding windows; all in ms.
 
     ``rows``: value and timestamp by key, start and end. ``dropped``: records without key, and windows that were closed
-    for a record.
+    for a record. ``newest``: the largest start of a window that was ever put, of sessions the largest end.
     """
 
     kind: Kind
@@ -67,7 +67,8 @@ class Windowing:
     rows: dict[tuple[str, int, int], tuple[Any, int]] = field(default_factory=dict)
     dropped: int = 0
     now: int = -1
-    _stored: int = -1
+    newest: int = -1
+    twins: int = 0
     _out: list[Result] = field(default_factory=list)
     _emitted: set[tuple[str, int, int]] = field(default_factory=set)
 
@@ -100,15 +101,16 @@ class Windowing:
             self._put(key, begin, begin + self.size, made, max(ts, old_ts))
 
     def _session(self, key: str, value: Any, ts: int, closed: int) -> None:
-        shown = self._stored - self.size - self.grace + 1
+        shown = self.newest - self.size - self.grace + 1
         found = sorted(
             (end, start)
             for k, start, end in self.rows
             if k == key and end >= max(ts - self.size, shown) and start <= ts + self.size
         )
-        # A session that the store does not show any more cannot stay beside one with the same end.
-        twin = [(e, s) for k, s, e in self.rows if k == key and e == ts == shown - 1 >= closed]
-        found = sorted({*found, *twin})
+        if self.final:  # ours, not Kafka's: a session that has yet to come out does not stay beside one with its end
+            twin = [(e, s) for k, s, e in self.rows if k == key and s < e == ts == shown - 1 >= closed]
+            found = sorted({*found, *twin})
+            self.twins += len(twin)
         start, end = min([ts, *(s for _, s in found)]), max([ts, *(e for e, _ in found)])
         if end < closed:
             self.dropped += 1
@@ -126,7 +128,7 @@ class Windowing:
         if ts + size < closed:
             self.dropped += 1
             return
-        shown = self._stored - 2 * size - self.grace + (0 if self.final else 1)
+        shown = self.newest - 2 * size - self.grace + (0 if self.final else 1)
         there = {s: row for (k, s, _), row in self.rows.items() if k == key and shown <= s <= ts + 1}
         early = ts < size
         low = 0 if early else max(0, ts - 2 * size)
@@ -183,7 +185,7 @@ class Windowing:
     # -- the store, and what comes out -----------------------------------------------------------------
 
     def _put(self, key: str, start: int, end: int, value: Any, ts: int) -> None:
-        self._stored = max(self._stored, end if self.kind == "session" else start)
+        self.newest = max(self.newest, end if self.kind == "session" else start)
         if value is None:
             self.rows.pop((key, start, end), None)
         else:

@@ -167,7 +167,8 @@ class CallSteps:
 
     def merge(self, row: int, aggregates: Sequence[Any]) -> Any:
         merger, initializer = self._merger, self._calls.initializer
-        assert merger is not None and merger.call is not None
+        assert merger is not None
+        assert merger.call is not None
         rest = list(aggregates)
         merged = initializer() if initializer is not None else rest.pop(0)
         for other in rest:

@@ -34,7 +34,6 @@ from crossstream.operators.stateless.kernel import map_records, select_key
 from crossstream.planning.steps import AggregateStep, GroupTableStep
 from crossstream.serdes.windowed import WindowedSerde
 
-
 _ROW = "row"
 """Extra column: the number of the change that a half is of."""
 
@@ -178,7 +177,8 @@ class AggregateRunner(Runner):
 
     def _moved(self, node: graph.Aggregate, store: OpenStore, changes: Changes) -> Emitted:
         """The changes of windows whose bounds depend on the records."""
-        assert node.windows is not None and self.step.retention is not None
+        assert node.windows is not None
+        assert self.step.retention is not None
         serde, sessions = store.definition.value, node.windows.kind == "session"
         changes = replace(changes, extra={**changes.extra, PLACE: np.arange(changes.rows)})
         groups = Groups.of(changes, self.task.batch.bits)
@@ -187,7 +187,15 @@ class AggregateRunner(Runner):
         if sessions:
             # Where sessions come out once, one that has come out takes no more records.
             shown = node.windows.size + node.windows.grace if node.emit_final else self.step.retention
-            found = Sessions.of(store.view, groups, serde, node.windows, shown, store.horizon)
+            found = Sessions.of(
+                store.view,
+                groups,
+                serde,
+                node.windows,
+                retention=shown,
+                horizon=store.horizon,
+                final=node.emit_final,
+            )
             made = found.update(fold, steps, every=every, want_old=self.step.old)
         else:
             shown = self.step.retention - (0 if node.emit_final else 1)
@@ -229,7 +237,8 @@ class AggregateRunner(Runner):
             return replace(changes, extra={})
         node: graph.Aggregate = self.task.node(self.step.node)
         serde = node.key
-        assert isinstance(serde, WindowedSerde) and node.windows is not None
+        assert isinstance(serde, WindowedSerde)
+        assert node.windows is not None
         starts = np.asarray(changes.extra[START])
         ends = np.asarray(changes.extra[END]) if END in changes.extra else ends_of(node.windows, starts)
         key = serde.joined(changes.key.wire(), starts, ends)
@@ -274,7 +283,7 @@ class AggregateRunner(Runner):
             return
         if windows.kind == "time":
             now = now // windows.advance * windows.advance
-        elif node.emit_final:
-            now -= 1  # a session that ended just now, less the retention, has yet to come out
+        if node.emit_final:
+            now -= 1  # a session that ended the retention ago has yet to come out; Kafka keeps such windows, too
         store.horizon = max(store.horizon, now - retention + 1)
 

@@ -11,7 +11,7 @@ after the other if one of them may be late, or comes within the gap of a session
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,10 +34,14 @@ _FOREVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """The sessions of a batch. ``retention``: how long (ms) after their end the store shows them to records."""
+    """The sessions of a batch. ``retention``: how long (ms) after their end the store shows them to records.
+
+    ``final``: they come out when they have closed.
+    """
 
     windows: WindowSpec
     retention: int
+    final: bool
     groups: Groups
     held: Held
     serde: Serde
@@ -48,7 +52,15 @@ class Sessions:
 
     @classmethod
     def of(
-        cls, view: Snapshot, groups: Groups, serde: Serde, windows: WindowSpec, retention: int, horizon: int
+        cls,
+        view: Snapshot,
+        groups: Groups,
+        serde: Serde,
+        windows: WindowSpec,
+        *,
+        retention: int,
+        horizon: int,
+        final: bool,
     ) -> Sessions:
         """With those of the store that a record may join. ``horizon``: the store has no sessions that end before."""
         firsts = np.flatnonzero(groups.begins)
@@ -59,7 +71,7 @@ class Sessions:
         near = np.flatnonzero(columns["start"] <= latest[group])
         values = Values(serde, wire=columns["value"]).take(near)
         starts, ends = np.asarray(columns["start"])[near], np.asarray(columns["s"])[near]
-        return cls(windows, retention, groups, Held(group[near], starts, ends, ends, values), serde)
+        return cls(windows, retention, final, groups, Held(group[near], starts, ends, ends, values), serde)
 
     def update(self, fold: Fold, steps: Steps, *, every: bool, want_old: bool) -> Moved:
         """Applies the rows of the batch. Extra columns of the rows: `BEFORE` and `NOW`."""
@@ -72,7 +84,7 @@ class Sessions:
 
     # -- one record after the other --------------------------------------------------------------------
 
-    def _walk(self, numbers: Iterator[int] | range, aggregates: list[object], steps: Steps, log: Log) -> None:
+    def _walk(self, numbers: Iterable[int], aggregates: list[object], steps: Steps, log: Log) -> None:
         """The rows of the keys with these numbers, as Kafka's ``KStreamSessionWindowAggregate`` takes them."""
         firsts = np.append(np.flatnonzero(self.groups.begins), self.groups.rows.rows)
         bounds = np.searchsorted(self.held.group, np.arange(len(firsts))).tolist()
@@ -88,10 +100,9 @@ class Sessions:
             order = ends[those]
             for row in range(firsts[number], firsts[number + 1]):
                 time = times[row]
-                low = max(time - gap, hidden[row] + 1)
-                if time >= closed[row]:  # a session with the end that this one would have cannot stay beside it
-                    low = min(low, time)
-                first = stop = bisect_left(order, low)
+                first = stop = bisect_left(order, max(time - gap, hidden[row] + 1))
+                if self.final and hidden[row] == time >= closed[row]:
+                    first = stop = self._beside(sessions, order, time, first)
                 while stop < len(sessions) and sessions[stop][0] <= time + gap:
                     stop += 1
                 joined = sessions[first:stop]
@@ -114,10 +125,15 @@ class Sessions:
                 sessions[first:stop] = [] if made is None else [(start, end, made)]
                 order[first:stop] = [] if made is None else [end]
 
+    def _beside(self, sessions: list[tuple[int, int, object]], order: list[int], time: int, first: int) -> int:
+        """Where the joined sessions begin: a longer one with the same end would be lost, and has yet to come out."""
+        place = bisect_left(order, time)
+        return place if place < first and order[place] == time and sessions[place][0] < time else first
+
     # -- as intervals ----------------------------------------------------------------------------------
 
     def _merge(self, fold: Fold, want_old: bool) -> Moved:
-        rows, held, groups = self.groups.rows, self.held, self.groups
+        rows, held = self.groups.rows, self.held
         number, late = self._components()
         mine, theirs = number[: rows.rows], number[rows.rows :]
         kept = np.flatnonzero(mine >= 0)
@@ -147,12 +163,15 @@ class Sessions:
         old = np.full(len(components), -1)
         old[into[same]] = swallowed[same]
         made = self._changes(last, starts[result], ends[result], folded.values)
+        stays = _last_of_window(made)
         gone = self._changes(
             kept[lasts][into], held.starts[swallowed], held.ends[swallowed], nulls(len(swallowed), self.serde)
         )
         if want_old:
             made = replace(made, old=held.values.take(old[result]))
             gone = replace(gone, old=held.values.take(swallowed))
+        if len(stays) < made.rows:
+            made = made.take(stays)
         single = lasts[into] == firsts[into]
         renewed = np.flatnonzero(same & single & (starts[into] < ends[into]))
         repeated = _in_order(gone.take(np.union1d(lost, renewed)), made) if len(renewed) else None
@@ -184,9 +203,10 @@ class Sessions:
         number = self.groups.number
         hard = self._in_order_only(number)
         if len(hard) == len(self.groups.hashes):
-            found, late = np.full(rows.rows + len(held.group), -1), 0
+            found = np.full(rows.rows + len(held.group), -1)
         else:
-            found = self._intervals(np.append(number, held.group), np.append(rows.ts, held.starts), np.append(rows.ts, held.ends))
+            starts, ends = np.append(rows.ts, held.starts), np.append(rows.ts, held.ends)
+            found = self._intervals(np.append(number, held.group), starts, ends)
         if not len(hard):
             return found, 0
         steps, log = Components(rows.rows, len(held.group)), Log()
@@ -230,6 +250,15 @@ class Sessions:
 def _none(rows: Changes) -> Changes:
     none = np.empty(0, np.int64)
     return replace(replace(rows, extra={}).take(none), extra={GROUP: none, START: none, END: none})
+
+
+def _last_of_window(made: Changes) -> np.ndarray:
+    """The rows without those of a window that another record made again: the store did not show it any more."""
+    group, starts, ends = (np.asarray(made.extra[name]) for name in (GROUP, START, END))
+    order = np.lexsort((made.minor, made.major, ends, starts, group))
+    g, s, e = group[order], starts[order], ends[order]
+    again = (g[1:] == g[:-1]) & (s[1:] == s[:-1]) & (e[1:] == e[:-1])
+    return np.sort(order[np.append(~again, True)[: len(order)]])
 
 
 def _in_order(gone: Changes, made: Changes) -> Changes:

@@ -71,7 +71,9 @@ def held_windows(
 class Sliding:
     """Applies records. ``shown``: how long (ms) the store shows a window after the start of the newest one."""
 
-    def __init__(self, windows: WindowSpec, groups: Groups, held: Held, steps: Steps, *, newest: int, shown: int) -> None:
+    def __init__(
+        self, windows: WindowSpec, groups: Groups, held: Held, steps: Steps, *, newest: int, shown: int
+    ) -> None:
         self.newest = newest
         """The start of the newest window that was ever put."""
         self._size, self._grace, self._shown = windows.size, windows.grace, shown

@@ -55,7 +55,7 @@ def test_any_cut_into_batches(seed: int) -> None:
 
 
 def check_store(case: Case, ran: Ran, reference: Windowing) -> None:
-    rows = [row for row in ran.rows]
+    rows = list(ran.rows)
     assert set(rows) <= set(shown(reference)), case
     open_ = [row for row in shown(reference) if is_open(case, reference, row[0])]
     assert [row for row in rows if row in open_] == open_, case
