@@ -39,7 +39,7 @@ class ByTime:
     def of_key(self, version: Version, hashes: np.ndarray, key: Column, low: int, high: int) -> dict[str, Any]:
         """The rows of one key by time, those of records of one time in order of arrival.
 
-        Records from ``low`` to ``high``, windows that begin from ``low`` to ``high``, sessions that have a time in between.
+        Records from ``low`` to ``high``, windows that begin from ``low`` to ``high``, sessions with a time in between.
         """
         latest = high if self.content != "sessions" else NO_END
         bounds = np.array([max(low, version.horizon)]), np.array([latest])
@@ -60,12 +60,12 @@ class ByTime:
             [take_all(c, np.flatnonzero(c["s"] >= v.horizon)) for c, v in zip(live, versions, strict=True)]
         )
         names = [name for name in ("s", "n") if name in columns]
-        frame = pl.DataFrame({"key": pl.Series("key", columns["key"]), **{name: columns[name] for name in names}})
+        frame = pl.DataFrame([pl.Series("key", columns["key"]), *(pl.Series(name, columns[name]) for name in names)])
         order = frame.select(pl.arg_sort_by("key", *names)).to_series().to_numpy().astype(np.int64)
         return self._named(take_all(columns, order))
 
     def _named(self, rows: Columns) -> dict[str, Any]:
-        made = {"key": rows["key"], "value": rows["value"]}
+        made: dict[str, Any] = {"key": rows["key"], "value": rows["value"]}
         s = np.asarray(rows["s"])
         if self.content == "records":
             return {**made, "ts": s}

@@ -160,7 +160,8 @@ class StoreReader:
         with self._located():
             bounds = {name: pa.array(columns[name], pa.int64()) for name in ("start", "end") if name in columns}
             timestamps = pa.array(columns["ts"], pa.int64())
-            return pa.table({"key": _arrow(key), **bounds, "value": _arrow(value), "timestamp": timestamps})
+            made = [_arrow(key), *bounds.values(), _arrow(value), timestamps]
+        return pa.table(made, names=["key", *bounds, "value", "timestamp"])
 
     def to_polars(self) -> pl.DataFrame:
         """All rows as a Polars frame; structured values become struct columns."""

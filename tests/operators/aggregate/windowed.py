@@ -54,7 +54,7 @@ class Case:
         return Windowing(self.kind, self.size, functions, self.grace, advance, self.final)
 
 
-def topology(case: Case) -> cs.Topology:
+def topology(case: Case, *, sink: bool = True) -> cs.Topology:
     builder = cs.StreamsBuilder()
     grouped = builder.stream("in", cs.Consumed(key=TEXT, value=TEXT)).group_by_key()
     windowed = grouped.windowed_by(case.windows, emit="close" if case.final else "update")
@@ -65,14 +65,15 @@ def topology(case: Case) -> cs.Topology:
     elif case.operator == "reduce":
         made = windowed.reduce(lambda text, value: functions.merge(text, value), materialized=kept)
     else:
-        merger = {"merger": functions.merge} if case.kind == "session" else {}
-        made = windowed.aggregate(functions.first, functions.add, **merger, materialized=kept)
-    made.to_stream().to("out", cs.Produced(key=case.key, value=case.value))
+        merger = functions.merge if case.kind == "session" else None
+        made = windowed.aggregate(functions.first, functions.add, merger, materialized=kept)
+    if sink:
+        made.to_stream().to("out", cs.Produced(key=case.key, value=case.value))
     return builder.build()
 
 
 class Ran(NamedTuple):
-    """``batches``: the records of each batch. ``rows``: the whole store at the end. ``dropped``: windows and records."""
+    """``batches``: the records of each batch. ``rows``: the store at the end. ``dropped``: windows and records."""
 
     batches: list[list[Result]]
     rows: list[Any]
@@ -89,7 +90,7 @@ def run(case: Case, batches: Sequence[Sequence[Record]], partitions: int = 1) ->
             for record in batch:
                 records.pipe_input(record.key, record.value, timestamp=record.ts)
             driver.commit()
-            made.append([Result(*r.key, r.value, r.timestamp) for r in output.read_records()])
+            made.append([Result(*(*r.key, r.value, r.timestamp)) for r in output.read_records()])
         reader = (driver.get_session_store if case.kind == "session" else driver.get_window_store)("made")
         dropped = sum(driver.metrics()["dropped"].values())
         return Ran(made, list(reader.all()), dropped)
@@ -106,14 +107,15 @@ def cut(random: Random, records: Sequence[Record]) -> list[list[Record]]:
 
 
 def random_case(random: Random, kind: Kind | None = None, *, final: bool | None = None) -> Case:
-    kind = kind or random.choice(("time", "session", "sliding"))
+    kinds: tuple[Kind, ...] = ("time", "session", "sliding")
+    chosen: Kind = kind or random.choice(kinds)
     size = random.randrange(1, 12)
     return Case(
-        kind,
+        chosen,
         random.choice(("count", "reduce", "aggregate")),
         size,
         random.choice((0, 0, random.randrange(12))),
-        random.randrange(1, size + 1) if kind == "time" else 0,
+        random.randrange(1, size + 1) if chosen == "time" else 0,
         random.random() < 0.5 if final is None else final,
     )
 

@@ -112,7 +112,7 @@ class Groups:
 
 @dataclass(frozen=True, slots=True)
 class Updates:
-    """The changes of the table, with the columns `GROUP` and `START`: the last one of each group, and each if wanted."""
+    """The changes of the table, with the columns `GROUP` and `START`: the last of each group, and each if wanted."""
 
     net: Changes
     every: Changes | None
@@ -131,7 +131,7 @@ def look_up(view: Snapshot, groups: Groups, serde: Serde) -> Rows:
 def rows_within(
     view: Snapshot, hashes: np.ndarray, keys: Column, low: np.ndarray, high: np.ndarray
 ) -> tuple[np.ndarray, dict[str, Column]]:
-    """The live rows of each key with ``low <= s <= high``: the number of the key for each, and columns; by key, then s."""
+    """The live rows of each key with ``low <= s <= high``, by key, then s: the number of their key, and columns."""
     parts, queries, ages = [], [], []
     for age, run in enumerate(view.segments()):
         if run.rows:

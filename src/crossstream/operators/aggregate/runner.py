@@ -28,7 +28,14 @@ from crossstream.operators.aggregate.kernel import (
 from crossstream.operators.aggregate.moving import BEFORE, NOW
 from crossstream.operators.aggregate.sessions import Sessions, put_sessions
 from crossstream.operators.aggregate.sliding import PLACE, Sliding, held_windows
-from crossstream.operators.aggregate.windows import closing_time, ends_of, first_open, is_open, windows_of
+from crossstream.operators.aggregate.windows import (
+    closing_time,
+    ends_of,
+    first_open,
+    is_open,
+    retention_of,
+    windows_of,
+)
 from crossstream.operators.runner import Emitted, OpenStore, Runner
 from crossstream.operators.stateless.kernel import map_records, select_key
 from crossstream.planning.steps import AggregateStep, GroupTableStep
@@ -249,8 +256,8 @@ class AggregateRunner(Runner):
     ) -> Emitted:
         """The windows that have closed since ``before``, in the order in which they closed, then by start and key."""
         assert node.windows is not None
-        low = max(first_open(node.windows, before), 0) if before >= 0 else 0
-        rows = windows_from(store.view, low, first_open(node.windows, store.stream_time) - 1)
+        low = store.horizon if self._leaves_at_close() or before < 0 else first_open(node.windows, before)
+        rows = windows_from(store.view, max(low, 0), first_open(node.windows, store.stream_time) - 1)
         if rows is None:
             return
         positions = np.asarray(rows["s"])
@@ -272,18 +279,26 @@ class AggregateRunner(Runner):
             yield self.step.changelog, self._keyed(made)
 
     def _expire(self, store: OpenStore) -> None:
-        """Windows that began before the retention time, and sessions that ended before it, are gone.
+        """Windows that began the retention before the newest one are gone, and sessions that ended so long before.
 
-        The store's time is the start of the newest time window, as in Kafka, or the end of the newest session.
-        Sliding windows have expired where they were put.
+        Those that come out when they close go then, unless they are kept for longer: the store has what is yet to come
+        out, wherever rescaling puts it. Sliding windows have expired where they were put.
         """
         node: graph.Aggregate = self.task.node(self.step.node)
         retention, windows, now = self.step.retention, node.windows, store.stream_time
         if retention is None or windows is None or windows.kind == "sliding":
             return
-        if windows.kind == "time":
-            now = now // windows.advance * windows.advance
-        if node.emit_final:
-            now -= 1  # a session that ended the retention ago has yet to come out; Kafka keeps such windows, too
-        store.horizon = max(store.horizon, now - retention + 1)
+        if self._leaves_at_close():
+            oldest = first_open(windows, now)
+        else:
+            newest = now // windows.advance * windows.advance if windows.kind == "time" else now
+            oldest = newest - retention + 1
+        store.horizon = max(store.horizon, oldest)
 
+    def _leaves_at_close(self) -> bool:
+        """Whether windows leave the store as soon as they have come out."""
+        node: graph.Aggregate = self.task.node(self.step.node)
+        windows = node.windows
+        if windows is None or not node.emit_final or windows.kind == "sliding":
+            return False
+        return self.step.retention == retention_of(windows, None)

@@ -44,9 +44,9 @@ def compare(oracle: Oracle, kind: Kind, final: bool, seeds: range) -> None:
         limits = list(retired(case, records))
         assert [not_retired(case, *one) for one in zip(ours.batches, limits, strict=True)] == kafka, (case, records)
         assert ours.dropped == answer["dropped"], (case, records)
-        rows = [Result(*window, value, 0) for window, value in ours.rows]
-        found = [row[:4] for row in rows if kind != "session" or row.end > limits[-1]]
-        assert found == sorted(map(tuple, answer["rows"])), (case, records)
+        if not final:  # what has come out leaves our store, and stays for a while in Kafka's
+            rows = [(*window, value) for window, value in ours.rows]
+            assert rows == sorted(map(tuple, answer["rows"])), (case, records)
 
 
 def retired(case: Case, records: list[Record]) -> Iterator[int]:
