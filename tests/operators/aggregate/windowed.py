@@ -54,7 +54,8 @@ class Case:
         return Windowing(self.kind, self.size, functions, self.grace, advance, self.final)
 
 
-def topology(case: Case, *, sink: bool = True) -> cs.Topology:
+def topology(case: Case, *, sink: bool = True, joined: bool = False) -> cs.Topology:
+    """``joined``: what is written are the rows of a left join of the result, which finds nothing, as text."""
     builder = cs.StreamsBuilder()
     grouped = builder.stream("in", cs.Consumed(key=TEXT, value=TEXT)).group_by_key()
     windowed = grouped.windowed_by(case.windows, emit="close" if case.final else "update")
@@ -67,7 +68,14 @@ def topology(case: Case, *, sink: bool = True) -> cs.Topology:
     else:
         merger = functions.merge if case.kind == "session" else None
         made = windowed.aggregate(functions.first, functions.add, merger, materialized=kept)
-    if sink:
+    if joined:
+        texts = made.to_stream().map(lambda key, value: (key.key, f"{key.start}-{key.end}: {value}"))
+        other = builder.stream("other", cs.Consumed(key=TEXT, value=TEXT))
+        both = cs.StreamJoined(key=TEXT, value=TEXT, other_value=TEXT)
+        eager = cs.JoinWindows.of(0, grace=10**6, eager=True)
+        rows = texts.left_join(other, lambda left, right: left, eager, both)
+        rows.to("out", cs.Produced(key=TEXT, value=TEXT))
+    elif sink:
         made.to_stream().to("out", cs.Produced(key=case.key, value=case.value))
     return builder.build()
 
@@ -99,8 +107,9 @@ def run(case: Case, batches: Sequence[Sequence[Record]], partitions: int = 1) ->
 def cut(random: Random, records: Sequence[Record]) -> list[list[Record]]:
     """The records in batches of random lengths."""
     batches: list[list[Record]] = [[]]
+    often = random.choice((0.05, 0.3))
     for record in records:
-        if batches[-1] and random.random() < 0.3:
+        if batches[-1] and random.random() < often:
             batches.append([])
         batches[-1].append(record)
     return batches

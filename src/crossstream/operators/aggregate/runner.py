@@ -256,7 +256,9 @@ class AggregateRunner(Runner):
     ) -> Emitted:
         """The windows that have closed since ``before``, in the order in which they closed, then by start and key."""
         assert node.windows is not None
-        low = store.horizon if self._leaves_at_close() or before < 0 else first_open(node.windows, before)
+        low = first_open(node.windows, before) if before >= 0 else 0
+        if self._leaves_at_close():
+            low = store.horizon
         rows = windows_from(store.view, max(low, 0), first_open(node.windows, store.stream_time) - 1)
         if rows is None:
             return
