@@ -107,7 +107,9 @@ class Windowing:
             for k, start, end in self.rows
             if k == key and end >= max(ts - self.size, shown) and start <= ts + self.size
         )
-        if self.final:  # ours, not Kafka's: a session that has yet to come out does not stay beside one with its end
+        if (
+            self.final
+        ):  # ours, not Kafka's: a session that has yet to come out does not stay beside one with its end
             twin = [(e, s) for k, s, e in self.rows if k == key and s < e == ts == shown - 1 >= closed]
             found = sorted({*found, *twin})
             self.twins += len(twin)
@@ -202,4 +204,6 @@ class Windowing:
             if closing <= self.now and window not in self._emitted:
                 self._emitted.add(window)
                 found.append(Result(key, start, end, value, ts))
-        return sorted(found, key=lambda r: (r.end, r.start, r.key) if self.kind == "session" else (r.start, r.key))
+        return sorted(
+            found, key=lambda r: (r.end, r.start, r.key) if self.kind == "session" else (r.start, r.key)
+        )

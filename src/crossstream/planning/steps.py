@@ -155,8 +155,8 @@ class GroupTableStep(Step):
 class AggregateStep(Step):
     """Aggregates the records of groups, or the changes of grouped tables, into the table in ``store``.
 
-    ``retention``: how long (ms) windows are kept after they have begun, sessions after they have ended. ``repeats``: the
-    readers take several changes of a window in one record. ``old``, ``changelog``, ``null_key_reason``: as in
+    ``retention``: how long (ms) windows are kept after they have begun, sessions after they have ended. ``repeats``:
+    the readers take several changes of a window in one record. ``old``, ``changelog``, ``null_key_reason``: as in
     `MaterializeStep`.
     """
 

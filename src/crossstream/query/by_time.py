@@ -36,7 +36,9 @@ class ByTime:
         content = _CONTENTS.get(layout.kind)
         return None if content is None else cls(content, size)
 
-    def of_key(self, version: Version, hashes: np.ndarray, key: Column, low: int, high: int) -> dict[str, Any]:
+    def of_key(
+        self, version: Version, hashes: np.ndarray, key: Column, low: int, high: int
+    ) -> dict[str, Any]:
         """The rows of one key by time, those of records of one time in order of arrival.
 
         Records from ``low`` to ``high``, windows that begin from ``low`` to ``high``, sessions with a time in between.
@@ -50,7 +52,9 @@ class ByTime:
         found = merge([Run(part) for part in parts], drop_gone=True).columns
         if self.content == "sessions":
             found = take_all(found, np.flatnonzero(np.asarray(found["start"]) <= high))
-        order = np.lexsort((found["n"], found["s"])) if "n" in found else np.argsort(found["s"], kind="stable")
+        order = (
+            np.lexsort((found["n"], found["s"])) if "n" in found else np.argsort(found["s"], kind="stable")
+        )
         return self._named(take_all(found, order))
 
     def all(self, versions: Sequence[Version]) -> dict[str, Any]:
@@ -60,7 +64,9 @@ class ByTime:
             [take_all(c, np.flatnonzero(c["s"] >= v.horizon)) for c, v in zip(live, versions, strict=True)]
         )
         names = [name for name in ("s", "n") if name in columns]
-        frame = pl.DataFrame([pl.Series("key", columns["key"]), *(pl.Series(name, columns[name]) for name in names)])
+        frame = pl.DataFrame(
+            [pl.Series("key", columns["key"]), *(pl.Series(name, columns[name]) for name in names)]
+        )
         order = frame.select(pl.arg_sort_by("key", *names)).to_series().to_numpy().astype(np.int64)
         return self._named(take_all(columns, order))
 

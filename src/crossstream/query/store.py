@@ -102,8 +102,12 @@ class StoreReader:
         with self._located(key=key):
             values = Values(self.value, wire=rows["value"]).objects()
         if by_time.content == "sessions":
-            return list(zip(zip(rows["start"].tolist(), rows["end"].tolist(), strict=True), values, strict=True))
-        return list(zip(rows["ts" if by_time.content == "records" else "start"].tolist(), values, strict=True))
+            return list(
+                zip(zip(rows["start"].tolist(), rows["end"].tolist(), strict=True), values, strict=True)
+            )
+        return list(
+            zip(rows["ts" if by_time.content == "records" else "start"].tolist(), values, strict=True)
+        )
 
     def of_key(self, key: Any) -> list[tuple[Any, Any]]:
         """All rows of a key as `all` gives them: one, or those of a store by time."""
@@ -158,7 +162,9 @@ class StoreReader:
         key = Values(self.key, wire=columns["key"])
         value = Values(self.value, wire=columns["value"])
         with self._located():
-            bounds = {name: pa.array(columns[name], pa.int64()) for name in ("start", "end") if name in columns}
+            bounds = {
+                name: pa.array(columns[name], pa.int64()) for name in ("start", "end") if name in columns
+            }
             timestamps = pa.array(columns["ts"], pa.int64())
             made = [_arrow(key), *bounds.values(), _arrow(value), timestamps]
         return pa.table(made, names=["key", *bounds, "value", "timestamp"])

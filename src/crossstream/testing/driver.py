@@ -213,7 +213,7 @@ class TopologyTestDriver:
         return self._store(name, "versioned")
 
     def get_window_store(self, name: str) -> StoreReader:
-        """The store of windows of this name, or the one in which a stream join keeps records; else `StateError` CS-710."""
+        """The store of this name with windows, or with records of a stream join; `StateError` CS-710 without one."""
         return self._store(name, "window")
 
     def get_session_store(self, name: str) -> StoreReader:

@@ -117,7 +117,7 @@ def cut(random: Random, records: Sequence[Record]) -> list[list[Record]]:
 
 def random_case(random: Random, kind: Kind | None = None, *, final: bool | None = None) -> Case:
     kinds: tuple[Kind, ...] = ("time", "session", "sliding")
-    chosen: Kind = kind or random.choice(kinds)
+    chosen: Kind = random.choice(kinds) if kind is None else kind
     size = random.randrange(1, 12)
     return Case(
         chosen,

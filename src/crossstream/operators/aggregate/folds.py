@@ -34,7 +34,11 @@ class Count:
         group = np.cumsum(begins) - 1
         total += (counts - total[starts] + signs[starts])[group]
         picked = np.arange(rows.rows) if every else last_rows(begins)
-        made = Values(series=pl.Series(total[picked])) if self.serde.dtype else Values(objects=total[picked].tolist())
+        made = (
+            Values(series=pl.Series(total[picked]))
+            if self.serde.dtype
+            else Values(objects=total[picked].tolist())
+        )
         return Folded(picked, made, running_times(rows.ts, begins, before)[picked])
 
     @property
@@ -107,9 +111,7 @@ class Calls:
                 results.append(self.frozen(aggregate) if every else aggregate)
                 ts.append(newest)
             good = True
-        return Folded(
-            np.array(picked, np.int64), Values(objects=results), np.array(ts, np.int64), failures
-        )
+        return Folded(np.array(picked, np.int64), Values(objects=results), np.array(ts, np.int64), failures)
 
     @property
     def by_record(self) -> bool:
@@ -172,7 +174,9 @@ class CallSteps:
         rest = list(aggregates)
         merged = initializer() if initializer is not None else rest.pop(0)
         for other in rest:
-            merged = merger.call(self._keys[row], merged, other) if merger.with_key else merger.call(merged, other)
+            merged = (
+                merger.call(self._keys[row], merged, other) if merger.with_key else merger.call(merged, other)
+            )
         return merged
 
     def copy(self, aggregate: Any) -> Any:

@@ -89,7 +89,9 @@ class Log:
         self.failures.append(Failure(row, raised(error), role))
         return not isinstance(error, KeyboardInterrupt)
 
-    def moved(self, groups: Groups, held: Held, steps: Steps, serde: Serde, *, every: bool, want_old: bool) -> Moved:
+    def moved(
+        self, groups: Groups, held: Held, steps: Steps, serde: Serde, *, every: bool, want_old: bool
+    ) -> Moved:
         """The changes as columns."""
         there, last = held.places(), dict[Window, int]()
         windows = list(zip(self.groups, self.starts, self.ends, strict=True))
@@ -104,7 +106,11 @@ class Log:
         kept = {number for window, number in last.items() if window in there or not self.swallowed[number]}
         net = sorted(kept)
         changes = self._changes(groups, steps)
-        alone = [number for number, window in enumerate(windows) if last[window] in kept and len(changed[window]) == 1]
+        alone = [
+            number
+            for number, window in enumerate(windows)
+            if last[window] in kept and len(changed[window]) == 1
+        ]
         repeats = not kept.issuperset(alone)
         final = changes.take(np.array(net, np.int64))
         if want_old:

@@ -113,7 +113,9 @@ class AggregateRunner(Runner):
         store.stream_time = int(times[-1])
         if node.windows.kind in ("session", "sliding"):
             earlier = np.append(before, times[:-1])
-            yield from self._moved(node, store, replace(changes, extra={**changes.extra, BEFORE: earlier, NOW: times}))
+            yield from self._moved(
+                node, store, replace(changes, extra={**changes.extra, BEFORE: earlier, NOW: times})
+            )
         else:
             yield from self._results(node, store, self._in_windows(node.windows, changes, times))
         if node.emit_final:

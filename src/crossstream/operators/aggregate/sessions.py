@@ -125,7 +125,9 @@ class Sessions:
                 sessions[first:stop] = [] if made is None else [(start, end, made)]
                 order[first:stop] = [] if made is None else [end]
 
-    def _beside(self, sessions: list[tuple[int, int, object]], order: list[int], time: int, first: int) -> int:
+    def _beside(
+        self, sessions: list[tuple[int, int, object]], order: list[int], time: int, first: int
+    ) -> int:
         """Where the joined sessions begin: a longer one with the same end would be lost, and has yet to come out."""
         place = bisect_left(order, time)
         return place if place < first and order[place] == time and sessions[place][0] < time else first
@@ -134,7 +136,8 @@ class Sessions:
 
     def _merge(self, fold: Fold, want_old: bool) -> Moved:
         rows, held = self.groups.rows, self.held
-        number, late = self._components()
+        hard = self._in_order_only(self.groups.number)
+        number, late = self._components(hard)
         mine, theirs = number[: rows.rows], number[rows.rows :]
         kept = np.flatnonzero(mine >= 0)
         if not len(kept):
@@ -159,28 +162,30 @@ class Sessions:
         result = code[folded.rows]
         last = kept[folded.rows]
         same = (held.starts[swallowed] == starts[into]) & (held.ends[swallowed] == ends[into])
-        lost = np.flatnonzero(~same)
+        lost = np.flatnonzero(~same & np.isin(into, result))
         old = np.full(len(components), -1)
         old[into[same]] = swallowed[same]
         made = self._changes(last, starts[result], ends[result], folded.values)
-        stays = _last_of_window(made)
         gone = self._changes(
             kept[lasts][into], held.starts[swallowed], held.ends[swallowed], nulls(len(swallowed), self.serde)
         )
         if want_old:
             made = replace(made, old=held.values.take(old[result]))
             gone = replace(gone, old=held.values.take(swallowed))
-        if len(stays) < made.rows:
-            made = made.take(stays)
+        if len(hard):
+            made = made.take(_last_of_window(made))
         single = lasts[into] == firsts[into]
         renewed = np.flatnonzero(same & single & (starts[into] < ends[into]))
         repeated = _in_order(gone.take(np.union1d(lost, renewed)), made) if len(renewed) else None
-        return Moved(_in_order(gone.take(lost), made), None, late, folded.failures, repeated)
+        failures = [failure.at(kept[failure.row]) for failure in folded.failures]
+        return Moved(_in_order(gone.take(lost), made), None, late, failures, repeated)
 
     def _before(self, fold: Fold, swallowed: np.ndarray, into: np.ndarray, components: int) -> Rows:
         """The aggregate that each session begins with."""
         if not len(swallowed):
-            return Rows(np.zeros(components, bool), nulls(components, self.serde), np.zeros(components, np.int64))
+            return Rows(
+                np.zeros(components, bool), nulls(components, self.serde), np.zeros(components, np.int64)
+            )
         values = self.held.values.take(swallowed)
         begins = np.append(True, into[1:] != into[:-1])
         rows = Rows(np.ones(len(into), bool), values, self.held.ts[swallowed])
@@ -194,14 +199,13 @@ class Sessions:
         extra: dict[str, Column] = {GROUP: self.groups.number[rows], START: starts, END: ends}
         return replace(made, value=values, ts=ends, old=None, extra=extra)
 
-    def _components(self) -> tuple[np.ndarray, int]:
+    def _components(self, hard: np.ndarray) -> tuple[np.ndarray, int]:
         """A number for each row, then each session of the store, equal where they end up in one session.
 
-        −1: a row that is late. Also the number of late rows.
+        −1: a row that is late. Also the number of late rows. ``hard``: the keys whose records are taken in order.
         """
         rows, held = self.groups.rows, self.held
         number = self.groups.number
-        hard = self._in_order_only(number)
         if len(hard) == len(self.groups.hashes):
             found = np.full(rows.rows + len(held.group), -1)
         else:

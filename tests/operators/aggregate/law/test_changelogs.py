@@ -20,7 +20,9 @@ def test_a_join_sees_every_change(seed: int) -> None:
     case, records = random_case(random), random_records(random, 20)
     reference = case.reference()
     wanted = Counter(
-        (r.key, f"{r.start}-{r.end}: {r.value}", r.ts) for record in records for r in reference.process(*record)
+        (r.key, f"{r.start}-{r.end}: {r.value}", r.ts)
+        for record in records
+        for r in reference.process(*record)
     )
     with cs.TopologyTestDriver(topology(case, joined=True), commit_every=10**6) as driver:
         topic = driver.create_input_topic("in", TEXT, TEXT)

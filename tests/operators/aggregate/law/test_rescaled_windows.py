@@ -23,13 +23,18 @@ from tests.reference.windows import Kind, Result
 @cases(0.3)
 @given(st.integers(0, 10**9))
 def test_rescaled_between_batches(seed: int) -> None:
-    """Records in order, so that no partition takes one for late: the store has what is open, whatever its partitions."""
+    """Records in order, so that no partition takes one for late: the store has what is open."""
     random = Random(seed)
     case, records = random_case(random, final=False), in_order(random)
     reference = case.reference()
-    with TemporaryDirectory() as folder, closing(Writer(Path(folder), topology(case, sink=False), partitions=2)) as writer:
+    with (
+        TemporaryDirectory() as folder,
+        closing(Writer(Path(folder), topology(case, sink=False), partitions=2)) as writer,
+    ):
         for batch in cut(random, records):
-            writer.run({"in": [(key.encode(), value.encode(), ts) for key, value, ts in batch if key and value]})
+            writer.run(
+                {"in": [(key.encode(), value.encode(), ts) for key, value, ts in batch if key and value]}
+            )
             for record in batch:
                 reference.process(*record)
             if random.random() < 0.5:

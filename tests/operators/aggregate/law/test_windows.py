@@ -68,5 +68,3 @@ def is_open(case: Case, reference: Windowing, window: tuple[str, int, int]) -> b
     if case.kind == "session":
         return end > now - case.size
     return end > now if case.kind == "time" else end >= now
-
-

@@ -42,7 +42,10 @@ def compare(oracle: Oracle, kind: Kind, final: bool, seeds: range) -> None:
         kafka = [[Result(*row) for row in results] for results in answer["expected"]]
         ours = run(case, [[record] for record in records])
         limits = list(retired(case, records))
-        assert [not_retired(case, *one) for one in zip(ours.batches, limits, strict=True)] == kafka, (case, records)
+        assert [not_retired(case, *one) for one in zip(ours.batches, limits, strict=True)] == kafka, (
+            case,
+            records,
+        )
         assert ours.dropped == answer["dropped"], (case, records)
         if not final:  # what has come out leaves our store, and stays for a while in Kafka's
             rows = [(*window, value) for window, value in ours.rows]

@@ -47,9 +47,9 @@ def test_windows_of_a_key_by_start() -> None:
         assert list(store.range("b")) == [(cs.Windowed("b", 10, 20), 1)]
         assert [key for key, _ in store.prefix("a")] == [("a", 0, 10), ("a", 10, 20), ("a", 20, 30)]
         assert [key for key, _ in store.all()] == [("a", 0, 10), ("a", 10, 20), ("a", 20, 30), ("b", 10, 20)]
-        assert store.to_arrow().select(["key", "start", "end", "value", "timestamp"]).slice(1, 1).to_pylist() == [
-            {"key": "a", "start": 10, "end": 20, "value": 2, "timestamp": 14}
-        ]
+        assert store.to_arrow().select(["key", "start", "end", "value", "timestamp"]).slice(
+            1, 1
+        ).to_pylist() == [{"key": "a", "start": 10, "end": 20, "value": 2, "timestamp": 14}]
         assert store.to_arrow().schema.field("end").type == pa.int64()
         with pytest.raises(StateError, match="keeps windows by time"):
             store.get("a")
@@ -66,7 +66,13 @@ def test_sessions_of_a_key() -> None:
         assert store.get(cs.Windowed("a", 1, 5)) == 2
         assert store.get(cs.Windowed("a", 2, 5)) is None
         assert list(store.all()) == [(("a", 1, 5), 2), (("a", 30, 30), 1), (("b", 31, 31), 1)]
-        assert store.to_arrow().to_pylist()[0] == {"key": "a", "start": 1, "end": 5, "value": 2, "timestamp": 5}
+        assert store.to_arrow().to_pylist()[0] == {
+            "key": "a",
+            "start": 1,
+            "end": 5,
+            "value": 2,
+            "timestamp": 5,
+        }
 
 
 def test_each_kind_has_its_getter() -> None:
@@ -118,20 +124,26 @@ def test_the_store_is_as_big_as_what_is_open(windows: Any, emit: str) -> None:
     grouped.windowed_by(windows, emit=emit).count(materialized=cs.Materialized(store="counts"))  # type: ignore[arg-type]
     with cs.TopologyTestDriver(builder.build(), commit_every=10**6) as driver:
         topic = driver.create_input_topic("in", TEXT, NUMBER)
-        getter = driver.get_session_store if isinstance(windows, cs.SessionWindows) else driver.get_window_store
+        getter = (
+            driver.get_session_store if isinstance(windows, cs.SessionWindows) else driver.get_window_store
+        )
         for batch in range(200):
             for ts in range(batch * 50, batch * 50 + 50, 10):
                 topic.pipe_input(f"k{ts // 10 % 7}", 1, timestamp=ts)
             driver.commit()
             versions = getter("counts").versions()
-            runs = [segment.run for version in versions for part in version.parts for segment in part.segments]
+            runs = [
+                segment.run for version in versions for part in version.parts for segment in part.segments
+            ]
             sizes.append((sum(run.rows for run in runs), sum(run.size for run in runs)))
     first, last = sizes[10:50], sizes[-40:]
     assert max(last)[0] <= 2 * max(first)[0]
     assert max(size for _, size in last) <= 2 * max(size for _, size in first)
 
 
-def aggregated(windows: Any, adder: Callable[..., Any], merger: Callable[..., Any] | None = None) -> cs.Topology:
+def aggregated(
+    windows: Any, adder: Callable[..., Any], merger: Callable[..., Any] | None = None
+) -> cs.Topology:
     builder = cs.StreamsBuilder()
     grouped = builder.stream("in", cs.Consumed(key=TEXT, value=NUMBER)).group_by_key().windowed_by(windows)
     kept = cs.Materialized(store="made", value=serdes.json())
