@@ -100,7 +100,10 @@ class AggregateRunner(Runner):
                 yield from self._results(node, store, changes)
             return
         if changes is None or not changes.rows:
-            moment = store.moment(self.task.batch.silence)
+            if not node.emit_final:
+                return
+            oldest = max(store.horizon, first_open(node.windows, store.stream_time))
+            moment = store.moment(self.task.batch.silence, oldest)
             if moment is None:
                 return
             before, store.stream_time = store.stream_time, moment

@@ -200,3 +200,49 @@ def test_a_record_that_a_function_fails_on_changes_nothing(windows: Any) -> None
 
 def kind_of(windows: Any) -> Any:
     return "session" if isinstance(windows, cs.SessionWindows) else "window"
+
+
+@pytest.mark.parametrize(
+    ("windows", "key"),
+    [
+        (cs.TimeWindows(size=100), serdes.windowed(TEXT, 100)),
+        (cs.SessionWindows(gap=100), serdes.session_windowed(TEXT)),
+        (cs.SlidingWindows(difference=100), serdes.windowed(TEXT, 100)),
+    ],
+)
+def test_windows_close_when_no_records_come(windows: Any, key: Any) -> None:
+    builder = cs.StreamsBuilder()
+    grouped = builder.stream("in", cs.Consumed(key=TEXT, value=NUMBER)).group_by_key()
+    made = grouped.windowed_by(windows, emit="close").count()
+    made.to_stream().to("out", cs.Produced(key=key, value=NUMBER))
+    with cs.TopologyTestDriver(builder.build(), idle_after=1000) as driver:
+        output = driver.create_output_topic("out", key, NUMBER)
+        driver.create_input_topic("in", TEXT, NUMBER).pipe_input("a", 1, timestamp=150)
+        assert output.is_empty
+        driver.advance_wall_clock_time(900)
+        assert output.is_empty
+        driver.advance_wall_clock_time(500)
+        assert [(record.key.key, record.value) for record in output.read_records()] == [("a", 1)]
+        driver.advance_wall_clock_time(5000)
+        assert output.is_empty
+
+
+@pytest.mark.parametrize("windows", [cs.SessionWindows(gap=10, grace=5), cs.SlidingWindows(difference=10, grace=5)])
+@pytest.mark.parametrize("every", [1, 100])
+def test_several_streams_share_windows(windows: Any, every: int) -> None:
+    builder, consumed = cs.StreamsBuilder(), cs.Consumed(key=TEXT, value=NUMBER)
+    bought, sold = (builder.stream(name, consumed).group_by_key() for name in ("bought", "sold"))
+    both = bought.cogroup(lambda n, value: n + value).cogroup(sold, lambda n, value: n - value)
+    merger = (lambda left, right: left + right) if isinstance(windows, cs.SessionWindows) else None
+    kept = cs.Materialized(store="stock", value=NUMBER)
+    both.windowed_by(windows).aggregate(lambda: 0, merger, materialized=kept)
+    with cs.TopologyTestDriver(builder.build(), commit_every=every) as driver:
+        topics = [driver.create_input_topic(name, TEXT, NUMBER) for name in ("bought", "sold")]
+        topics[0].pipe_input("a", 5, timestamp=10)
+        topics[1].pipe_input("a", 2, timestamp=15)
+        topics[0].pipe_input("a", 1, timestamp=12)
+        driver.commit()
+        if merger is not None:
+            assert driver.get_session_store("stock").fetch("a") == [((10, 15), 4)]
+        else:
+            assert driver.get_window_store("stock").fetch("a") == [(0, 5), (2, 6), (5, 4), (11, -1), (13, -2)]
