@@ -28,6 +28,13 @@ COLUMNS = {
     },
     "index": {"h": "uint64", "s": "uint64", "key": "bytes", "key2": "bytes", "gone": "uint8"},
     "interested": {"h": "uint64", "s": "uint64", "key": "bytes", "key2": "bytes", "gone": "uint8"},
+    "windowed": {
+        "h": "uint64", "s": "int64", "key": "bytes", "value": "bytes?", "ts": "int64", "gone": "uint8",
+    },
+    "windowed-sessions": {
+        "h": "uint64", "s": "int64", "key": "bytes", "value": "bytes?", "ts": "int64", "start": "int64",
+        "gone": "uint8",
+    },
     "window": {
         "h": "uint64", "s": "int64", "key": "bytes", "n": "uint64", "value": "bytes?", "headers": "bytes?",
         "alone": "uint8", "gone": "uint8",
@@ -55,6 +62,8 @@ IDENTITY = {
     "rows(other)": ("key",),
     "index": ("key", "key2"),
     "interested": ("key", "key2"),
+    "windowed": ("key", "s"),
+    "windowed-sessions": ("key", "s"),
     "window": ("key", "s", "n"),
     "waiting": ("key", "s", "n"),
     "buffer": ("key", "s", "n"),
@@ -150,7 +159,10 @@ def read_partition(folder: Path, name: str, kind: str) -> Iterator[Row]:
                 identity = tuple(row[name] for name in IDENTITY[kind])
                 assert identity not in in_slot
                 in_slot.add(identity)
-                expired = kind in ("window", "waiting", "buffer") and row["s"] < manifest["horizon"]
+                expired = (
+                    kind in ("windowed", "windowed-sessions", "window", "waiting", "buffer")
+                    and row["s"] < manifest["horizon"]
+                )
                 if identity not in seen and row["gone"] == 0 and not expired:
                     yield row
         seen |= in_slot

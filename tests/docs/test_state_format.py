@@ -22,6 +22,7 @@ from tests.reference.functions import joiner
 from tests.reference.records import Record as Streamed
 from tests.reference.records import Side
 from tests.reference.stream_stream import StreamStreamJoin
+from tests.reference.windows import COUNT, Windowing
 
 PAGE = ROOT / "docs" / "spec" / "state-format.md"
 TEXT, JSON = serdes.string(), serdes.json()
@@ -61,6 +62,9 @@ def topology() -> cs.Topology:
         cs.JoinWindows(**WINDOW),
         cs.StreamJoined(name="seen", store="views-kept"),
     )
+    grouped = views.group_by_key()
+    grouped.windowed_by(cs.TimeWindows(size=3000)).count(materialized=cs.Materialized(store="per-window"))
+    grouped.windowed_by(cs.SessionWindows(gap=900)).count(materialized=cs.Materialized(store="per-session"))
     views.left_join(past, lambda view, row: f"{view},{row}", cs.Joined(grace=GRACE, name="patient"))
     return builder.build()
 
@@ -218,6 +222,22 @@ def test_what_a_join_of_streams_keeps(folder: StateFolder, model: Model) -> None
             sorted((row["key"].decode(), row["side"], row["s"]) for row in waiting)
             == expected["seen.waiting"]
         )
+
+
+def test_what_windows_keep(folder: StateFolder, model: Model) -> None:
+    """Those that are open have all their records, by start, and sessions by end."""
+    last = folder.batches()[-1]
+    found = {(row["key"], row["s"], row["s"] + 3000): row for _, row in folder.rows("per-window", last)}
+    sessions = {(row["key"], row["start"], row["s"]): row for _, row in folder.rows("per-session", last)}
+    for kind, size, rows in (("time", 3000, found), ("session", 900, sessions)):
+        for views in model.views:
+            counts = Windowing(kind, size, COUNT, advance=size)
+            for record in views:
+                counts.process(*record)
+            for (key, start, end), (count, ts) in counts.rows.items():
+                if end > counts.now - (size if kind == "session" else 0):
+                    row = rows[key.encode(), start, end]
+                    assert (int.from_bytes(row["value"], "big"), row["ts"]) == (count, ts)
 
 
 def _value(data: bytes | None) -> Any:

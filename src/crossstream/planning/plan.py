@@ -35,6 +35,10 @@ INTERESTED = Layout("interested", (), sort="uint64", second_key=True)
 SUBSCRIPTIONS = Layout("subscriptions", (("value", "bytes"), ("ts", "int64")), sort="uint64", second_key=True)
 WINDOWED = Layout("windowed", (("value", "bytes"), ("ts", "int64")), sort="int64")
 """Aggregates by key and start of the window."""
+SESSIONS = Layout(
+    "windowed-sessions", (("value", "bytes"), ("ts", "int64"), ("start", "int64")), sort="int64"
+)
+"""Aggregates by key and end of the session."""
 WINDOW = Layout(
     "window", (("value", "bytes"), ("headers", "bytes"), ("alone", "uint8")), sort="int64", numbered=True
 )

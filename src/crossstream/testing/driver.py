@@ -6,7 +6,8 @@ batch size. A batch of one record is record-at-a-time processing. Source: semant
 
 from __future__ import annotations
 
-from types import TracebackType
+from collections.abc import Mapping
+from types import MappingProxyType, TracebackType
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -19,8 +20,9 @@ from crossstream.durations import Duration, Timestamp, to_milliseconds, to_times
 from crossstream.errors import ConfigError, StateError, caller_location
 from crossstream.graph.names import check_matched_once, matches
 from crossstream.graph.nodes import Source
-from crossstream.planning.plan import Plan
+from crossstream.planning.plan import KEY_VALUE, SESSIONS, VERSIONED, WINDOW, WINDOWED, Plan
 from crossstream.planning.planner import plan_topology
+from crossstream.query.by_time import ByTime
 from crossstream.query.store import StoreReader
 from crossstream.runtime.batch import Batch, Partnerless, Report, Settings, policy_of, rank_of
 from crossstream.runtime.stores import GlobalTables, MemoryStores
@@ -42,7 +44,17 @@ __all__ = ["TestRecord", "TopologyTestDriver"]
 
 _HASH_BITS = 64
 _NOT_IN_KAFKAS_TOTAL = ("null-key-repartition",)
-Kind = Literal["key-value", "versioned", "window"]
+Kind = Literal["key-value", "versioned", "window", "session"]
+_KINDS: Mapping[str, Kind] = MappingProxyType(
+    {
+        KEY_VALUE.kind: "key-value",
+        VERSIONED.kind: "versioned",
+        WINDOW.kind: "window",
+        WINDOWED.kind: "window",
+        SESSIONS.kind: "session",
+    }
+)
+"""The kind of store by its layout."""
 _COUNTED = ("rows_in", "rows_out", "matched", "unmatched")
 
 
@@ -217,8 +229,12 @@ class TopologyTestDriver:
         return self._store(name, "versioned")
 
     def get_window_store(self, name: str) -> StoreReader:
-        """The store of this name in which a stream join keeps records; `StateError` CS-710 without one."""
+        """The store of this name with windows, or with records of a stream join; `StateError` CS-710 without one."""
         return self._store(name, "window")
+
+    def get_session_store(self, name: str) -> StoreReader:
+        """The store of sessions of this name; `StateError` CS-710 if the topology has none."""
+        return self._store(name, "session")
 
     def metrics(self) -> dict[str, Any]:
         """Totals since the start: rows in and out by operator, dropped rows by operator and reason.
@@ -383,18 +399,17 @@ class TopologyTestDriver:
                 where={"store": name},
                 next=f"name it, with Materialized or StreamJoined; its stores are: {names}",
             )
-        store, getter = public[name], public[name].layout.kind.replace("-", "_")
-        if store.layout.kind != kind:
+        store, own = public[name], _KINDS[public[name].layout.kind]
+        if own != kind:
             raise StateError(
-                f"{name!r} is a {store.layout.kind} store, not a {kind} store",
+                f"{name!r} is a {own} store, not a {kind} store",
                 code="CS-710",
                 where={"store": name},
-                next=f"call get_{getter}_store({name!r})",
+                next=f"call get_{own.replace('-', '_')}_store({name!r})",
             )
 
         def versions() -> list[Version]:
             return [self._stores.open(store, pid, None) for pid in range(self._partitions)]
 
-        return StoreReader(
-            name, store.key, store.value, versions, store.history, self._bits, windowed=kind == "window"
-        )
+        by_time = ByTime.of(store.layout, store.window_size)
+        return StoreReader(name, store.key, store.value, versions, store.history, self._bits, by_time=by_time)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from crossstream.graph.names import inner, unique
-from crossstream.graph.nodes import Aggregate, GroupTable, StoreSpec, WindowSpec
+from crossstream.graph.nodes import Aggregate, GroupTable, StoreSpec, ToStream, WindowSpec
+from crossstream.operators.aggregate.windows import retention_of
 from crossstream.planning.builder import PlanBuilder
-from crossstream.planning.plan import KEY_VALUE, WINDOWED, StoreDef
+from crossstream.planning.plan import KEY_VALUE, SESSIONS, WINDOWED, StoreDef
 from crossstream.planning.steps import AggregateStep, GroupTableStep, MaterializeStep
 from crossstream.serdes.windowed import WindowedSerde
+from crossstream.storage.sorted_run import Layout
 
 
 def plan_group_table(builder: PlanBuilder, node: GroupTable) -> None:
@@ -37,7 +39,7 @@ def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
     store = builder.put(
         StoreDef(
             name=name or unique(f"{node.name}@{number}", builder.stores),
-            layout=WINDOWED if windowed else KEY_VALUE,
+            layout=_layout(node.windows),
             round=number,
             key=node.group_key,
             value=made.value,
@@ -54,7 +56,8 @@ def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
         inputs=tuple(builder.arrive(flow, number, node) for flow in flows),
         output=made.name,
         store=store.name,
-        retention=None if node.windows is None else _retention(node.windows, spec),
+        retention=None if node.windows is None else retention_of(node.windows, spec.retention),
+        repeats=all(isinstance(child, ToStream) for child in builder.topology.children(node.name)),
         old=node.name in builder.wants_old,
         changelog=changelog,
         null_key_reason=builder.null_key_reason(node),
@@ -77,7 +80,7 @@ def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
         )
 
 
-def _retention(windows: WindowSpec, spec: StoreSpec) -> int | None:
-    if windows.kind == "unlimited":
-        return None
-    return max(spec.retention or 0, windows.size + windows.grace)
+def _layout(windows: WindowSpec | None) -> Layout:
+    if windows is None:
+        return KEY_VALUE
+    return SESSIONS if windows.kind == "session" else WINDOWED

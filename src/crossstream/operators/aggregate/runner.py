@@ -13,6 +13,7 @@ from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
 from crossstream.operators.aggregate.folds import Calls, Count
 from crossstream.operators.aggregate.kernel import (
+    END,
     GROUP,
     SIDE,
     SIGN,
@@ -24,7 +25,17 @@ from crossstream.operators.aggregate.kernel import (
     update,
     windows_from,
 )
-from crossstream.operators.aggregate.windows import closing_time, ends_of, first_open, is_open, windows_of
+from crossstream.operators.aggregate.moving import BEFORE, NOW
+from crossstream.operators.aggregate.sessions import Sessions, put_sessions
+from crossstream.operators.aggregate.sliding import PLACE, Sliding, held_windows
+from crossstream.operators.aggregate.windows import (
+    closing_time,
+    ends_of,
+    first_open,
+    is_open,
+    retention_of,
+    windows_of,
+)
 from crossstream.operators.runner import Emitted, OpenStore, Runner
 from crossstream.operators.stateless.kernel import map_records, select_key
 from crossstream.planning.steps import AggregateStep, GroupTableStep
@@ -89,7 +100,10 @@ class AggregateRunner(Runner):
                 yield from self._results(node, store, changes)
             return
         if changes is None or not changes.rows:
-            moment = store.moment(self.task.batch.silence)
+            if not node.emit_final:
+                return
+            oldest = max(store.horizon, first_open(node.windows, store.stream_time))
+            moment = store.moment(self.task.batch.silence, oldest)
             if moment is None:
                 return
             before, store.stream_time = store.stream_time, moment
@@ -100,7 +114,13 @@ class AggregateRunner(Runner):
         before = store.stream_time
         times = np.maximum(np.maximum.accumulate(changes.ts), before)
         store.stream_time = int(times[-1])
-        yield from self._results(node, store, self._in_windows(node.windows, changes, times))
+        if node.windows.kind in ("session", "sliding"):
+            earlier = np.append(before, times[:-1])
+            yield from self._moved(
+                node, store, replace(changes, extra={**changes.extra, BEFORE: earlier, NOW: times})
+            )
+        else:
+            yield from self._results(node, store, self._in_windows(node.windows, changes, times))
         if node.emit_final:
             yield from self._closed(node, store, before, changes, times)
         self._expire(store)
@@ -122,7 +142,7 @@ class AggregateRunner(Runner):
         changes = by_arrival(concat_changes(parts))
         self.task.report.count_in(self.step.node, changes.rows)
         changes = self._dropped(changes, changes.key.missing(), self.step.null_key_reason)
-        if node.windows is None:
+        if node.windows is None or node.windows.kind == "sliding":
             changes = self._dropped(changes, changes.value.missing(), "null-value")
         changes = self.writable(changes, "key", store.definition.key)
         return replace(changes, key=Values(store.definition.key, wire=changes.key.wire(store.definition.key)))
@@ -167,6 +187,52 @@ class AggregateRunner(Runner):
         if self.step.changelog is not None and made.every is not None:
             yield self.step.changelog, self._keyed(self.as_stored(made.every, serde))
 
+    def _moved(self, node: graph.Aggregate, store: OpenStore, changes: Changes) -> Emitted:
+        """The changes of windows whose bounds depend on the records."""
+        assert node.windows is not None
+        assert self.step.retention is not None
+        serde, sessions = store.definition.value, node.windows.kind == "session"
+        changes = replace(changes, extra={**changes.extra, PLACE: np.arange(changes.rows)})
+        groups = Groups.of(changes, self.task.batch.bits)
+        fold, every = self._fold(node, store), self.step.changelog is not None
+        steps = fold.steps(groups.rows, node.merger)
+        if sessions:
+            # Where sessions come out once, one that has come out takes no more records.
+            shown = node.windows.size + node.windows.grace if node.emit_final else self.step.retention
+            found = Sessions.of(
+                store.view,
+                groups,
+                serde,
+                node.windows,
+                retention=shown,
+                horizon=store.horizon,
+                final=node.emit_final,
+            )
+            made = found.update(fold, steps, every=every, want_old=self.step.old)
+        else:
+            shown = self.step.retention - (0 if node.emit_final else 1)
+            held = held_windows(store.view, groups, serde, node.windows, store.horizon)
+            newest = max(store.horizon + shown, -1)
+            sliding = Sliding(node.windows, groups, held, steps, newest=newest, shown=shown)
+            sliding.run()
+            made = sliding.log.moved(groups, held, steps, serde, every=every, want_old=self.step.old)
+            store.horizon = max(store.horizon, sliding.oldest)
+        self.task.report.count_dropped(self.step.node, {"late": made.late})
+        self._report_failures(node, groups, made.failures)
+        net = self.as_stored(made.net, serde)
+        if not net.rows:
+            return
+        hashes = groups.hashes[net.extra[GROUP]]
+        put_sessions(store.view, net, hashes) if sessions else put(store.view, net, hashes)
+        if node.emit_final:
+            return
+        self.task.report.count_out(node.name, net.rows)
+        if made.repeated is not None and self.step.repeats:
+            net = self.as_stored(made.repeated, serde)
+        yield self.out(), self._keyed(net)
+        if self.step.changelog is not None and made.every is not None:
+            yield self.step.changelog, self._keyed(self.as_stored(made.every, serde))
+
     def _report_failures(self, node: graph.Aggregate, groups: Groups, failures: list[Failure]) -> None:
         if failures:
             self.task.failures.failed(node, groups.rows, failures)
@@ -186,7 +252,8 @@ class AggregateRunner(Runner):
         assert isinstance(serde, WindowedSerde)
         assert node.windows is not None
         starts = np.asarray(changes.extra[START])
-        key = serde.joined(changes.key.wire(), starts, ends_of(node.windows, starts))
+        ends = np.asarray(changes.extra[END]) if END in changes.extra else ends_of(node.windows, starts)
+        key = serde.joined(changes.key.wire(), starts, ends)
         return replace(changes, key=Values(serde, wire=key), extra={})
 
     def _closed(
@@ -194,19 +261,22 @@ class AggregateRunner(Runner):
     ) -> Emitted:
         """The windows that have closed since ``before``, in the order in which they closed, then by start and key."""
         assert node.windows is not None
-        low = max(first_open(node.windows, before), 0) if before >= 0 else 0
-        rows = windows_from(store.view, low, first_open(node.windows, store.stream_time) - 1)
+        low = first_open(node.windows, before) if before >= 0 else 0
+        if self._leaves_at_close():
+            low = store.horizon
+        rows = windows_from(store.view, max(low, 0), first_open(node.windows, store.stream_time) - 1)
         if rows is None:
             return
-        starts = rows["s"]
-        trigger = np.searchsorted(times, closing_time(node.windows, starts), "left")
+        positions = np.asarray(rows["s"])
+        trigger = np.searchsorted(times, closing_time(node.windows, positions), "left")
+        bounds = {START: rows["start"], END: positions} if "start" in rows else {START: positions}
         made = Changes(
             Values(store.definition.key, wire=rows["key"]),
             Values(store.definition.value, wire=rows["value"]),
             rows["ts"],
             times[trigger] if changes is None else changes.major[trigger],
             np.full(len(trigger), -1) if changes is None else changes.minor[trigger],
-            extra={START: starts},
+            extra=bounds,
         )
         if self.step.old:
             made = replace(made, old=made.value.take(np.full(made.rows, -1)))
@@ -216,6 +286,26 @@ class AggregateRunner(Runner):
             yield self.step.changelog, self._keyed(made)
 
     def _expire(self, store: OpenStore) -> None:
-        """Windows that began before the retention time are gone."""
-        if self.step.retention is not None:
-            store.horizon = max(store.horizon, store.stream_time - self.step.retention + 1)
+        """Windows that began the retention before the newest one are gone, and sessions that ended so long before.
+
+        Those that come out when they close go then, unless they are kept for longer: the store has what is yet to come
+        out, wherever rescaling puts it. Sliding windows have expired where they were put.
+        """
+        node: graph.Aggregate = self.task.node(self.step.node)
+        retention, windows, now = self.step.retention, node.windows, store.stream_time
+        if retention is None or windows is None or windows.kind == "sliding":
+            return
+        if self._leaves_at_close():
+            oldest = first_open(windows, now)
+        else:
+            newest = now // windows.advance * windows.advance if windows.kind == "time" else now
+            oldest = newest - retention + 1
+        store.horizon = max(store.horizon, oldest)
+
+    def _leaves_at_close(self) -> bool:
+        """Whether windows leave the store as soon as they have come out."""
+        node: graph.Aggregate = self.task.node(self.step.node)
+        windows = node.windows
+        if windows is None or not node.emit_final or windows.kind == "sliding":
+            return False
+        return self.step.retention == retention_of(windows, None)
