@@ -117,7 +117,7 @@ class Listener:
 
 
 def rows_wait(plan: Plan, state: Mapping[str, tuple[int, int]]) -> bool:
-    """Whether records, or windows, may wait for stream time to move; ``state``: (rows, bytes) by ``store/partition``."""
+    """Whether records or windows may wait for stream time to move; ``state``: (rows, bytes) by ``store/partition``."""
     waiting = {
         store.name for store in plan.stores.values() if store.layout.kind in (WAITING.kind, BUFFER.kind)
     }

@@ -149,7 +149,7 @@ class Snapshot:
         return merge(self.segments(), drop_gone=True)
 
     def has_live_from(self, oldest: int) -> bool:
-        """Whether a live row has this timestamp or a newer one; only of rows by time. Their values are not looked at."""
+        """Whether a live row has this timestamp or a newer one; only of rows by time. Values are not looked at."""
         runs = self.segments()
         if any(run["gone"].any() for run in runs):
             runs = [
