@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         SlidingWindows,
         StreamJoined,
         StreamsBuilder,
+        Suppressed,
         TableJoined,
         TimeWindows,
         UnlimitedWindows,
@@ -93,6 +94,7 @@ __all__ = [
     "StreamJoined",
     "StreamsBuilder",
     "StreamsConfig",
+    "Suppressed",
     "TableJoined",
     "TestInputTopic",
     "TestOutputTopic",
@@ -113,7 +115,7 @@ __all__ = [
 _HOMES = {
     "crossstream.api": "BranchedKStream CogroupedKStream Consumed GlobalKTable Grouped GroupedKStream GroupedKTable "
     "JoinWindows Joined KStream KTable Materialized Named Produced Repartitioned SessionWindows SlidingWindows "
-    "StreamJoined StreamsBuilder TableJoined TimeWindows UnlimitedWindows WindowedKStream",
+    "StreamJoined StreamsBuilder Suppressed TableJoined TimeWindows UnlimitedWindows WindowedKStream",
     "crossstream.api.topology": "Topology",
     "crossstream.columns.functions": "keyed",
     "crossstream.config": "DeadLetter StreamsConfig",
@@ -126,8 +128,6 @@ _HOMES = {
     "crossstream.testing": "TestInputTopic TestOutputTopic TestRecord TopologyTestDriver",
 }
 """The module of each public name."""
-_NOT_YET = ("Suppressed",)
-"""Names of Kafka Streams that come with aggregations."""
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 
@@ -137,8 +137,6 @@ if not TYPE_CHECKING:  # a type checker knows the names from above
         """Loads a public name when it is first used."""
         if name == "serdes":
             return importlib.import_module("crossstream.serdes")
-        if name in _NOT_YET:
-            raise AttributeError(f"module {__name__!r} has no {name} yet: see Status in README.md")
         if name not in _HOME_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         found = getattr(importlib.import_module(_HOME_OF[name]), name)

@@ -20,6 +20,7 @@ from crossstream.api.options import (
     TableJoined,
 )
 from crossstream.api.stream import KStream
+from crossstream.api.suppression import Suppressed
 from crossstream.api.table import GlobalKTable, KTable
 from crossstream.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
@@ -43,6 +44,7 @@ __all__ = [
     "SlidingWindows",
     "StreamJoined",
     "StreamsBuilder",
+    "Suppressed",
     "TableJoined",
     "TimeWindows",
     "UnlimitedWindows",

@@ -21,6 +21,7 @@ from crossstream.api.grouped import GroupedKTable, group_key
 from crossstream.api.options import Grouped, Materialized, Named, TableJoined
 from crossstream.api.serde_rules import needed_key
 from crossstream.api.stream import KStream
+from crossstream.api.suppression import Suppressed, suppression
 from crossstream.api.table_joins import (
     check_key_selector,
     check_keyed_by,
@@ -33,7 +34,7 @@ from crossstream.api.table_joins import (
     table_join_refusal,
 )
 from crossstream.errors import TopologyError, caller_location
-from crossstream.graph.nodes import Filter, GroupTable, JoinKind, MapValues, Node, ToStream
+from crossstream.graph.nodes import Filter, GroupTable, JoinKind, MapValues, Node, Suppress, ToStream
 from crossstream.graph.stores import history_of, queryable_name
 from crossstream.serdes.keys import LeftOrRight
 from crossstream.signatures import refuse_calls
@@ -170,6 +171,32 @@ class KTable(Handle):
         return GroupedKTable(
             self._draft, KTable, (node,), group_key("group_by", node, option), (option.value,)
         )
+
+    def suppress(self, suppressed: Suppressed = REQUIRED, named: Named | None = None) -> KTable:
+        """Holds changes back: until windows close, or for some time; fewer of them come out.
+
+        Raises CS-136 for `Suppressed.until_window_closes` on a table without windows, and for a table that keeps
+        versions.
+
+        >>> from crossstream import Consumed, StreamsBuilder, Suppressed, serdes
+        >>> words = StreamsBuilder().stream("words", Consumed(key=serdes.string(), value=serdes.string()))
+        >>> counts = words.group_by_key().windowed_by("1 hour").count()
+        >>> counts.suppress(Suppressed.until_window_closes())
+        <KTable words.count.suppress>
+        """
+        option = check_option(
+            "suppress", "suppressed", None if suppressed is REQUIRED else suppressed, Suppressed
+        )
+        if option is None:
+            raise TopologyError(
+                "suppress needs to know until when",
+                code="CS-101",
+                where=caller_location("suppress"),
+                next="pass Suppressed.until_window_closes() or Suppressed.until_time_limit(duration)",
+            )
+        name = given_name("suppress", named)
+        settings = suppression(self._draft.nodes, self._node, option)
+        return KTable(self._draft, child(self._draft, Suppress, "suppress", self._node, name, **settings))
 
     @refuse_calls(table_join_refusal)
     def join(

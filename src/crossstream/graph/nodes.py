@@ -289,6 +289,21 @@ class Aggregate(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Suppress(Node):
+    """Holds the changes of a table back: ``until`` windows close, or for some time after the first change of a row.
+
+    ``duration``: that time, or the grace period of the windows, in ms. ``stops``: a full buffer stops the application;
+    else its oldest rows come out early.
+    """
+
+    until: Literal["window-closes", "time-limit"]
+    duration: int
+    max_records: int | None = None
+    max_bytes: int | None = None
+    stops: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sink(Node):
     """Writes a stream to a topic (a name, or a function of key and value that gives one)."""
 

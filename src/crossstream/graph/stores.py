@@ -17,6 +17,7 @@ from crossstream.graph.nodes import (
     StoreSpec,
     StreamStreamJoin,
     StreamTableJoin,
+    Suppress,
     TableJoin,
     ToTable,
 )
@@ -47,6 +48,8 @@ def store_names(nodes: Mapping[str, Node], node: Node) -> list[str]:
         return [spec.name or inner_store(nodes, node, part) for part, spec in parts]
     if isinstance(node, StreamTableJoin):
         return [] if node.grace is None else [inner_store(nodes, node, "buffer")]
+    if isinstance(node, Suppress):
+        return [inner_store(nodes, node, "buffer")]
     name = store_name(node)
     return [] if name is None else [name]
 

@@ -12,6 +12,7 @@ from crossstream.operators.star_join import runner as star_join
 from crossstream.operators.stateless.runner import StatelessRunner
 from crossstream.operators.stream_join.runner import StreamStreamJoinRunner
 from crossstream.operators.stream_table_join.runner import StreamTableJoinRunner
+from crossstream.operators.suppress.runner import SuppressRunner
 from crossstream.operators.table import runner as table
 from crossstream.operators.table_join.runner import TableJoinRunner
 from crossstream.planning import steps
@@ -23,6 +24,7 @@ RUNNERS: Mapping[type[steps.Step], type[Runner]] = MappingProxyType(
         steps.OrderStep: table.OrderRunner,
         steps.GroupTableStep: aggregate.GroupTableRunner,
         steps.AggregateStep: aggregate.AggregateRunner,
+        steps.SuppressStep: SuppressRunner,
         steps.TableJoinStep: TableJoinRunner,
         steps.StreamStreamJoinStep: StreamStreamJoinRunner,
         steps.StreamTableJoinStep: StreamTableJoinRunner,

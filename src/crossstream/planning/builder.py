@@ -20,6 +20,7 @@ from crossstream.graph.nodes import (
     Source,
     StoreSpec,
     StreamTableJoin,
+    Suppress,
     TableJoin,
     ToTable,
     is_stream_join,
@@ -97,6 +98,10 @@ class PlanBuilder:
             return
         if node.shape != "table" or self.knows_old(node):
             return
+        if isinstance(node, Suppress):
+            if node.name in self.wants_old or node.max_bytes is not None:
+                self.wants_old.update(node.parents)
+            return
         if isinstance(node, Filter) or (isinstance(node, MapValues) and node.name in self.wants_old):
             self.wants_old.update(name for name in node.parents if not self.versioned(self.topology[name]))
 
@@ -121,7 +126,7 @@ class PlanBuilder:
         if isinstance(node, StreamTableJoin):
             self.wants_changelog.add(node.parents[0])
             self.makes_changelog.add(node.parents[1])
-        elif is_stream_join(node) or self.emits_changelog(node):
+        elif is_stream_join(node) or isinstance(node, Suppress) or self.emits_changelog(node):
             self.wants_changelog.update(node.parents)
 
     def emits_changelog(self, node: Node) -> bool:

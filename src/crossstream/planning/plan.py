@@ -36,6 +36,7 @@ from crossstream.planning.steps import (
     Step,
     StreamStreamJoinStep,
     SubscribeStep,
+    SuppressStep,
 )
 from crossstream.serdes import Serde
 from crossstream.storage.sorted_run import Layout
@@ -54,6 +55,14 @@ WINDOW = Layout(
 )
 WAITING = Layout("waiting", (("side", "uint8"),), sort="int64", numbered=True)
 BUFFER = Layout("buffer", (("value", "bytes"), ("headers", "bytes")), sort="int64", numbered=True)
+
+SUPPRESSED = Layout(
+    "suppressed",
+    (("value", "bytes"), ("old", "bytes"), ("ts", "int64"), ("size", "int64"), ("headers", "bytes")),
+    sort="int64",
+    second_key=True,
+)
+"""Changes held back: by the key that decides the partition, when they came into the buffer, and their own key."""
 
 Partitioner = Callable[[Any, int], int]
 
@@ -271,7 +280,7 @@ def _way(exchange: Exchange) -> str:
 
 
 def _stores_of(step: Step) -> list[str]:
-    if isinstance(step, AggregateStep | MaterializeStep | SubscribeStep | GlobalStep):
+    if isinstance(step, AggregateStep | MaterializeStep | SubscribeStep | GlobalStep | SuppressStep):
         return [step.store]
     if isinstance(step, StreamStreamJoinStep):
         return [*step.stores] if step.waiting is None else [*step.stores, step.waiting]

@@ -16,6 +16,7 @@ from crossstream.operators.star_join.plan import plan_star_join
 from crossstream.operators.stateless.plan import plan_merge, plan_repartition, plan_stateless
 from crossstream.operators.stream_join.plan import plan_stream_stream_join
 from crossstream.operators.stream_table_join.plan import plan_stream_table_join
+from crossstream.operators.suppress.plan import plan_suppress
 from crossstream.operators.table.plan import plan_table
 from crossstream.operators.table_join.plan import plan_table_join
 from crossstream.planning.builder import PlanBuilder
@@ -55,6 +56,7 @@ PLANNERS: Mapping[type[nodes.Node], Callable[[PlanBuilder, Any], None]] = Mappin
         nodes.ToTable: _plan_to_table,
         nodes.GroupTable: plan_group_table,
         nodes.Aggregate: plan_aggregate,
+        nodes.Suppress: plan_suppress,
         nodes.TableJoin: plan_table_join,
         nodes.ForeignKeyJoin: _plan_foreign_key_join,
         nodes.ManyJoin: plan_star_join,

@@ -167,6 +167,18 @@ class AggregateStep(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SuppressStep(Step):
+    """Holds changes back in ``store``. ``old``: emits and keeps old rows.
+
+    ``by_group``: rows are in the state partition of the group that a window is of, not of their own key.
+    """
+
+    store: str
+    old: bool = False
+    by_group: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GlobalStep(Step):
     """Keeps a global table before the other rounds of a batch, and its changes for them to look up."""
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from crossstream.graph.nodes import Graph, Source, StreamStreamJoin, StreamTableJoin, lineage
-from crossstream.planning.plan import BUFFER, WAITING, Plan
+from crossstream.planning.plan import BUFFER, SUPPRESSED, WAITING, Plan
 from crossstream.runtime.scheduler import SourcePlanner
 from crossstream.storage.log_entries import Silence
 from crossstream.topics import TopicPartition
@@ -117,9 +117,8 @@ class Listener:
 
 def rows_wait(plan: Plan, state: Mapping[str, tuple[int, int]]) -> bool:
     """Whether records may wait for stream time to move; ``state``: (rows, bytes) by ``store/partition``."""
-    waiting = {
-        store.name for store in plan.stores.values() if store.layout.kind in (WAITING.kind, BUFFER.kind)
-    }
+    kinds = (WAITING.kind, BUFFER.kind, SUPPRESSED.kind)
+    waiting = {store.name for store in plan.stores.values() if store.layout.kind in kinds}
     return any(rows and place.rpartition("/")[0] in waiting for place, (rows, _) in state.items())
 
 
