@@ -1,4 +1,4 @@
-'''Suppression: the changes of a table come out later, and fewer of them.
+"""Suppression: the changes of a table come out later, and fewer of them.
 
     law    until windows close: of each window the last row that it had when it closed, once, and no deletes
            until a time limit: a row comes out when stream time is that much past the change that brought it into the
@@ -16,4 +16,4 @@ for any cut of the input into batches: each change is passed through the buffer 
 
 `kernel.py`: which changes come out, and when. `buffer.py`: the store of those that wait. `runner.py`: the step in a
 task. `plan.py`: its round and its store. Rules: semantics 3.3 (docs/semantics.md), KIP-328. Page: docs/suppression.md.
-'''
+"""

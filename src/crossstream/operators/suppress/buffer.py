@@ -17,7 +17,7 @@ from crossstream.columns.values import Values
 from crossstream.operators.runner import OpenStore
 from crossstream.serdes import Serde
 from crossstream.serdes.windowed import WindowedSerde
-from crossstream.storage.columns import Column, concat_all, take, take_all
+from crossstream.storage.columns import Column, Columns, concat_all, take, take_all
 from crossstream.storage.sorted_run import identities, newest, sort_rows
 
 _ALL = 1 << 62
@@ -64,7 +64,9 @@ class Buffer:
         for run in self.store.view.segments():
             if run.rows and run.reaches(self.store.horizon, time):
                 parts.append(
-                    take_all(run.columns, np.flatnonzero((run["s"] >= self.store.horizon) & (run["s"] <= time)))
+                    take_all(
+                        run.columns, np.flatnonzero((run["s"] >= self.store.horizon) & (run["s"] <= time))
+                    )
                 )
         if not any(len(part["h"]) for part in parts):
             return None
@@ -75,19 +77,20 @@ class Buffer:
         """The rows of these keys, and all until ``time``; each once, in no order."""
         parts = [part for part in (self.of_keys(keys), self.until(time)) if part is not None]
         if not parts:
-            return self._held(sort_rows(self._none()).columns)
+            return self.of(sort_rows(self._none()).columns)
         rows = sort_rows(concat_all(parts))
-        return self._held(take_all(rows.columns, np.flatnonzero(newest(rows.columns))))
+        return self.of(take_all(rows.columns, np.flatnonzero(newest(rows.columns))))
 
     def all(self) -> Held:
         """All rows that wait."""
-        return self._held(self.until(_ALL) or self._none())
+        return self.of(self.until(_ALL) or self._none())
 
     def _none(self) -> dict[str, Column]:
         run = self.store.view.segments()[0]
         return take_all(run.columns, np.empty(0, np.int64))
 
-    def _held(self, columns: dict[str, Column]) -> Held:
+    def of(self, columns: Columns) -> Held:
+        """Rows of the store as changes, without a place in time."""
         nowhere = np.zeros(len(columns["h"]), np.int64)
         value = self.store.definition.value
         rows = Changes(

@@ -22,7 +22,11 @@ def plan_suppress(builder: PlanBuilder, node: Suppress) -> None:
         key = key.inner
     store = builder.put(
         StoreDef(
-            name=builder.inner_store(node, "buffer"), layout=SUPPRESSED, round=number, key=key, value=out.value
+            name=builder.inner_store(node, "buffer"),
+            layout=SUPPRESSED,
+            round=number,
+            key=key,
+            value=out.value,
         )
     )
     builder.steps.append(

@@ -82,7 +82,7 @@ class SuppressRunner(Runner):
             return
         due = self._buffer().until(moment - node.duration)
         if due is not None:
-            held = self._buffer()._held(due)
+            held = self._buffer().of(due)
             order = in_order(held.time, np.zeros(held.rows.rows), held.rows.key.wire())
             now = np.full(len(order), moment)
             yield from self._emitted(
@@ -95,9 +95,7 @@ class SuppressRunner(Runner):
         store.stream_time = clock
         store.horizon = max(store.horizon, clock - node.duration + 1)
 
-    def _passed(
-        self, node: graph.Suppress, buffer: Buffer, changes: Changes, clock: np.ndarray
-    ) -> Emitted:
+    def _passed(self, node: graph.Suppress, buffer: Buffer, changes: Changes, clock: np.ndarray) -> Emitted:
         bounded = node.max_records is not None or node.max_bytes is not None
         until = int(clock[-1]) - node.duration
         held = buffer.all() if bounded else buffer.held(changes.key.wire(), until)
@@ -111,7 +109,11 @@ class SuppressRunner(Runner):
         )
         if bounded and self._may_be_full(node, held, rows):
             found = bounded_stays(
-                rows.key.wire().to_pylist(), moments, node.duration, self._bounds(node, rows), self._sizes(rows, held)
+                rows.key.wire().to_pylist(),
+                moments,
+                node.duration,
+                self._bounds(node, rows),
+                self._sizes(rows, held),
             )
         else:
             found = stays(rows, moments, node.duration, self.task.batch.bits)
@@ -125,12 +127,14 @@ class SuppressRunner(Runner):
         serde = changes.key.serde
         assert isinstance(serde, WindowedSerde)
         ends = serde.split(changes.key.wire())[2]
-        return np.minimum(ends, NO_END - node.duration)
+        return np.asarray(np.minimum(ends, NO_END - node.duration))
 
     def _may_be_full(self, node: graph.Suppress, held: Held, rows: Changes) -> bool:
         if node.max_records is not None and rows.rows > node.max_records:
             return True
-        return node.max_bytes is not None and int(held.size.sum() + 2 * self._most(rows, held)) > node.max_bytes
+        return (
+            node.max_bytes is not None and int(held.size.sum() + 2 * self._most(rows, held)) > node.max_bytes
+        )
 
     def _most(self, rows: Changes, held: Held) -> int:
         """More bytes than the changes of a batch take."""
@@ -159,9 +163,9 @@ class SuppressRunner(Runner):
     def _sizes(self, rows: Changes, held: Held) -> Callable[[int, int], int]:
         """The bytes of a stay, as Kafka counts them: by its first row, and its last one."""
         waiting = held.rows.rows
-        own = self._own_sizes(rows).tolist()
+        own: list[int] = self._own_sizes(rows).tolist()
         old = [None] * rows.rows if rows.old is None else rows.old.wire().to_pylist()
-        given = held.size.tolist()
+        given: list[int] = held.size.tolist()
 
         def size(first: int, last: int) -> int:
             if last < waiting:
@@ -173,7 +177,7 @@ class SuppressRunner(Runner):
 
     def _own_sizes(self, rows: Changes) -> np.ndarray:
         """The bytes of each change without its old values."""
-        size = lengths(rows.key.wire()) + lengths(rows.value.wire()) + _CONTEXT
+        size: np.ndarray = lengths(rows.key.wire()) + lengths(rows.value.wire()) + _CONTEXT
         if rows.headers is not None:
             size = size + lengths(rows.headers)
         rank = rows.minor >> OFFSET_BITS
