@@ -130,7 +130,7 @@ OPERATORS: Mapping[JoinKind, str] = MappingProxyType(
 )
 """The method of each kind of join."""
 
-_NOT_YET = MappingProxyType({"KStream": ("deduplicate", "process", "process_values", "transform_batches")})
+_NOT_YET = MappingProxyType({"KStream": ("process", "process_values", "transform_batches")})
 """Methods of Kafka Streams that will come with aggregations."""
 
 

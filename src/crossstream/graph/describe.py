@@ -13,6 +13,7 @@ from typing import Any
 
 from crossstream.graph.nodes import (
     Aggregate,
+    Deduplicate,
     ForeignKeyJoin,
     FrameSource,
     Graph,
@@ -85,7 +86,10 @@ def is_rekeying(topology: Graph, parent: str, node: Node) -> bool:
         return parent != node.parents[0]
     if isinstance(node, StreamTableJoin):
         return parent == node.parents[0] and has_new_key(topology, parent)
-    return isinstance(node, Aggregate | ToTable | StreamStreamJoin) and has_new_key(topology, parent)
+    if isinstance(node, Deduplicate) and node.identity is not None:
+        return True
+    by_key = Aggregate | Deduplicate | ToTable | StreamStreamJoin
+    return isinstance(node, by_key) and has_new_key(topology, parent)
 
 
 _IN_PLACE = Aggregate | Repartition | ToTable | TableJoin | ForeignKeyJoin | StreamTableJoin | StreamStreamJoin
@@ -97,9 +101,10 @@ def has_new_key(topology: Graph, name: str) -> bool:
     above, seen = [name], {name}
     while above:
         node = topology[above.pop()]
-        if changes_key(node):
+        by_identity = isinstance(node, Deduplicate) and node.identity is not None
+        if changes_key(node) or by_identity:
             return True
-        if not isinstance(node, _IN_PLACE):
+        if not isinstance(node, _IN_PLACE | Deduplicate):
             above += [parent for parent in node.parents if parent not in seen]
             seen.update(node.parents)
     return False

@@ -289,6 +289,14 @@ class Aggregate(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Deduplicate(Node):
+    """The first record of each identity in every ``within`` ms of stream time. ``identity``: of a record, None: its key."""
+
+    within: int
+    identity: Function | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Suppress(Node):
     """Holds the changes of a table back: ``until`` windows close, or for some time after the first change of a row.
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from crossstream.graph.names import unique
 from crossstream.graph.nodes import (
     Aggregate,
+    Deduplicate,
     Filter,
     ForeignKeyJoin,
     FrameSource,
@@ -48,6 +49,8 @@ def store_names(nodes: Mapping[str, Node], node: Node) -> list[str]:
         return [spec.name or inner_store(nodes, node, part) for part, spec in parts]
     if isinstance(node, StreamTableJoin):
         return [] if node.grace is None else [inner_store(nodes, node, "buffer")]
+    if isinstance(node, Deduplicate):
+        return [inner_store(nodes, node, "seen")]
     if isinstance(node, Suppress):
         return [inner_store(nodes, node, "buffer")]
     name = store_name(node)

@@ -26,6 +26,7 @@ from crossstream.graph.nodes import FrameSink, Graph
 from crossstream.planning.steps import (
     AggregateStep,
     AnswerManyStep,
+    DeduplicateStep,
     GlobalResolveStep,
     GlobalStep,
     MaterializeStep,
@@ -56,6 +57,8 @@ WINDOW = Layout(
 WAITING = Layout("waiting", (("side", "uint8"),), sort="int64", numbered=True)
 BUFFER = Layout("buffer", (("value", "bytes"), ("headers", "bytes")), sort="int64", numbered=True)
 
+DEDUPLICATED = Layout("deduplicated", (), sort="int64")
+"""When a record of each identity came out."""
 SUPPRESSED = Layout(
     "suppressed",
     (("value", "bytes"), ("old", "bytes"), ("ts", "int64"), ("size", "int64"), ("headers", "bytes")),
@@ -280,7 +283,8 @@ def _way(exchange: Exchange) -> str:
 
 
 def _stores_of(step: Step) -> list[str]:
-    if isinstance(step, AggregateStep | MaterializeStep | SubscribeStep | GlobalStep | SuppressStep):
+    keeps_one = AggregateStep | DeduplicateStep | MaterializeStep | SubscribeStep | GlobalStep | SuppressStep
+    if isinstance(step, keeps_one):
         return [step.store]
     if isinstance(step, StreamStreamJoinStep):
         return [*step.stores] if step.waiting is None else [*step.stores, step.waiting]

@@ -8,6 +8,7 @@ from typing import Any
 
 from crossstream.graph import nodes
 from crossstream.operators.aggregate.plan import plan_aggregate, plan_group_table
+from crossstream.operators.deduplicate.plan import plan_deduplicate
 from crossstream.operators.foreign_key_join.plan import plan_foreign_key_join
 from crossstream.operators.global_join.plan import plan_stream_global_join, plan_table_global_join
 from crossstream.operators.sink.plan import plan_frame_sink, plan_sink
@@ -56,6 +57,7 @@ PLANNERS: Mapping[type[nodes.Node], Callable[[PlanBuilder, Any], None]] = Mappin
         nodes.ToTable: _plan_to_table,
         nodes.GroupTable: plan_group_table,
         nodes.Aggregate: plan_aggregate,
+        nodes.Deduplicate: plan_deduplicate,
         nodes.Suppress: plan_suppress,
         nodes.TableJoin: plan_table_join,
         nodes.ForeignKeyJoin: _plan_foreign_key_join,

@@ -167,6 +167,18 @@ class AggregateStep(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IdentifyStep(Step):
+    """Records by their identity; their own key travels as an extra column."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeduplicateStep(Step):
+    """Leaves out duplicates. ``store``: when records came out."""
+
+    store: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SuppressStep(Step):
     """Holds changes back in ``store``. ``old``: emits and keeps old rows.
 

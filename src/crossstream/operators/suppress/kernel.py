@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from crossstream.columns.chains import reached
 from crossstream.columns.changes import Changes
 from crossstream.columns.order import by_key
 from crossstream.storage.columns import Column
@@ -64,22 +65,9 @@ def stays(rows: Changes, moments: Moments, duration: int, bits: int) -> Stays:
     number = (np.cumsum(begins) - 1) * width
     following = np.searchsorted(number + place + 1, number + leaves + 1, "right")
     ends = np.append(number, -1)[np.minimum(following, count)] != number
-    starts = np.flatnonzero(_reached(begins, np.where(ends, count, following)))
+    starts = np.flatnonzero(reached(begins, np.where(ends, count, following)))
     last = np.append(starts[1:], count) - 1
     return Stays(order[starts], order[last], leaves[starts])
-
-
-def _reached(begins: np.ndarray, following: np.ndarray) -> np.ndarray:
-    """The rows that can be reached from where keys begin; ``following``: from each row to the next, or to the end."""
-    count = len(begins)
-    reached, jump = begins.copy(), np.append(following, count)
-    while True:
-        targets = jump[np.flatnonzero(reached)]
-        targets = targets[targets < count]
-        if not len(targets):
-            return reached
-        reached[targets] = True
-        jump = jump[jump]
 
 
 @dataclass(frozen=True, slots=True)
