@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Joined,
         JoinWindows,
         KStream,
+        KeyValueStore,
         KTable,
         Materialized,
         Named,
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
         TableJoined,
         TimeWindows,
         UnlimitedWindows,
+        VersionedStore,
         WindowedKStream,
+        WindowStore,
     )
     from crossstream.api.topology import Topology
     from crossstream.columns.functions import keyed
@@ -54,6 +57,8 @@ if TYPE_CHECKING:
         StateError,
         TopologyError,
     )
+    from crossstream.operators.process.context import ProcessorContext
+    from crossstream.operators.process.record import Record
     from crossstream.query.files import open_store
     from crossstream.serdes.keys import LeftOrRight
     from crossstream.serdes.windowed import Windowed
@@ -78,11 +83,14 @@ __all__ = [
     "Joined",
     "KStream",
     "KTable",
+    "KeyValueStore",
     "LeftOrRight",
     "Materialized",
     "Named",
     "ProcessingError",
+    "ProcessorContext",
     "Produced",
+    "Record",
     "Repartitioned",
     "SerdeError",
     "SessionWindows",
@@ -104,6 +112,8 @@ __all__ = [
     "TopologyError",
     "TopologyTestDriver",
     "UnlimitedWindows",
+    "VersionedStore",
+    "WindowStore",
     "Windowed",
     "WindowedKStream",
     "__version__",
@@ -114,13 +124,16 @@ __all__ = [
 
 _HOMES = {
     "crossstream.api": "BranchedKStream CogroupedKStream Consumed GlobalKTable Grouped GroupedKStream GroupedKTable "
-    "JoinWindows Joined KStream KTable Materialized Named Produced Repartitioned SessionWindows SlidingWindows "
-    "StreamJoined StreamsBuilder Suppressed TableJoined TimeWindows UnlimitedWindows WindowedKStream",
+    "JoinWindows Joined KStream KTable KeyValueStore Materialized Named Produced Repartitioned SessionWindows SlidingWindows "
+    "StreamJoined StreamsBuilder Suppressed TableJoined TimeWindows UnlimitedWindows VersionedStore "
+    "WindowStore WindowedKStream",
     "crossstream.api.topology": "Topology",
     "crossstream.columns.functions": "keyed",
     "crossstream.config": "DeadLetter StreamsConfig",
     "crossstream.errors": "ConfigError CopartitionError CrossStreamError IncompatibleStateError ProcessingError "
     "SerdeError SinkError SourceError StateError TopologyError",
+    "crossstream.operators.process.context": "ProcessorContext",
+    "crossstream.operators.process.record": "Record",
     "crossstream.query.files": "open_store",
     "crossstream.serdes.keys": "LeftOrRight",
     "crossstream.serdes.windowed": "Windowed",

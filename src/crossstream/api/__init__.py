@@ -19,6 +19,7 @@ from crossstream.api.options import (
     StreamJoined,
     TableJoined,
 )
+from crossstream.api.processors import KeyValueStore, VersionedStore, WindowStore
 from crossstream.api.stream import KStream
 from crossstream.api.suppression import Suppressed
 from crossstream.api.table import GlobalKTable, KTable
@@ -36,6 +37,7 @@ __all__ = [
     "Joined",
     "KStream",
     "KTable",
+    "KeyValueStore",
     "Materialized",
     "Named",
     "Produced",
@@ -48,5 +50,7 @@ __all__ = [
     "TableJoined",
     "TimeWindows",
     "UnlimitedWindows",
+    "VersionedStore",
+    "WindowStore",
     "WindowedKStream",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -130,10 +130,6 @@ OPERATORS: Mapping[JoinKind, str] = MappingProxyType(
 )
 """The method of each kind of join."""
 
-_NOT_YET = MappingProxyType({"KStream": ("process", "process_values", "transform_batches")})
-"""Methods of Kafka Streams that will come with aggregations."""
-
-
 class Handle:
     """A node of a draft in the user's hands: a `KStream`, `KTable` or `GlobalKTable`."""
 
@@ -145,14 +141,6 @@ class Handle:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._node.name}>"
-
-    if not TYPE_CHECKING:  # a type checker knows the methods
-
-        def __getattr__(self, name: str) -> NoReturn:
-            """A method that is planned has an error of its own, in subclasses too."""
-            awaited = any(name in _NOT_YET.get(kind.__name__, ()) for kind in type(self).__mro__)
-            what = f"no {name} yet: see Status in README.md" if awaited else f"no attribute {name!r}"
-            raise AttributeError(f"{type(self).__name__!r} object has {what}", name=name, obj=self)
 
 
 def given_name(operator: str, named: Named | None, **others: type[object]) -> str | None:

@@ -16,7 +16,7 @@ from crossstream.api.checks import (
     function_of,
     predicate_of,
 )
-from crossstream.api.draft import Handle, child, given_name
+from crossstream.api.draft import child, given_name
 from crossstream.api.grouped import GroupedKStream, group_key
 from crossstream.api.options import (
     Grouped,
@@ -28,14 +28,12 @@ from crossstream.api.options import (
     Repartitioned,
     StreamJoined,
 )
+from crossstream.api.processors import Processing
 from crossstream.api.serde_rules import needed_key, sink_serdes
 from crossstream.api.stream_joins import stream_join, stream_join_refusal
 from crossstream.api.types import type_of_items
 from crossstream.columns.functions import keyed
-from crossstream.durations import Duration, to_milliseconds
-from crossstream.errors import TopologyError
 from crossstream.graph.nodes import (
-    Deduplicate,
     Filter,
     FlatMap,
     FlatMapValues,
@@ -71,7 +69,7 @@ if TYPE_CHECKING:
 _FORGOTTEN = MappingProxyType(dict.fromkeys(("key", "key_type", "value", "value_type")))
 
 
-class KStream(Handle):
+class KStream(Processing):
     """A stream of records; made by `StreamsBuilder`, never directly. Source: semantics 3.2.
 
     Functions take ``value``, or ``key, value`` if they require two arguments. Each method takes
@@ -286,30 +284,6 @@ class KStream(Handle):
             self._draft, ToTable, "to_table", node, name, shape="table", key=key, value=value, store=spec
         )
         return KTable(self._draft, made)
-
-    def deduplicate(
-        self, within: Duration, key: KeySelector | None = None, named: Named | None = None
-    ) -> KStream:
-        """The first record of each key in every ``within`` of stream time (a duration); the others are left out.
-
-        A record is a duplicate if one with the same key came out before it, and their timestamps are at most ``within``
-        apart. ``key`` returns what identifies a record instead of its key; text names a field of the value. Records
-        without a key, or for which it is None, all come out. The store forgets a record when stream time is more than
-        ``within`` past it, so a record that is later than that may come out again. Raises CS-110 for a duration that
-        is not valid, CS-140 if the key serde is unknown. Source: KIP-655, docs/processors.md.
-
-        >>> from crossstream import Consumed, StreamsBuilder, serdes
-        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=serdes.json()))
-        >>> orders.deduplicate("10 minutes", key=lambda order: order["id"])
-        <KStream orders.deduplicate>
-        """
-        ms = to_milliseconds(within, "within", error=TopologyError)
-        identity = None
-        if key is None:
-            needed_key("deduplicate", self._node.key, None, "repartition(Repartitioned(key=…)) before it")
-        else:
-            identity = function_of("deduplicate", "key", key, self._input(), by_name=True)
-        return self._child(Deduplicate, "deduplicate", named, within=ms, identity=identity)
 
     def group_by_key(self, grouped: Grouped | None = None) -> GroupedKStream[KTable]:
         """Groups the records by their keys, to be counted or aggregated.

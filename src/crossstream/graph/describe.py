@@ -20,6 +20,7 @@ from crossstream.graph.nodes import (
     GroupTable,
     ManyJoin,
     Node,
+    Process,
     Repartition,
     Sink,
     Source,
@@ -28,6 +29,7 @@ from crossstream.graph.nodes import (
     StreamTableJoin,
     TableJoin,
     ToTable,
+    TransformBatches,
     changes_key,
 )
 from crossstream.graph.stores import keepers, store_name, store_names
@@ -88,7 +90,7 @@ def is_rekeying(topology: Graph, parent: str, node: Node) -> bool:
         return parent == node.parents[0] and has_new_key(topology, parent)
     if isinstance(node, Deduplicate) and node.identity is not None:
         return True
-    by_key = Aggregate | Deduplicate | ToTable | StreamStreamJoin
+    by_key = Aggregate | Deduplicate | Process | ToTable | StreamStreamJoin | TransformBatches
     return isinstance(node, by_key) and has_new_key(topology, parent)
 
 
@@ -104,7 +106,7 @@ def has_new_key(topology: Graph, name: str) -> bool:
         by_identity = isinstance(node, Deduplicate) and node.identity is not None
         if changes_key(node) or by_identity:
             return True
-        if not isinstance(node, _IN_PLACE | Deduplicate):
+        if not isinstance(node, _IN_PLACE | Deduplicate | Process):
             above += [parent for parent in node.parents if parent not in seen]
             seen.update(node.parents)
     return False
@@ -124,6 +126,8 @@ def kind_of(node: Node) -> str:
         return "left_join" if node.kind == "left" else "join"
     if isinstance(node, Aggregate):
         return node.operator
+    if isinstance(node, Process) and node.keeps_key:
+        return "process_values"
     name = "group_by" if isinstance(node, GroupTable) else re.sub(r"(?<!^)([A-Z])", r"_\1", type(node).__name__).lower()
     if getattr(node, "negate", False):
         return "filter_not"

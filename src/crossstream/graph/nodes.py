@@ -296,6 +296,38 @@ class Deduplicate(Node):
     identity: Function | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ProcessorStore:
+    """A store of a processor. ``retention``: of windows, or of the history of versions, in ms."""
+
+    kind: Literal["key-value", "window", "versioned"]
+    name: str
+    key: Serde
+    value: Serde
+    retention: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process(Node):
+    """A processor of the user's. ``supplier``: makes one for each state partition. ``keeps_key``: `process_values`."""
+
+    supplier: Callable[[], Any]
+    keeps_key: bool = False
+    stores: tuple[ProcessorStore, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformBatches(Node):
+    """A function of Arrow record batches. ``columns``: the types of what it returns, by name. ``with_context``: it takes
+    the context after the batch.
+    """
+
+    function: Callable[..., Any]
+    columns: tuple[tuple[str, Any], ...]
+    with_context: bool = False
+    stores: tuple[ProcessorStore, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suppress(Node):
     """Holds the changes of a table back: ``until`` windows close, or for some time after the first change of a row.
@@ -352,14 +384,16 @@ def readings(topology: Graph, name: str, forwards: Callable[[str, Node], bool]) 
 
 def changes_key(node: Node) -> bool:
     """Whether a node may give records another key."""
-    return isinstance(node, Map | FlatMap | SelectKey | GroupTable) or (
+    if isinstance(node, Process):
+        return not node.keeps_key
+    return isinstance(node, Map | FlatMap | SelectKey | GroupTable | TransformBatches) or (
         isinstance(node, ToStream) and node.mapper is not None
     )
 
 
 def sorts_out(node: Node) -> bool:
     """Whether an operator on a stream may drop records, or give them another key."""
-    return changes_key(node) or isinstance(node, Filter | Branch | FlatMapValues)
+    return changes_key(node) or isinstance(node, Filter | Branch | FlatMapValues | Deduplicate | Process)
 
 
 def is_stream_join(node: Node) -> bool:

@@ -14,6 +14,8 @@ from crossstream.graph.nodes import (
     ManyJoin,
     MapValues,
     Node,
+    Process,
+    ProcessorStore,
     Source,
     StoreSpec,
     StreamStreamJoin,
@@ -21,6 +23,7 @@ from crossstream.graph.nodes import (
     Suppress,
     TableJoin,
     ToTable,
+    TransformBatches,
 )
 
 
@@ -49,6 +52,8 @@ def store_names(nodes: Mapping[str, Node], node: Node) -> list[str]:
         return [spec.name or inner_store(nodes, node, part) for part, spec in parts]
     if isinstance(node, StreamTableJoin):
         return [] if node.grace is None else [inner_store(nodes, node, "buffer")]
+    if isinstance(node, Process | TransformBatches):
+        return [store.name for store in node.stores]
     if isinstance(node, Deduplicate):
         return [inner_store(nodes, node, "seen")]
     if isinstance(node, Suppress):
@@ -71,7 +76,8 @@ def keepers(nodes: Mapping[str, Node], name: str) -> list[str]:
 def queryable_names(node: Node) -> list[str]:
     """The names under which anything that ``node`` keeps can be queried."""
     specs: list[StoreSpec | None] = [getattr(node, setting, None) for setting in ("store", "other_store")]
-    return [spec.name for spec in specs if spec is not None and spec.name is not None]
+    own: tuple[ProcessorStore, ...] = getattr(node, "stores", ())
+    return [spec.name for spec in specs if spec is not None and spec.name is not None] + [one.name for one in own]
 
 
 def inner_store(nodes: Mapping[str, Node], node: Node, part: str) -> str:

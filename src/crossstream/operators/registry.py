@@ -7,6 +7,8 @@ from crossstream.operators.aggregate import runner as aggregate
 from crossstream.operators.deduplicate import runner as deduplicate
 from crossstream.operators.foreign_key_join import runner as foreign_key_join
 from crossstream.operators.global_join import runner as global_join
+from crossstream.operators.process.batches import TransformBatchesRunner
+from crossstream.operators.process.runner import ProcessRunner
 from crossstream.operators.runner import Runner
 from crossstream.operators.sink import runner as sink
 from crossstream.operators.star_join import runner as star_join
@@ -25,6 +27,8 @@ RUNNERS: Mapping[type[steps.Step], type[Runner]] = MappingProxyType(
         steps.OrderStep: table.OrderRunner,
         steps.GroupTableStep: aggregate.GroupTableRunner,
         steps.AggregateStep: aggregate.AggregateRunner,
+        steps.ProcessStep: ProcessRunner,
+        steps.TransformBatchesStep: TransformBatchesRunner,
         steps.IdentifyStep: deduplicate.IdentifyRunner,
         steps.DeduplicateStep: deduplicate.DeduplicateRunner,
         steps.SuppressStep: SuppressRunner,

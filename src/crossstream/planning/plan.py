@@ -30,6 +30,7 @@ from crossstream.planning.steps import (
     GlobalResolveStep,
     GlobalStep,
     MaterializeStep,
+    ProcessStep,
     ReadStep,
     ReferManyStep,
     ResolveManyStep,
@@ -38,6 +39,7 @@ from crossstream.planning.steps import (
     StreamStreamJoinStep,
     SubscribeStep,
     SuppressStep,
+    TransformBatchesStep,
 )
 from crossstream.serdes import Serde
 from crossstream.storage.sorted_run import Layout
@@ -158,13 +160,15 @@ class Round:
     """The parts of a plan in one round.
 
     ``leaving``: the exchanges of each flow, with their numbers. ``derived``: stores that are made from others.
-    ``probes_global``: whether a change of a global table alone gives work.
+    ``timers``: stores of timers, which fire without records. ``probes_global``: whether a change of a global table
+    alone gives work.
     """
 
     steps: tuple[Step, ...]
     leaving: Mapping[str, tuple[tuple[int, Exchange], ...]]
     derived: tuple[str, ...]
     probes_global: bool
+    timers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +200,8 @@ class Plan:
             store.name for store in self.stores.values() if store.derived and store.round == number
         )
         probes_global = any(isinstance(step, GlobalResolveStep) for step in steps)
-        return Round(steps, leaving, derived, probes_global)
+        timers = tuple(step.timers for step in steps if isinstance(step, ProcessStep))
+        return Round(steps, leaving, derived, probes_global, timers)
 
     @property
     def rounds(self) -> int:
@@ -286,6 +291,8 @@ def _stores_of(step: Step) -> list[str]:
     keeps_one = AggregateStep | DeduplicateStep | MaterializeStep | SubscribeStep | GlobalStep | SuppressStep
     if isinstance(step, keeps_one):
         return [step.store]
+    if isinstance(step, ProcessStep | TransformBatchesStep):
+        return [*step.stores, step.timers]
     if isinstance(step, StreamStreamJoinStep):
         return [*step.stores] if step.waiting is None else [*step.stores, step.waiting]
     if isinstance(step, ResolveStep):

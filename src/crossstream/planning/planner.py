@@ -11,6 +11,7 @@ from crossstream.operators.aggregate.plan import plan_aggregate, plan_group_tabl
 from crossstream.operators.deduplicate.plan import plan_deduplicate
 from crossstream.operators.foreign_key_join.plan import plan_foreign_key_join
 from crossstream.operators.global_join.plan import plan_stream_global_join, plan_table_global_join
+from crossstream.operators.process.plan import plan_process
 from crossstream.operators.sink.plan import plan_frame_sink, plan_sink
 from crossstream.operators.source.plan import decoded_late, plan_source
 from crossstream.operators.star_join.plan import plan_star_join
@@ -58,6 +59,8 @@ PLANNERS: Mapping[type[nodes.Node], Callable[[PlanBuilder, Any], None]] = Mappin
         nodes.GroupTable: plan_group_table,
         nodes.Aggregate: plan_aggregate,
         nodes.Deduplicate: plan_deduplicate,
+        nodes.Process: plan_process,
+        nodes.TransformBatches: plan_process,
         nodes.Suppress: plan_suppress,
         nodes.TableJoin: plan_table_join,
         nodes.ForeignKeyJoin: _plan_foreign_key_join,

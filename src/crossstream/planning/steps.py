@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from crossstream.columns.branch_order import Fork
+from crossstream.serdes import Serde
 from crossstream.serdes.serde import ANY_READER, Readers
 
 
@@ -176,6 +177,29 @@ class DeduplicateStep(Step):
     """Leaves out duplicates. ``store``: when records came out."""
 
     store: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessStep(Step):
+    """Gives records to a processor. ``key``, ``value``: the serdes of these.
+
+    ``stores``: its own, by name; ``timers``: stream time, and its timers.
+    """
+
+    key: Serde
+    value: Serde
+    stores: tuple[str, ...]
+    timers: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformBatchesStep(Step):
+    """Gives the records of a batch to a function. The other fields: as in `ProcessStep`."""
+
+    key: Serde
+    value: Serde
+    stores: tuple[str, ...]
+    timers: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
