@@ -309,7 +309,7 @@ class ProcessorStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process(Node):
-    """A processor of the user's. ``supplier``: makes one for each state partition. ``keeps_key``: `process_values`."""
+    """A processor that the user wrote. ``supplier``: makes one for each state partition. ``keeps_key``: `process_values`."""
 
     supplier: Callable[[], Any]
     keeps_key: bool = False

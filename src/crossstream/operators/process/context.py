@@ -135,7 +135,7 @@ def undo_all(undo: Undo) -> None:
 
 
 def _snapshot(value: Any) -> Any:
-    """The value as it is now: the processor may change it afterwards."""
+    """A copy: the processor may change the value afterwards."""
     kind = type(value)
     if kind in _PLAIN:
         return value

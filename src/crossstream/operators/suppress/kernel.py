@@ -47,7 +47,7 @@ class Moments:
 @dataclass(frozen=True, slots=True)
 class Stays:
     """``first``, ``last``: the first and the last row of each stay. ``leaves``: the place of the change with which it
-    ends; the number of changes for one that goes on.
+    ends; the number of changes for one that does not end.
     """
 
     first: np.ndarray
