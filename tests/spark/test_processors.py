@@ -9,6 +9,7 @@ import pytest
 
 import crossstream as cs
 from crossstream import serdes
+from crossstream.query.verification import verify_state
 from tests.spark.world import World
 
 pytestmark = pytest.mark.spark
@@ -83,3 +84,19 @@ def test_restarts_change_nothing(spark: Any, either_world: World) -> None:
     }
     assert found == results
     assert dict(cs.open_store(world.state_dir, "totals").all()) == totals
+
+
+def test_state_is_cut_into_other_partitions(spark: Any, world: World) -> None:
+    world.create(**{"in": 1, "closed": 1, "first": 1, "sums": 1})
+    for start, partitions in ((0, 2), (60, 3)):
+        world.append("in", RECORDS[start : start + 60], TEXT, NUMBER)
+        with cs.SparkStreams(topology(), world.config(partitions=partitions), spark) as app:
+            app.process_available()
+    totals: dict[str, int] = {}
+    for key, value, _ in RECORDS:
+        totals[key] = totals.get(key, 0) + value
+    assert dict(cs.open_store(world.state_dir, "totals").all()) == totals
+    assert verify_state(world.state_dir).problems == []
+    assert len({(one.key, one.ts) for one in world.read("closed", *OUTPUTS["closed"])}) == len(
+        world.read("closed", *OUTPUTS["closed"])
+    )
