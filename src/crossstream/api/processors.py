@@ -52,6 +52,7 @@ class KeyValueStore:
         _check("KeyValueStore", self)
 
     def spec(self) -> ProcessorStore:
+        """The store, as a node has it."""
         return ProcessorStore("key-value", self.name, self.key, self.value)
 
 
@@ -78,6 +79,7 @@ class WindowStore:
         settle_durations(self, "retention", minimum=1)
 
     def spec(self) -> ProcessorStore:
+        """The store, as a node has it."""
         return ProcessorStore("window", self.name, self.key, self.value, settled(self.retention))
 
 
@@ -104,6 +106,7 @@ class VersionedStore:
         settle_durations(self, "history_retention")
 
     def spec(self) -> ProcessorStore:
+        """The store, as a node has it."""
         return ProcessorStore("versioned", self.name, self.key, self.value, settled(self.history_retention))
 
 
