@@ -23,8 +23,8 @@ if TYPE_CHECKING:
         GroupedKTable,
         Joined,
         JoinWindows,
-        KStream,
         KeyValueStore,
+        KStream,
         KTable,
         Materialized,
         Named,
@@ -124,8 +124,8 @@ __all__ = [
 
 _HOMES = {
     "crossstream.api": "BranchedKStream CogroupedKStream Consumed GlobalKTable Grouped GroupedKStream GroupedKTable "
-    "JoinWindows Joined KStream KTable KeyValueStore Materialized Named Produced Repartitioned SessionWindows SlidingWindows "
-    "StreamJoined StreamsBuilder Suppressed TableJoined TimeWindows UnlimitedWindows VersionedStore "
+    "JoinWindows Joined KStream KTable KeyValueStore Materialized Named Produced Repartitioned SessionWindows "
+    "SlidingWindows StreamJoined StreamsBuilder Suppressed TableJoined TimeWindows UnlimitedWindows VersionedStore "
     "WindowStore WindowedKStream",
     "crossstream.api.topology": "Topology",
     "crossstream.columns.functions": "keyed",

@@ -222,19 +222,20 @@ class Processing(Handle):
     ) -> S:
         """Gives Arrow record batches to a function, which returns record batches with the columns of ``schema``.
 
-        ``function(batch)``, or ``function(batch, context)`` with the stores of a processor. The columns that it gets:
-        key, value, timestamp (ms), with the declared types; values without a type are what Arrow makes of the objects.
-        Rows are those of one state partition, in order of arrival. It returns a `pyarrow.RecordBatch`, a table, a list of
-        them, or None, with the columns key, value and perhaps timestamp; without that, rows have the largest timestamp
-        they got. The function may not assume where batches begin and end. An exception stops the application: which
-        record is at fault is not known. Raises CS-104 for another function, CS-101 for another schema or other stores.
+        ``function(batch)``, or ``function(batch, context)`` with the stores of a processor. It gets the columns key,
+        value and timestamp (ms) of records of one state partition, in order of arrival, with the declared types; values
+        without a type are what Arrow makes of the objects. It returns a `pyarrow.RecordBatch`, a table, a list of them,
+        or None, with the columns key, value and perhaps timestamp; without that, rows have the largest timestamp they
+        got. The function may not assume where batches begin and end. An exception stops the application: which record
+        is at fault is not known. Raises CS-104 for another function, CS-101 for another schema or other stores.
 
         >>> import pyarrow as pa, pyarrow.compute as pc
         >>> from crossstream import Consumed, StreamsBuilder, serdes
         >>> words = StreamsBuilder().stream("words", Consumed(key=serdes.string(), value=serdes.string()))
         >>> def loud(batch):
         ...     return batch.set_column(1, "value", pc.utf8_upper(batch["value"]))
-        >>> words.transform_batches(loud, pa.schema({"key": pa.string(), "value": pa.string(), "timestamp": pa.int64()}))
+        >>> schema = pa.schema({"key": pa.string(), "value": pa.string(), "timestamp": pa.int64()})
+        >>> words.transform_batches(loud, schema)
         <KStream words.transform_batches>
         """
         given: Any = None if function is REQUIRED else function

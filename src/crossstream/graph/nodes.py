@@ -290,7 +290,10 @@ class Aggregate(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deduplicate(Node):
-    """The first record of each identity in every ``within`` ms of stream time. ``identity``: of a record, None: its key."""
+    """The first record of each identity in every ``within`` ms of stream time.
+
+    ``identity``: gives that of a record; None: it is the key.
+    """
 
     within: int
     identity: Function | None = None
@@ -309,7 +312,10 @@ class ProcessorStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process(Node):
-    """A processor that the user wrote. ``supplier``: makes one for each state partition. ``keeps_key``: `process_values`."""
+    """A processor that the user wrote. ``supplier`` makes one for each state partition.
+
+    ``keeps_key``: it forwards records under their own keys (`process_values`).
+    """
 
     supplier: Callable[[], Any]
     keeps_key: bool = False
@@ -318,8 +324,9 @@ class Process(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformBatches(Node):
-    """A function of Arrow record batches. ``columns``: the types of what it returns, by name. ``with_context``: it takes
-    the context after the batch.
+    """A function of Arrow record batches.
+
+    ``columns``: the types of what it returns, by name. ``with_context``: it takes the context after the batch.
     """
 
     function: Callable[..., Any]

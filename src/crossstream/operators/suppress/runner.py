@@ -14,7 +14,6 @@ from crossstream.columns.values import Values, nulls
 from crossstream.errors import ProcessingError
 from crossstream.graph import nodes as graph
 from crossstream.operators.runner import Emitted, Runner
-from crossstream.operators.suppress.buffer import Buffer, Held
 from crossstream.operators.suppress.kernel import (
     HELD,
     Bounds,
@@ -25,6 +24,7 @@ from crossstream.operators.suppress.kernel import (
     lengths,
     stays,
 )
+from crossstream.operators.suppress.store import Buffer, Held
 from crossstream.planning.steps import SuppressStep
 from crossstream.serdes.windowed import NO_END, WindowedSerde
 

@@ -25,7 +25,7 @@ class Counted:
         count = (self.seen.get(record.key) or 0) + 1
         self.seen.put(record.key, count)
         self.context.forward(record.key, count)
-        1 // record.value  # noqa: B018
+        1 // record.value
 
 
 def driver_of(supplier, *, stores=(SEEN,), fixed=False, every=10, **options):
@@ -166,7 +166,7 @@ class Seen:
     def process(self, record):
         place = (record.topic, record.partition, record.offset)
         assert place == ("in", 0, record.value), place
-        assert self.context.stream_time == 9 and self.context.partition == 0
+        assert (self.context.stream_time, self.context.partition) == (9, 0)
         with pytest.raises(AttributeError):
             record.key = "b"
         self.context.forward(record.key, record.value, headers=[*record.headers, ("more", b"2")])

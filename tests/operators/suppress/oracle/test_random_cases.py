@@ -51,9 +51,7 @@ def limited(builder: cs.StreamsBuilder, params: dict[str, Any]) -> cs.KStream:
 
 
 def closed(builder: cs.StreamsBuilder, params: dict[str, Any]) -> cs.KStream:
-    windows = cs.TimeWindows(
-        size=params["size_ms"], advance=params["advance_ms"], grace=params["grace_ms"]
-    )
+    windows = cs.TimeWindows(size=params["size_ms"], advance=params["advance_ms"], grace=params["grace_ms"])
     counts = builder.stream("left", CONSUMED).group_by_key().windowed_by(windows).count()
     final = counts.suppress(cs.Suppressed.until_window_closes()).to_stream()
     return final.map(lambda window, count: (f"{window.key}@{window.start}", str(count)))
