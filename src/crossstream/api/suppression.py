@@ -24,7 +24,7 @@ class Suppressed:
     that would hold more is full: with ``on_full="emit"`` its oldest rows come out early, with ``"stop"`` the
     application stops (`ProcessingError` CS-509). Bytes are counted as Kafka does: key, value, old value, headers,
     topic, and 28 for each record. Raises CS-101 for other values, CS-110 for a duration that is not valid. Sources:
-    KIP-328, semantics 3.3.
+    KIP-328, semantics 3.13.
 
     >>> Suppressed.until_time_limit("10 seconds", max_records=1000).duration
     10000

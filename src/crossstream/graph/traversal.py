@@ -25,6 +25,7 @@ from crossstream.graph.nodes import (
     Merge,
     Node,
     Peek,
+    Process,
     SelectKey,
     Sink,
     Source,
@@ -32,6 +33,7 @@ from crossstream.graph.nodes import (
     StreamGlobalJoin,
     StreamStreamJoin,
     StreamTableJoin,
+    TransformBatches,
 )
 from crossstream.graph.stores import keepers
 
@@ -320,7 +322,7 @@ def _several(visits: Visits) -> frozenset[str]:
     """The streams in which one record can have several rows."""
     found: set[str] = set()
     for node in visits.topology:
-        makes = isinstance(node, FlatMap | FlatMapValues | StreamStreamJoin) or (
+        makes = isinstance(node, FlatMap | FlatMapValues | Process | StreamStreamJoin | TransformBatches) or (
             isinstance(node, Merge) and visits.order(MergePoint.of(node)) is not None
         )
         if node.shape == "stream" and (makes or not found.isdisjoint(forwarders(node))):

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from crossstream.graph.describe import has_new_key
 from crossstream.graph.names import inner, name_of, unique
 from crossstream.graph.nodes import (
+    Aggregate,
+    Deduplicate,
     Filter,
     ForeignKeyJoin,
     FrameSource,
@@ -16,6 +18,7 @@ from crossstream.graph.nodes import (
     ManyJoin,
     MapValues,
     Node,
+    Process,
     Sink,
     Source,
     StoreSpec,
@@ -23,6 +26,7 @@ from crossstream.graph.nodes import (
     Suppress,
     TableJoin,
     ToTable,
+    TransformBatches,
     is_stream_join,
     readings,
     sorts_out,
@@ -36,6 +40,10 @@ from crossstream.serdes.serde import Identity, alike, identity
 
 _Wanted = tuple[str, int, Partitioner | None, Identity, Identity]
 """A flow, the round and partitioner, and the serdes of its keys and values."""
+
+
+_BY_RECORD = Aggregate | Deduplicate | Process | Suppress | TransformBatches
+"""Operators whose results depend on every record, or every change of a table, not on the last one of a batch."""
 
 
 @dataclass(slots=True)
@@ -126,7 +134,7 @@ class PlanBuilder:
         if isinstance(node, StreamTableJoin):
             self.wants_changelog.add(node.parents[0])
             self.makes_changelog.add(node.parents[1])
-        elif is_stream_join(node) or isinstance(node, Suppress) or self.emits_changelog(node):
+        elif is_stream_join(node) or isinstance(node, _BY_RECORD) or self.emits_changelog(node):
             self.wants_changelog.update(node.parents)
 
     def emits_changelog(self, node: Node) -> bool:

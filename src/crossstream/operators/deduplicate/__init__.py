@@ -10,5 +10,5 @@
     <KStream clicks.deduplicate>
 
 `kernel.py`: which records of a batch come out. `runner.py`: the steps in a task. `plan.py`: their rounds and the store.
-Source: KIP-655. Page: docs/processors.md.
+Rules: semantics 3.14 (docs/semantics.md), KIP-655. Page: docs/processors.md.
 """

@@ -18,6 +18,6 @@
     <KStream words.process_values>
 
 `context.py`: what a processor can do. `stores.py`: its stores within a batch. `timers.py`: when its timers fire.
-`runner.py`: the steps in a task. `plan.py`: their round and stores. Rules: semantics 3.2 (docs/semantics.md), KIP-820.
+`runner.py`: the steps in a task. `plan.py`: their round and stores. Rules: semantics 3.15 (docs/semantics.md), KIP-820.
 Page: docs/processors.md.
 """

@@ -9,7 +9,7 @@ its key in between belong to the stay; the last one of them counts.
 
 Without bounds the stays of all keys are found together: each change points to the first one after the stay that it
 would begin, and the pointers are followed in as many steps as the longest chain has bits. Where a bound may be hit,
-rows leave in order of time among all keys, so changes are taken one after the other. Source: semantics 3.3,
+rows leave in order of time among all keys, so changes are taken one after the other. Source: semantics 3.13,
 ``KTableSuppressProcessorSupplier``, ``InMemoryTimeOrderedKeyValueChangeBuffer``.
 """
 
