@@ -97,7 +97,7 @@ class StoreDef:
     """A store of the plan. ``public``: the name under which it can be queried.
 
     ``derived``: made from other stores, and rebuilt from them when the number of partitions changes. ``by_key2``: a row
-    is in the state partition of its second key. ``results``: holds results of an operator, so the last version put is
+    is in the state partition of its second key. ``anywhere``: a row is where the processor is that put it. ``results``: holds results of an operator, so the last version put is
     the newest. ``repeats``: keeps a tombstone of a missing row as a version. ``window_size``: of the windows (ms) whose
     starts it has beside its keys.
     """
@@ -113,6 +113,7 @@ class StoreDef:
     results: bool = False
     repeats: bool = True
     by_key2: bool = False
+    anywhere: bool = False
     window_size: int | None = None
 
 
@@ -232,6 +233,11 @@ class Plan:
     def by_key2(self) -> tuple[str, ...]:
         """The stores whose rows are in the state partition of their second key."""
         return tuple(sorted(store.name for store in self.stores.values() if store.by_key2))
+
+    @property
+    def anywhere(self) -> tuple[str, ...]:
+        """The stores of processors, whose rows are in the state partition of the record they were put with."""
+        return tuple(sorted(store.name for store in self.stores.values() if store.anywhere))
 
     @property
     def tables(self) -> dict[str, tuple[str, ...]]:

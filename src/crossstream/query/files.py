@@ -55,7 +55,13 @@ def open_store(
     committed = _Committed(BatchLog(root), store, application.stores[store.name], as_of)
     committed()
     return StoreReader(
-        name, store.key, store.value, committed, store.history, windowed=store.layout.kind == WINDOW.kind
+        name,
+        store.key,
+        store.value,
+        committed,
+        store.history,
+        hashed=store.name not in application.anywhere,
+        windowed=store.layout.kind == WINDOW.kind,
     )
 
 

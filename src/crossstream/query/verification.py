@@ -207,7 +207,8 @@ class _Verification:
             yield f"it was written by batch {manifest.batch}, after a batch that leads to it"
         bounds = partition_bounds(partitions)
         own = (bounds[place.partition], bounds[place.partition + 1])
-        anywhere = (*self.application.placed, *self.application.derived, *self.application.by_key2)
+        found = self.application
+        anywhere = (*found.placed, *found.derived, *found.by_key2, *found.anywhere)
         yield from manifest_faults(manifest, *(WHOLE if place.store in anywhere else own))
 
     def _run_faults(self, run: Run, kind: str, refs: list[SegmentRef]) -> Iterator[str]:

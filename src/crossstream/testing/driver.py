@@ -381,5 +381,12 @@ class TopologyTestDriver:
             return [self._stores.open(store, pid, None) for pid in range(self._partitions)]
 
         return StoreReader(
-            name, store.key, store.value, versions, store.history, self._bits, windowed=kind == "window"
+            name,
+            store.key,
+            store.value,
+            versions,
+            store.history,
+            self._bits,
+            hashed=not store.anywhere,
+            windowed=kind == "window",
         )

@@ -50,6 +50,7 @@ def _store(builder: PlanBuilder, store: ProcessorStore, number: int) -> str:
         key=store.key,
         value=store.value,
         public=store.name,
+        anywhere=True,
         history=store.retention if store.kind == "versioned" else None,
     )
     return builder.put(made).name
