@@ -97,10 +97,11 @@ class StoreDef:
     """A store of the plan. ``public``: the name under which it can be queried.
 
     ``derived``: made from other stores, and rebuilt from them when the number of partitions changes. ``by_key2``: a row
-    is in the state partition of its second key. ``anywhere``: a row is where the processor is that put it. ``results``: holds results of an operator, so the last version put is
-    the newest. ``repeats``: keeps a tombstone of a missing row as a version. ``window_size``: of the windows (ms) whose
-    starts it has beside its keys.
+    is in the state partition of its second key. ``anywhere``: a row is where the processor is that put it.
+    ``results``: holds results of an operator, so the last version put is the newest. ``repeats``: keeps a tombstone of
+    a missing row as a version. ``window_size``: of the windows (ms) whose starts it has beside its keys.
     """
+
 
     name: str
     layout: Layout

@@ -49,15 +49,16 @@ class TransformBatchesRunner(Runner):
             view.keep()
 
     def _made(self, node: graph.TransformBatches, part: Changes, context: ProcessorContext) -> Changes:
-        batch = pa.RecordBatch.from_arrays(
-            [_column(part.key), _column(part.value), pa.array(part.ts, pa.int64())],
-            names=["key", "value", "timestamp"],
-        )
         try:
+            batch = pa.RecordBatch.from_arrays(
+                [_column(part.key), _column(part.value), pa.array(part.ts, pa.int64())],
+                names=["key", "value", "timestamp"],
+            )
             given = node.function(batch, context) if node.with_context else node.function(batch)
             tables = [self._checked(node, one) for one in _batches(given)]
         except BaseException as error:  # which record is at fault is not known
-            failure = Failure(part.rows - 1, raised(error), "function")
+            cause = error if isinstance(error, ProcessingError) else raised(error)
+            failure = Failure(part.rows - 1, cause, "function")
             raise self.task.failures.error(node, part, failure) from failure.error.__cause__
         return self._changes(node, part, tables)
 
@@ -98,7 +99,14 @@ def _column(values: Values) -> pa.Array:
     """As the declared type has it; without one, what the objects give."""
     if values.declared() or values.expressed():
         return values.series().to_arrow()
-    return pa.array(values.objects())
+    try:
+        return pa.array(values.objects())
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise ProcessingError(
+            f"no column of Arrow holds these values: {error}",
+            code="CS-501",
+            next='declare their type: serdes.json(Order), serdes.json({"price": pl.Float64})',
+        ) from error
 
 
 def _series(column: pa.ChunkedArray) -> pl.Series:

@@ -70,7 +70,7 @@ class ProcessorContext:
         """Gives a record to the operators below.
 
         Without ``timestamp`` and ``headers`` it has those of the record in hand; in a timer, the time that the timer
-        got, and none. Raises CS-501 if `process_values` forwards another key.
+        got, and none. Raises CS-501 if `process_values` forwards another key, CS-507 for a negative timestamp.
         """
         if self._check is not None:
             self._check(key, self._record)
@@ -84,6 +84,12 @@ class ProcessorContext:
                 else None
             )
         time = self._now if timestamp is None else to_record_timestamp(timestamp)
+        if time < 0:
+            raise ProcessingError(
+                f"a record cannot have the timestamp {time}",
+                code="CS-507",
+                next="forward it with milliseconds since the epoch, 0 or more; or leave the timestamp out",
+            )
         out.rows.append(self._at)
         out.keys.append(key if type(key) in _PLAIN else _snapshot(key))
         out.values.append(value if type(value) in _PLAIN else _snapshot(value))

@@ -218,3 +218,25 @@ def test_rows_of_batches_without_timestamps_have_the_largest():
         driver.create_input_topic("in", TEXT, NUMBER).pipe_records([("a", 1, 5), ("b", 2, 3)])
         out = driver.create_output_topic("out", TEXT, NUMBER).read_records()
     assert [(one.key, one.timestamp) for one in out] == [("a", 5), ("b", 5)]
+
+
+class Early(Seen):
+    def process(self, record):
+        self.context.forward(record.key, record.value, timestamp=-1)
+
+
+def test_forwarded_timestamps_are_checked():
+    with pytest.raises(cs.ProcessingError, match="the timestamp -1") as error:
+        piped(driver_of(Early, stores=()), ("a", 1, 1))
+    assert error.value.code == "CS-507"
+
+
+def test_values_of_several_types_are_no_column():
+    builder = cs.StreamsBuilder()
+    stream = builder.stream("in", cs.Consumed(key=TEXT, value=serdes.json()))
+    stream.transform_batches(lambda batch: None, SCHEMA).to("out", PRODUCED)
+    with cs.TopologyTestDriver(builder.build(), commit_every=2) as driver:
+        topic = driver.create_input_topic("in", TEXT, serdes.json())
+        with pytest.raises(cs.ProcessingError, match="no column of Arrow") as error:
+            topic.pipe_records([("a", {"n": 1}, 1), ("b", "text", 2)])
+    assert "declare" in error.value.next
