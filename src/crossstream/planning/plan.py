@@ -102,7 +102,6 @@ class StoreDef:
     a missing row as a version. ``window_size``: of the windows (ms) whose starts it has beside its keys.
     """
 
-
     name: str
     layout: Layout
     round: int
