@@ -28,7 +28,9 @@ if TYPE_CHECKING:
         StreamJoined,
         TableJoined,
     )
+    from crossstream.api.processors import KeyValueStore, VersionedStore, WindowStore
     from crossstream.api.stream import KStream
+    from crossstream.api.suppression import Suppressed
     from crossstream.api.table import GlobalKTable, KTable
     from crossstream.api.topology import Topology
     from crossstream.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
         StateError,
         TopologyError,
     )
+    from crossstream.operators.process.context import ProcessorContext
+    from crossstream.operators.process.record import Record
     from crossstream.query.files import open_store
     from crossstream.serdes.keys import LeftOrRight
     from crossstream.serdes.windowed import Windowed
@@ -70,11 +74,14 @@ __all__ = [
     "Joined",
     "KStream",
     "KTable",
+    "KeyValueStore",
     "LeftOrRight",
     "Materialized",
     "Named",
     "ProcessingError",
+    "ProcessorContext",
     "Produced",
+    "Record",
     "Repartitioned",
     "SerdeError",
     "SessionWindows",
@@ -86,6 +93,7 @@ __all__ = [
     "StreamJoined",
     "StreamsBuilder",
     "StreamsConfig",
+    "Suppressed",
     "TableJoined",
     "TestInputTopic",
     "TestOutputTopic",
@@ -95,6 +103,8 @@ __all__ = [
     "TopologyError",
     "TopologyTestDriver",
     "UnlimitedWindows",
+    "VersionedStore",
+    "WindowStore",
     "Windowed",
     "WindowedKStream",
     "__version__",
@@ -109,7 +119,9 @@ _HOMES = {
     "crossstream.api.grouped": "CogroupedKStream GroupedKStream GroupedKTable WindowedKStream",
     "crossstream.api.options": "Consumed Grouped JoinWindows Joined Materialized Named Produced Repartitioned "
     "StreamJoined TableJoined",
+    "crossstream.api.processors": "KeyValueStore VersionedStore WindowStore",
     "crossstream.api.stream": "KStream",
+    "crossstream.api.suppression": "Suppressed",
     "crossstream.api.table": "GlobalKTable KTable",
     "crossstream.api.windows": "SessionWindows SlidingWindows TimeWindows UnlimitedWindows",
     "crossstream.api.topology": "Topology",
@@ -117,6 +129,8 @@ _HOMES = {
     "crossstream.config": "DeadLetter StreamsConfig",
     "crossstream.errors": "ConfigError CopartitionError CrossStreamError IncompatibleStateError ProcessingError "
     "SerdeError SinkError SourceError StateError TopologyError",
+    "crossstream.operators.process.context": "ProcessorContext",
+    "crossstream.operators.process.record": "Record",
     "crossstream.query.files": "open_store",
     "crossstream.serdes.keys": "LeftOrRight",
     "crossstream.serdes.windowed": "Windowed",
@@ -124,8 +138,6 @@ _HOMES = {
     "crossstream.testing": "TestInputTopic TestOutputTopic TestRecord TopologyTestDriver",
 }
 """The module of each public name."""
-_NOT_YET = ("Suppressed",)
-"""Names of Kafka Streams that come with aggregations."""
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 
@@ -135,8 +147,6 @@ if not TYPE_CHECKING:  # a type checker knows the names from above
         """Loads a public name when it is first used."""
         if name == "serdes":
             return importlib.import_module("crossstream.serdes")
-        if name in _NOT_YET:
-            raise AttributeError(f"module {__name__!r} has no {name} yet: see Status in README.md")
         if name not in _HOME_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         found = getattr(importlib.import_module(_HOME_OF[name]), name)

@@ -45,7 +45,6 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 NOT_YET = {
-    "crossstream": ["Suppressed"],
     "crossstream.serdes": ["avro", "confluent_avro", "debezium_json"],
 }  # fmt: skip
 

@@ -18,7 +18,7 @@ from crossstream.api.checks import (
     needed_key,
     predicate_of,
 )
-from crossstream.api.draft import Handle, child, given_name
+from crossstream.api.draft import child, given_name
 from crossstream.api.grouped import GroupedKStream, group_key
 from crossstream.api.options import (
     Grouped,
@@ -30,6 +30,7 @@ from crossstream.api.options import (
     Repartitioned,
     StreamJoined,
 )
+from crossstream.api.processors import Processing
 from crossstream.api.stream_joins import stream_join, stream_join_refusal
 from crossstream.api.types import type_of_items
 from crossstream.columns.functions import keyed
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 _FORGOTTEN = MappingProxyType(dict.fromkeys(("key", "key_type", "value", "value_type")))
 
 
-class KStream(Handle):
+class KStream(Processing):
     """A stream of records; made by `StreamsBuilder`, never directly. Source: semantics 3.2.
 
     Functions take ``value``, or ``key, value`` if they require two arguments. Each method takes

@@ -12,10 +12,11 @@ from crossstream.api.draft import Handle, child, given_name, made_values
 from crossstream.api.grouped import GroupedKTable, group_key
 from crossstream.api.options import Grouped, Materialized, Named, TableJoined
 from crossstream.api.stream import KStream
+from crossstream.api.suppression import Suppressed, suppression
 from crossstream.api.table_joins import join_many, table_join, table_join_refusal
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.names import history_of
-from crossstream.graph.nodes import Filter, GroupTable, MapValues, ToStream
+from crossstream.graph.nodes import Filter, GroupTable, MapValues, Suppress, ToStream
 from crossstream.serdes.keys import LeftOrRight
 from crossstream.signatures import refuse_calls
 from crossstream.typing import (
@@ -156,6 +157,32 @@ class KTable(Handle):
         return GroupedKTable(
             self._draft, KTable, (node,), group_key("group_by", node, option), (option.value,)
         )
+
+    def suppress(self, suppressed: Suppressed = REQUIRED, named: Named | None = None) -> KTable:
+        """Holds changes back: until windows close, or for some time; fewer of them come out.
+
+        Raises CS-136 for `Suppressed.until_window_closes` on a table without windows, and for a table that keeps
+        versions.
+
+        >>> from crossstream import Consumed, StreamsBuilder, Suppressed, serdes
+        >>> words = StreamsBuilder().stream("words", Consumed(key=serdes.string(), value=serdes.string()))
+        >>> counts = words.group_by_key().windowed_by("1 hour").count()
+        >>> counts.suppress(Suppressed.until_window_closes())
+        <KTable words.count.suppress>
+        """
+        option = check_option(
+            "suppress", "suppressed", None if suppressed is REQUIRED else suppressed, Suppressed
+        )
+        if option is None:
+            raise TopologyError(
+                "suppress needs to know until when",
+                code="CS-101",
+                where=caller_location("suppress"),
+                next="pass Suppressed.until_window_closes() or Suppressed.until_time_limit(duration)",
+            )
+        name = given_name("suppress", named)
+        settings = suppression(self._draft.nodes, self._node, option)
+        return KTable(self._draft, child(self._draft, Suppress, "suppress", self._node, name, **settings))
 
     @refuse_calls(table_join_refusal)
     def join(

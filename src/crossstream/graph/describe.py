@@ -66,7 +66,13 @@ def is_rekeying(topology: graph.Graph, parent: str, node: graph.Node) -> bool:
     if isinstance(node, graph.ForeignKeyJoin | graph.ManyJoin):
         return parent != node.parents[0]
     moves = node.by_key and parent in node.forwarders
-    return moves and (isinstance(node, graph.Repartition) or has_new_key(topology, parent))
+    anew = isinstance(node, graph.Repartition) or _by_identity(node)
+    return moves and (anew or has_new_key(topology, parent))
+
+
+def _by_identity(node: graph.Node) -> bool:
+    """Whether records move to the partition of something else than their key."""
+    return isinstance(node, graph.Deduplicate) and node.identity is not None
 
 
 def has_new_key(topology: graph.Graph, name: str) -> bool:
@@ -74,7 +80,7 @@ def has_new_key(topology: graph.Graph, name: str) -> bool:
     above, seen = [name], {name}
     while above:
         node = topology[above.pop()]
-        if graph.changes_key(node):
+        if graph.changes_key(node) or _by_identity(node):
             return True
         if not node.by_key:
             above += [parent for parent in node.parents if parent not in seen]
@@ -90,8 +96,8 @@ def kind_of(node: graph.Node) -> str:
         return "to"
     if isinstance(node, graph.Aggregate):
         return node.operator
-    if isinstance(node, graph.GroupTable):
-        return "group_by"
+    if isinstance(node, graph.Process) and node.keeps_key:
+        return "process_values"
     if hasattr(node, "kind"):
         name = "join_many" if isinstance(node, graph.ManyJoin) else "join"
         return name if node.kind == "inner" else f"{node.kind}_{name}"

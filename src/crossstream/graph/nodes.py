@@ -317,6 +317,71 @@ class Aggregate(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Deduplicate(Node):
+    """The first record of each identity in every ``within`` ms of stream time.
+
+    ``identity``: gives that of a record; None: it is the key.
+    """
+
+    by_key: ClassVar[bool] = True
+    within: int
+    identity: Function | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorStore:
+    """A store of a processor. ``retention``: of windows, or of the history of versions, in ms."""
+
+    kind: Literal["key-value", "window", "versioned"]
+    name: str
+    key: Serde
+    value: Serde
+    retention: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process(Node):
+    """A processor that the user wrote. ``supplier`` makes one for each state partition.
+
+    ``keeps_key``: it forwards records under their own keys (`process_values`).
+    """
+
+    by_key: ClassVar[bool] = True
+    supplier: Callable[[], Any]
+    keeps_key: bool = False
+    stores: tuple[ProcessorStore, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformBatches(Node):
+    """A function of Arrow record batches.
+
+    ``columns``: the types of what it returns, by name. ``with_context``: it takes the context after the batch.
+    """
+
+    by_key: ClassVar[bool] = True
+    function: Callable[..., Any]
+    columns: tuple[tuple[str, Any], ...]
+    with_context: bool = False
+    stores: tuple[ProcessorStore, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suppress(Node):
+    """Holds the changes of a table back: ``until`` windows close, or for some time after the first change of a row.
+
+    ``duration``: that time, or the grace period of the windows, in ms. ``stops``: a full buffer stops the application;
+    else its oldest rows come out early.
+    """
+
+    until: Literal["window-closes", "time-limit"]
+    duration: int
+    max_records: int | None = None
+    max_bytes: int | None = None
+    stops: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sink(Node):
     """Writes a stream to a topic (a name, or a function of key and value that gives one)."""
 
@@ -357,14 +422,16 @@ def readings(topology: Graph, name: str, forwards: Callable[[str, Node], bool]) 
 
 def changes_key(node: Node) -> bool:
     """Whether a node may give records another key."""
-    return isinstance(node, Map | FlatMap | SelectKey | GroupTable) or (
+    if isinstance(node, Process):
+        return not node.keeps_key
+    return isinstance(node, Map | FlatMap | SelectKey | GroupTable | TransformBatches) or (
         isinstance(node, ToStream) and node.mapper is not None
     )
 
 
 def sorts_out(node: Node) -> bool:
     """Whether an operator on a stream may drop records, or give them another key."""
-    return changes_key(node) or isinstance(node, Filter | Branch | FlatMapValues)
+    return changes_key(node) or isinstance(node, Filter | Branch | FlatMapValues | Deduplicate | Process)
 
 
 def is_stream_join(node: Node) -> bool:

@@ -27,6 +27,10 @@ _Wanted = tuple[str, int, Partitioner | None, Identity, Identity]
 """A flow, the round and partitioner, and the serdes of its keys and values."""
 
 
+_BY_RECORD = graph.Aggregate | graph.Deduplicate | graph.Process | graph.Suppress | graph.TransformBatches
+"""Operators whose results depend on every record, or every change of a table, not on the last one of a batch."""
+
+
 @dataclass(slots=True)
 class PlanBuilder:
     topology: graph.Graph
@@ -87,6 +91,10 @@ class PlanBuilder:
             return
         if node.shape != "table" or self.knows_old(node):
             return
+        if isinstance(node, graph.Suppress):
+            if node.name in self.wants_old or node.max_bytes is not None:
+                self.wants_old.update(node.parents)
+            return
         if isinstance(node, graph.Filter) or (
             isinstance(node, graph.MapValues) and node.name in self.wants_old
         ):
@@ -113,7 +121,7 @@ class PlanBuilder:
         if isinstance(node, graph.StreamTableJoin):
             self.wants_changelog.add(node.parents[0])
             self.makes_changelog.add(node.parents[1])
-        elif graph.is_stream_join(node) or self.emits_changelog(node):
+        elif graph.is_stream_join(node) or isinstance(node, _BY_RECORD) or self.emits_changelog(node):
             self.wants_changelog.update(node.parents)
 
     def emits_changelog(self, node: graph.Node) -> bool:

@@ -22,7 +22,7 @@ from typing import Any
 
 from crossstream.columns.changes import reference
 from crossstream.graph.nodes import FrameSink, Graph
-from crossstream.planning.steps import GlobalResolveStep, ReadStep, ResolveManyStep, Step
+from crossstream.planning.steps import GlobalResolveStep, ProcessStep, ReadStep, ResolveManyStep, Step
 from crossstream.serdes import Serde
 from crossstream.storage.sorted_run import Layout
 
@@ -44,6 +44,16 @@ WINDOW = Layout(
 )
 WAITING = Layout("waiting", (("side", "uint8"),), sort="int64", numbered=True)
 BUFFER = Layout("buffer", (("value", "bytes"), ("headers", "bytes")), sort="int64", numbered=True)
+
+DEDUPLICATED = Layout("deduplicated", (), sort="int64")
+"""When a record of each identity came out."""
+SUPPRESSED = Layout(
+    "suppressed",
+    (("value", "bytes"), ("old", "bytes"), ("ts", "int64"), ("size", "int64"), ("headers", "bytes")),
+    sort="int64",
+    second_key=True,
+)
+"""Changes held back: by the key that decides the partition, when they came into the buffer, and their own key."""
 
 Partitioner = Callable[[Any, int], int]
 
@@ -73,9 +83,9 @@ class StoreDef:
     """A store of the plan. ``public``: the name under which it can be queried.
 
     ``derived``: made from other stores, and rebuilt from them when the number of partitions changes. ``by_key2``: a row
-    is in the state partition of its second key. ``results``: holds results of an operator, so the last version put is
-    the newest. ``repeats``: keeps a tombstone of a missing row as a version. ``window_size``: of the windows (ms) whose
-    starts it has beside its keys.
+    is in the state partition of its second key. ``anywhere``: a row is where the processor is that put it.
+    ``results``: holds results of an operator, so the last version put is the newest. ``repeats``: keeps a tombstone of
+    a missing row as a version. ``window_size``: of the windows (ms) whose starts it has beside its keys.
     """
 
     name: str
@@ -89,6 +99,7 @@ class StoreDef:
     results: bool = False
     repeats: bool = True
     by_key2: bool = False
+    anywhere: bool = False
     window_size: int | None = None
 
 
@@ -145,13 +156,15 @@ class Round:
     """The parts of a plan in one round.
 
     ``leaving``: the exchanges of each flow, with their numbers. ``derived``: stores that are made from others.
-    ``probes_global``: whether a change of a global table alone gives work.
+    ``timers``: stores of timers, which fire without records. ``probes_global``: whether a change of a global table
+    alone gives work.
     """
 
     steps: tuple[Step, ...]
     leaving: Mapping[str, tuple[tuple[int, Exchange], ...]]
     derived: tuple[str, ...]
     probes_global: bool
+    timers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +196,8 @@ class Plan:
             store.name for store in self.stores.values() if store.derived and store.round == number
         )
         probes_global = any(isinstance(step, GlobalResolveStep) for step in steps)
-        return Round(steps, leaving, derived, probes_global)
+        timers = tuple(step.timers for step in steps if isinstance(step, ProcessStep))
+        return Round(steps, leaving, derived, probes_global, timers)
 
     @property
     def rounds(self) -> int:
@@ -214,6 +228,11 @@ class Plan:
     def by_key2(self) -> tuple[str, ...]:
         """The stores whose rows are in the state partition of their second key."""
         return tuple(sorted(store.name for store in self.stores.values() if store.by_key2))
+
+    @property
+    def anywhere(self) -> tuple[str, ...]:
+        """The stores of processors, whose rows are in the state partition of the record they were put with."""
+        return tuple(sorted(store.name for store in self.stores.values() if store.anywhere))
 
     @property
     def tables(self) -> dict[str, tuple[str, ...]]:

@@ -8,14 +8,17 @@ from typing import Any
 
 from crossstream.graph import nodes
 from crossstream.operators.aggregate.plan import plan_aggregate, plan_group_table
+from crossstream.operators.deduplicate.plan import plan_deduplicate
 from crossstream.operators.foreign_key_join.plan import plan_foreign_key_join
 from crossstream.operators.global_join.plan import plan_stream_global_join, plan_table_global_join
+from crossstream.operators.process.plan import plan_process
 from crossstream.operators.sink.plan import plan_frame_sink, plan_sink
 from crossstream.operators.source.plan import decoded_late, plan_source
 from crossstream.operators.star_join.plan import plan_star_join
 from crossstream.operators.stateless.plan import plan_merge, plan_repartition, plan_stateless
 from crossstream.operators.stream_join.plan import plan_stream_stream_join
 from crossstream.operators.stream_table_join.plan import plan_stream_table_join
+from crossstream.operators.suppress.plan import plan_suppress
 from crossstream.operators.table.plan import plan_table
 from crossstream.operators.table_join.plan import plan_table_join
 from crossstream.planning.builder import PlanBuilder
@@ -55,6 +58,10 @@ PLANNERS: Mapping[type[nodes.Node], Callable[[PlanBuilder, Any], None]] = Mappin
         nodes.ToTable: _plan_to_table,
         nodes.GroupTable: plan_group_table,
         nodes.Aggregate: plan_aggregate,
+        nodes.Deduplicate: plan_deduplicate,
+        nodes.Process: plan_process,
+        nodes.TransformBatches: plan_process,
+        nodes.Suppress: plan_suppress,
         nodes.TableJoin: plan_table_join,
         nodes.ForeignKeyJoin: _plan_foreign_key_join,
         nodes.ManyJoin: plan_star_join,

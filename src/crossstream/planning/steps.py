@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 from crossstream.columns.order import Fork
+from crossstream.serdes import Serde
 from crossstream.serdes.serde import ANY_READER, Readers
 
 
@@ -176,6 +177,53 @@ class AggregateStep(Step):
     old: bool = False
     changelog: str | None = None
     null_key_reason: str = "null-key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentifyStep(Step):
+    """Records by their identity; their own key travels as an extra column."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeduplicateStep(Step):
+    """Leaves out duplicates. ``store``: when records came out."""
+
+    store: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessStep(Step):
+    """Gives records to a processor. ``key``, ``value``: the serdes of these.
+
+    ``stores``: its own, by name; ``timers``: stream time, and its timers.
+    """
+
+    key: Serde
+    value: Serde
+    stores: tuple[str, ...]
+    timers: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformBatchesStep(Step):
+    """Gives the records of a batch to a function. The other fields: as in `ProcessStep`."""
+
+    key: Serde
+    value: Serde
+    stores: tuple[str, ...]
+    timers: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuppressStep(Step):
+    """Holds changes back in ``store``. ``old``: emits and keeps old rows.
+
+    ``by_group``: rows are in the state partition of the group that a window is of, not of their own key.
+    """
+
+    store: str
+    old: bool = False
+    by_group: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

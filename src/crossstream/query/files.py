@@ -63,8 +63,8 @@ def open_store(
     store = _definition(readable, name, serdes or {}, root)
     committed = _Committed(BatchLog(root), store, application.stores[store.name], as_of)
     committed()
-    by_time = ByTime.of(store.layout, store.window_size)
-    return StoreReader(name, store.key, store.value, committed, store.history, by_time=by_time)
+    by_time, hashed = ByTime.of(store.layout, store.window_size), store.name not in application.anywhere
+    return StoreReader(name, store.key, store.value, committed, store.history, hashed=hashed, by_time=by_time)
 
 
 def open_own(state_dir: Place, plan: Plan, name: str) -> StoreReader:

@@ -54,6 +54,7 @@ class StoreReader:
     versions: Callable[[], Sequence[Version]]
     history: int | None = None
     bits: int = 64
+    hashed: bool = True
     by_time: ByTime | None = None
 
     @property
@@ -219,14 +220,14 @@ class StoreReader:
         wire = pa.array(keys, pa.large_binary())
         hashes = hash_keys(wire, self.bits)
         order = np.argsort(hashes, kind="stable")
-        pids = partition_of(hashes, len(versions))
+        pids = partition_of(hashes, len(versions)) if self.hashed else None
         found: list[Any] = [None] * len(keys)
         for pid, version in enumerate(versions):
-            mine = order[pids[order] == pid]
+            mine = order if pids is None else order[pids[order] == pid]
             if len(mine):
                 values = self._lookup(version, hashes[mine], take(wire, mine), as_of_time)
                 for row, value in zip(mine.tolist(), values, strict=True):
-                    found[row] = value
+                    found[row] = value if value is not None else found[row]
         return found
 
     def _lookup(

@@ -20,6 +20,9 @@ from crossstream.storage.columns import (
     take_all,
 )
 
+_BY_TIME = ("windowed", "suppressed", "deduplicated")
+"""How kinds of stores begin whose rows expire by time, beside those of records."""
+
 _FEW = 64
 """Rows up to which one plain sort is cheaper."""
 
@@ -49,7 +52,7 @@ class Layout:
     @property
     def expires(self) -> bool:
         """Whether rows get too old to matter, by ``s``: records, which nothing replaces, and windows."""
-        return self.numbered or self.kind.startswith("windowed")
+        return self.numbered or self.kind.startswith(_BY_TIME)
 
     @property
     def versioned(self) -> bool:

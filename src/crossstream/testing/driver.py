@@ -202,12 +202,12 @@ class TopologyTestDriver:
     def advance_wall_clock_time(self, duration: Duration) -> None:
         """Ends the current batch and moves the driver's clock.
 
-        Only ``idle_after`` depends on the clock: without a record for so long, it moves the stream time of joins
-        that wait.
+        Timers of processors on the clock fire. And ``idle_after`` depends on the clock: without a record for so long,
+        it moves the stream time of operators that wait.
         """
         self.commit()
         self._clock += to_milliseconds(duration)
-        if self._idle_after is not None:
+        if self._idle_after is not None or any(part.timers for part in self.plan.parts):
             self._run_batch()
 
     def get_key_value_store(self, name: str) -> StoreReader:
@@ -308,7 +308,13 @@ class TopologyTestDriver:
         spans = tuple(self._spans(before))
         silence, wants = self._silence(), self._partnerless.wants_keys
         batch = Batch(
-            self._batch, spans, self._partitions, bits=self._bits, silence=silence, wants_keys=wants
+            self._batch,
+            spans,
+            self._partitions,
+            bits=self._bits,
+            silence=silence,
+            clock=self._clock,
+            wants_keys=wants,
         )
         mark, versions = self._output.mark(), dict(self._stores.versions)
         try:
@@ -411,5 +417,7 @@ class TopologyTestDriver:
         def versions() -> list[Version]:
             return [self._stores.open(store, pid, None) for pid in range(self._partitions)]
 
-        by_time = ByTime.of(store.layout, store.window_size)
-        return StoreReader(name, store.key, store.value, versions, store.history, self._bits, by_time=by_time)
+        by_time, hashed = ByTime.of(store.layout, store.window_size), not store.anywhere
+        return StoreReader(
+            name, store.key, store.value, versions, store.history, self._bits, hashed=hashed, by_time=by_time
+        )

@@ -107,7 +107,8 @@ class AggregateRunner(Runner):
             if moment is None:
                 return
             before, store.stream_time = store.stream_time, moment
-            yield from self._closed(node, store, before, None, np.array([moment]))
+            if node.emit_final:
+                yield from self._closed(node, store, before, None, np.array([moment]))
             self._expire(store)
             return
         store.heard(self.task.batch.silence)
