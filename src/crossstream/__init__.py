@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from crossstream._version import __version__
 
 if TYPE_CHECKING:
-    from crossstream import serdes
+    from crossstream import agg, serdes
     from crossstream.api import (
         BranchedKStream,
         CogroupedKStream,
@@ -105,6 +105,7 @@ __all__ = [
     "Windowed",
     "WindowedKStream",
     "__version__",
+    "agg",
     "keyed",
     "open_store",
     "serdes",
@@ -135,8 +136,8 @@ if not TYPE_CHECKING:  # a type checker knows the names from above
 
     def __getattr__(name: str) -> Any:
         """Loads a public name when it is first used."""
-        if name == "serdes":
-            return importlib.import_module("crossstream.serdes")
+        if name in ("agg", "serdes"):
+            return importlib.import_module(f"crossstream.{name}")
         if name in _NOT_YET:
             raise AttributeError(f"module {__name__!r} has no {name} yet: see Status in README.md")
         if name not in _HOME_OF:

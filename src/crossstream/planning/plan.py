@@ -49,6 +49,8 @@ INTERESTED = Layout("interested", (), sort="uint64", second_key=True)
 SUBSCRIPTIONS = Layout("subscriptions", (("value", "bytes"), ("ts", "int64")), sort="uint64", second_key=True)
 WINDOWED = Layout("windowed", (("value", "bytes"), ("ts", "int64")), sort="int64")
 """Aggregates by key and start of the window."""
+GROUP_ROWS = Layout("group-rows", (("value", "bytes"), ("arrival", "int64")), sort="uint64", second_key=True)
+"""The rows of the groups of a table: by the key of the group, then by their own."""
 WINDOW = Layout(
     "window", (("value", "bytes"), ("headers", "bytes"), ("alone", "uint8")), sort="int64", numbered=True
 )
@@ -69,8 +71,20 @@ def many_rows(names: Sequence[str]) -> Layout:
     return Layout(f"rows({','.join(names)})", (("value", "bytes"), ("ts", "int64"), *references))
 
 
+def aggregates(state: Sequence[tuple[str, str]], windowed: bool = False) -> Layout:
+    """Aggregates by key, or by key and start of the window, with columns of state beside the visible value."""
+    kind = ",".join(f"{name}:{form}" for name, form in state)
+    plain = WINDOWED if windowed else KEY_VALUE
+    name = "windowed-aggregates" if windowed else "aggregates"
+    return Layout(f"{name}({kind})", (*plain.values, *state), sort=plain.sort)
+
+
 def layout_of(kind: str) -> Layout | None:
     """The layout of a kind of store; None for an unknown kind."""
+    found = re.fullmatch(r"(windowed-)?aggregates\(([\w.:,]+)\)", kind)
+    if found is not None:
+        state = [(name, form) for name, _, form in (one.partition(":") for one in found[2].split(","))]
+        return aggregates(state, windowed=found[1] is not None)
     found = re.fullmatch(r"(references|rows)\(([\w,]+)\)", kind)
     if found is not None:
         names = found[2].split(",")
@@ -271,7 +285,9 @@ def _way(exchange: Exchange) -> str:
 
 
 def _stores_of(step: Step) -> list[str]:
-    if isinstance(step, AggregateStep | MaterializeStep | SubscribeStep | GlobalStep):
+    if isinstance(step, AggregateStep):
+        return [step.store] if step.rows is None else [step.store, step.rows]
+    if isinstance(step, MaterializeStep | SubscribeStep | GlobalStep):
         return [step.store]
     if isinstance(step, StreamStreamJoinStep):
         return [*step.stores] if step.waiting is None else [*step.stores, step.waiting]

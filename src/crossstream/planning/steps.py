@@ -148,7 +148,12 @@ class ResolveStep(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupTableStep(Step):
-    """The changes of a table as old rows to take away and new rows to add, under the keys of their groups."""
+    """The changes of a table as old rows to take away and new rows to add, under the keys of their groups.
+
+    ``row_keys``: with the keys of the rows in the table.
+    """
+
+    row_keys: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +161,8 @@ class AggregateStep(Step):
     """Aggregates the records of groups, or the changes of grouped tables, into the table in ``store``.
 
     ``retention``: how long (ms) windows are kept after they have begun. ``old``, ``changelog``,
-    ``null_key_reason``: as in `MaterializeStep`.
+    ``null_key_reason``: as in `MaterializeStep`. ``rows``: the store of the rows of the groups of a table, if an
+    aggregate needs them.
     """
 
     store: str
@@ -164,6 +170,7 @@ class AggregateStep(Step):
     old: bool = False
     changelog: str | None = None
     null_key_reason: str = "null-key"
+    rows: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

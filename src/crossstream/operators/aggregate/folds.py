@@ -13,8 +13,7 @@ from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure, raised
 from crossstream.columns.functions import Function
 from crossstream.columns.values import Values
-from crossstream.operators.aggregate.kernel import SIDE, SIGN, Folded, last_rows, running_times
-from crossstream.operators.table.kernel import Rows
+from crossstream.operators.aggregate.kernel import SIDE, SIGN, Folded, Kept, last_rows, running_times
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 
@@ -25,7 +24,7 @@ class Count:
 
     serde: Serde
 
-    def fold(self, rows: Changes, begins: np.ndarray, before: Rows, every: bool) -> Folded:
+    def fold(self, rows: Changes, begins: np.ndarray, before: Kept, every: bool) -> Folded:
         signs = np.asarray(rows.extra[SIGN], np.int64) if SIGN in rows.extra else np.ones(rows.rows, np.int64)
         counts = self._counts(before.values)
         total = np.cumsum(signs)
@@ -55,7 +54,7 @@ class Calls:
     subtractor: Function | None = None
     initializer: Callable[[], Any] | None = None
 
-    def fold(self, rows: Changes, begins: np.ndarray, before: Rows, every: bool) -> Folded:
+    def fold(self, rows: Changes, begins: np.ndarray, before: Kept, every: bool) -> Folded:
         functions = [*self.adders, *([] if self.subtractor is None else [self.subtractor])]
         needs_key = any(function.with_key for function in functions)
         keys = rows.key.objects() if needs_key else [None] * rows.rows

@@ -7,6 +7,7 @@ it begins again when an aggregate is deleted. Source: semantics 3.4.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -27,6 +28,9 @@ from crossstream.storage.sorted_run import newest, sort_rows
 SIGN = "sign"
 """Extra column of grouped tables: 1 for a row that is added, −1 for one that is taken away."""
 
+ROW_KEY = "row key"
+"""Extra column of grouped tables whose groups are kept row by row: the key of the row in the table, serialised."""
+
 SIDE = "side"
 """Extra column: the number of the grouped stream, where several are aggregated together."""
 
@@ -40,18 +44,29 @@ GROUP = "group"
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """``rows``: those after which there is a result to keep; ``values``, ``ts``: the aggregate after each of them."""
+    """``rows``: those after which there is a result to keep; ``values``, ``ts``: the aggregate after each of them.
+
+    ``state``: what the store keeps beside the value, after the last row of each group that has a result.
+    """
 
     rows: np.ndarray
     values: Values
     ts: np.ndarray
     failures: list[Failure] = field(default_factory=list)
+    state: Mapping[str, Column] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept(Rows):
+    """The aggregates of groups, with the columns that the store has beside the value."""
+
+    state: Mapping[str, Column]
 
 
 class Fold(Protocol):
     """Applies rows to aggregates."""
 
-    def fold(self, rows: Changes, begins: np.ndarray, before: Rows, every: bool) -> Folded:
+    def fold(self, rows: Changes, begins: np.ndarray, before: Kept, every: bool) -> Folded:
         """Rows sorted by group, then arrival; ``begins``: where groups begin; ``before``: their aggregates.
 
         With ``every`` there is a result for each row that did not fail, else for the last of each group.
@@ -104,13 +119,14 @@ class Updates:
     failures: list[Failure]
 
 
-def look_up(view: Snapshot, groups: Groups, serde: Serde) -> Rows:
+def look_up(view: Snapshot, groups: Groups, serde: Serde) -> Kept:
     """The aggregate of each group."""
     if groups.starts is None:
         match = view.lookup(groups.hashes, groups.keys)
     else:
         match = find_at(view, groups.hashes, groups.keys, groups.starts)
-    return Rows(match.found, Values(serde, wire=match.gather("value")), np.asarray(match.gather("ts")))
+    state = {name: match.gather(name) for name, _ in view.layout.values if name not in ("value", "ts")}
+    return Kept(match.found, Values(serde, wire=match.gather("value")), np.asarray(match.gather("ts")), state)
 
 
 def find_at(view: Snapshot, hashes: np.ndarray, keys: Column, times: np.ndarray) -> Match:
@@ -130,7 +146,7 @@ def find_at(view: Snapshot, hashes: np.ndarray, keys: Column, times: np.ndarray)
     return Match(segments, segment, row)
 
 
-def update(groups: Groups, before: Rows, fold: Fold, *, want_old: bool, every: bool) -> Updates:
+def update(groups: Groups, before: Kept, fold: Fold, *, want_old: bool, every: bool) -> Updates:
     """Applies the rows of a batch."""
     folded = fold.fold(groups.rows, groups.begins, before, every)
     number = groups.number[folded.rows]
@@ -140,6 +156,7 @@ def update(groups: Groups, before: Rows, fold: Fold, *, want_old: bool, every: b
     made = replace(groups.rows.take(folded.rows), value=folded.values, ts=folded.ts, old=None, extra=extra)
     if not every:
         old = before.values.take(np.where(before.present, np.arange(len(before.present)), -1)[number])
+        made = replace(made, extra={**made.extra, **folded.state})
         return Updates(replace(made, old=old) if want_old else made, None, folded.failures)
     # Of the rows that one input record made in a group (an old row taken away, a new one added) the last counts.
     follows = (number[1:] == number[:-1]) & same_trigger(
@@ -149,6 +166,7 @@ def update(groups: Groups, before: Rows, fold: Fold, *, want_old: bool, every: b
     made, number = made.where(last), number[last]
     ends = np.flatnonzero(np.append(number[1:] != number[:-1], True)[: len(number)])
     net = made.take(ends)
+    net = replace(net, extra={**net.extra, **folded.state})
     if want_old:
         begins = np.append(True, number[1:] != number[:-1])[: len(number)]
         first = before.values.take(np.where(before.present, np.arange(len(before.present)), -1)[number])
@@ -170,6 +188,7 @@ def put(view: Snapshot, net: Changes, hashes: np.ndarray) -> None:
     }
     if START in net.extra:
         columns["s"] = net.extra[START]
+    columns.update({name: net.extra[name] for name, _ in view.layout.values if name in net.extra})
     view.put(columns)
 
 

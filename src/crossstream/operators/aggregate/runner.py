@@ -11,9 +11,12 @@ from crossstream.columns.evaluate import Failure
 from crossstream.columns.order import by_arrival
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
+from crossstream.operators.aggregate.columns import BEYOND, Columns, Parts
 from crossstream.operators.aggregate.folds import Calls, Count
+from crossstream.operators.aggregate.group_rows import GroupRows
 from crossstream.operators.aggregate.kernel import (
     GROUP,
+    ROW_KEY,
     SIDE,
     SIGN,
     START,
@@ -28,6 +31,8 @@ from crossstream.operators.aggregate.windows import closing_time, ends_of, first
 from crossstream.operators.runner import Emitted, OpenStore, Runner
 from crossstream.operators.stateless.kernel import map_records, select_key
 from crossstream.planning.steps import AggregateStep, GroupTableStep
+from crossstream.storage.columns import take
+from crossstream.serdes.json_schemas import SchemaJson
 from crossstream.serdes.windowed import WindowedSerde
 
 
@@ -47,18 +52,20 @@ class GroupTableRunner(Runner):
         self.task.report.count_in(self.step.node, changes.rows)
         assert changes.old is not None, "the table was planned to give old rows"
         parts = []
+        keys = {ROW_KEY: changes.key.wire(self.task.flow(flow).key)} if self.step.row_keys else {}
         for sign, value in ((-1, changes.old), (1, changes.value)):
             rows = np.flatnonzero(~value.missing())
             if len(rows):
                 half = replace(changes.take(rows), value=value.take(rows), old=None, lost=None, extra={})
                 signs = np.full(len(rows), sign, np.int64)
-                parts.append(self._grouped(replace(half, extra={SIGN: signs, _ROW: rows})))
+                extra = {name: take(column, rows) for name, column in keys.items()}
+                parts.append(self._grouped(replace(half, extra={SIGN: signs, _ROW: rows, **extra})))
         if not parts:
             return
         both = concat_changes(parts)
         # In order of the changes, of each first the row that is taken away.
         both = both.take(np.lexsort((both.extra[SIGN], both.extra[_ROW])))
-        both = replace(both, extra={SIGN: both.extra[SIGN]})
+        both = replace(both, extra={name: both.extra[name] for name in (SIGN, *keys)})
         if both.rows:
             self.emit(both)
 
@@ -114,7 +121,7 @@ class AggregateRunner(Runner):
             changes = held[flow]
             if changes is None:
                 continue
-            extra = {SIGN: changes.extra[SIGN]} if SIGN in changes.extra else {}
+            extra = {name: changes.extra[name] for name in (SIGN, ROW_KEY) if name in changes.extra}
             if len(self.step.inputs) > 1:
                 extra = {SIDE: np.full(changes.rows, side, np.int64)}
             parts.append(replace(changes, old=None, lost=None, extra=extra))
@@ -123,7 +130,7 @@ class AggregateRunner(Runner):
         changes = by_arrival(concat_changes(parts))
         self.task.report.count_in(self.step.node, changes.rows)
         changes = self._dropped(changes, changes.key.missing(), self.step.null_key_reason)
-        if node.windows is None:
+        if node.windows is None or node.columns is not None:
             changes = self._dropped(changes, changes.value.missing(), "null-value")
         changes = self.writable(changes, "key", store.definition.key)
         return replace(changes, key=Values(store.definition.key, wire=changes.key.wire(store.definition.key)))
@@ -152,7 +159,7 @@ class AggregateRunner(Runner):
         made = update(
             groups,
             before,
-            self._fold(node, store),
+            self._fold(node, store, groups),
             want_old=self.step.old,
             every=self.step.changelog is not None,
         )
@@ -169,14 +176,28 @@ class AggregateRunner(Runner):
             yield self.step.changelog, self._keyed(self.as_stored(made.every, serde))
 
     def _report_failures(self, node: graph.Aggregate, groups: Groups, failures: list[Failure]) -> None:
+        beyond = next((failure for failure in failures if failure.role == BEYOND), None)
+        if beyond is not None and SIGN in groups.rows.extra:  # it could not be taken away again
+            raise self.task.failures.error(node, groups.rows, beyond)
         if failures:
             self.task.failures.failed(node, groups.rows, failures)
 
-    def _fold(self, node: graph.Aggregate, store: OpenStore) -> Fold:
+    def _fold(self, node: graph.Aggregate, store: OpenStore, groups: Groups) -> Fold:
         serde = store.definition.value
+        if node.columns is not None:
+            return Columns(Parts.of(node.columns), self._group_rows(groups))
         if node.operator == "count":
             return Count(serde)
         return Calls(serde, node.adders, node.subtractor, node.initializer)
+
+    def _group_rows(self, groups: Groups) -> GroupRows | None:
+        """The rows of the groups of a table, if they are kept."""
+        if self.step.rows is None:
+            return None
+        store = self.task.stores(self.step.rows)
+        serde = store.definition.value
+        assert isinstance(serde, SchemaJson)
+        return GroupRows(store.view, groups, serde, self.task.batch.id, self.task.batch.bits)
 
     def _keyed(self, changes: Changes) -> Changes:
         """With the keys of the result: those of windows have the window in them."""
