@@ -79,6 +79,12 @@ def aggregates(state: Sequence[tuple[str, str]], windowed: bool = False) -> Layo
     return Layout(f"{name}({kind})", (*plain.values, *state), sort=plain.sort)
 
 
+def read_as(layout: Layout) -> str:
+    """The kind of store that a reader sees, who sees no state of aggregates."""
+    plain = {"aggregates": KEY_VALUE.kind, "windowed-aggregates": WINDOWED.kind}
+    return plain.get(layout.kind.partition("(")[0], layout.kind)
+
+
 def layout_of(kind: str) -> Layout | None:
     """The layout of a kind of store; None for an unknown kind."""
     found = re.fullmatch(r"(windowed-)?aggregates\(([\w.:,]+)\)", kind)

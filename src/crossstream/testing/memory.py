@@ -13,7 +13,7 @@ import pyarrow as pa
 from crossstream.errors import StateError
 from crossstream.filetopics.folders import check_name
 from crossstream.partitioning import default_partitions, murmur2_partitions, split_by_partition
-from crossstream.planning.plan import Plan, StoreDef
+from crossstream.planning.plan import Plan, StoreDef, read_as
 from crossstream.records import RECORDS, concat
 from crossstream.storage.log_entries import SourceRange
 
@@ -160,11 +160,12 @@ def store_named(plan: Plan, name: str, kind: Kind) -> StoreDef:
             where={"store": name},
             next=f"name it, with Materialized or StreamJoined; its stores are: {', '.join(public) or 'none'}",
         )
-    if found.layout.kind != kind:
+    actual = read_as(found.layout)
+    if actual != kind:
         raise StateError(
-            f"{name!r} is a {found.layout.kind} store, not a {kind} store",
+            f"{name!r} is a {actual} store, not a {kind} store",
             code="CS-710",
             where={"store": name},
-            next=f"call {_GETTERS[found.layout.kind]}({name!r})",
+            next=f"call {_GETTERS[actual]}({name!r})",
         )
     return found
