@@ -25,7 +25,7 @@ from crossstream.columns.order import same_trigger
 from crossstream.columns.values import Values
 from crossstream.errors import ProcessingError
 from crossstream.operators.aggregate.group_rows import GroupRows
-from crossstream.operators.aggregate.kernel import SIGN, Folded, Kept
+from crossstream.operators.aggregate.kernel import SIGN, Folded, Kept, times_after
 from crossstream.operators.aggregate.parts import (
     Collected,
     Counted,
@@ -151,12 +151,15 @@ class Columns:
         items, failures = self._fields(rows)
         good = np.ones(rows.rows, bool)
         good[[failure.row for failure in failures]] = False
-        group = np.cumsum(begins) - 1
+        group, groups, held = np.cumsum(begins) - 1, np.arange(len(before.ts)), before
         while True:
             at = np.flatnonzero(good)
-            there, starts = np.unique(group[at], return_index=True)
+            there, starts = groups, np.flatnonzero(begins)
+            if len(at) < rows.rows:
+                there, starts = np.unique(group[at], return_index=True)
             mine = self._rows(rows, at, starts, every)
-            states = self.parts.states({name: take(column, there) for name, column in before.state.items()})
+            before = _of_groups(held, there) if len(there) < len(groups) else held
+            states = self.parts.states(before.state)
             fields = items if len(at) == rows.rows else [one.gather(at) for one in items]
             wrong = self._beyond(fields, mine, states)
             if not len(wrong):
@@ -177,7 +180,7 @@ class Columns:
             if gone.any():
                 value = with_nulls_of(value, pl.Series(pa.array(np.zeros(len(value)), mask=gone.to_numpy())))
         made = Values(SchemaJson(self.parts.aggregates.dtype), series=value)
-        times = self._times(rows.take(at), mine, before.present[there], before.ts[there], states[ROWS], every)
+        times = self._times(rows.take(at), mine, before, every)
         return Folded(picked, made, times, sorted(failures, key=lambda one: one.row), self.parts.columns(after))
 
     def _fields(self, rows: Changes) -> tuple[list[pl.Series], list[Failure]]:
@@ -257,20 +260,22 @@ class Columns:
                 after[key] = [take(concat([one, other]), rows_) for one, other in zip(after[key], last, strict=True)]
         self.kept.put(events, groups)
 
-    def _times(
-        self, rows: Changes, mine: Rows, present: np.ndarray, ts: np.ndarray, count: State, every: bool
-    ) -> np.ndarray:
+    def _times(self, rows: Changes, mine: Rows, before: Kept, every: bool) -> np.ndarray:
         """The largest timestamp of each aggregate so far; one of a group without rows begins again."""
+        if mine.signs is None:
+            return times_after(rows.ts, mine.begins, before, every)
+        left = mine.so_far(mine.signs, np.asarray(self.parts.states(before.state)[ROWS][0]))
+        row = np.arange(rows.rows - 1)
+        again = (left[:-1] <= 0) & ~same_trigger(rows.major, rows.minor, row, row + 1)
         times = rows.ts.copy()
-        held = present
-        times[mine.starts] = np.where(held, np.maximum(times[mine.starts], ts), times[mine.starts])
-        starts = mine.starts
-        if mine.signs is not None:
-            left = mine.so_far(mine.signs, np.asarray(count[0]))
-            before = np.arange(len(times) - 1)
-            anew = (left[:-1] <= 0) & ~same_trigger(rows.major, rows.minor, before, before + 1)
-            starts = np.flatnonzero(mine.begins | np.append(False, anew)[: len(times)])
-        return running_maximum_of(times, starts)[mine.picked]
+        times[mine.starts] = np.where(before.present, np.maximum(times[mine.starts], before.ts), times[mine.starts])
+        return running_maximum_of(times, np.flatnonzero(mine.begins | np.append(False, again)))[mine.picked]
+
+
+def _of_groups(kept: Kept, groups: np.ndarray) -> Kept:
+    """What is kept of some of the groups."""
+    state = {name: take(column, groups) for name, column in kept.state.items()}
+    return Kept(kept.present[groups], kept.values, kept.ts[groups], state)
 
 
 def _finite(series: pl.Series) -> pl.Series:

@@ -13,7 +13,7 @@ from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure, raised
 from crossstream.columns.functions import Function
 from crossstream.columns.values import Values
-from crossstream.operators.aggregate.kernel import SIDE, SIGN, Folded, Kept, last_rows, running_times
+from crossstream.operators.aggregate.kernel import SIDE, SIGN, Folded, Kept, last_rows, times_after
 from crossstream.serdes import Serde
 from crossstream.serdes import serde as calls
 
@@ -33,7 +33,7 @@ class Count:
         total += (counts - total[starts] + signs[starts])[group]
         picked = np.arange(rows.rows) if every else last_rows(begins)
         made = Values(series=pl.Series(total[picked])) if self.serde.dtype else Values(objects=total[picked].tolist())
-        return Folded(picked, made, running_times(rows.ts, begins, before)[picked])
+        return Folded(picked, made, times_after(rows.ts, begins, before, every))
 
     def _counts(self, values: Values) -> np.ndarray:
         if self.serde.dtype is None:

@@ -192,12 +192,14 @@ def put(view: Snapshot, net: Changes, hashes: np.ndarray) -> None:
     view.put(columns)
 
 
-def running_times(ts: np.ndarray, begins: np.ndarray, before: Rows) -> np.ndarray:
-    """The largest timestamp so far of each group, with that of the aggregate before."""
+def times_after(ts: np.ndarray, begins: np.ndarray, before: Rows, every: bool) -> np.ndarray:
+    """The largest timestamp of each group, with that of the aggregate before: after its last row, or after ``every``."""
     values = ts.copy()
     starts = np.flatnonzero(begins)
     values[starts] = np.where(before.present, np.maximum(values[starts], before.ts), values[starts])
-    return values if len(starts) == len(values) else running_maximum_of(values, starts)
+    if len(starts) == len(values):
+        return values
+    return running_maximum_of(values, starts) if every else np.maximum.reduceat(values, starts)
 
 
 def last_rows(begins: np.ndarray) -> np.ndarray:
