@@ -56,11 +56,10 @@ class Aggregation:
         self.expression = expression
 
     def __repr__(self) -> str:
-        shown = [f"{kind}({'' if field is None else repr(field) if isinstance(field, str) else '…'})" for kind, field in self.terms]
-        return f"<Aggregation of {', '.join(shown)}>"
+        return f"<Aggregation of {', '.join(_shown(*term) for term in self.terms)}>"
 
     def pipe(self, function: Callable[[pl.Expr], pl.Expr]) -> Aggregation:
-        """What a function of Polars expressions makes of the result: ``mean("price").pipe(lambda mean: mean.round(2))``.
+        """What a function of a Polars expression makes of the result.
 
         >>> mean("price").pipe(lambda price: price.round(2))
         <Aggregation of mean('price')>
@@ -167,6 +166,11 @@ def approx_distinct(field: Field) -> Aggregation:
     The standard error is 2.3 %; up to some hundred values the number is nearly always exact.
     """
     return _one("approx_distinct", field)
+
+
+def _shown(kind: Kind, field: Field | None) -> str:
+    given = "" if field is None else repr(field) if isinstance(field, str) else "…"
+    return f"{kind}({given})"
 
 
 def _one(kind: Kind, field: Field | None) -> Aggregation:

@@ -28,7 +28,10 @@ def aggregates_of(columns: Mapping[str, Any], node: Node) -> Aggregates:
     """
     if not columns:
         raise TopologyError(
-            "agg without aggregates makes empty rows", code="CS-104", where=caller_location("agg"), next=f"name them: {_EXAMPLE}"
+            "agg without aggregates makes empty rows",
+            code="CS-104",
+            where=caller_location("agg"),
+            next=f"name them: {_EXAMPLE}",
         )
     fields: list[tuple[Any, Function]] = []
     terms: list[Term] = []

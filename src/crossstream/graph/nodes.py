@@ -271,8 +271,9 @@ class Aggregate(Node):
     """A table with one row for each group (of each window): parents are the grouped streams, or one `GroupTable`.
 
     ``operator``: "count", "reduce", "aggregate" or "agg". ``adders``: one for each parent; ``subtractor``: of a grouped
-    table. ``initializer``: makes the first aggregate. ``merger``: of two sessions. ``columns``: of "agg". ``group_key``, ``group_values``: the serdes of what is aggregated. ``emit_final``: each window comes out
-    once, when it has closed.
+    table. ``initializer``: makes the first aggregate. ``merger``: of two sessions. ``columns``: of "agg".
+    ``group_key``, ``group_values``: the serdes of what is aggregated. ``emit_final``: each window comes out once, when
+    it has closed.
     """
 
     operator: Literal["count", "reduce", "aggregate", "agg"]

@@ -233,7 +233,8 @@ class Columns:
         """Results of the rows that groups have now, for what arithmetic cannot take back."""
         assert self.kept is not None
         events = self.kept.events(rows, groups, mine, fields)
-        bound = {key: part for key, part in self.parts.parts.items() if not isinstance(part, Counted | WholeSum | FloatSum)}
+        parts = self.parts.parts.items()
+        bound = {key: part for key, part in parts if not isinstance(part, Counted | WholeSum | FloatSum)}
         extremes = [(key, part) for key, part in bound.items() if isinstance(part, Extreme)]
         if len(extremes) < len(bound):
             wanted = np.arange(len(groups))
@@ -269,7 +270,8 @@ class Columns:
         again = (left[:-1] <= 0) & ~same_trigger(rows.major, rows.minor, row, row + 1)
         times = rows.ts.copy()
         times[mine.starts] = np.where(before.present, np.maximum(times[mine.starts], before.ts), times[mine.starts])
-        return running_maximum_of(times, np.flatnonzero(mine.begins | np.append(False, again)))[mine.picked]
+        starts = np.flatnonzero(mine.begins | np.append(False, again))
+        return np.asarray(running_maximum_of(times, starts)[mine.picked])
 
 
 def _of_groups(kept: Kept, groups: np.ndarray) -> Kept:

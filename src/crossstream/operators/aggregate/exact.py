@@ -28,17 +28,18 @@ def total_so_far(
     ``values``: finite, sorted by group; ``before``: the sum of each group before; ``starts``: where groups begin.
     """
     place, parts = _digits(values)
-    there = np.flatnonzero(values)
+    used = place[values != 0]
     first, known = unpack(before)
-    low = min(int(place[there].min(initial=first if known.shape[1] else 99)), first if known.shape[1] else 99)
-    high = max(int(place[there].max(initial=-3)) + 2, first + known.shape[1] - 1 if known.shape[1] else -1)
-    if high < low:
+    ranges = [(int(used.min()), int(used.max()) + 3)] if len(used) else []
+    ranges += [(first, first + known.shape[1])] if known.shape[1] else []
+    if not ranges:
         return 0, np.zeros((len(picked), 1), np.int64)
+    low, high = min(one for one, _ in ranges), max(one for _, one in ranges) - 1
     digits = np.zeros((len(picked), high - low + 2), np.int64)
     if known.shape[1]:
         digits[:, first - low : first - low + known.shape[1]] = known[group[picked]]
     for number in range(low, high + 1):
-        added = sum(np.where(place == number - nth, part, 0) for nth, part in enumerate(parts))
+        added = np.sum([np.where(place == number - nth, part, 0) for nth, part in enumerate(parts)], axis=0)
         so_far = np.cumsum(added)
         digits[:, number - low] += so_far[picked] - (so_far[starts] - added[starts])[group[picked]]
     _carry(digits)
@@ -76,7 +77,7 @@ def rounded(first: int, digits: np.ndarray) -> np.ndarray:
     exponent = bits.astype(np.int64) + _BITS * (first + top - 5) + _LEAST
     with np.errstate(over="ignore"):
         found = np.ldexp(upper.astype(np.float64), exponent)
-    return np.where(negative, -found, found)
+    return np.asarray(np.where(negative, -found, found))
 
 
 def pack(first: int, digits: np.ndarray) -> pa.LargeBinaryArray:
@@ -94,8 +95,9 @@ def unpack(column: pa.LargeBinaryArray) -> tuple[int, np.ndarray]:
     """The number of the first digit, and the digits of all sums; null is 0."""
     positions, content = arrays.offsets(column), arrays.content(column)
     begin, width = positions[:-1], np.diff(positions)
-    if column.null_count:
-        width = np.where(arrays.validity(column), width, 0)
+    there = arrays.validity(column)
+    if there is not None:
+        width = np.where(there, width, 0)
     parts = []
     for size in np.unique(width[width > 0]).tolist():
         rows = np.flatnonzero(width == size)

@@ -193,7 +193,7 @@ def put(view: Snapshot, net: Changes, hashes: np.ndarray) -> None:
 
 
 def times_after(ts: np.ndarray, begins: np.ndarray, before: Rows, every: bool) -> np.ndarray:
-    """The largest timestamp of each group, with that of the aggregate before: after its last row, or after ``every``."""
+    """The largest timestamp of each group so far, with that of the aggregate before. ``every``: after each row."""
     values = ts.copy()
     starts = np.flatnonzero(begins)
     values[starts] = np.where(before.present, np.maximum(values[starts], before.ts), values[starts])

@@ -19,7 +19,7 @@ from crossstream.operators.aggregate import exact
 from crossstream.operators.aggregate.cells import from_cells, to_cells
 from crossstream.operators.aggregate.sketch import entries_of, estimate, hashed, packed, running_registers
 from crossstream.serdes import arrays
-from crossstream.storage.columns import Column, take
+from crossstream.storage.columns import Column
 from crossstream.storage.sorted_run import expand
 
 State = Sequence[Column]
@@ -363,7 +363,7 @@ def _items(lists: pl.Series) -> pl.Series:
 def _up_to(group: np.ndarray, place: np.ndarray, rows: Rows, wanted: np.ndarray) -> np.ndarray:
     """How many values there are up to the end of these rows' places. ``group``, ``place``: of the values, sorted."""
     width = len(rows.begins) + 1
-    return np.searchsorted(group * width + place, rows.group[wanted] * width + wanted, "right")
+    return np.asarray(np.searchsorted(group * width + place, rows.group[wanted] * width + wanted, "right"))
 
 
 def _lists(values: pl.Series, first: np.ndarray, last: np.ndarray) -> pl.Series:

@@ -31,10 +31,9 @@ from crossstream.operators.aggregate.windows import closing_time, ends_of, first
 from crossstream.operators.runner import Emitted, OpenStore, Runner
 from crossstream.operators.stateless.kernel import map_records, select_key
 from crossstream.planning.steps import AggregateStep, GroupTableStep
-from crossstream.storage.columns import take
 from crossstream.serdes.json_schemas import SchemaJson
 from crossstream.serdes.windowed import WindowedSerde
-
+from crossstream.storage.columns import take
 
 _ROW = "row"
 """Extra column: the number of the change that a half is of."""

@@ -44,7 +44,7 @@ def hashed(cells: pa.LargeBinaryArray) -> np.ndarray:
     rest = hashes << np.uint64(_BITS) >> np.uint64(_BITS)  # 53 bits, so a float holds it
     zeros = 64 - _BITS - np.frexp(rest.astype(np.float64))[1]
     rank = np.minimum(zeros + 1, _MOST).astype(np.uint64)
-    return (register << np.uint64(_RANK_BITS) | rank).astype(np.uint16)
+    return np.asarray(register << np.uint64(_RANK_BITS) | rank, np.uint16)
 
 
 def running_registers(groups: np.ndarray, entries: np.ndarray, places: np.ndarray) -> Registers:
@@ -74,7 +74,7 @@ def estimate(weights: np.ndarray, filled: np.ndarray) -> np.ndarray:
     raw = _ALPHA * _REGISTERS * _REGISTERS / total
     empty = _REGISTERS - filled
     counted = _REGISTERS * np.log(_REGISTERS / np.maximum(empty, 1))
-    return np.rint(np.where((raw <= 2.5 * _REGISTERS) & (empty > 0), counted, raw)).astype(np.int64)
+    return np.asarray(np.rint(np.where((raw <= 2.5 * _REGISTERS) & (empty > 0), counted, raw)), np.int64)
 
 
 def packed(registers: Registers, groups: int) -> pa.LargeBinaryArray:

@@ -114,7 +114,7 @@ def pipe(driver: cs.TopologyTestDriver, way: Way, given_: Sequence[Input], then:
     items = [
         {"side": "s", "key": key, "value": value, "ts": ts} for ts, (key, value) in enumerate(given_)
     ]
-    for number, ended in way.pipe(driver, topics, items):  # type: ignore[arg-type]
+    for number, ended in way.pipe(driver, topics, items):
         if ended and then is not None:
             then(number)
 
@@ -212,8 +212,9 @@ def test_windows_come_out_once(given_: list[Input], way: Way, columns: Any) -> N
 
 def _struct(columns: Any) -> Any:
     builder = cs.StreamsBuilder()
-    table = builder.stream("s", CONSUMED).group_by_key().agg(**columns)
-    return table._node.value.dtype
+    serde = builder.stream("s", CONSUMED).group_by_key().agg(**columns)._node.value
+    assert serde is not None
+    return serde.dtype
 
 
 def check(found: dict[Any, Any], wanted: dict[Any, Row]) -> None:
