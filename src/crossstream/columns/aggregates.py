@@ -17,6 +17,10 @@ OF_ROWS = frozenset({"min", "max", "first", "last", "collect", "collect_set", "a
 """The aggregates that a row which is taken away may change in a way that only the other rows of its group show."""
 
 
+IN_ORDER = frozenset({"first", "last", "collect", "collect_set"})
+"""The aggregates that depend on the order of the records."""
+
+
 @dataclass(frozen=True, slots=True)
 class Term:
     """A built-in aggregate. ``field``: the number of its field; None: of the records themselves."""
@@ -42,6 +46,11 @@ class Aggregates:
     def of_rows(self) -> bool:
         """Whether a grouped table has to keep the rows of its groups."""
         return any(term.kind in OF_ROWS for term in self.terms)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether a result depends on the order of the records."""
+        return any(term.kind in IN_ORDER for term in self.terms)
 
     @property
     def field_types(self) -> tuple[pl.DataType, ...]:

@@ -160,13 +160,14 @@ class GroupTableStep(Step):
 class AggregateStep(Step):
     """Aggregates the records of groups, or the changes of grouped tables, into the table in ``store``.
 
-    ``retention``: how long (ms) windows are kept after they have begun. ``old``, ``changelog``,
-    ``null_key_reason``: as in `MaterializeStep`. ``rows``: the store of the rows of the groups of a table, if an
-    aggregate needs them.
+    ``retention``: how long (ms) windows are kept after they have begun, sessions after they have ended. ``repeats``: the
+    readers take several changes of a window in one record. ``old``, ``changelog``, ``null_key_reason``: as in
+    `MaterializeStep`. ``rows``: the store of the rows of the groups of a table, if an aggregate needs them.
     """
 
     store: str
     retention: int | None = None
+    repeats: bool = False
     old: bool = False
     changelog: str | None = None
     null_key_reason: str = "null-key"

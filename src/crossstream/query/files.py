@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from crossstream.errors import StateError
-from crossstream.planning.plan import WINDOW, Plan, StoreDef, layout_of
+from crossstream.planning.plan import Plan, StoreDef, layout_of
+from crossstream.query.by_time import ByTime
 from crossstream.query.store import StoreReader
 from crossstream.runtime.stores import FolderStores
 from crossstream.serdes import Serde
@@ -21,7 +22,12 @@ def describe_readers(plan: Plan) -> dict[str, Readable]:
     """What the state folder notes about each queryable store, so that any process can read it."""
     return {
         store.public: Readable(
-            store.name, store.layout.kind, describe(store.key), describe(store.value), store.history
+            store.name,
+            store.layout.kind,
+            describe(store.key),
+            describe(store.value),
+            store.history,
+            store.window_size,
         )
         for store in plan.stores.values()
         if store.public is not None
@@ -54,9 +60,8 @@ def open_store(
     store = _definition(readable, name, serdes or {}, root)
     committed = _Committed(BatchLog(root), store, application.stores[store.name], as_of)
     committed()
-    return StoreReader(
-        name, store.key, store.value, committed, store.history, windowed=store.layout.kind == WINDOW.kind
-    )
+    by_time = ByTime.of(store.layout, store.window_size)
+    return StoreReader(name, store.key, store.value, committed, store.history, by_time=by_time)
 
 
 def open_own(state_dir: Place, plan: Plan, name: str) -> StoreReader:
@@ -119,6 +124,7 @@ def _definition(readable: Readable, name: str, given: Mapping[str, Serde], root:
         value=value,
         public=name,
         history=readable.history,
+        window_size=readable.window_size,
     )
 
 

@@ -59,13 +59,17 @@ class Starts(msgspec.Struct, frozen=True):
 
 
 class Readable(msgspec.Struct, frozen=True):
-    """A store that can be queried, as plain data. ``store``, ``kind``: its name in the plan, and that of its layout."""
+    """A store that can be queried, as plain data. ``store``, ``kind``: its name in the plan, and that of its layout.
+
+    ``window_size``: of its windows, in ms.
+    """
 
     store: str
     kind: str
     key: Described
     value: Described
     history: int | None = None
+    window_size: int | None = None
 
 
 class Application(msgspec.Struct, frozen=True):

@@ -22,6 +22,7 @@ from crossstream.graph.nodes import Source
 from crossstream.graph.validate import check_matched_once
 from crossstream.planning.plan import Plan
 from crossstream.planning.planner import plan_topology
+from crossstream.query.by_time import ByTime
 from crossstream.query.store import StoreReader
 from crossstream.runtime.batch import Batch, Report, Settings, policy_of, rank_of
 from crossstream.runtime.partnerless import Partnerless
@@ -212,8 +213,12 @@ class TopologyTestDriver:
         return self._store(name, "versioned")
 
     def get_window_store(self, name: str) -> StoreReader:
-        """The store of this name in which a stream join keeps records; `StateError` CS-710 without one."""
+        """The store of windows of this name, or the one in which a stream join keeps records; else `StateError` CS-710."""
         return self._store(name, "window")
+
+    def get_session_store(self, name: str) -> StoreReader:
+        """The store of sessions of this name; `StateError` CS-710 if the topology has none."""
+        return self._store(name, "session")
 
     def metrics(self) -> dict[str, Any]:
         """Totals since the start: rows in and out by operator, dropped rows by operator and reason.
@@ -374,6 +379,5 @@ class TopologyTestDriver:
         def versions() -> list[Version]:
             return [self._stores.open(store, pid, None) for pid in range(self._partitions)]
 
-        return StoreReader(
-            name, store.key, store.value, versions, store.history, self._bits, windowed=kind == "window"
-        )
+        by_time = ByTime.of(store.layout, store.window_size)
+        return StoreReader(name, store.key, store.value, versions, store.history, self._bits, by_time=by_time)

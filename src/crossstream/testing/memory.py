@@ -13,7 +13,16 @@ import pyarrow as pa
 from crossstream.errors import StateError
 from crossstream.filetopics.folders import check_name
 from crossstream.partitioning import default_partitions, murmur2_partitions, split_by_partition
-from crossstream.planning.plan import Plan, StoreDef, read_as
+from crossstream.planning.plan import (
+    KEY_VALUE,
+    SESSIONS,
+    VERSIONED,
+    WINDOW,
+    WINDOWED,
+    Plan,
+    StoreDef,
+    read_as,
+)
 from crossstream.records import RECORDS, concat
 from crossstream.storage.log_entries import SourceRange
 
@@ -142,11 +151,27 @@ class MemoryOutput:
         self.written = {topic: self.written[topic][:count] for topic, count in mark.items()}
 
 
-Kind = Literal["key-value", "versioned", "window"]
+Kind = Literal["key-value", "versioned", "window", "session"]
 
-_GETTERS: Mapping[str, str] = MappingProxyType(
-    {"key-value": "get_key_value_store", "versioned": "get_versioned_store", "window": "get_window_store"}
+_GETTERS: Mapping[Kind, str] = MappingProxyType(
+    {
+        "key-value": "get_key_value_store",
+        "versioned": "get_versioned_store",
+        "window": "get_window_store",
+        "session": "get_session_store",
+    }
 )
+
+_KINDS: Mapping[str, Kind] = MappingProxyType(
+    {
+        KEY_VALUE.kind: "key-value",
+        VERSIONED.kind: "versioned",
+        WINDOW.kind: "window",
+        WINDOWED.kind: "window",
+        SESSIONS.kind: "session",
+    }
+)
+"""The kind of store by its layout."""
 
 
 def store_named(plan: Plan, name: str, kind: Kind) -> StoreDef:
@@ -160,12 +185,12 @@ def store_named(plan: Plan, name: str, kind: Kind) -> StoreDef:
             where={"store": name},
             next=f"name it, with Materialized or StreamJoined; its stores are: {', '.join(public) or 'none'}",
         )
-    actual = read_as(found.layout)
-    if actual != kind:
+    own = _KINDS[read_as(found.layout.kind)]
+    if own != kind:
         raise StateError(
-            f"{name!r} is a {actual} store, not a {kind} store",
+            f"{name!r} is a {own} store, not a {kind} store",
             code="CS-710",
             where={"store": name},
-            next=f"call {_GETTERS[actual]}({name!r})",
+            next=f"call {_GETTERS[own]}({name!r})",
         )
     return found

@@ -39,6 +39,7 @@ from crossstream.operators.aggregate.parts import (
     WholeSum,
     empty_state,
 )
+from crossstream.operators.table.kernel import Rows as TableRows
 from crossstream.serdes.json_columns import struct_of, with_nulls_of
 from crossstream.serdes.json_schemas import SchemaJson
 from crossstream.storage.columns import Column, concat, take
@@ -147,7 +148,8 @@ class Columns:
     parts: Parts
     kept: GroupRows | None = None
 
-    def fold(self, rows: Changes, begins: np.ndarray, before: Kept, every: bool) -> Folded:
+    def fold(self, rows: Changes, begins: np.ndarray, before: TableRows, every: bool) -> Folded:
+        assert isinstance(before, Kept), "the state is kept beside the value"
         items, failures = self._fields(rows)
         good = np.ones(rows.rows, bool)
         good[[failure.row for failure in failures]] = False

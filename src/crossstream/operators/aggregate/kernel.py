@@ -17,12 +17,14 @@ import polars as pl
 from crossstream.columns.as_of import running_maximum_of
 from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure
+from crossstream.columns.functions import Function
 from crossstream.columns.order import by_key, same_trigger
 from crossstream.columns.values import Values, concat_values
+from crossstream.operators.aggregate.steps import Steps
 from crossstream.operators.table.kernel import Rows
 from crossstream.serdes import Serde
 from crossstream.storage.columns import Column, concat_all, take, take_all
-from crossstream.storage.snapshot import Match, Snapshot
+from crossstream.storage.snapshot import Match, Snapshot, empty_columns
 from crossstream.storage.sorted_run import newest, sort_rows
 
 SIGN = "sign"
@@ -36,6 +38,9 @@ SIDE = "side"
 
 START = "start"
 """Extra column: the start of the window."""
+
+END = "end"
+"""Extra column: the end of the window, where windows have several lengths."""
 
 
 GROUP = "group"
@@ -66,11 +71,26 @@ class Kept(Rows):
 class Fold(Protocol):
     """Applies rows to aggregates."""
 
-    def fold(self, rows: Changes, begins: np.ndarray, before: Kept, every: bool) -> Folded:
+    def fold(self, rows: Changes, begins: np.ndarray, before: Rows, every: bool) -> Folded:
         """Rows sorted by group, then arrival; ``begins``: where groups begin; ``before``: their aggregates.
 
         With ``every`` there is a result for each row that did not fail, else for the last of each group.
         """
+
+
+
+class MovingFold(Fold, Protocol):
+    """Applies rows to the aggregates of windows whose bounds depend on the records."""
+
+    def merge(self, before: Rows, begins: np.ndarray) -> Rows:
+        """One aggregate for each group of those of several sessions, in order of time; called unless `by_record`."""
+
+    def steps(self, rows: Changes, merger: Function | None) -> Steps:
+        """Applies single rows. `FoldSteps` does for a fold that merges."""
+
+    @property
+    def by_record(self) -> bool:
+        """Whether the rows of a session have to be applied one after the other, as they arrive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +147,28 @@ def look_up(view: Snapshot, groups: Groups, serde: Serde) -> Kept:
         match = find_at(view, groups.hashes, groups.keys, groups.starts)
     state = {name: match.gather(name) for name, _ in view.layout.values if name not in ("value", "ts")}
     return Kept(match.found, Values(serde, wire=match.gather("value")), np.asarray(match.gather("ts")), state)
+
+
+def rows_within(
+    view: Snapshot, hashes: np.ndarray, keys: Column, low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, dict[str, Column]]:
+    """The live rows of each key with ``low <= s <= high``: the number of the key for each, and columns; by key, then s."""
+    parts, queries, ages = [], [], []
+    for age, run in enumerate(view.segments()):
+        if run.rows:
+            query, rows = run.match_range(hashes, keys, low, high)
+            if len(query):
+                parts.append(take_all(run.columns, rows))
+                queries.append(query)
+                ages.append(np.full(len(query), age))
+    if not parts:
+        return np.empty(0, np.int64), empty_columns(view.layout)
+    columns, query = concat_all(parts), np.concatenate(queries)
+    order = np.lexsort((np.concatenate(ages), columns["s"], query))
+    query, s = query[order], columns["s"][order]
+    first = np.append(True, (query[1:] != query[:-1]) | (s[1:] != s[:-1]))
+    kept = first & (columns["gone"][order] == 0)
+    return query[kept], take_all(columns, order[kept])
 
 
 def find_at(view: Snapshot, hashes: np.ndarray, keys: Column, times: np.ndarray) -> Match:
@@ -188,7 +230,7 @@ def put(view: Snapshot, net: Changes, hashes: np.ndarray) -> None:
     }
     if START in net.extra:
         columns["s"] = net.extra[START]
-    columns.update({name: net.extra[name] for name, _ in view.layout.values if name in net.extra})
+    columns.update({name: net.extra[name] for name, _ in view.layout.values if name not in columns})
     view.put(columns)
 
 
@@ -208,7 +250,7 @@ def last_rows(begins: np.ndarray) -> np.ndarray:
 
 
 def windows_from(view: Snapshot, low: int, high: int) -> dict[str, Column] | None:
-    """The live rows of windows that begin from ``low`` to ``high``, by start, then key; None if there are none."""
+    """The live rows with a position from ``low`` to ``high``, by position, start and key; None if there are none."""
     parts = []
     for run in view.segments():
         if run.rows and run.reaches(low, high):
@@ -219,4 +261,5 @@ def windows_from(view: Snapshot, low: int, high: int) -> dict[str, Column] | Non
     rows = sort_rows(concat_all(parts))
     columns = take_all(rows.columns, np.flatnonzero(newest(rows.columns) & (rows["gone"] == 0)))
     keys = pl.Series(pl.from_arrow(columns["key"])).rank("dense").to_numpy()
-    return take_all(columns, np.lexsort((keys, columns["s"])))
+    order = (keys, columns["s"]) if "start" not in columns else (keys, columns["start"], columns["s"])
+    return take_all(columns, np.lexsort(order))

@@ -7,10 +7,12 @@ from dataclasses import replace
 import polars as pl
 
 from crossstream.graph.names import inner, unique
-from crossstream.graph.nodes import Aggregate, GroupTable, StoreSpec, WindowSpec
+from crossstream.graph.nodes import Aggregate, GroupTable, StoreSpec, ToStream
 from crossstream.operators.aggregate.columns import Parts
+from crossstream.operators.aggregate.packed import PACKED
+from crossstream.operators.aggregate.windows import retention_of
 from crossstream.planning.builder import PlanBuilder
-from crossstream.planning.plan import GROUP_ROWS, KEY_VALUE, WINDOWED, StoreDef, aggregates
+from crossstream.planning.plan import GROUP_ROWS, KEY_VALUE, SESSIONS, WINDOWED, StoreDef, aggregates
 from crossstream.planning.steps import AggregateStep, GroupTableStep, MaterializeStep
 from crossstream.serdes.json_schemas import SchemaJson
 from crossstream.serdes.windowed import WindowedSerde
@@ -68,7 +70,8 @@ def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
         inputs=tuple(builder.arrive(flow, number, node) for flow in flows),
         output=made.name,
         store=store.name,
-        retention=None if node.windows is None else _retention(node.windows, spec),
+        retention=None if node.windows is None else retention_of(node.windows, spec.retention),
+        repeats=all(isinstance(child, ToStream) for child in builder.topology.children(node.name)),
         old=node.name in builder.wants_old,
         changelog=changelog,
         null_key_reason=builder.null_key_reason(node),
@@ -93,10 +96,12 @@ def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
 
 
 def _layout(node: Aggregate) -> Layout:
-    windowed = node.windows is not None
-    if node.columns is not None:
-        return aggregates(Parts.of(node.columns).layout, windowed)
-    return WINDOWED if windowed else KEY_VALUE
+    windows = node.windows
+    plain = KEY_VALUE if windows is None else SESSIONS if windows.kind == "session" else WINDOWED
+    if node.columns is None:
+        return plain
+    in_one = windows is not None and windows.kind in ("session", "sliding")
+    return aggregates(PACKED if in_one else Parts.of(node.columns).layout, plain)
 
 
 def _keeps_rows(builder: PlanBuilder, node: Aggregate) -> bool:
@@ -117,9 +122,3 @@ def _rows_store(builder: PlanBuilder, node: Aggregate, number: int) -> str | Non
         value=SchemaJson(fields),
     )
     return builder.put(store).name
-
-
-def _retention(windows: WindowSpec, spec: StoreSpec) -> int | None:
-    if windows.kind == "unlimited":
-        return None
-    return max(spec.retention or 0, windows.size + windows.grace)

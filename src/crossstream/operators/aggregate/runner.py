@@ -15,6 +15,7 @@ from crossstream.operators.aggregate.columns import BEYOND, Columns, Parts
 from crossstream.operators.aggregate.folds import Calls, Count
 from crossstream.operators.aggregate.group_rows import GroupRows
 from crossstream.operators.aggregate.kernel import (
+    END,
     GROUP,
     ROW_KEY,
     SIDE,
@@ -22,11 +23,16 @@ from crossstream.operators.aggregate.kernel import (
     START,
     Fold,
     Groups,
+    MovingFold,
     look_up,
     put,
     update,
     windows_from,
 )
+from crossstream.operators.aggregate.moving import BEFORE, NOW
+from crossstream.operators.aggregate.packed import STATE, Packed
+from crossstream.operators.aggregate.sessions import Sessions, put_sessions
+from crossstream.operators.aggregate.sliding import PLACE, Sliding, held_windows
 from crossstream.operators.aggregate.windows import closing_time, ends_of, first_open, is_open, windows_of
 from crossstream.operators.runner import Emitted, OpenStore, Runner
 from crossstream.operators.stateless.kernel import map_records, select_key
@@ -107,7 +113,11 @@ class AggregateRunner(Runner):
         before = store.stream_time
         times = np.maximum(np.maximum.accumulate(changes.ts), before)
         store.stream_time = int(times[-1])
-        yield from self._results(node, store, self._in_windows(node.windows, changes, times))
+        if node.windows.kind in ("session", "sliding"):
+            earlier = np.append(before, times[:-1])
+            yield from self._moved(node, store, replace(changes, extra={**changes.extra, BEFORE: earlier, NOW: times}))
+        else:
+            yield from self._results(node, store, self._in_windows(node.windows, changes, times))
         if node.emit_final:
             yield from self._closed(node, store, before, changes, times)
         self._expire(store)
@@ -129,7 +139,8 @@ class AggregateRunner(Runner):
         changes = by_arrival(concat_changes(parts))
         self.task.report.count_in(self.step.node, changes.rows)
         changes = self._dropped(changes, changes.key.missing(), self.step.null_key_reason)
-        if node.windows is None or node.columns is not None:
+        without_nulls = node.windows is None or node.windows.kind == "sliding" or node.columns is not None
+        if without_nulls:
             changes = self._dropped(changes, changes.value.missing(), "null-value")
         changes = self.writable(changes, "key", store.definition.key)
         return replace(changes, key=Values(store.definition.key, wire=changes.key.wire(store.definition.key)))
@@ -174,6 +185,50 @@ class AggregateRunner(Runner):
         if self.step.changelog is not None and made.every is not None:
             yield self.step.changelog, self._keyed(self.as_stored(made.every, serde))
 
+    def _moved(self, node: graph.Aggregate, store: OpenStore, changes: Changes) -> Emitted:
+        """The changes of windows whose bounds depend on the records."""
+        assert node.windows is not None and self.step.retention is not None
+        serde, sessions = store.definition.value, node.windows.kind == "session"
+        changes = replace(changes, extra={**changes.extra, PLACE: np.arange(changes.rows)})
+        groups = Groups.of(changes, self.task.batch.bits)
+        fold, every = self._moving_fold(node, store), self.step.changelog is not None
+        packed = fold if isinstance(fold, Packed) else None
+        serde, column = (serde, "value") if packed is None else (packed.serde, STATE)
+        steps = fold.steps(groups.rows, node.merger)
+        if sessions:
+            # Where sessions come out once, one that has come out takes no more records.
+            shown = node.windows.size + node.windows.grace if node.emit_final else self.step.retention
+            found = Sessions.of(store.view, groups, serde, node.windows, shown, store.horizon, column)
+            made = found.update(fold, steps, every=every, want_old=self.step.old)
+        else:
+            shown = self.step.retention - (0 if node.emit_final else 1)
+            held = held_windows(store.view, groups, serde, node.windows, store.horizon, column)
+            newest = max(store.horizon + shown, -1)
+            sliding = Sliding(node.windows, groups, held, steps, newest=newest, shown=shown)
+            sliding.run()
+            made = sliding.log.moved(groups, held, steps, serde, every=every, want_old=self.step.old)
+            store.horizon = max(store.horizon, sliding.oldest)
+        self.task.report.count_dropped(self.step.node, {"late": made.late})
+        self._report_failures(node, groups, made.failures)
+        serde = store.definition.value
+
+        def stored(moved: Changes) -> Changes:
+            return self.as_stored(moved if packed is None else packed.shown(moved), serde)
+
+        net = stored(made.net)
+        if not net.rows:
+            return
+        hashes = groups.hashes[net.extra[GROUP]]
+        put_sessions(store.view, net, hashes) if sessions else put(store.view, net, hashes)
+        if node.emit_final:
+            return
+        self.task.report.count_out(node.name, net.rows)
+        if made.repeated is not None and self.step.repeats:
+            net = stored(made.repeated)
+        yield self.out(), self._keyed(net)
+        if self.step.changelog is not None and made.every is not None:
+            yield self.step.changelog, self._keyed(stored(made.every))
+
     def _report_failures(self, node: graph.Aggregate, groups: Groups, failures: list[Failure]) -> None:
         beyond = next((failure for failure in failures if failure.role == BEYOND), None)
         if beyond is not None and SIGN in groups.rows.extra:  # it could not be taken away again
@@ -182,9 +237,14 @@ class AggregateRunner(Runner):
             self.task.failures.failed(node, groups.rows, failures)
 
     def _fold(self, node: graph.Aggregate, store: OpenStore, groups: Groups) -> Fold:
-        serde = store.definition.value
         if node.columns is not None:
             return Columns(Parts.of(node.columns), self._group_rows(groups))
+        return self._moving_fold(node, store)
+
+    def _moving_fold(self, node: graph.Aggregate, store: OpenStore) -> MovingFold:
+        serde = store.definition.value
+        if node.columns is not None:
+            return Packed(Columns(Parts.of(node.columns)))
         if node.operator == "count":
             return Count(serde)
         return Calls(serde, node.adders, node.subtractor, node.initializer)
@@ -206,7 +266,8 @@ class AggregateRunner(Runner):
         serde = node.key
         assert isinstance(serde, WindowedSerde) and node.windows is not None
         starts = np.asarray(changes.extra[START])
-        key = serde.joined(changes.key.wire(), starts, ends_of(node.windows, starts))
+        ends = np.asarray(changes.extra[END]) if END in changes.extra else ends_of(node.windows, starts)
+        key = serde.joined(changes.key.wire(), starts, ends)
         return replace(changes, key=Values(serde, wire=key), extra={})
 
     def _closed(
@@ -218,15 +279,16 @@ class AggregateRunner(Runner):
         rows = windows_from(store.view, low, first_open(node.windows, store.stream_time) - 1)
         if rows is None:
             return
-        starts = rows["s"]
-        trigger = np.searchsorted(times, closing_time(node.windows, starts), "left")
+        positions = np.asarray(rows["s"])
+        trigger = np.searchsorted(times, closing_time(node.windows, positions), "left")
+        bounds = {START: rows["start"], END: positions} if "start" in rows else {START: positions}
         made = Changes(
             Values(store.definition.key, wire=rows["key"]),
             Values(store.definition.value, wire=rows["value"]),
             rows["ts"],
             times[trigger] if changes is None else changes.major[trigger],
             np.full(len(trigger), -1) if changes is None else changes.minor[trigger],
-            extra={START: starts},
+            extra=bounds,
         )
         if self.step.old:
             made = replace(made, old=made.value.take(np.full(made.rows, -1)))
@@ -236,7 +298,18 @@ class AggregateRunner(Runner):
             yield self.step.changelog, self._keyed(made)
 
     def _expire(self, store: OpenStore) -> None:
-        """Windows that began before the retention time are gone."""
-        if self.step.retention is not None:
-            store.horizon = max(store.horizon, store.stream_time - self.step.retention + 1)
+        """Windows that began before the retention time, and sessions that ended before it, are gone.
+
+        The store's time is the start of the newest time window, as in Kafka, or the end of the newest session.
+        Sliding windows have expired where they were put.
+        """
+        node: graph.Aggregate = self.task.node(self.step.node)
+        retention, windows, now = self.step.retention, node.windows, store.stream_time
+        if retention is None or windows is None or windows.kind == "sliding":
+            return
+        if windows.kind == "time":
+            now = now // windows.advance * windows.advance
+        elif node.emit_final:
+            now -= 1  # a session that ended just now, less the retention, has yet to come out
+        store.horizon = max(store.horizon, now - retention + 1)
 

@@ -41,10 +41,25 @@ def is_open(windows: WindowSpec, starts: np.ndarray, stream_time: np.ndarray | i
 
 
 def first_open(windows: WindowSpec, stream_time: int) -> int:
-    """The smallest start of a window that is open at a stream time."""
-    return 0 if windows.kind == "unlimited" else stream_time - windows.grace - windows.size + 1
+    """The smallest position of a window that is open at a stream time: its start, of a session its end."""
+    if windows.kind == "unlimited":
+        return 0
+    return stream_time - windows.grace - windows.size + (1 if windows.kind == "time" else 0)
 
 
-def closing_time(windows: WindowSpec, starts: np.ndarray) -> np.ndarray:
-    """The stream time at which windows close."""
-    return ends_of(windows, starts) + windows.grace
+def closing_time(windows: WindowSpec, positions: np.ndarray) -> np.ndarray:
+    """The stream time at which windows close. ``positions``: their starts, of sessions their ends.
+
+    The end of a time window does not belong to it; that of a sliding window or, with the gap, of a session does.
+    """
+    if windows.kind == "unlimited":
+        return np.full(len(positions), NO_END)
+    return positions + (windows.size + windows.grace + (0 if windows.kind == "time" else 1))
+
+
+def retention_of(windows: WindowSpec, asked: int | None) -> int | None:
+    """How long (ms) after its position the store keeps a window, at least; None: for good. Source: KIP-328."""
+    if windows.kind == "unlimited":
+        return None
+    sizes = 2 if windows.kind == "sliding" else 1
+    return max(asked or 0, sizes * windows.size + windows.grace)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -219,3 +220,71 @@ def _struct(columns: Any) -> Any:
 
 def check(found: dict[Any, Any], wanted: dict[Any, Row]) -> None:
     assert found == wanted
+
+
+@dataclass
+class Plain:
+    """A row of the inputs."""
+
+    n: int | None
+    x: float | None
+    s: str | None
+    d: date | None
+    g: str | None
+
+
+SOME_WINDOWS = st.sampled_from(
+    [
+        cs.SessionWindows(gap=3, grace=4),
+        cs.SessionWindows(gap=1, grace=9),
+        cs.SlidingWindows(difference=4, grace=5),
+        cs.TimeWindows(size=5, advance=2, grace=3),
+    ]
+)
+
+
+@cases(1.5)
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), rows, st.integers(0, 20)), max_size=12),
+    some_ways,
+    st.sampled_from([ALL, OF_NUMBERS | EXTREMES, {"different": ALL["different"], "high": ALL["high"]}]),
+    SOME_WINDOWS,
+    st.sampled_from(["update", "close"]),
+)
+def test_windows_of_every_kind_give_what_functions_give(
+    given_: list[tuple[str, Row, int]], way: Way, columns: Any, windows: Any, emit: Any
+) -> None:
+    """Records come late, and join sessions."""
+    builder = cs.StreamsBuilder()
+    grouped = builder.stream("s", CONSUMED).group_by_key().windowed_by(windows, emit=emit)
+    made = grouped.agg(**columns)
+    merging: Any = {"merger": lambda left, right: left + right} if isinstance(windows, cs.SessionWindows) else {}
+    kept = cs.Materialized(value=serdes.json(list[Plain]))
+    collected = grouped.aggregate(list, lambda found, row: [*found, Plain(**row)], materialized=kept, **merging)
+    for name, table in (("agg", made), ("plain", collected)):
+        table.to_stream().to(name)
+    with way.driver(builder.build()) as driver:
+        topics = {"s": driver.create_input_topic("s", TEXT, VALUE)}
+        items = [{"side": "s", "key": key, "value": row, "ts": ts} for key, row, ts in given_]
+        list(way.pipe(driver, topics, items))
+        key = made._node.key
+        assert key is not None
+        value = serdes.json(_struct(columns))
+        plain = serdes.json(list[Plain])
+        out, other = driver.create_output_topic("agg", key, value), driver.create_output_topic("plain", key, plain)
+        found = [(tuple(one.key), one.value, one.timestamp) for one in out.read_records()]
+        functions = [(tuple(one.key), one.value, one.timestamp) for one in other.read_records()]
+    wanted = [
+        (key, None if rows_ is None else only(columns, {"": expected(as_rows(rows_))})[""], ts)
+        for key, rows_, ts in functions
+    ]
+    check(last_of(found), last_of(wanted))
+
+
+def last_of(found: Sequence[tuple[Any, Any, Any]]) -> dict[Any, Any]:
+    """The table after these changes."""
+    return {key: one for key, one in {key: (row, ts) for key, row, ts in found}.items() if one[0] is not None}
+
+
+def as_rows(found: Sequence[Plain]) -> list[Row]:
+    return [vars(row) for row in found]

@@ -15,7 +15,7 @@ from crossstream import agg, serdes
 from crossstream.operators.aggregate import exact, sketch
 from crossstream.operators.aggregate.columns import Parts
 from crossstream.operators.aggregate.parts import Rows, empty_state
-from crossstream.planning.plan import aggregates, layout_of
+from crossstream.planning.plan import KEY_VALUE, SESSIONS, WINDOWED, aggregates, layout_of, read_as
 
 TEXT = serdes.string()
 VALUE = serdes.json({"n": pl.Int64, "x": pl.Float64, "s": pl.String})
@@ -226,10 +226,11 @@ def test_states_whose_sum_is_beyond_64_bits_do_not_become_one() -> None:
 
 def test_a_layout_is_known_by_its_kind() -> None:
     parts = Parts.of(grouped().agg(**COLUMNS)._node.columns)
-    for windowed in (False, True):
-        layout = aggregates(parts.layout, windowed)
+    for plain in (KEY_VALUE, WINDOWED, SESSIONS):
+        layout = aggregates(parts.layout, plain)
         assert layout_of(layout.kind) == layout
-        assert layout.expires == windowed
+        assert layout.expires == plain.expires
+        assert read_as(layout.kind) == plain.kind
 
 
 @pytest.mark.parametrize("count", [1, 10, 100, 1_000, 5_000, 100_000])
