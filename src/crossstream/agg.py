@@ -21,7 +21,7 @@ import polars as pl
 
 from crossstream.columns.aggregates import Kind
 
-Field: TypeAlias = "str | pl.Expr"
+Field: TypeAlias = str | pl.Expr
 
 __all__ = [
     "Aggregation",

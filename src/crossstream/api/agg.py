@@ -9,6 +9,7 @@ import polars as pl
 
 from crossstream import serdes
 from crossstream.agg import Aggregation
+from crossstream.api.agg_expressions import as_aggregation
 from crossstream.api.checks import function_of
 from crossstream.columns.aggregates import Aggregates, Kind, Term, result_type
 from crossstream.columns.expressions import plain, select
@@ -38,7 +39,7 @@ def aggregates_of(columns: Mapping[str, Any], node: Node) -> Aggregates:
     types: list[pl.DataType] = []
     results: list[tuple[str, pl.Expr]] = []
     for name, given in columns.items():
-        _check_made_of_aggregates(name, given)
+        given = _made_of_aggregates(name, given)
         places = []
         for kind, field in given.terms:
             term = Term(kind, None if field is None else _number_of(fields, kind, field, node))
@@ -53,9 +54,10 @@ def aggregates_of(columns: Mapping[str, Any], node: Node) -> Aggregates:
     return Aggregates(tuple(function for _, function in fields), tuple(terms), tuple(results), dtype)
 
 
-def _check_made_of_aggregates(name: str, given: Any) -> None:
-    if isinstance(given, Aggregation):
-        return
+def _made_of_aggregates(name: str, given: Any) -> Aggregation:
+    made = as_aggregation(given) if isinstance(given, pl.Expr) else given
+    if isinstance(made, Aggregation):
+        return made
     what = "a Polars expression that is not made of aggregates" if isinstance(given, pl.Expr) else repr(given)
     if callable(given) and getattr(given, "__module__", "") == "crossstream.agg":
         what = f"the function {given.__name__} itself"
@@ -69,6 +71,8 @@ def _check_made_of_aggregates(name: str, given: Any) -> None:
 
 def _number_of(fields: list[tuple[Any, Function]], kind: Kind, field: Any, node: Node) -> int:
     """The number of a field; a new one is checked."""
+    if isinstance(field, pl.Expr) and field.meta.is_column():
+        field = field.meta.output_name()
     for number, (known, _) in enumerate(fields):
         if known is field or (isinstance(field, str) and isinstance(known, str) and known == field):
             return number

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Generic, Literal, TypeVar
 
+import polars as pl
+
 from crossstream import serdes
 from crossstream.agg import Aggregation
 from crossstream.api.agg import aggregates_of
@@ -115,11 +117,15 @@ class _Grouping(Handle, Generic[T]):
         return self._table("count", named, materialized, value=value, value_type=None)
 
     def agg(
-        self, materialized: Materialized | None = None, named: Named | None = None, **columns: Aggregation
+        self,
+        materialized: Materialized | None = None,
+        named: Named | None = None,
+        **columns: Aggregation | pl.Expr,
     ) -> T:
         """Built-in aggregates of each group, by name: a table of a struct, without a Python call for any record.
 
-        ``columns``: made of `crossstream.agg`, and of arithmetic with it. The values need a declared type. The value
+        ``columns``: made of `crossstream.agg`, and of arithmetic with it, or Polars expressions of sums, means, minima,
+        maxima and counts (``pl.col("price").sum() / pl.len()``). The values need a declared type. The value
         serde is JSON with these names, or that of ``materialized``. Of a grouped table every aggregate follows the rows
         that change or go, ``min``, ``max``, ``first``, ``last`` and lists too; a group without rows has no row.
 

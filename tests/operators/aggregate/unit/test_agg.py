@@ -33,7 +33,11 @@ def grouped(value: Any = VALUE, table: bool = False) -> Any:
     ("columns", "code", "says"),
     [
         ({}, "CS-104", "agg without aggregates makes empty rows"),
-        ({"a": pl.col("n").sum()}, "CS-104", "a of agg is a Polars expression that is not made of aggregates"),
+        ({"a": pl.col("n") * 2}, "CS-104", "a of agg is a Polars expression that is not made of aggregates"),
+        ({"a": pl.col("n").first()}, "CS-104", "a of agg is a Polars expression that is not made of aggregates"),
+        ({"a": pl.col("n").sum() + pl.col("n")}, "CS-111", "a of agg reads 'n', beside its aggregates"),
+        ({"a": pl.col("n").sum() + pl.col("n").std()}, "CS-111", "a of agg"),
+        ({"a": pl.col("m").sum()}, "CS-114", "the field of sum of agg reads the field 'm'"),
         ({"a": 7}, "CS-104", "a of agg is 7"),
         ({"a": agg.count}, "CS-104", "a of agg is the function count itself"),
         ({"a": agg.sum(3)}, "CS-104", "the field of sum is 3"),  # type: ignore[arg-type]
@@ -81,6 +85,21 @@ def test_expressions_downstream_know_the_types() -> None:
     table = grouped().agg(total=agg.sum("n"), mean=agg.mean("x")).filter(pl.col("total") > 2)
     found, _ = run(table, ("a", {"n": 1, "x": 0.5}), ("a", {"n": 3, "x": None}), ("b", {"n": 2}))
     assert found == [("a", {"total": 4, "mean": 0.5})]
+
+
+def test_polars_expressions_of_aggregates() -> None:
+    table = grouped().agg(
+        average=(pl.col("n") * 2).sum() / pl.len(),
+        most=pl.col("x").max().round(1),
+        nothing=pl.sum("n"),
+        known=pl.col("n").count() + 10,
+        range=pl.max_horizontal(pl.col("n").min(), pl.col("n").mean()),
+    )
+    found, _ = run(table, ("a", {"n": 1, "x": 0.26}), ("a", {"n": 4}), ("b", {"x": 1.0}))
+    assert dict(found) == {
+        "a": {"average": 5.0, "most": 0.3, "nothing": 5, "known": 12, "range": 2.5},
+        "b": {"average": 0.0, "most": 1.0, "nothing": 0, "known": 10, "range": None},
+    }
 
 
 def test_values_that_are_no_struct() -> None:
