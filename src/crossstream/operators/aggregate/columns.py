@@ -244,15 +244,19 @@ class Columns:
             lost = [part.lost(fields[key[1] or 0], mine, states[key]) for key, part in extremes]
             wanted = np.unique(np.concatenate(lost))
         if len(wanted):
-            now = self.kept.alive(events, groups, wanted, mine)
+            found: dict[PartKey, list[tuple[pl.Series, State]]] = {key: [] for key in bound}
+            for now in self.kept.alive(events, groups, wanted, mine):
+                for key, part in bound.items():
+                    nothing = empty_state(part, len(now.rows.starts))
+                    found[key].append(part.run(now.items[key[1] or 0], now.rows, nothing))
             again = np.isin(mine.group[mine.picked], wanted)
             place = np.where(again, np.cumsum(again) - 1, 0)
             group_place = np.full(len(groups), -1)
             group_place[wanted] = np.arange(len(wanted))
             ends = np.append(np.diff(mine.group[mine.picked][again]) > 0, True)
-            for key, part in bound.items():
-                items = now.items[key[1] or 0]
-                made, state = part.run(items, now.rows, empty_state(part, len(now.rows.starts)))
+            for key, chunks in found.items():
+                made = pl.concat([one for one, _ in chunks])
+                state = [concat(list(columns)) for columns in zip(*(one for _, one in chunks), strict=True)]
                 last = [take(column, np.flatnonzero(ends)) for column in state]
                 if len(wanted) == len(groups):
                     results[key], after[key] = made, last

@@ -6,6 +6,7 @@ aggregated, and the number under which it arrived: a row that changes arrives ag
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,11 +20,11 @@ from crossstream.operators.aggregate.parts import Rows
 from crossstream.serdes.json_columns import struct_of
 from crossstream.serdes.json_schemas import SchemaJson
 from crossstream.storage.columns import Column, concat, take
-from crossstream.storage.snapshot import Snapshot
+from crossstream.storage.snapshot import Snapshot, groups_of
 from crossstream.storage.sorted_run import expand, identities
 
 CHUNK = 1 << 18
-"""Rows of groups that are read at a time."""
+"""Rows of groups that are taken at a time."""
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -80,8 +81,8 @@ class GroupRows:
         arrival = arrival_numbers(arrived, self.batch).astype(np.int64)
         return Events(mine.group, places, keys, number, ends, mine.signs > 0, values, arrival)
 
-    def alive(self, events: Events, groups: np.ndarray, wanted: np.ndarray, mine: Rows) -> Alive:
-        """The rows of the ``wanted`` groups after each picked row of theirs."""
+    def alive(self, events: Events, groups: np.ndarray, wanted: np.ndarray, mine: Rows) -> Iterator[Alive]:
+        """The rows of the ``wanted`` groups after each picked row of theirs, some moments at a time."""
         moments = mine.picked[np.isin(mine.group[mine.picked], wanted)]
         place = np.flatnonzero(np.isin(events.group, wanted))
         of_batch = place[events.added[place]]
@@ -93,18 +94,14 @@ class GroupRows:
         values = pl.concat([held[3], events.values.gather(of_batch)])
         order = np.lexsort((arrival, group))
         group, starts, ends = group[order], starts[order], ends[order]
+        values = pl.concat([values.gather(order), pl.Series([None], dtype=values.dtype)])
         group_of = mine.group[moments]
-        moment, row = expand(np.searchsorted(group, group_of), np.searchsorted(group, group_of, "right"))
-        there = (starts[row] <= moments[moment]) & (moments[moment] < ends[row])
-        moment, row = moment[there], order[row[there]]
-        empty = np.setdiff1d(np.arange(len(moments)), moment)
-        moment, row = np.concatenate([moment, empty]), np.concatenate([row, np.full(len(empty), len(values))])
-        within = np.argsort(moment, kind="stable")
-        moment, row = moment[within], row[within]
-        blank = pl.Series([None], dtype=values.dtype)
-        found = pl.concat([values, blank]).gather(row)
-        begins = np.append(True, moment[1:] != moment[:-1])[: len(moment)]
-        return Alive(found.struct.unnest().get_columns(), Rows.of(begins))
+        first, last = np.searchsorted(group, group_of), np.searchsorted(group, group_of, "right")
+        for begin, stop in groups_of(last - first, CHUNK):
+            moment, row = expand(first[begin:stop], last[begin:stop])
+            now = moments[begin:stop][moment]
+            there = (starts[row] <= now) & (now < ends[row])
+            yield _by_moment(moment[there], row[there], stop - begin, values)
 
     def _held(
         self, events: Events, groups: np.ndarray, wanted: np.ndarray, place: np.ndarray
@@ -145,3 +142,12 @@ class GroupRows:
                 "gone": (~events.added[last]).astype(np.uint8),
             }
         )
+
+
+def _by_moment(moment: np.ndarray, row: np.ndarray, moments: int, values: pl.Series) -> Alive:
+    """The rows of each moment; the last of the ``values`` is the null row."""
+    empty = np.setdiff1d(np.arange(moments), moment)
+    moment, row = np.concatenate([moment, empty]), np.concatenate([row, np.full(len(empty), len(values) - 1)])
+    order = np.argsort(moment, kind="stable")
+    begins = np.append(True, np.diff(moment[order]) > 0)[: len(moment)]
+    return Alive(values.gather(row[order]).struct.unnest().get_columns(), Rows.of(begins))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
+from unittest.mock import patch
 
 import polars as pl
 from hypothesis import example, given
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 import crossstream as cs
 from crossstream import agg, serdes
+from crossstream.operators.aggregate import group_rows
 from tests.laws.effort import cases, law
 from tests.laws.engine import Way
 from tests.laws.rescaling import rescale_driver
@@ -168,8 +170,10 @@ def test_a_table_gives_what_its_rows_give(
 
 
 @law
-@given(inputs, some_ways, st.booleans(), some_columns)
-def test_every_record_has_its_own_result(given_: list[Input], way: Way, tables: bool, columns: Any) -> None:
+@given(inputs, some_ways, st.booleans(), some_columns, st.sampled_from([1, 3, 1000]))
+def test_every_record_has_its_own_result(
+    given_: list[Input], way: Way, tables: bool, columns: Any, chunk: int
+) -> None:
     """A versioned table keeps every change, so each moment can be asked for."""
     builder = cs.StreamsBuilder()
     kept = cs.Materialized(store="t", history_retention=1000)
@@ -180,7 +184,7 @@ def test_every_record_has_its_own_result(given_: list[Input], way: Way, tables: 
     else:
         grouped = builder.stream("s", CONSUMED).group_by_key()
     grouped.agg(kept, **columns)
-    with way.driver(builder.build()) as driver:
+    with patch.object(group_rows, "CHUNK", chunk), way.driver(builder.build()) as driver:
         pipe(driver, way, given_)
         store = driver.get_versioned_store("t")
         for number in range(len(given_)):
