@@ -8,7 +8,7 @@
     )
 
 A field is the name of a field of the values, ``"value"`` for values that are no struct, or a Polars expression over one
-record. Its type has to be declared. Nulls are passed over, as in SQL. Page: docs/aggregations.md.
+record. Its type has to be declared. Nulls are passed over, as in SQL. Page: docs/built-in-aggregates.md.
 """
 
 from __future__ import annotations
