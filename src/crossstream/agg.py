@@ -117,7 +117,7 @@ def count(field: Field | None = None) -> Aggregation:
 
 
 def sum(field: Field) -> Aggregation:
-    """The sum: of whole numbers as Int64, of floats as Float64; null without any value.
+    """The sum: of whole numbers as Int64, of floats as Float64, of Decimals as such; null without any value.
 
     A sum of whole numbers that leaves 64 bits is an error (CS-501). A sum of floats is exact, and rounded once: neither
     the order of the records nor the cut into batches changes a bit of it, nor do rows that are taken away.

@@ -74,6 +74,8 @@ def result_type(kind: Kind, field: pl.DataType | None) -> pl.DataType | None:
     if kind in ("min", "max"):
         return None if field.is_nested() or field in (pl.Null, pl.Object) else field
     whole = field in (pl.Int64, pl.Boolean)
-    if not (whole or field.is_float()):
+    if not (whole or field.is_float() or field.is_decimal()):
         return None
-    return pl.Int64() if kind == "sum" and whole else pl.Float64()
+    if kind == "mean" or field.is_float():
+        return pl.Float64()
+    return pl.Int64() if whole else field

@@ -277,7 +277,7 @@ class Plan:
                 read = f" <- {', '.join(step.inputs)}" if step.inputs else ""
                 lines.append(f"  {kind} {step.node}{read}")
                 lines.extend(
-                    f"    store {name} ({self.stores[name].layout.kind})" for name in _stores_of(step)
+                    f"    store {name} ({read_as(self.stores[name].layout.kind)})" for name in _stores_of(step)
                 )
             lines.extend(
                 f"  shuffle {exchange.flow} -> round {exchange.to_round}, {_way(exchange)}"

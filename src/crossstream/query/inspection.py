@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from crossstream.errors import StateError
+from crossstream.planning.plan import read_as
 from crossstream.query.files import application_of
 from crossstream.storage.commit_log import BatchLog
 from crossstream.storage.files import partition_folder
@@ -108,7 +109,7 @@ def _store(root: StateRoot, application: Application, commit: Commit, name: str)
     kind, *serdes, history = application.stores[name].split("/")
     return StoreState(
         name,
-        kind,
+        read_as(kind),
         serdes[0],
         "/".join(serdes[1:]),
         None if history == "None" else int(history),

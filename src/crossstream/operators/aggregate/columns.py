@@ -30,8 +30,8 @@ from crossstream.operators.aggregate.parts import (
     Collected,
     Counted,
     Ending,
+    ExactSum,
     Extreme,
-    FloatSum,
     Part,
     Rows,
     Sketched,
@@ -104,7 +104,7 @@ class Parts:
             return results[term.kind, term.field]
         total, count = results["sum", term.field], results["count", term.field]
         there = count > 0
-        made = total if term.kind == "sum" else total / count
+        made = total if term.kind == "sum" else total.cast(pl.Float64) / count
         return made if there.all() else made.zip_with(there, pl.Series([None], dtype=made.dtype))
 
     def merged(
@@ -119,7 +119,7 @@ class Parts:
         try:
             states = {key: part.merged(one[key], other[key]) for key, part in self.parts.items()}
         except OverflowError:
-            raise _beyond() from None
+            raise _beyond("a sum is beyond 64 bits, or has more than 38 digits") from None
         results = {key: part.result(states[key]) for key, part in self.parts.items()}
         return self.visible(results), self.columns(states)
 
@@ -133,7 +133,7 @@ def _part(kind: str, dtype: pl.DataType) -> Part:
     if kind == "approx_distinct":
         return Sketched()
     if kind == "sum":
-        return FloatSum() if dtype.is_float() else WholeSum()
+        return ExactSum(dtype) if dtype.is_float() or dtype.is_decimal() else WholeSum()
     if kind in ("min", "max"):
         return Extreme(dtype, kind == "max")
     if kind in ("first", "last"):
@@ -171,8 +171,11 @@ class Columns:
         if not len(at):
             return Folded(at, Values(objects=[]), at, failures)
         results, after = {}, {}
-        for key, part in self.parts.parts.items():
-            results[key], after[key] = self._run(key, part, fields, mine, states[key])
+        try:
+            for key, part in self.parts.parts.items():
+                results[key], after[key] = self._run(key, part, fields, mine, states[key])
+        except OverflowError:
+            raise _beyond("a sum of Decimals has more than 38 digits") from None
         if self.kept is not None:
             self._read_again(rows.take(at), there, fields, mine, states, results, after)
         picked = at[mine.picked]
@@ -218,7 +221,7 @@ class Columns:
         self, key: PartKey, part: Part, fields: list[pl.Series], rows: Rows, before: State
     ) -> tuple[pl.Series, State]:
         items = None if key[1] is None else fields[key[1]]
-        if rows.signs is not None and not isinstance(part, Extreme | Counted | WholeSum | FloatSum):
+        if rows.signs is not None and not isinstance(part, Extreme | Counted | WholeSum | ExactSum):
             return pl.Series([]), before  # all of their groups are read again
         return part.run(items, rows, before)
 
@@ -236,7 +239,7 @@ class Columns:
         assert self.kept is not None
         events = self.kept.events(rows, groups, mine, fields)
         parts = self.parts.parts.items()
-        bound = {key: part for key, part in parts if not isinstance(part, Counted | WholeSum | FloatSum)}
+        bound = {key: part for key, part in parts if not isinstance(part, Counted | WholeSum | ExactSum)}
         extremes = [(key, part) for key, part in bound.items() if isinstance(part, Extreme)]
         if len(extremes) < len(bound):
             wanted = np.arange(len(groups))
@@ -292,9 +295,9 @@ def _finite(series: pl.Series) -> pl.Series:
     return series.zip_with(series.is_finite(), pl.Series([None], dtype=series.dtype))
 
 
-def _beyond() -> ProcessingError:
+def _beyond(what: str = "a sum of whole numbers is beyond 64 bits") -> ProcessingError:
     return ProcessingError(
-        "a sum of whole numbers is beyond 64 bits",
+        what,
         code="CS-501",
         next="add floats instead: cs.agg.sum(pl.col(…).cast(pl.Float64))",
     )

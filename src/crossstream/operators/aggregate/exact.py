@@ -1,4 +1,4 @@
-"""Sums of floats without rounding: numbers with digits of 32 bits, wide enough for every float.
+"""Sums of floats and Decimals without rounding: numbers with digits of 32 bits, wide enough for every float.
 
     law    in whatever order floats are added and taken away, the sum has the same bits; read as a float it is the exact
            sum, rounded once
@@ -10,6 +10,7 @@ numbers of 64 bits, one column for each digit that occurs, and carried afterward
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 
 from crossstream.serdes import arrays
@@ -20,17 +21,21 @@ _LEAST = -1152
 """The power of two of the first digit; the smallest float is 2**-1074, and its digits begin at 2**-1126."""
 
 
+Digits = tuple[np.ndarray, list[np.ndarray]]
+"""The number of each value's lowest digit, and its digits from there on, each with the sign."""
+
+
 def total_so_far(
-    values: np.ndarray, before: pa.LargeBinaryArray, group: np.ndarray, starts: np.ndarray, picked: np.ndarray
+    values: Digits, before: pa.LargeBinaryArray, group: np.ndarray, starts: np.ndarray, picked: np.ndarray
 ) -> tuple[int, np.ndarray]:
     """The sum of each group after the ``picked`` rows, as (number of the first digit, matrix of digits).
 
-    ``values``: finite, sorted by group; ``before``: the sum of each group before; ``starts``: where groups begin.
+    ``values``: sorted by group; ``before``: the sum of each group before; ``starts``: where groups begin.
     """
-    place, parts = _digits(values)
-    used = place[values != 0]
+    place, parts = values
+    used = place[np.logical_or.reduce([part != 0 for part in parts])]
     first, known = unpack(before)
-    ranges = [(int(used.min()), int(used.max()) + 3)] if len(used) else []
+    ranges = [(int(used.min()), int(used.max()) + len(parts))] if len(used) else []
     ranges += [(first, first + known.shape[1])] if known.shape[1] else []
     if not ranges:
         return 0, np.zeros((len(picked), 1), np.int64)
@@ -118,8 +123,33 @@ def unpack(column: pa.LargeBinaryArray) -> tuple[int, np.ndarray]:
     return low, digits
 
 
-def _digits(values: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The number of each float's lowest digit, and its three digits, with its sign."""
+def digits_of_decimals(values: pl.Series) -> Digits:
+    """The digits of Decimals without their point; no value is null."""
+    column = values.to_arrow()
+    words = np.frombuffer(column.buffers()[1], np.uint32)[4 * column.offset :][: 4 * len(column)].reshape(-1, 4)
+    parts = [words[:, nth].astype(np.int64) for nth in range(3)]
+    return np.zeros(len(column), np.int64), [*parts, words[:, 3].view(np.int32).astype(np.int64)]
+
+
+def as_decimals(first: int, digits: np.ndarray, scale: int) -> pl.Series:
+    """The sums of Decimals with this scale. Raises `OverflowError` for more than 38 digits."""
+    whole = np.zeros((len(digits), max(first + digits.shape[1], 4) + 1), np.int64)
+    whole[:, first : first + digits.shape[1]] = digits
+    _carry(whole)
+    words = whole[:, :4].astype(np.uint32)
+    sign = -(whole[:, 3:4] >> (_BITS - 1))
+    if (whole[:, 4:-1] != sign & _MASK).any() or (whole[:, -1:] != sign).any():
+        raise OverflowError
+    column = pa.Array.from_buffers(pa.decimal128(38, scale), len(words), [None, pa.py_buffer(words.tobytes())])
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        raise OverflowError from None
+    return pl.Series(column)
+
+
+def digits_of_floats(values: np.ndarray) -> Digits:
+    """The three digits of each float; all are finite."""
     fraction, exponent = np.frexp(values)
     whole = np.ldexp(fraction, 53).astype(np.int64)
     power = exponent.astype(np.int64) - 53 - _LEAST

@@ -127,21 +127,33 @@ class WholeSum:
 
 
 @dataclass(frozen=True, slots=True)
-class FloatSum:
-    """The exact sum of floats (`exact.py`)."""
+class ExactSum:
+    """The exact sum of floats or Decimals (`exact.py`). Raises `OverflowError` for more than 38 decimal digits."""
 
+    dtype: pl.DataType
     kinds: tuple[str, ...] = ("bytes",)
 
     def run(self, items: pl.Series | None, rows: Rows, before: State) -> tuple[pl.Series, State]:
         assert items is not None
-        numbers = items.cast(pl.Float64).fill_null(0.0).to_numpy()
-        numbers = numbers if rows.signs is None else numbers * rows.signs
-        first, digits = exact.total_so_far(numbers, before[0], rows.group, rows.starts, rows.picked)
+        place, parts = self._digits(items.fill_null(0))
+        if rows.signs is not None:
+            parts = [part * rows.signs for part in parts]
+        first, digits = exact.total_so_far((place, parts), before[0], rows.group, rows.starts, rows.picked)
         last = digits if rows.picked is rows.ends else digits[np.searchsorted(rows.picked, rows.ends)]
-        return pl.Series(exact.rounded(first, digits)), [exact.pack(first, last)]
+        return self._series(first, digits), [exact.pack(first, last)]
+
+    def _digits(self, items: pl.Series) -> exact.Digits:
+        if self.dtype.is_decimal():
+            return exact.digits_of_decimals(items)
+        return exact.digits_of_floats(items.cast(pl.Float64).to_numpy())
+
+    def _series(self, first: int, digits: np.ndarray) -> pl.Series:
+        if isinstance(self.dtype, pl.Decimal):
+            return exact.as_decimals(first, digits, self.dtype.scale)
+        return pl.Series(exact.rounded(first, digits))
 
     def result(self, state: State) -> pl.Series:
-        return pl.Series(exact.rounded(*exact.unpack(state[0])))
+        return self._series(*exact.unpack(state[0]))
 
     def merged(self, left: State, right: State) -> State:
         return [exact.added(left[0], right[0])]

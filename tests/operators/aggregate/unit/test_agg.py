@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Context, Decimal, localcontext
 from typing import Any
 
 import numpy as np
@@ -260,11 +261,40 @@ def test_a_sketch_is_within_its_error(count: int) -> None:
     assert abs(int(sketch.estimate(weights, filled)[0]) - count) <= 0.07 * count
 
 
-@pytest.mark.parametrize("values", [[5e-324, 1.7e308, -1.7e308], [0.1] * 10, [1e308, 1e308], [-0.0], [2**53, 1, 1]])
+@pytest.mark.parametrize("every", [1, 3, 100])
+def test_sums_of_decimals_are_exact(every: int) -> None:
+    value = serdes.json({"d": pl.Decimal(38, 2)})
+    builder = cs.StreamsBuilder()
+    table = builder.table("s", cs.Consumed(key=TEXT, value=value))
+    by_all = table.group_by(lambda key, row: ("g", row), cs.Grouped(key=TEXT, value=value))
+    by_all.agg(cs.Materialized(store="t"), total=agg.sum("d"), mean=agg.mean("d"))
+    most = Decimal("999999999999999999999999999999999999.99")
+    given_ = [("a", "0.10"), ("b", "-0.30"), ("c", str(most)), ("d", f"-{most}"), ("a", "0.20"), ("d", None)]
+    with cs.TopologyTestDriver(builder.build(), commit_every=every) as driver:
+        topic = driver.create_input_topic("s", TEXT, value)
+        held: dict[str, Decimal] = {}
+        for key, text in [*given_, ("c", None)]:
+            topic.pipe_input(key, {"d": None if text is None else Decimal(text)})
+            held[key] = Decimal(text or 0)
+            if every == 1:
+                found = driver.get_key_value_store("t").get("g")
+                with localcontext(Context(prec=60)):
+                    assert found["total"] == sum(held.values())
+        driver.commit()
+        found = driver.get_key_value_store("t").get("g")
+        assert found == {"total": Decimal("-0.10"), "mean": pytest.approx(-0.05)}
+        topic.pipe_input("e", {"d": most})
+        driver.commit()
+        with pytest.raises(cs.ProcessingError, match="more than 38 digits"):
+            topic.pipe_records([("f", {"d": most})] * every)
+
+
+@pytest.mark.parametrize("values", [[5e-324, 1.7e308, -1.7e308], [0.1] * 10, [1e308] * 2, [-0.0], [2**53, 1, 1]])
 def test_a_sum_of_floats_is_rounded_once(values: list[float]) -> None:
     rows = np.zeros(len(values), np.int64)
     nothing = pa.nulls(1, pa.large_binary())
     last = np.array([len(values) - 1])
-    found = exact.rounded(*exact.total_so_far(np.array(values, float), nothing, rows, rows[:1], last))
+    digits = exact.digits_of_floats(np.array(values, float))
+    found = exact.rounded(*exact.total_so_far(digits, nothing, rows, rows[:1], last))
     wanted = math.inf if values[0] == 1e308 else math.fsum(values)
     assert found.tolist() == [wanted]
