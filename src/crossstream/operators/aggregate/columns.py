@@ -240,35 +240,36 @@ class Columns:
         events = self.kept.events(rows, groups, mine, fields)
         parts = self.parts.parts.items()
         bound = {key: part for key, part in parts if not isinstance(part, Counted | WholeSum | ExactSum)}
-        extremes = [(key, part) for key, part in bound.items() if isinstance(part, Extreme)]
-        if len(extremes) < len(bound):
-            wanted = np.arange(len(groups))
-        else:
-            lost = [part.lost(fields[key[1] or 0], mine, states[key]) for key, part in extremes]
-            wanted = np.unique(np.concatenate(lost))
+        wanted = self._to_read_again(bound, len(groups), fields, mine, states)
         if len(wanted):
             found: dict[PartKey, list[tuple[pl.Series, State]]] = {key: [] for key in bound}
             for now in self.kept.alive(events, groups, wanted, mine):
                 for key, part in bound.items():
                     nothing = empty_state(part, len(now.rows.starts))
                     found[key].append(part.run(now.items[key[1] or 0], now.rows, nothing))
-            again = np.isin(mine.group[mine.picked], wanted)
-            place = np.where(again, np.cumsum(again) - 1, 0)
-            group_place = np.full(len(groups), -1)
-            group_place[wanted] = np.arange(len(wanted))
-            ends = np.append(np.diff(mine.group[mine.picked][again]) > 0, True)
             for key, chunks in found.items():
                 made = pl.concat([one for one, _ in chunks])
                 state = [concat(list(columns)) for columns in zip(*(one for _, one in chunks), strict=True)]
-                last = [take(column, np.flatnonzero(ends)) for column in state]
-                if len(wanted) == len(groups):
-                    results[key], after[key] = made, last
-                    continue
-                source = np.where(again, len(results[key]) + place, np.arange(len(again)))
-                results[key] = pl.concat([results[key], made]).gather(source)
-                rows_ = np.where(group_place >= 0, len(groups) + group_place, np.arange(len(groups)))
-                after[key] = [take(concat([one, other]), rows_) for one, other in zip(after[key], last, strict=True)]
+                all_again = len(wanted) == len(groups)
+                before = (None, None) if all_again else (results[key], after[key])
+                results[key], after[key] = _replaced(before, (made, state), wanted, mine)
         self.kept.put(events, groups)
+
+    def _to_read_again(
+        self,
+        bound: Mapping[PartKey, Part],
+        groups: int,
+        fields: list[pl.Series],
+        mine: Rows,
+        states: Mapping[PartKey, State],
+    ) -> np.ndarray:
+        """The groups whose rows have to be looked at; with extremes alone, those that may have lost theirs."""
+        lost = [
+            part.lost(fields[key[1] or 0], mine, states[key])
+            for key, part in bound.items()
+            if isinstance(part, Extreme)
+        ]
+        return np.arange(groups) if len(lost) < len(bound) else np.unique(np.concatenate(lost))
 
     def _times(self, rows: Changes, mine: Rows, before: Kept, every: bool) -> np.ndarray:
         """The largest timestamp of each aggregate so far; one of a group without rows begins again."""
@@ -281,6 +282,26 @@ class Columns:
         times[mine.starts] = np.where(before.present, np.maximum(times[mine.starts], before.ts), times[mine.starts])
         starts = np.flatnonzero(mine.begins | np.append(False, again))
         return np.asarray(running_maximum_of(times, starts)[mine.picked])
+
+
+def _replaced(
+    before: tuple[pl.Series, State] | tuple[None, None],
+    again: tuple[pl.Series, State],
+    wanted: np.ndarray,
+    mine: Rows,
+) -> tuple[pl.Series, State]:
+    """Results and states, with those of the ``wanted`` groups as they were found again; ``before`` None: of all."""
+    picked = mine.group[mine.picked]
+    theirs = np.isin(picked, wanted)
+    ends = np.flatnonzero(np.append(np.diff(picked[theirs]) > 0, True))
+    state = [take(column, ends) for column in again[1]]
+    if before[0] is None:
+        return again[0], state
+    result = np.where(theirs, len(picked) + np.cumsum(theirs) - 1, np.arange(len(picked)))
+    group = np.arange(len(mine.starts))
+    group[wanted] = len(group) + np.arange(len(wanted))
+    after = [take(concat([one, other]), group) for one, other in zip(before[1], state, strict=True)]
+    return pl.concat([before[0], again[0]]).gather(result), after
 
 
 def _of_groups(kept: Kept, groups: np.ndarray) -> Kept:
