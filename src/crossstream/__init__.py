@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from crossstream._version import __version__
 
 if TYPE_CHECKING:
-    from crossstream import serdes
+    from crossstream import agg, serdes
     from crossstream.api.branched import BranchedKStream
     from crossstream.api.builder import StreamsBuilder
     from crossstream.api.grouped import CogroupedKStream, GroupedKStream, GroupedKTable, WindowedKStream
@@ -108,6 +108,7 @@ __all__ = [
     "Windowed",
     "WindowedKStream",
     "__version__",
+    "agg",
     "keyed",
     "open_store",
     "serdes",
@@ -145,8 +146,8 @@ if not TYPE_CHECKING:  # a type checker knows the names from above
 
     def __getattr__(name: str) -> Any:
         """Loads a public name when it is first used."""
-        if name == "serdes":
-            return importlib.import_module("crossstream.serdes")
+        if name in ("agg", "serdes"):
+            return importlib.import_module(f"crossstream.{name}")
         if name not in _HOME_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         found = getattr(importlib.import_module(_HOME_OF[name]), name)

@@ -7,10 +7,15 @@ None deletes the group's row. Sources: semantics 3.4, KIP-150 (cogroup), KIP-825
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Generic, Literal, TypeVar
 
+import polars as pl
+
 from crossstream import serdes
+from crossstream.agg import Aggregation
+from crossstream.api.agg import aggregates_of
 from crossstream.api.checks import (
     REQUIRED,
     check_choice,
@@ -115,6 +120,33 @@ class _Grouping(Handle, Generic[T]):
         asked = check_option("count", "materialized", materialized, Materialized)
         value = (asked.value if asked is not None else None) or serdes.int64()
         return self._table("count", named, materialized, value=value, value_type=None)
+
+    def agg(
+        self,
+        materialized: Materialized | None = None,
+        named: Named | None = None,
+        **columns: Aggregation | pl.Expr,
+    ) -> T:
+        """Built-in aggregates of each group, by name: a table of a struct, without a Python call for any record.
+
+        ``columns``: made of `crossstream.agg`, and of arithmetic with it, or Polars expressions of sums, means, minima,
+        maxima and counts (``pl.col("price").sum() / pl.len()``). The values need a declared type. The value
+        serde is JSON with these names, or that of ``materialized``. Of a grouped table every aggregate follows the rows
+        that change or go, ``min``, ``max``, ``first``, ``last`` and lists too; a group without rows has no row.
+
+        >>> import polars as pl
+        >>> from crossstream import Consumed, StreamsBuilder, agg, serdes
+        >>> order = serdes.json({"price": pl.Float64})
+        >>> orders = StreamsBuilder().stream("orders", Consumed(key=serdes.string(), value=order))
+        >>> orders.group_by_key().agg(number=agg.count(), average=agg.sum("price") / agg.count())
+        <KTable orders.agg>
+        """
+        asked = check_option("agg", "materialized", materialized, Materialized)
+        node = replace(self._node, key=self._key, value=self._values[0] or self._node.value)
+        found = aggregates_of(columns, node)
+        made = serdes.json(found.dtype)
+        value = (asked.value if asked is not None else None) or made
+        return self._table("agg", named, materialized, columns=found, value=value, value_type=made)
 
 
 class _StreamGrouping(_Grouping[T]):
@@ -278,7 +310,7 @@ class CogroupedKStream(_StreamGrouping[T]):
         super().__init__(*grouping)
         self._adders = adders
 
-    count = reduce = None  # type: ignore[assignment]
+    count = reduce = agg = None  # type: ignore[assignment]
 
     def cogroup(
         self, grouped: GroupedKStream[T], aggregator: Callable[..., Any] = REQUIRED

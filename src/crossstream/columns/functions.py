@@ -135,7 +135,7 @@ def fields_of(function: Function, column: str) -> Fields:
 
 @lru_cache(maxsize=512)
 def _projection(same: Same) -> dict[str, Fields]:
-    parts = _serialized(same.expression)
+    parts = serialized(same.expression)
     if parts is None:
         return dict.fromkeys(filter(None, same.expression.meta.root_names()))
     found: dict[str, Fields] = {}
@@ -145,7 +145,7 @@ def _projection(same: Same) -> dict[str, Fields]:
     return found
 
 
-def _serialized(expression: pl.Expr) -> Any:
+def serialized(expression: pl.Expr) -> Any:
     """The parts of an expression, as Polars writes them as JSON; None where it cannot."""
     try:
         return json.loads(expression.meta.serialize(format="json"))
@@ -251,7 +251,7 @@ _OF_A_KIND = {
 
 def other_rows(expression: pl.Expr) -> str | None:
     """Polars' name of what makes an expression read other rows (``Sum``); None if nothing is known to."""
-    return _found(_serialized(expression))
+    return _found(serialized(expression))
 
 
 def _found(node: Any) -> str | None:

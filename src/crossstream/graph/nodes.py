@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+from crossstream.columns.aggregates import Aggregates
 from crossstream.columns.functions import Function
 from crossstream.errors import Location
 from crossstream.serdes import Serde
@@ -297,9 +298,9 @@ class Aggregate(Node):
     """A table with one row for each group (of each window): parents are the grouped streams, or one `GroupTable`.
 
     ``operator``: "count", "reduce", "aggregate" or "agg". ``adders``: one for each parent; ``subtractor``: of a grouped
-    table. ``initializer``: makes the first aggregate. ``merger``: of two sessions. ``columns``: for "agg", expressions
-    by name. ``group_key``, ``group_values``: the serdes of what is aggregated. ``emit_final``: each window comes out
-    once, when it has closed.
+    table. ``initializer``: makes the first aggregate. ``merger``: of two sessions. ``columns``: of "agg".
+    ``group_key``, ``group_values``: the serdes of what is aggregated. ``emit_final``: each window comes out once, when
+    it has closed.
     """
 
     operator: Literal["count", "reduce", "aggregate", "agg"]
@@ -309,7 +310,7 @@ class Aggregate(Node):
     subtractor: Function | None = None
     initializer: Callable[[], Any] | None = None
     merger: Function | None = None
-    columns: tuple[tuple[str, Any], ...] = ()
+    columns: Aggregates | None = None
     windows: WindowSpec | None = None
     emit_final: bool = False
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any
 
 from crossstream.columns.changes import reference
@@ -35,6 +36,8 @@ INTERESTED = Layout("interested", (), sort="uint64", second_key=True)
 SUBSCRIPTIONS = Layout("subscriptions", (("value", "bytes"), ("ts", "int64")), sort="uint64", second_key=True)
 WINDOWED = Layout("windowed", (("value", "bytes"), ("ts", "int64")), sort="int64")
 """Aggregates by key and start of the window."""
+GROUP_ROWS = Layout("group-rows", (("value", "bytes"), ("arrival", "int64")), sort="uint64", second_key=True)
+"""The rows of the groups of a table: by the key of the group, then by their own."""
 SESSIONS = Layout(
     "windowed-sessions", (("value", "bytes"), ("ts", "int64"), ("start", "int64")), sort="int64"
 )
@@ -69,8 +72,31 @@ def many_rows(names: Sequence[str]) -> Layout:
     return Layout(f"rows({','.join(names)})", (("value", "bytes"), ("ts", "int64"), *references))
 
 
+_AGGREGATES = MappingProxyType(
+    {"aggregates": KEY_VALUE, "windowed-aggregates": WINDOWED, "windowed-session-aggregates": SESSIONS}
+)
+"""Stores with columns of state beside the visible values, and what they are without."""
+
+
+def aggregates(state: Sequence[tuple[str, str]], plain: Layout) -> Layout:
+    """Aggregates with columns of state beside the visible value. ``plain``: the layout without them."""
+    name = next(name for name, layout in _AGGREGATES.items() if layout == plain)
+    kind = ",".join(f"{column}:{form}" for column, form in state)
+    return Layout(f"{name}({kind})", (*plain.values, *state), sort=plain.sort)
+
+
+def read_as(kind: str) -> str:
+    """The kind of store that a reader sees, who sees no state of aggregates."""
+    plain = _AGGREGATES.get(kind.partition("(")[0])
+    return kind if plain is None else plain.kind
+
+
 def layout_of(kind: str) -> Layout | None:
     """The layout of a kind of store; None for an unknown kind."""
+    found = re.fullmatch(r"([\w-]*aggregates)\(([\w.:,]+)\)", kind)
+    if found is not None and found[1] in _AGGREGATES:
+        state = [(name, form) for name, _, form in (one.partition(":") for one in found[2].split(","))]
+        return aggregates(state, _AGGREGATES[found[1]])
     found = re.fullmatch(r"(references|rows)\(([\w,]+)\)", kind)
     if found is not None:
         names = found[2].split(",")
@@ -263,7 +289,7 @@ class Plan:
                 read = f" <- {', '.join(step.inputs)}" if step.inputs else ""
                 lines.append(f"  {kind} {step.node}{read}")
                 named = [name for name in step.names() if name in self.stores and name not in shown]
-                lines += [f"    store {name} ({self.stores[name].layout.kind})" for name in named]
+                lines += [f"    store {name} ({read_as(self.stores[name].layout.kind)})" for name in named]
                 shown.update(named)
             lines += [
                 f"  shuffle {exchange.flow} -> round {exchange.to_round}, {exchange.way}"

@@ -159,7 +159,12 @@ class ResolveStep(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupTableStep(Step):
-    """The changes of a table as old rows to take away and new rows to add, under the keys of their groups."""
+    """The changes of a table as old rows to take away and new rows to add, under the keys of their groups.
+
+    ``row_keys``: with the keys of the rows in the table.
+    """
+
+    row_keys: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +173,7 @@ class AggregateStep(Step):
 
     ``retention``: how long (ms) windows are kept after they have begun, sessions after they have ended. ``repeats``:
     the readers take several changes of a window in one record. ``old``, ``changelog``, ``null_key_reason``: as in
-    `MaterializeStep`.
+    `MaterializeStep`. ``rows``: the store of the rows of the groups of a table, if an aggregate needs them.
     """
 
     store: str
@@ -177,6 +182,7 @@ class AggregateStep(Step):
     old: bool = False
     changelog: str | None = None
     null_key_reason: str = "null-key"
+    rows: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

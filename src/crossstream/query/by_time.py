@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from crossstream.planning.plan import SESSIONS, WINDOW, WINDOWED
+from crossstream.planning.plan import SESSIONS, WINDOW, WINDOWED, read_as
 from crossstream.serdes.windowed import NO_END
 from crossstream.storage.columns import Column, Columns, concat_all, take_all
 from crossstream.storage.sorted_run import Layout, Run, merge
@@ -33,7 +33,7 @@ class ByTime:
     @classmethod
     def of(cls, layout: Layout, size: int | None) -> ByTime | None:
         """None for a store that has one row, or versions of one, for each key."""
-        content = _CONTENTS.get(layout.kind)
+        content = _CONTENTS.get(read_as(layout.kind))
         return None if content is None else cls(content, size)
 
     def of_key(

@@ -20,7 +20,7 @@ from crossstream.durations import Duration, Timestamp, to_milliseconds, to_times
 from crossstream.errors import ConfigError, StateError, caller_location
 from crossstream.graph.names import check_matched_once, matches
 from crossstream.graph.nodes import Source
-from crossstream.planning.plan import KEY_VALUE, SESSIONS, VERSIONED, WINDOW, WINDOWED, Plan
+from crossstream.planning.plan import KEY_VALUE, SESSIONS, VERSIONED, WINDOW, WINDOWED, Plan, read_as
 from crossstream.planning.planner import plan_topology
 from crossstream.query.by_time import ByTime
 from crossstream.query.store import StoreReader
@@ -405,7 +405,7 @@ class TopologyTestDriver:
                 where={"store": name},
                 next=f"name it, with Materialized or StreamJoined; its stores are: {names}",
             )
-        store, own = public[name], _KINDS[public[name].layout.kind]
+        store, own = public[name], _KINDS[read_as(public[name].layout.kind)]
         if own != kind:
             raise StateError(
                 f"{name!r} is a {own} store, not a {kind} store",

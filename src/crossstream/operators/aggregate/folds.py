@@ -13,7 +13,7 @@ from crossstream.columns.changes import Changes
 from crossstream.columns.evaluate import Failure, raised
 from crossstream.columns.functions import Function
 from crossstream.columns.values import Values, concat_values, nulls
-from crossstream.operators.aggregate.kernel import SIDE, SIGN, Fold, Folded, last_rows, running_times
+from crossstream.operators.aggregate.kernel import SIDE, SIGN, Folded, MovingFold, last_rows, times_after
 from crossstream.operators.aggregate.steps import CountSteps, Steps
 from crossstream.operators.table.kernel import Rows
 from crossstream.serdes import Serde
@@ -39,7 +39,7 @@ class Count:
             if self.serde.dtype
             else Values(objects=total[picked].tolist())
         )
-        return Folded(picked, made, running_times(rows.ts, begins, before)[picked])
+        return Folded(picked, made, times_after(rows.ts, begins, before, every))
 
     @property
     def by_record(self) -> bool:
@@ -190,7 +190,7 @@ class CallSteps:
 class FoldSteps:
     """Applies a columnar fold to one row at a time; an aggregate is a column with one value."""
 
-    fold: Fold
+    fold: MovingFold
     serde: Serde
     rows: Changes
 
@@ -199,7 +199,10 @@ class FoldSteps:
 
     def add(self, row: int, aggregate: Any) -> Any:
         before = self._rows([] if aggregate is None else [aggregate])
-        return self.fold.fold(self.rows.slice(row, row + 1), np.ones(1, bool), before, False).values
+        folded = self.fold.fold(self.rows.slice(row, row + 1), np.ones(1, bool), before, False)
+        if folded.failures:
+            raise folded.failures[0].error
+        return folded.values
 
     def merge(self, row: int, aggregates: Sequence[Any]) -> Any:
         begins = np.arange(len(aggregates)) == 0

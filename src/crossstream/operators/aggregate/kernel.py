@@ -7,6 +7,7 @@ it begins again when an aggregate is deleted. Source: semantics 3.4.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -28,6 +29,9 @@ from crossstream.storage.sorted_run import newest, sort_rows
 SIGN = "sign"
 """Extra column of grouped tables: 1 for a row that is added, −1 for one that is taken away."""
 
+ROW_KEY = "row key"
+"""Extra column of grouped tables whose groups are kept row by row: the key of the row in the table, serialised."""
+
 SIDE = "side"
 """Extra column: the number of the grouped stream, where several are aggregated together."""
 
@@ -44,12 +48,23 @@ GROUP = "group"
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """``rows``: those after which there is a result to keep; ``values``, ``ts``: the aggregate after each of them."""
+    """``rows``: those after which there is a result to keep; ``values``, ``ts``: the aggregate after each of them.
+
+    ``state``: what the store keeps beside the value, after the last row of each group that has a result.
+    """
 
     rows: np.ndarray
     values: Values
     ts: np.ndarray
     failures: list[Failure] = field(default_factory=list)
+    state: Mapping[str, Column] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept(Rows):
+    """The aggregates of groups, with the columns that the store has beside the value."""
+
+    state: Mapping[str, Column]
 
 
 class Fold(Protocol):
@@ -60,6 +75,10 @@ class Fold(Protocol):
 
         With ``every`` there is a result for each row that did not fail, else for the last of each group.
         """
+
+
+class MovingFold(Fold, Protocol):
+    """Applies rows to the aggregates of windows whose bounds depend on the records."""
 
     def merge(self, before: Rows, begins: np.ndarray) -> Rows:
         """One aggregate for each group of those of several sessions, in order of time; called unless `by_record`."""
@@ -118,13 +137,14 @@ class Updates:
     failures: list[Failure]
 
 
-def look_up(view: Snapshot, groups: Groups, serde: Serde) -> Rows:
+def look_up(view: Snapshot, groups: Groups, serde: Serde) -> Kept:
     """The aggregate of each group."""
     if groups.starts is None:
         match = view.lookup(groups.hashes, groups.keys)
     else:
         match = find_at(view, groups.hashes, groups.keys, groups.starts)
-    return Rows(match.found, Values(serde, wire=match.gather("value")), np.asarray(match.gather("ts")))
+    state = {name: match.gather(name) for name, _ in view.layout.values if name not in ("value", "ts")}
+    return Kept(match.found, Values(serde, wire=match.gather("value")), np.asarray(match.gather("ts")), state)
 
 
 def rows_within(
@@ -166,7 +186,7 @@ def find_at(view: Snapshot, hashes: np.ndarray, keys: Column, times: np.ndarray)
     return Match(segments, segment, row)
 
 
-def update(groups: Groups, before: Rows, fold: Fold, *, want_old: bool, every: bool) -> Updates:
+def update(groups: Groups, before: Kept, fold: Fold, *, want_old: bool, every: bool) -> Updates:
     """Applies the rows of a batch."""
     folded = fold.fold(groups.rows, groups.begins, before, every)
     number = groups.number[folded.rows]
@@ -176,6 +196,7 @@ def update(groups: Groups, before: Rows, fold: Fold, *, want_old: bool, every: b
     made = replace(groups.rows.take(folded.rows), value=folded.values, ts=folded.ts, old=None, extra=extra)
     if not every:
         old = before.values.take(np.where(before.present, np.arange(len(before.present)), -1)[number])
+        made = replace(made, extra={**made.extra, **folded.state})
         return Updates(replace(made, old=old) if want_old else made, None, folded.failures)
     # Of the rows that one input record made in a group (an old row taken away, a new one added) the last counts.
     follows = (number[1:] == number[:-1]) & same_trigger(
@@ -185,6 +206,7 @@ def update(groups: Groups, before: Rows, fold: Fold, *, want_old: bool, every: b
     made, number = made.where(last), number[last]
     ends = np.flatnonzero(np.append(number[1:] != number[:-1], True)[: len(number)])
     net = made.take(ends)
+    net = replace(net, extra={**net.extra, **folded.state})
     if want_old:
         begins = np.append(True, number[1:] != number[:-1])[: len(number)]
         first = before.values.take(np.where(before.present, np.arange(len(before.present)), -1)[number])
@@ -206,15 +228,18 @@ def put(view: Snapshot, net: Changes, hashes: np.ndarray) -> None:
     }
     if START in net.extra:
         columns["s"] = net.extra[START]
+    columns.update({name: net.extra[name] for name, _ in view.layout.values if name not in columns})
     view.put(columns)
 
 
-def running_times(ts: np.ndarray, begins: np.ndarray, before: Rows) -> np.ndarray:
-    """The largest timestamp so far of each group, with that of the aggregate before."""
+def times_after(ts: np.ndarray, begins: np.ndarray, before: Rows, every: bool) -> np.ndarray:
+    """The largest timestamp of each group so far, with that of the aggregate before. ``every``: after each row."""
     values = ts.copy()
     starts = np.flatnonzero(begins)
     values[starts] = np.where(before.present, np.maximum(values[starts], before.ts), values[starts])
-    return values if len(starts) == len(values) else running_maximum_of(values, starts)
+    if len(starts) == len(values):
+        return values
+    return running_maximum_of(values, starts) if every else np.maximum.reduceat(values, starts)
 
 
 def last_rows(begins: np.ndarray) -> np.ndarray:

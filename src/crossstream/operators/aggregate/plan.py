@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import polars as pl
+
 from crossstream.graph.names import inner, unique
-from crossstream.graph.nodes import Aggregate, GroupTable, StoreSpec, ToStream, WindowSpec
+from crossstream.graph.nodes import Aggregate, GroupTable, StoreSpec, ToStream
+from crossstream.operators.aggregate.columns import Parts
+from crossstream.operators.aggregate.packed import PACKED
 from crossstream.operators.aggregate.windows import retention_of
 from crossstream.planning.builder import PlanBuilder
-from crossstream.planning.plan import KEY_VALUE, SESSIONS, WINDOWED, StoreDef
+from crossstream.planning.plan import GROUP_ROWS, KEY_VALUE, SESSIONS, WINDOWED, StoreDef, aggregates
 from crossstream.planning.steps import AggregateStep, GroupTableStep, MaterializeStep
+from crossstream.serdes.json_plain import SchemaJson
 from crossstream.serdes.windowed import WindowedSerde
 from crossstream.storage.sorted_run import Layout
 
@@ -19,7 +24,16 @@ def plan_group_table(builder: PlanBuilder, node: GroupTable) -> None:
     parent = builder.flow(node.parents[0])
     builder.flow_of(node, node.name, parent.round)
     builder.steps.append(
-        GroupTableStep(node=node.name, round=parent.round, inputs=(parent.name,), output=node.name)
+        GroupTableStep(
+            node=node.name,
+            round=parent.round,
+            inputs=(parent.name,),
+            output=node.name,
+            row_keys=any(
+                isinstance(child, Aggregate) and _keeps_rows(builder, child)
+                for child in builder.topology.children(node.name)
+            ),
+        )
     )
 
 
@@ -39,7 +53,7 @@ def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
     store = builder.put(
         StoreDef(
             name=name or unique(f"{node.name}@{number}", builder.stores),
-            layout=_layout(node.windows),
+            layout=_layout(node),
             round=number,
             key=node.group_key,
             value=made.value,
@@ -61,6 +75,7 @@ def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
         old=node.name in builder.wants_old,
         changelog=changelog,
         null_key_reason=builder.null_key_reason(node),
+        rows=_rows_store(builder, node, number),
     )
     builder.steps.append(step)
     if changelog is not None:
@@ -80,7 +95,30 @@ def plan_aggregate(builder: PlanBuilder, node: Aggregate) -> None:
         )
 
 
-def _layout(windows: WindowSpec | None) -> Layout:
-    if windows is None:
-        return KEY_VALUE
-    return SESSIONS if windows.kind == "session" else WINDOWED
+def _layout(node: Aggregate) -> Layout:
+    windows = node.windows
+    plain = KEY_VALUE if windows is None else SESSIONS if windows.kind == "session" else WINDOWED
+    if node.columns is None:
+        return plain
+    in_one = windows is not None and windows.kind in ("session", "sliding")
+    return aggregates(PACKED if in_one else Parts.of(node.columns).layout, plain)
+
+
+def _keeps_rows(builder: PlanBuilder, node: Aggregate) -> bool:
+    """Whether the rows of the groups of a table are kept."""
+    of_table = isinstance(builder.topology[node.parents[0]], GroupTable)
+    return of_table and node.columns is not None and node.columns.of_rows
+
+
+def _rows_store(builder: PlanBuilder, node: Aggregate, number: int) -> str | None:
+    if node.columns is None or not _keeps_rows(builder, node):
+        return None
+    fields = pl.Struct({str(n): dtype for n, dtype in enumerate(node.columns.field_types)})
+    store = StoreDef(
+        name=builder.inner_store(node, "rows"),
+        layout=GROUP_ROWS,
+        round=number,
+        key=node.group_key,
+        value=SchemaJson(fields),
+    )
+    return builder.put(store).name

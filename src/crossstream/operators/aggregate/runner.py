@@ -11,21 +11,26 @@ from crossstream.columns.evaluate import Failure
 from crossstream.columns.order import by_arrival
 from crossstream.columns.values import Values
 from crossstream.graph import nodes as graph
+from crossstream.operators.aggregate.columns import BEYOND, Columns, Parts
 from crossstream.operators.aggregate.folds import Calls, Count
+from crossstream.operators.aggregate.group_rows import GroupRows
 from crossstream.operators.aggregate.kernel import (
     END,
     GROUP,
+    ROW_KEY,
     SIDE,
     SIGN,
     START,
     Fold,
     Groups,
+    MovingFold,
     look_up,
     put,
     update,
     windows_from,
 )
 from crossstream.operators.aggregate.moving import BEFORE, NOW
+from crossstream.operators.aggregate.packed import STATE, Packed
 from crossstream.operators.aggregate.sessions import Sessions, put_sessions
 from crossstream.operators.aggregate.sliding import PLACE, Sliding, held_windows
 from crossstream.operators.aggregate.windows import (
@@ -39,7 +44,9 @@ from crossstream.operators.aggregate.windows import (
 from crossstream.operators.runner import Emitted, OpenStore, Runner
 from crossstream.operators.stateless.kernel import map_records, select_key
 from crossstream.planning.steps import AggregateStep, GroupTableStep
+from crossstream.serdes.json_plain import SchemaJson
 from crossstream.serdes.windowed import WindowedSerde
+from crossstream.storage.columns import take
 
 _ROW = "row"
 """Extra column: the number of the change that a half is of."""
@@ -57,18 +64,20 @@ class GroupTableRunner(Runner):
         self.task.report.count_in(self.step.node, changes.rows)
         assert changes.old is not None, "the table was planned to give old rows"
         parts = []
+        keys = {ROW_KEY: changes.key.wire(self.task.flow(flow).key)} if self.step.row_keys else {}
         for sign, value in ((-1, changes.old), (1, changes.value)):
             rows = np.flatnonzero(~value.missing())
             if len(rows):
                 half = replace(changes.take(rows), value=value.take(rows), old=None, lost=None, extra={})
                 signs = np.full(len(rows), sign, np.int64)
-                parts.append(self._grouped(replace(half, extra={SIGN: signs, _ROW: rows})))
+                extra = {name: take(column, rows) for name, column in keys.items()}
+                parts.append(self._grouped(replace(half, extra={SIGN: signs, _ROW: rows, **extra})))
         if not parts:
             return
         both = concat_changes(parts)
         # In order of the changes, of each first the row that is taken away.
         both = both.take(np.lexsort((both.extra[SIGN], both.extra[_ROW])))
-        both = replace(both, extra={SIGN: both.extra[SIGN]})
+        both = replace(both, extra={name: both.extra[name] for name in (SIGN, *keys)})
         if both.rows:
             self.emit(both)
 
@@ -134,7 +143,7 @@ class AggregateRunner(Runner):
             changes = held[flow]
             if changes is None:
                 continue
-            extra = {SIGN: changes.extra[SIGN]} if SIGN in changes.extra else {}
+            extra = {name: changes.extra[name] for name in (SIGN, ROW_KEY) if name in changes.extra}
             if len(self.step.inputs) > 1:
                 extra = {SIDE: np.full(changes.rows, side, np.int64)}
             parts.append(replace(changes, old=None, lost=None, extra=extra))
@@ -143,7 +152,8 @@ class AggregateRunner(Runner):
         changes = by_arrival(concat_changes(parts))
         self.task.report.count_in(self.step.node, changes.rows)
         changes = self._dropped(changes, changes.key.missing(), self.step.null_key_reason)
-        if node.windows is None or node.windows.kind == "sliding":
+        without_nulls = node.windows is None or node.windows.kind == "sliding" or node.columns is not None
+        if without_nulls:
             changes = self._dropped(changes, changes.value.missing(), "null-value")
         changes = self.writable(changes, "key", store.definition.key)
         return replace(changes, key=Values(store.definition.key, wire=changes.key.wire(store.definition.key)))
@@ -172,7 +182,7 @@ class AggregateRunner(Runner):
         made = update(
             groups,
             before,
-            self._fold(node, store),
+            self._fold(node, store, groups),
             want_old=self.step.old,
             every=self.step.changelog is not None,
         )
@@ -195,7 +205,9 @@ class AggregateRunner(Runner):
         serde, sessions = store.definition.value, node.windows.kind == "session"
         changes = replace(changes, extra={**changes.extra, PLACE: np.arange(changes.rows)})
         groups = Groups.of(changes, self.task.batch.bits)
-        fold, every = self._fold(node, store), self.step.changelog is not None
+        fold, every = self._moving_fold(node, store), self.step.changelog is not None
+        packed = fold if isinstance(fold, Packed) else None
+        serde, column = (serde, "value") if packed is None else (packed.serde, STATE)
         steps = fold.steps(groups.rows, node.merger)
         if sessions:
             # Where sessions come out once, one that has come out takes no more records.
@@ -208,11 +220,12 @@ class AggregateRunner(Runner):
                 retention=shown,
                 horizon=store.horizon,
                 final=node.emit_final,
+                column=column,
             )
             made = found.update(fold, steps, every=every, want_old=self.step.old)
         else:
             shown = self.step.retention - (0 if node.emit_final else 1)
-            held = held_windows(store.view, groups, serde, node.windows, store.horizon)
+            held = held_windows(store.view, groups, serde, node.windows, store.horizon, column)
             newest = max(store.horizon + shown, -1)
             sliding = Sliding(node.windows, groups, held, steps, newest=newest, shown=shown)
             sliding.run()
@@ -220,7 +233,12 @@ class AggregateRunner(Runner):
             store.horizon = max(store.horizon, sliding.oldest)
         self.task.report.count_dropped(self.step.node, {"late": made.late})
         self._report_failures(node, groups, made.failures)
-        net = self.as_stored(made.net, serde)
+        serde = store.definition.value
+
+        def stored(moved: Changes) -> Changes:
+            return self.as_stored(moved if packed is None else packed.shown(moved), serde)
+
+        net = stored(made.net)
         if not net.rows:
             return
         hashes = groups.hashes[net.extra[GROUP]]
@@ -229,20 +247,39 @@ class AggregateRunner(Runner):
             return
         self.task.report.count_out(node.name, net.rows)
         if made.repeated is not None and self.step.repeats:
-            net = self.as_stored(made.repeated, serde)
+            net = stored(made.repeated)
         yield self.out(), self._keyed(net)
         if self.step.changelog is not None and made.every is not None:
-            yield self.step.changelog, self._keyed(self.as_stored(made.every, serde))
+            yield self.step.changelog, self._keyed(stored(made.every))
 
     def _report_failures(self, node: graph.Aggregate, groups: Groups, failures: list[Failure]) -> None:
+        beyond = next((failure for failure in failures if failure.role == BEYOND), None)
+        if beyond is not None and SIGN in groups.rows.extra:  # it could not be taken away again
+            raise self.task.failures.error(node, groups.rows, beyond)
         if failures:
             self.task.failures.failed(node, groups.rows, failures)
 
-    def _fold(self, node: graph.Aggregate, store: OpenStore) -> Fold:
+    def _fold(self, node: graph.Aggregate, store: OpenStore, groups: Groups) -> Fold:
+        if node.columns is not None:
+            return Columns(Parts.of(node.columns), self._group_rows(groups))
+        return self._moving_fold(node, store)
+
+    def _moving_fold(self, node: graph.Aggregate, store: OpenStore) -> MovingFold:
         serde = store.definition.value
+        if node.columns is not None:
+            return Packed(Columns(Parts.of(node.columns)))
         if node.operator == "count":
             return Count(serde)
         return Calls(serde, node.adders, node.subtractor, node.initializer)
+
+    def _group_rows(self, groups: Groups) -> GroupRows | None:
+        """The rows of the groups of a table, if they are kept."""
+        if self.step.rows is None:
+            return None
+        store = self.task.stores(self.step.rows)
+        serde = store.definition.value
+        assert isinstance(serde, SchemaJson)
+        return GroupRows(store.view, groups, serde, self.task.batch.id, self.task.batch.bits)
 
     def _keyed(self, changes: Changes) -> Changes:
         """With the keys of the result: those of windows have the window in them."""

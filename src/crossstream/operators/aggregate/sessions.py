@@ -20,7 +20,7 @@ from crossstream.columns.changes import Changes, concat_changes
 from crossstream.columns.order import running_maximum_of
 from crossstream.columns.values import Values, nulls
 from crossstream.graph.nodes import WindowSpec
-from crossstream.operators.aggregate.kernel import END, GROUP, START, Fold, Groups, rows_within
+from crossstream.operators.aggregate.kernel import END, GROUP, START, Groups, MovingFold, rows_within
 from crossstream.operators.aggregate.moving import BEFORE, NOW, Held, Log, Moved
 from crossstream.operators.aggregate.steps import Components, Steps
 from crossstream.operators.table.kernel import Rows
@@ -61,19 +61,23 @@ class Sessions:
         retention: int,
         horizon: int,
         final: bool,
+        column: str = "value",
     ) -> Sessions:
-        """With those of the store that a record may join. ``horizon``: the store has no sessions that end before."""
+        """With those of the store that a record may join. ``horizon``: the store has no sessions that end before.
+
+        ``column``: that of the aggregates.
+        """
         firsts = np.flatnonzero(groups.begins)
         earliest = np.minimum.reduceat(groups.rows.ts, firsts) - windows.size
         latest = np.maximum.reduceat(groups.rows.ts, firsts) + windows.size
         low = np.maximum(earliest, horizon)
         group, columns = rows_within(view, groups.hashes, groups.keys, low, np.full(len(low), _FOREVER))
         near = np.flatnonzero(columns["start"] <= latest[group])
-        values = Values(serde, wire=columns["value"]).take(near)
+        values = Values(serde, wire=columns[column]).take(near)
         starts, ends = np.asarray(columns["start"])[near], np.asarray(columns["s"])[near]
         return cls(windows, retention, final, groups, Held(group[near], starts, ends, ends, values), serde)
 
-    def update(self, fold: Fold, steps: Steps, *, every: bool, want_old: bool) -> Moved:
+    def update(self, fold: MovingFold, steps: Steps, *, every: bool, want_old: bool) -> Moved:
         """Applies the rows of the batch. Extra columns of the rows: `BEFORE` and `NOW`."""
         if every or fold.by_record:
             log = Log()
@@ -134,9 +138,9 @@ class Sessions:
 
     # -- as intervals ----------------------------------------------------------------------------------
 
-    def _merge(self, fold: Fold, want_old: bool) -> Moved:
-        rows, held = self.groups.rows, self.held
-        hard = self._in_order_only(self.groups.number)
+    def _merge(self, fold: MovingFold, want_old: bool) -> Moved:
+        rows, held, groups = self.groups.rows, self.held, self.groups
+        hard = self._in_order_only(groups.number)
         number, late = self._components(hard)
         mine, theirs = number[: rows.rows], number[rows.rows :]
         kept = np.flatnonzero(mine >= 0)
@@ -180,7 +184,7 @@ class Sessions:
         failures = [failure.at(kept[failure.row]) for failure in folded.failures]
         return Moved(_in_order(gone.take(lost), made), None, late, failures, repeated)
 
-    def _before(self, fold: Fold, swallowed: np.ndarray, into: np.ndarray, components: int) -> Rows:
+    def _before(self, fold: MovingFold, swallowed: np.ndarray, into: np.ndarray, components: int) -> Rows:
         """The aggregate that each session begins with."""
         if not len(swallowed):
             return Rows(
@@ -279,14 +283,14 @@ def put_sessions(view: Snapshot, net: Changes, hashes: np.ndarray) -> None:
     group, ends = np.asarray(net.extra[GROUP]), np.asarray(net.extra[END])
     first = np.append(True, (group[1:] != group[:-1]) | (ends[1:] != ends[:-1]))[: len(order)]
     net, missing, hashes = net.where(first), missing[first], hashes[first]
-    view.put(
-        {
-            "h": hashes,
-            "s": np.asarray(net.extra[END]),
-            "key": net.key.wire(),
-            "value": net.value.wire(),
-            "ts": net.ts,
-            "start": np.asarray(net.extra[START]),
-            "gone": missing.astype(np.uint8),
-        }
-    )
+    columns: dict[str, Column] = {
+        "h": hashes,
+        "s": np.asarray(net.extra[END]),
+        "key": net.key.wire(),
+        "value": net.value.wire(),
+        "ts": net.ts,
+        "start": np.asarray(net.extra[START]),
+        "gone": missing.astype(np.uint8),
+    }
+    columns.update({name: net.extra[name] for name, _ in view.layout.values if name not in columns})
+    view.put(columns)

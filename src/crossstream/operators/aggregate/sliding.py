@@ -56,16 +56,17 @@ class _Windows:
         return self.starts[bisect_left(self.starts, low) : bisect_right(self.starts, high)]
 
 
-def held_windows(view: Snapshot, groups: Groups, serde: Serde, windows: WindowSpec, horizon: int) -> Held:
-    """The windows of the store that the records may change or copy."""
+def held_windows(
+    view: Snapshot, groups: Groups, serde: Serde, windows: WindowSpec, horizon: int, column: str = "value"
+) -> Held:
+    """The windows of the store that the records may change or copy. ``column``: that of the aggregates."""
     firsts = np.flatnonzero(groups.begins)
     low = np.maximum(np.minimum.reduceat(groups.rows.ts, firsts) - 2 * windows.size, max(horizon, 0))
     high = np.maximum.reduceat(groups.rows.ts, firsts) + 1
     group, columns = rows_within(view, groups.hashes, groups.keys, low, high)
     starts = np.asarray(columns["s"])
-    return Held(
-        group, starts, starts + windows.size, np.asarray(columns["ts"]), Values(serde, wire=columns["value"])
-    )
+    values = Values(serde, wire=columns[column])
+    return Held(group, starts, starts + windows.size, np.asarray(columns["ts"]), values)
 
 
 class Sliding:
