@@ -6,14 +6,14 @@ import crossstream as cs
 from crossstream import serdes
 
 TEXT, JSON, COUNT = serdes.string(), serdes.json(), serdes.int64()
-GAP = "30 minutes"
+GAP, GRACE = "30 minutes", "1 day"
 MINUTE = 60_000
 
 
 def build() -> cs.Topology:
     builder = cs.StreamsBuilder()
     plays = builder.stream("play-events", cs.Consumed(key=TEXT, value=JSON))
-    sessions = plays.group_by_key().windowed_by(cs.SessionWindows(gap=GAP))
+    sessions = plays.group_by_key().windowed_by(cs.SessionWindows(gap=GAP, grace=GRACE))
     counts = sessions.count(materialized=cs.Materialized(store="play-events-per-session"))
     named = counts.to_stream().map(
         lambda session, plays: (f"{session.key}@{session.start}->{session.end}", plays)

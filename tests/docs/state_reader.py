@@ -44,6 +44,11 @@ COLUMNS = {
         "h": "uint64", "s": "int64", "key": "bytes", "n": "uint64", "value": "bytes?", "headers": "bytes?",
         "gone": "uint8",
     },
+    "suppressed": {
+        "h": "uint64", "s": "int64", "key": "bytes", "key2": "bytes", "value": "bytes?", "old": "bytes?",
+        "ts": "int64", "size": "int64", "headers": "bytes?", "gone": "uint8",
+    },
+    "deduplicated": {"h": "uint64", "s": "int64", "key": "bytes", "gone": "uint8"},
 }  # fmt: skip
 TYPES = {
     "uint64": pa.uint64(),
@@ -67,7 +72,10 @@ IDENTITY = {
     "window": ("key", "s", "n"),
     "waiting": ("key", "s", "n"),
     "buffer": ("key", "s", "n"),
+    "suppressed": ("key", "key2", "s"),
+    "deduplicated": ("key", "s"),
 }
+EXPIRING = ("window", "waiting", "buffer", "suppressed", "deduplicated")
 
 Row = dict[str, Any]
 
@@ -159,10 +167,7 @@ def read_partition(folder: Path, name: str, kind: str) -> Iterator[Row]:
                 identity = tuple(row[name] for name in IDENTITY[kind])
                 assert identity not in in_slot
                 in_slot.add(identity)
-                expired = (
-                    kind in ("windowed", "windowed-sessions", "window", "waiting", "buffer")
-                    and row["s"] < manifest["horizon"]
-                )
+                expired = kind in EXPIRING and row["s"] < manifest["horizon"]
                 if identity not in seen and row["gone"] == 0 and not expired:
                     yield row
         seen |= in_slot

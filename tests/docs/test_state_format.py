@@ -28,6 +28,7 @@ PAGE = ROOT / "docs" / "spec" / "state-format.md"
 TEXT, JSON = serdes.string(), serdes.json()
 BATCHES, RETAIN, PARTITIONS = 70, 25, 3
 GRACE = 2500
+HELD = 4000
 WINDOW = {"before": 3000, "after": 5000, "grace": 1000}
 
 
@@ -66,6 +67,9 @@ def topology() -> cs.Topology:
     grouped.windowed_by(cs.TimeWindows(size=3000)).count(materialized=cs.Materialized(store="per-window"))
     grouped.windowed_by(cs.SessionWindows(gap=900)).count(materialized=cs.Materialized(store="per-session"))
     views.left_join(past, lambda view, row: f"{view},{row}", cs.Joined(grace=GRACE, name="patient"))
+    last = views.to_table(cs.Named("last"))
+    last.suppress(cs.Suppressed.until_time_limit(HELD), cs.Named("later"))
+    views.deduplicate(HELD, named=cs.Named("first"))
     return builder.build()
 
 
@@ -242,6 +246,15 @@ def test_what_windows_keep(folder: StateFolder, model: Model) -> None:
 
 def _value(data: bytes | None) -> Any:
     return None if data is None else json.loads(data)
+
+
+def test_what_a_suppression_and_a_deduplication_keep(folder: StateFolder) -> None:
+    batch = BATCHES - 1
+    waiting = [row for _, row in folder.rows("later.buffer", batch)]
+    assert waiting and all(row["key"] == row["key2"] and row["s"] <= row["ts"] for row in waiting)
+    assert len({row["key"] for row in waiting}) == len(waiting)
+    seen = [row["key"] for _, row in folder.rows("first.seen", batch)]
+    assert seen and len(set(seen)) == len(seen)
 
 
 def test_rows_are_in_the_partition_of_their_key(folder: StateFolder) -> None:
