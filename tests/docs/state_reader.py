@@ -75,7 +75,7 @@ IDENTITY = {
     "suppressed": ("key", "key2", "s"),
     "deduplicated": ("key", "s"),
 }
-EXPIRING = ("window", "waiting", "buffer", "suppressed", "deduplicated")
+EXPIRING = ("windowed", "windowed-sessions", "window", "waiting", "buffer", "suppressed", "deduplicated")
 
 Row = dict[str, Any]
 

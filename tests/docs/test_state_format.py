@@ -251,10 +251,12 @@ def _value(data: bytes | None) -> Any:
 def test_what_a_suppression_and_a_deduplication_keep(folder: StateFolder) -> None:
     batch = BATCHES - 1
     waiting = [row for _, row in folder.rows("later.buffer", batch)]
-    assert waiting and all(row["key"] == row["key2"] and row["s"] <= row["ts"] for row in waiting)
+    assert waiting
+    assert all(row["key"] == row["key2"] and row["s"] <= row["ts"] for row in waiting)
     assert len({row["key"] for row in waiting}) == len(waiting)
     seen = [row["key"] for _, row in folder.rows("first.seen", batch)]
-    assert seen and len(set(seen)) == len(seen)
+    assert seen
+    assert len(set(seen)) == len(seen)
 
 
 def test_rows_are_in_the_partition_of_their_key(folder: StateFolder) -> None:

@@ -135,7 +135,12 @@ def test_the_store_is_as_big_as_what_is_open(windows: Any, emit: str) -> None:
             runs = [
                 segment.run for version in versions for part in version.parts for segment in part.segments
             ]
-            sizes.append((sum(run.rows for run in runs), sum(run.size for run in runs)))
+            sizes.append(
+                (
+                    sum(run.rows for run in runs),
+                    sum(column.nbytes for run in runs for column in run.columns.values()),
+                )
+            )
     first, last = sizes[10:50], sizes[-40:]
     assert max(last)[0] <= 2 * max(first)[0]
     assert max(size for _, size in last) <= 2 * max(size for _, size in first)
