@@ -135,7 +135,7 @@ def test_a_file_is_no_state(capsys, tmp_path):
 def test_records_by_time_have_no_versions_and_are_shown_up_to_a_number(capsys):
     rows = [(1, "x"), (2, "y"), (3, "z")]
     store = SimpleNamespace(
-        name="clicks", key=serdes.string(), by_time=ByTime("records"), of_key=lambda key: rows
+        name="clicks", key=serdes.string(), by_time=ByTime("records"), fetch=lambda key: rows
     )
     query = ["query", "state", "clicks", "get", "a", "--format", "json", "--max", "2"]
     assert _get(store, "a", make_parser().parse_args(query)) == 0

@@ -1,7 +1,7 @@
 """Windowed aggregation of a stream, one record at a time, in plain Python: the rules of semantics 3.4.
 
 `Windowing` follows ``KStreamWindowAggregate``, ``KStreamSessionWindowAggregate`` and ``KStreamSlidingWindowAggregate``
-of Kafka 4.3. It differs in one decision (8.18): with ``emit="close"`` every window that closes comes out.
+of Kafka 4.3. It differs in one decision (8.20): with ``emit="close"`` every window that closes comes out.
 """
 
 from __future__ import annotations

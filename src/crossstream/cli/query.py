@@ -88,8 +88,10 @@ def _get(store: StoreReader, text: str, arguments: Namespace) -> int:
 
 def _found(store: StoreReader, key: Any, time: int | datetime | None) -> list[tuple[Any, Any]]:
     """The row of a key, or its records, windows or sessions."""
-    if time is None:
-        return store.of_key(key)
+    if store.by_time is not None:
+        found = store.fetch(key)
+        places = store.by_time.places(found)
+        return [((key, *place), value) for place, (_, value) in zip(places, found, strict=True)]
     value = store.get(key, time)
     return [] if value is None else [(key, value)]
 

@@ -66,8 +66,8 @@ def is_rekeying(topology: graph.Graph, parent: str, node: graph.Node) -> bool:
     if isinstance(node, graph.ForeignKeyJoin | graph.ManyJoin):
         return parent != node.parents[0]
     moves = node.by_key and parent in node.forwarders
-    anew = isinstance(node, graph.Repartition) or _by_identity(node)
-    return moves and (anew or has_new_key(topology, parent))
+    always = isinstance(node, graph.Repartition) or _by_identity(node)
+    return moves and (always or has_new_key(topology, parent))
 
 
 def _by_identity(node: graph.Node) -> bool:

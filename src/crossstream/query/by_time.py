@@ -77,5 +77,18 @@ class ByTime:
             return {**made, "ts": s}
         if self.content == "sessions":
             return {**made, "ts": rows["ts"], "start": rows["start"], "end": s}
+        return {**made, "ts": rows["ts"], "start": s, "end": self.ends(s)}
+
+    def ends(self, starts: np.ndarray) -> np.ndarray:
+        """The ends of windows that begin at ``starts``."""
         size = NO_END if self.size is None else self.size
-        return {**made, "ts": rows["ts"], "start": s, "end": np.where(s > NO_END - size, NO_END, s + size)}
+        return np.where(starts > NO_END - size, NO_END, starts + size)
+
+    def places(self, found: Sequence[tuple[Any, Any]]) -> list[tuple[int, ...]]:
+        """What follows the key in the keys of all rows, for what ``fetch`` gives: a timestamp, or start and end."""
+        if self.content == "sessions":
+            return [bounds for bounds, _ in found]
+        if self.content == "records":
+            return [(timestamp,) for timestamp, _ in found]
+        starts = np.array([start for start, _ in found], np.int64)
+        return list(zip(starts.tolist(), self.ends(starts).tolist(), strict=True))

@@ -109,13 +109,6 @@ class StoreReader:
             zip(rows["ts" if by_time.content == "records" else "start"].tolist(), values, strict=True)
         )
 
-    def of_key(self, key: Any) -> list[tuple[Any, Any]]:
-        """All rows of a key as `all` gives them: one, or those of a store by time."""
-        if self.by_time is None:
-            value = self.get(key)
-            return [] if value is None else [(key, value)]
-        return self._decoded(self._of_key(key, _EARLIEST, _LATEST))
-
     def get_many(self, keys: Iterable[Any]) -> dict[Any, Any]:
         """The values of several keys; keys without a row are left out.
 

@@ -44,6 +44,6 @@ def retired(case: Case, records: Sequence[Record]) -> Iterator[int]:
 
 
 def not_retired(case: Case, results: list[Result], limit: int) -> list[Result]:
-    """Without the windows that Kafka loses: those that its store retires before they come out (decision 8.18)."""
+    """Without the windows that Kafka loses: those that its store retires before they come out (decision 8.20)."""
     lost = case.final and case.kind != "session"
     return [result for result in results if not lost or result.start >= limit]

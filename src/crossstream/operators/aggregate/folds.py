@@ -143,7 +143,7 @@ class Calls:
         return function.call(key, aggregate, value) if function.with_key else function.call(aggregate, value)
 
     def frozen(self, aggregate: Any) -> Any:
-        """The aggregate as it is now: the function may change it in place for the next row."""
+        """The aggregate of this moment: the function may change it in place for the next row."""
         if aggregate is None or isinstance(aggregate, str | int | float | bytes | bool):
             return aggregate
         return self.serde.deserialize(calls.serialize(self.serde, aggregate))

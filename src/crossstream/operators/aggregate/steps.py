@@ -26,7 +26,7 @@ class Steps(Protocol):
         """One aggregate of those of several sessions, the earliest first; ``row``: the one that joins them."""
 
     def copy(self, aggregate: Any) -> Any:
-        """The aggregate as it is now: a later `add` does not change it."""
+        """A copy of the aggregate: a later `add` does not change it."""
 
     def values(self, aggregates: list[Any]) -> Values:
         """Aggregates as a column."""
