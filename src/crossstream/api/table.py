@@ -117,7 +117,9 @@ class KTable(Handle):
         made = child(self._draft, ToStream, "to_stream", self._node, name, shape="stream", **changed)
         return KStream(self._draft, made)
 
-    def group_by(self, mapper: KeyValueMapper, grouped: Grouped | None = None) -> GroupedKTable[KTable]:
+    def group_by(
+        self, mapper: KeyValueMapper | str | pl.Expr, grouped: Grouped | None = None
+    ) -> GroupedKTable[KTable]:
         """Groups the rows by another key: ``mapper(key, value)`` returns ``(key', value')``.
 
         Text or an expression gives the new key alone, and the value stays. A row whose new key or value is None belongs
