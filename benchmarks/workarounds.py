@@ -26,9 +26,9 @@ JOIN = "foreign-key-join"
 FOLLOW = (JOIN, "grouped-map")
 """Those whose rows follow a change of a merchant; they must have the same rows."""
 
-PRODUCTS, PRODUCT_CHANGES, PRODUCT_BATCH = 20_000, 20_000, 1_000
+PRODUCTS, PRODUCT_CHANGES, PRODUCT_BATCH = 10_000, 5_000, 1_000
 MERCHANT_CHANGES, MERCHANT_BATCH = 200, 10
-FAN_OUT = (10, 1_000)
+FAN_OUT = (10, 100)
 """Products of each merchant."""
 
 Records = list[cs.TestRecord]
