@@ -6,6 +6,7 @@ to it. Start with `builder.py`; `stream.py` and `table.py` have the operators; `
 
 from crossstream.api.branched import BranchedKStream
 from crossstream.api.builder import StreamsBuilder
+from crossstream.api.global_table import GlobalKTable
 from crossstream.api.grouped import CogroupedKStream, GroupedKStream, GroupedKTable, WindowedKStream
 from crossstream.api.options import (
     Consumed,
@@ -20,7 +21,7 @@ from crossstream.api.options import (
     TableJoined,
 )
 from crossstream.api.stream import KStream
-from crossstream.api.table import GlobalKTable, KTable
+from crossstream.api.table import KTable
 from crossstream.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
 __all__ = [

@@ -11,10 +11,11 @@ import polars as pl
 from crossstream.api.checks import check_option, check_topic, topic_step
 from crossstream.api.draft import Draft
 from crossstream.api.frames import frame_serdes
+from crossstream.api.global_table import GlobalKTable
 from crossstream.api.options import Consumed, Materialized
 from crossstream.api.serde_rules import source_serdes, table_serdes
 from crossstream.api.stream import KStream
-from crossstream.api.table import GlobalKTable, KTable
+from crossstream.api.table import KTable
 from crossstream.api.topology import Topology
 from crossstream.api.types import typed
 from crossstream.columns.functions import Function

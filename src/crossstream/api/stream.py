@@ -62,7 +62,8 @@ from crossstream.typing import (
 )
 
 if TYPE_CHECKING:
-    from crossstream.api.table import GlobalKTable, KTable
+    from crossstream.api.global_table import GlobalKTable
+    from crossstream.api.table import KTable
 
 
 _FORGOTTEN = MappingProxyType(dict.fromkeys(("key", "key_type", "value", "value_type")))

@@ -1,4 +1,4 @@
-"""`KTable` and `GlobalKTable`: the last value of each key. Each method makes a node and returns a handle to it."""
+"""`KTable`: the last value of each key. Each method makes a node and returns a handle to it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from crossstream.api.draft import (
     misplaced_name,
     returning,
 )
+from crossstream.api.global_table import GlobalKTable
 from crossstream.api.grouped import GroupedKTable, group_key
 from crossstream.api.options import Grouped, Materialized, Named, TableJoined
 from crossstream.api.serde_rules import needed_key
@@ -390,31 +391,3 @@ class KTable(Handle):
         spec = None if option is None else option.spec(key, value)
         made = child(self._draft, kind, path, node, name, key=key, value=value, store=spec, **attributes)
         return KTable(self._draft, made)
-
-
-class GlobalKTable(Handle):
-    """A table that every record may look up by any key; its topic is read to the end before other records.
-
-    Made by `StreamsBuilder.global_table`, never directly. `KStream.join` and `left_join` take it with a
-    ``key_selector``, `KTable.join` and `left_join` with a ``foreign_key``. Sources: KIP-99, semantics 2.4, 3.3.
-
-    >>> from crossstream import Consumed, StreamsBuilder, serdes
-    >>> builder, consumed = StreamsBuilder(), Consumed(key=serdes.string(), value=serdes.json())
-    >>> orders, customers = builder.stream("orders", consumed), builder.global_table("customers", consumed)
-    >>> orders.join(customers, lambda order, customer: {**order, "customer": customer["name"]},
-    ...             key_selector=lambda order: order["customer_id"])
-    <KStream orders.join(customers)>
-    """
-
-    __slots__ = ()
-
-    @property
-    def queryable_store_name(self) -> str | None:
-        """The name of the store that holds this table; None if `Materialized` named none.
-
-        >>> from crossstream import Consumed, Materialized, StreamsBuilder, serdes
-        >>> consumed = Consumed(key=serdes.string(), value=serdes.json())
-        >>> StreamsBuilder().global_table("shops", consumed, Materialized(store="shops")).queryable_store_name
-        'shops'
-        """
-        return queryable_name(self._node)

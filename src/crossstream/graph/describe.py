@@ -15,6 +15,7 @@ from crossstream.graph.nodes import (
     Aggregate,
     ForeignKeyJoin,
     FrameSource,
+    GlobalJoin,
     Graph,
     GroupTable,
     ManyJoin,
@@ -67,7 +68,8 @@ def sub_topologies(topology: Graph) -> list[list[str]]:
 
     for node in topology:
         for parent in node.parents:
-            if topology[parent].shape != "global" and not is_rekeying(topology, parent, node):
+            together = topology[parent].shape != "global" or isinstance(node, GlobalJoin)
+            if together and not is_rekeying(topology, parent, node):
                 part[root(node.name)] = root(parent)
     groups: dict[str, list[str]] = {}
     for node in topology:
@@ -117,7 +119,7 @@ def kind_of(node: Node) -> str:
         return "join_many" if node.kind == "inner" else f"{node.kind}_join_many"
     if isinstance(node, Sink):
         return "to"
-    if isinstance(node, StreamGlobalJoin):
+    if isinstance(node, StreamGlobalJoin | GlobalJoin):
         return "left_join" if node.kind == "left" else "join"
     if isinstance(node, Aggregate):
         return node.operator
@@ -165,11 +167,15 @@ def _names(names: Iterable[str]) -> str:
 def _forwarders(topology: Graph, node: Node) -> list[str]:
     """The parents that forward records to a node: not a table that a stream looks up."""
     parents = node.parents[:1] if isinstance(node, StreamTableJoin) else node.parents
+    if isinstance(node, GlobalJoin):
+        return list(parents)
     return [parent for parent in parents if topology[parent].shape != "global"]
 
 
 def _stores(topology: Graph, node: Node) -> str:
     looked_up = keepers(topology.nodes, node.parents[1]) if isinstance(node, StreamTableJoin) else []
+    if isinstance(node, GlobalJoin):
+        looked_up = keepers(topology.nodes, node.name)
     return ", ".join(
         name for one in [*looked_up, node.name] for name in store_names(topology.nodes, topology[one])
     )

@@ -11,6 +11,7 @@ from crossstream.graph.describe import FRAME, callable_name, is_rekeying, kind_o
 from crossstream.graph.nodes import (
     ForeignKeyJoin,
     FrameSource,
+    GlobalJoin,
     Graph,
     ManyJoin,
     Node,
@@ -135,7 +136,7 @@ def _label(node: Node, index: int, rekeys: bool) -> str:
         return "foreign key" if index == 0 else "right"
     if isinstance(node, ManyJoin):
         return ("foreign keys", *node.names)[index]
-    if isinstance(node, TableJoin | StreamStreamJoin):
+    if isinstance(node, GlobalJoin | TableJoin | StreamStreamJoin):
         return ("left", "right")[index]
     if isinstance(node, StreamTableJoin | StreamGlobalJoin) and index == 1:
         return "looks up"

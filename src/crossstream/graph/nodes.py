@@ -204,6 +204,18 @@ class StreamGlobalJoin(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalJoin(Node):
+    """A view over two global tables, kept nowhere; parents are (left, right).
+
+    ``key_selector``: (key, value) of a left row → key of the right table.
+    """
+
+    kind: Literal["inner", "left"]
+    key_selector: Function
+    joiner: Function
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamTableJoin(Node):
     """KStream–KTable; parents are (stream, table). ``stream_value``: serde of the stream's values, if known.
 

@@ -10,6 +10,7 @@ from crossstream.graph.nodes import (
     Filter,
     ForeignKeyJoin,
     FrameSource,
+    GlobalJoin,
     ManyJoin,
     MapValues,
     Node,
@@ -59,7 +60,7 @@ def keepers(nodes: Mapping[str, Node], name: str) -> list[str]:
     store: StoreSpec | None = getattr(node, "store", None)
     if isinstance(node, Filter | MapValues) and (store is None or store.name is None):
         return keepers(nodes, node.parents[0])
-    if isinstance(node, TableJoin) and store is None:
+    if isinstance(node, GlobalJoin) or (isinstance(node, TableJoin) and store is None):
         return list(dict.fromkeys(keeper for parent in node.parents for keeper in keepers(nodes, parent)))
     return [name]
 

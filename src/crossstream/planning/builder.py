@@ -29,7 +29,7 @@ from crossstream.graph.nodes import (
 )
 from crossstream.graph.stores import history_of, inner_store, keeps_versions
 from crossstream.graph.traversal import Forks, Visits, forwarders, sharing
-from crossstream.planning.plan import KEY_VALUE, VERSIONED, Exchange, Flow, Partitioner, StoreDef
+from crossstream.planning.plan import KEY_VALUE, VERSIONED, Exchange, Flow, Partitioner, StoreDef, ViewDef
 from crossstream.planning.steps import MaterializeStep, OrderStep, Step
 from crossstream.serdes.json_untyped import kept
 from crossstream.serdes.serde import Identity, alike, identity
@@ -61,7 +61,8 @@ class PlanBuilder:
     become_rows: set[str] = field(default_factory=set)
     """The streams whose records become the rows of a table."""
     global_stores: dict[str, str] = field(default_factory=dict)
-    """The store of each global table."""
+    """The store, or the view, of each global table."""
+    views: dict[str, ViewDef] = field(default_factory=dict)
     visits: Visits = field(init=False)
     forks: Forks = field(init=False)
     sharing: Mapping[str, Sequence[Sink]] = field(init=False)

@@ -103,6 +103,19 @@ class StoreDef:
 
 
 @dataclass(frozen=True, slots=True)
+class ViewDef:
+    """A view over two global tables. ``node``: its operator; ``left``, ``right``: names of stores, or of other views.
+
+    ``value``: the serde of its rows.
+    """
+
+    node: str
+    left: str
+    right: str
+    value: Serde
+
+
+@dataclass(frozen=True, slots=True)
 class Flow:
     """The output of a step: the serdes of key and value, and the round.
 
@@ -165,6 +178,7 @@ class Plan:
     exchanges: tuple[Exchange, ...]
     stores: dict[str, StoreDef]
     global_stage: Plan | None = None
+    views: Mapping[str, ViewDef] = field(default_factory=dict)
     parts: tuple[Round, ...] = field(init=False, compare=False)
     sources: frozenset[str] = field(init=False, compare=False)
 

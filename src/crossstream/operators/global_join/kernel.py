@@ -6,10 +6,10 @@ inner join; the stream's own key may be null. Source: KIP-99, semantics 2.4, 8.1
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,58 @@ from crossstream.storage.sorted_run import Run, bisect, sort_rows, stable_order
 
 
 @dataclass(frozen=True, slots=True)
+class Looked:
+    """Rows that were looked up. ``failures``: those on which a function of a view failed; they are not there."""
+
+    rows: Rows
+    failures: list[Failure]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Changes that a batch makes to a table; None: none. ``failures``: as in `Looked`, of rows of the changes."""
+
+    changes: Changes | None
+    failures: list[Failure]
+
+
+class GlobalTable(Protocol):
+    """A table that is whole in every task: one that is kept, or a view. Hashes are sorted."""
+
+    @property
+    def key(self) -> Serde | None: ...
+
+    @property
+    def value(self) -> Serde | None: ...
+
+    def values(
+        self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray
+    ) -> tuple[Values, list[Failure]]:
+        """The value of each key just before a moment; null where there is no row, or a function failed."""
+        ...
+
+    def rows(self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray) -> Looked:
+        """The row of each key just before a moment."""
+        ...
+
+    def before(self, hashes: np.ndarray, keys: Column) -> Looked:
+        """The row of each key before the batch."""
+        ...
+
+    def changes(self, every: bool = False) -> Changed:
+        """The last change that the batch makes of each key, or ``every`` one."""
+        ...
+
+    def scan(self) -> Iterator[tuple[np.ndarray, Column, Values]]:
+        """All rows before the batch, piece by piece: hashes, keys, values."""
+        ...
+
+    def some_key(self) -> Values | None:
+        """The key of a row; None if there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class WholeTable:
     """``views``: the state partitions as they were before the batch; ``histories``: the batch's changes of each."""
 
@@ -37,7 +89,9 @@ class WholeTable:
     key: Serde | None
     value: Serde | None
 
-    def values(self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray) -> Values:
+    def values(
+        self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray
+    ) -> tuple[Values, list[Failure]]:
         """The value that each key had just before (``major``, ``minor``), null where there was no row.
 
         ``hashes`` sorted. A row that several records look up is there, and will be decoded, once.
@@ -46,10 +100,10 @@ class WholeTable:
         first = np.ones(len(hashes), bool)
         first[1:] = (match.segment[1:] != match.segment[:-1]) | (match.row[1:] != match.row[:-1])
         if first.all():
-            return Values(self.value, wire=match.gather("value"))
+            return Values(self.value, wire=match.gather("value")), []
         rows = np.flatnonzero(first)
         once = Match(match.segments, match.segment[rows], match.row[rows])
-        return Values(self.value, wire=once.gather("value")).take(np.cumsum(first) - 1)
+        return Values(self.value, wire=once.gather("value")).take(np.cumsum(first) - 1), []
 
     def some_key(self) -> Values | None:
         """The key of a row, also of one that the batch brings; None if there is none."""
@@ -57,22 +111,34 @@ class WholeTable:
         fresh = (some_given(h.every(self.key, self.value).key) for h in self.histories if h is not None)
         return next((key for key in chain(before, fresh) if key is not None), None)
 
-    def changes(self) -> Changes | None:
-        """The last change that the batch makes of each key, in order of the hash; None if it makes none."""
-        nets = [history.net(self.key, self.value) for history in self.histories if history is not None]
-        return concat_changes(nets) if nets else None
+    def changes(self, every: bool = False) -> Changed:
+        """The last change that the batch makes of each key, in order of the hash, or every one, in order of arrival."""
+        histories = [history for history in self.histories if history is not None]
+        if not histories:
+            return Changed(None, [])
+        if every:
+            parts = [history.every(self.key, self.value) for history in histories]
+            return Changed(by_arrival(concat_changes(parts)), [])
+        return Changed(concat_changes([history.net(self.key, self.value) for history in histories]), [])
 
-    def every_change(self) -> Changes | None:
-        """Every change that the batch makes, in order of arrival; None if it makes none."""
-        parts = [history.every(self.key, self.value) for history in self.histories if history is not None]
-        return by_arrival(concat_changes(parts)) if parts else None
-
-    def before(self, hashes: np.ndarray, keys: Column) -> Rows:
+    def before(self, hashes: np.ndarray, keys: Column) -> Looked:
         """The rows of these keys before the batch; ``hashes`` sorted."""
         never = np.full(len(hashes), np.iinfo(np.int64).min)
-        match = self._match(hashes, keys, never, never)
+        return self.rows(hashes, keys, never, never)
+
+    def rows(self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray) -> Looked:
+        """The row that each key had just before (``major``, ``minor``); ``hashes`` sorted."""
+        match = self._match(hashes, keys, major, minor)
         values = Values(self.value, wire=match.gather("value"))
-        return Rows(~values.missing(), values, np.asarray(match.gather("ts")))
+        return Looked(Rows(~values.missing(), values, np.asarray(match.gather("ts"))), [])
+
+    def scan(self) -> Iterator[tuple[np.ndarray, Column, Values]]:
+        """All rows before the batch, piece by piece: hashes, keys, values."""
+        for view in self.views:
+            live = view.live()
+            for start in range(0, live.rows, _PIECE):
+                part = live.slice(start, min(start + _PIECE, live.rows))
+                yield part["h"], part["key"], Values(self.value, wire=part["value"])
 
     def _match(self, hashes: np.ndarray, keys: Column, major: np.ndarray, minor: np.ndarray) -> Match:
         pieces: list[Run] = []
@@ -98,6 +164,9 @@ class WholeTable:
 
 
 _LATEST = np.iinfo(np.int64).max
+
+_PIECE = 65_536
+"""Rows that a scan gives at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +268,7 @@ class LookedUp:
 
 
 def look_up(
-    kind: Kind, key_selector: Function, joiner: Function, records: Changes, table: WholeTable, *, bits: int
+    kind: Kind, key_selector: Function, joiner: Function, records: Changes, table: GlobalTable, *, bits: int
 ) -> LookedUp:
     """The results of ``records``, which may be in any order."""
     selected = evaluate(key_selector, records.key, value=records.value)
@@ -216,7 +285,9 @@ def look_up(
 
     asks = ~(failed | no_value | no_key)
     asking = np.flatnonzero(asks)
-    rows = _rows(records, asking, Values(table.key, wire=keys), table, bits)
+    rows, unresolved = _rows(records, asking, Values(table.key, wire=keys), table, bits)
+    failures += unresolved
+    failed[[failure.row for failure in unresolved]] = True
     found, asked = ~rows.missing(), Asked()
     asked.count(asks, found)
     keep = found if kind == "inner" else ~(failed | no_value)
@@ -230,15 +301,19 @@ def look_up(
     return LookedUp(results, failures, dropped, asked, Values(table.key, wire=keys).take(asking[:1]))
 
 
-def _rows(records: Changes, asking: np.ndarray, keys: Values, table: WholeTable, bits: int) -> Values:
-    """The row that each record finds, null where it finds none."""
+def _rows(
+    records: Changes, asking: np.ndarray, keys: Values, table: GlobalTable, bits: int
+) -> tuple[Values, list[Failure]]:
+    """The row that each record finds, null where it finds none; the records that a view failed on."""
     if not len(asking):
-        return Values(table.value, wire=pa.nulls(records.rows, pa.large_binary()))
+        return Values(table.value, wire=pa.nulls(records.rows, pa.large_binary())), []
     wire = keys.take(asking).wire()
     hashes = hash_keys(wire, bits)
     order = stable_order(hashes)
     asked = asking[order]
-    found = table.values(hashes[order], wire.take(order), records.major[asked], records.minor[asked])
+    found, failures = table.values(
+        hashes[order], wire.take(order), records.major[asked], records.minor[asked]
+    )
     index = np.full(records.rows, -1, np.int64)
     index[asked] = np.arange(len(asked))
-    return found.take(index)
+    return found.take(index), [failure.at(asked[failure.row]) for failure in failures]

@@ -109,7 +109,9 @@ def as_changed(before: Rows, changes: Changes, row: np.ndarray, change: np.ndarr
     if not changed.any():
         index = np.where(before.present, np.arange(len(before.present)), -1)
         return Rows(before.present[row], before.values.take(index[row]), before.ts[row])
-    values = concat_values([before.values, as_stored(changes.value, before.values.serde)])
+    made = before.values.made()  # by a view: its rows are stored nowhere
+    after = changes.value if made else as_stored(changes.value, before.values.serde)
+    values = concat_values([before.values, after])
     present = np.where(changed, ~changes.value.missing()[change], before.present[row])
     index = np.where(changed, before.values.rows + change, row)
     ts = np.where(changed, changes.ts[change], before.ts[row])
