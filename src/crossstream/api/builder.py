@@ -80,7 +80,7 @@ class StreamsBuilder:
         A start reads the topic to its end before any other record: the first start from the beginning, later ones
         from where the state ends. Afterwards its records belong to the batches like all others. A null value deletes
         a row; records with a null key are dropped and counted. ``materialized`` makes the table queryable. Raises
-        `TopologyError` as `table`, and CS-101 for a versioned global table or ``offset_reset="latest"``. Sources:
+        `TopologyError` as `table`, and CS-101 for a versioned global table or an ``offset_reset``. Sources:
         KIP-99, semantics 2.4.
 
         >>> from crossstream import Consumed, StreamsBuilder, serdes
@@ -195,9 +195,9 @@ def _check_global(topic: str, consumed: Consumed, stored: Materialized | None) -
     if stored is not None and stored.history_retention is not None:
         what = "keeps no versions: a record sees the row of the moment when it is processed"
         step = "leave history_retention out; builder.table(…) makes versioned tables"
-    elif consumed.offset_reset == "latest":
-        what = "holds its whole topic and cannot begin at the end of it"
-        step = 'leave offset_reset="latest" out'
+    elif consumed.offset_reset != "earliest":
+        what = "holds its whole topic and cannot begin later in it"
+        step = "leave offset_reset out"
     else:
         return
     raise TopologyError(f"a global table {what}", code="CS-101", where=caller_location(topic), next=step)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from crossstream.columns.functions import Function
@@ -65,7 +66,7 @@ class Source(Node):
     topics: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
     timestamp_extractor: Callable[..., Any] | None = None
-    offset_reset: Literal["earliest", "latest"] = "earliest"
+    offset_reset: Literal["earliest", "latest"] | timedelta | datetime = "earliest"
     store: StoreSpec | None = None
 
 
