@@ -53,6 +53,7 @@ from crossstream.typing import (
     BatchFunction,
     FlatMapper,
     FlatValueMapper,
+    GlobalJoiner,
     KeySelector,
     KeyValueMapper,
     Predicate,
@@ -337,7 +338,7 @@ class KStream(Handle):
     def join(
         self,
         other: GlobalKTable,
-        joiner: ValueJoiner,
+        joiner: GlobalJoiner,
         *,
         key_selector: KeySelector,
         named: Named | None = None,
@@ -347,7 +348,7 @@ class KStream(Handle):
     def join(
         self,
         other: KStream | KTable | GlobalKTable,
-        joiner: ValueJoiner = REQUIRED,
+        joiner: GlobalJoiner = REQUIRED,
         *options: Any,
         **settings: Any,
     ) -> KStream:
@@ -364,7 +365,8 @@ class KStream(Handle):
 
         With a `GlobalKTable`: ``join(table, joiner, key_selector=…, named=None)``. ``key_selector`` returns the key of
         the table's row, from the value or from key and value, which may both be None. The result has the stream's key
-        and timestamp. A record whose value or selected key is None is dropped and counted.
+        and timestamp. A record whose value or selected key is None is dropped and counted. A joiner with four arguments
+        gets both keys: ``(key, other_key, left, right)``.
 
         Raises CS-135 for an other side that a stream cannot join, CS-136 for options of another kind of join.
         Sources: semantics 2.1, 2.3, 2.4.
@@ -393,7 +395,7 @@ class KStream(Handle):
     def left_join(
         self,
         other: GlobalKTable,
-        joiner: ValueJoiner,
+        joiner: GlobalJoiner,
         *,
         key_selector: KeySelector,
         named: Named | None = None,
@@ -403,7 +405,7 @@ class KStream(Handle):
     def left_join(
         self,
         other: KStream | KTable | GlobalKTable,
-        joiner: ValueJoiner = REQUIRED,
+        joiner: GlobalJoiner = REQUIRED,
         *options: Any,
         **settings: Any,
     ) -> KStream:

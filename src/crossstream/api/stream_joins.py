@@ -12,6 +12,7 @@ from crossstream.api.checks import REQUIRED, check_option, function_of, settled
 from crossstream.api.draft import OPERATORS, Handle, check_same_builder, child, given_name
 from crossstream.api.options import Joined, JoinWindows, Named, StreamJoined
 from crossstream.api.serde_rules import agreed, check_same_keys, needed_key
+from crossstream.columns.functions import keyed, required_arguments
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import (
     JoinKind,
@@ -25,7 +26,7 @@ from crossstream.graph.nodes import (
 from crossstream.graph.stores import history_of
 from crossstream.graph.validate import check_partitions
 from crossstream.serdes import Serde
-from crossstream.typing import KeySelector, ValueJoiner
+from crossstream.typing import GlobalJoiner, KeySelector, ValueJoiner
 
 _CHANGE_KEY = "map or select_key turns one kind of key into the other"
 
@@ -169,12 +170,15 @@ def stream_global_join(
     kind: JoinKind,
     left: Handle,
     other: Handle,
-    joiner: ValueJoiner = REQUIRED,
+    joiner: GlobalJoiner = REQUIRED,
     *,
     key_selector: KeySelector = REQUIRED,
     named: Named | None = None,
 ) -> Node:
-    """Adds a `StreamGlobalJoin`. Raises CS-136 for an outer join."""
+    """Adds a `StreamGlobalJoin`. Raises CS-136 for an outer join.
+
+    A joiner that requires four arguments gets both keys: (key, other_key, left, right) (KIP-1340).
+    """
     operator = OPERATORS[kind]
     if kind == "outer":
         raise TopologyError(
@@ -183,7 +187,11 @@ def stream_global_join(
             where=caller_location(operator),
             next="use left_join(…), which keeps the records without a partner",
         )
-    function = function_of(operator, "joiner", joiner, {"left": left._node, "right": other._node})
+    sides = {"left": left._node, "right": other._node}
+    called = joiner.function if isinstance(joiner, keyed) else joiner
+    both_keys = callable(called) and required_arguments(called) == 4
+    values = ("other_key", *sides) if both_keys else None
+    function = function_of(operator, "joiner", joiner, sides, values=values)
     return child(
         left._draft,
         StreamGlobalJoin,
@@ -196,6 +204,7 @@ def stream_global_join(
         kind=kind,
         key_selector=function_of(operator, "key_selector", key_selector, {"value": left._node}, by_name=True),
         joiner=function,
+        both_keys=both_keys,
     )
 
 

@@ -197,11 +197,15 @@ class ForeignKeyJoin(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamGlobalJoin(Node):
-    """KStream–GlobalKTable; parents are (stream, global table). ``key_selector``: (key, value) → key of the table."""
+    """KStream–GlobalKTable; parents are (stream, global table). ``key_selector``: (key, value) → key of the table.
+
+    ``both_keys``: the joiner takes the key of the stream and that of the table before the values.
+    """
 
     kind: Literal["inner", "left"]
     key_selector: Function
     joiner: Function
+    both_keys: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

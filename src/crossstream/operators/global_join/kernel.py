@@ -268,9 +268,16 @@ class LookedUp:
 
 
 def look_up(
-    kind: Kind, key_selector: Function, joiner: Function, records: Changes, table: GlobalTable, *, bits: int
+    kind: Kind,
+    key_selector: Function,
+    joiner: Function,
+    records: Changes,
+    table: GlobalTable,
+    *,
+    bits: int,
+    both_keys: bool = False,
 ) -> LookedUp:
-    """The results of ``records``, which may be in any order."""
+    """The results of ``records``, which may be in any order. ``both_keys``: the joiner gets the selected key, too."""
     selected = evaluate(key_selector, records.key, value=records.value)
     keys, wrong = serialized(selected.values, table.key, "the selected key")
     failures = [*selected.failures, *wrong]
@@ -293,7 +300,10 @@ def look_up(
     keep = found if kind == "inner" else ~(failed | no_value)
     kept = np.flatnonzero(keep)
     left = records.take(kept)
-    joined = evaluate(joiner, left.key, left=left.value, right=rows.take(kept))
+    sides = {"left": left.value, "right": rows.take(kept)}
+    if both_keys:
+        sides = {"other_key": Values(table.key, wire=keys).take(kept), **sides}
+    joined = evaluate(joiner, left.key, **sides)
     failures += [failure.at(kept[failure.row]) for failure in joined.failures]
     results = replace(left, value=joined.values, old=None, extra={})
     if joined.failures:

@@ -69,7 +69,15 @@ class StreamGlobalJoinRunner(Runner):
         node: graph.StreamGlobalJoin = self.node
         report, table = self.task.report, self.task.global_tables.open(self.step.store)
         report.count_in(node.name, records.rows)
-        found = look_up(node.kind, node.key_selector, node.joiner, records, table, bits=self.task.batch.bits)
+        found = look_up(
+            node.kind,
+            node.key_selector,
+            node.joiner,
+            records,
+            table,
+            bits=self.task.batch.bits,
+            both_keys=node.both_keys,
+        )
         report.count_dropped(node.name, found.dropped)
         self.report_asked(found.asked, partial(some_given, found.keys), table.some_key)
         if found.failures:
