@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -19,7 +20,7 @@ from crossstream.api.draft import (
 )
 from crossstream.api.global_table import GlobalKTable
 from crossstream.api.grouped import GroupedKTable, group_key
-from crossstream.api.options import Grouped, Materialized, Named, TableJoined
+from crossstream.api.options import Grouped, Materialized, Named, Produced, TableJoined
 from crossstream.api.serde_rules import needed_key
 from crossstream.api.stream import KStream
 from crossstream.api.table_joins import (
@@ -44,6 +45,7 @@ from crossstream.typing import (
     KeyValueMapper,
     ManyJoiner,
     Predicate,
+    TopicSelector,
     ValueJoiner,
     ValueMapper,
 )
@@ -137,6 +139,21 @@ class KTable(Handle):
             changed = {"mapper": function, "key": None, "key_type": function.returns}
         made = child(self._draft, ToStream, "to_stream", self._node, name, shape="stream", **changed)
         return KStream(self._draft, made)
+
+    def to(
+        self, topic: str | TopicSelector, produced: Produced | None = None, named: Named | None = None
+    ) -> None:
+        """Writes every change of the table to a topic, a delete with the value None: ``to_stream().to(topic, …)``.
+
+        ``named``: the name of the sink, which `Produced` may have, too. Raises as `KStream.to`.
+
+        >>> from crossstream import Consumed, StreamsBuilder, serdes
+        >>> orders = StreamsBuilder().table("orders", Consumed(key=serdes.string(), value=serdes.json()))
+        >>> orders.filter(lambda order: order["open"]).to("open-orders")
+        """
+        name = given_name("to", named)
+        option = check_option("to", "produced", produced, Produced, named=Named) or Produced()
+        self.to_stream().to(topic, option if name is None else replace(option, name=name))
 
     def group_by(self, mapper: KeyValueMapper, grouped: Grouped | None = None) -> GroupedKTable[KTable]:
         """Groups the rows by another key: ``mapper(key, value)`` returns ``(key', value')``.
