@@ -12,6 +12,7 @@ import polars as pl
 
 from crossstream.api.types import Inputs, checked_predicate, named_field, typed
 from crossstream.columns.functions import Function, keyed
+from crossstream.columns.headers import Headers
 from crossstream.columns.projection import ALL, other_rows, projection_of
 from crossstream.durations import Duration, is_duration, to_milliseconds
 from crossstream.errors import TopologyError, caller_location
@@ -141,6 +142,12 @@ def check_choice(owner: str, setting: str, value: object, choices: tuple[object,
             where=caller_location(),
             next=f"choose {' or '.join(map(repr, choices))}",
         )
+
+
+def check_headers(operator: str, headers: Headers | None) -> Headers | None:
+    """Whose headers the results of a join have. Refuses (CS-101) anything but None and the names of sides."""
+    check_choice(operator, "headers", headers, (None, "left", "right", "both"))
+    return headers
 
 
 def check_signature(

@@ -32,6 +32,7 @@ from crossstream.api.serde_rules import needed_key, sink_serdes
 from crossstream.api.stream_joins import stream_join, stream_join_refusal
 from crossstream.api.types import type_of_items
 from crossstream.columns.functions import keyed
+from crossstream.columns.headers import Headers
 from crossstream.graph.nodes import (
     Filter,
     FlatMap,
@@ -329,10 +330,19 @@ class KStream(Handle):
         joiner: ValueJoiner,
         windows: JoinWindows,
         stream_joined: StreamJoined | None = None,
+        *,
+        headers: Headers | None = None,
     ) -> KStream: ...
 
     @overload
-    def join(self, other: KTable, joiner: ValueJoiner, joined: Joined | None = None) -> KStream: ...
+    def join(
+        self,
+        other: KTable,
+        joiner: ValueJoiner,
+        joined: Joined | None = None,
+        *,
+        headers: Headers | None = None,
+    ) -> KStream: ...
 
     @overload
     def join(
@@ -342,6 +352,7 @@ class KStream(Handle):
         *,
         key_selector: KeySelector,
         named: Named | None = None,
+        headers: Headers | None = None,
     ) -> KStream: ...
 
     @refuse_calls(stream_join_refusal)
@@ -368,6 +379,9 @@ class KStream(Handle):
         and timestamp. A record whose value or selected key is None is dropped and counted. A joiner with four arguments
         gets both keys: ``(key, other_key, left, right)``.
 
+        ``headers="left"``, ``"right"`` or ``"both"``: whose headers a result has; without it, those of the record that
+        gives it. "both": those of the left side, then those of the right side; a missing side has none.
+
         Raises CS-135 for an other side that a stream cannot join, CS-136 for options of another kind of join.
         Sources: semantics 2.1, 2.3, 2.4.
 
@@ -386,10 +400,19 @@ class KStream(Handle):
         joiner: ValueJoiner,
         windows: JoinWindows,
         stream_joined: StreamJoined | None = None,
+        *,
+        headers: Headers | None = None,
     ) -> KStream: ...
 
     @overload
-    def left_join(self, other: KTable, joiner: ValueJoiner, joined: Joined | None = None) -> KStream: ...
+    def left_join(
+        self,
+        other: KTable,
+        joiner: ValueJoiner,
+        joined: Joined | None = None,
+        *,
+        headers: Headers | None = None,
+    ) -> KStream: ...
 
     @overload
     def left_join(
@@ -399,6 +422,7 @@ class KStream(Handle):
         *,
         key_selector: KeySelector,
         named: Named | None = None,
+        headers: Headers | None = None,
     ) -> KStream: ...
 
     @refuse_calls(stream_join_refusal)

@@ -8,11 +8,12 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from crossstream.api.checks import REQUIRED, check_option, function_of, settled
+from crossstream.api.checks import REQUIRED, check_headers, check_option, function_of, settled
 from crossstream.api.draft import OPERATORS, Handle, check_same_builder, child, given_name
 from crossstream.api.options import Joined, JoinWindows, Named, StreamJoined
 from crossstream.api.serde_rules import agreed, check_same_keys, needed_key
 from crossstream.columns.functions import keyed, required_arguments
+from crossstream.columns.headers import Headers
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import (
     JoinKind,
@@ -38,6 +39,8 @@ def stream_stream_join(
     joiner: ValueJoiner = REQUIRED,
     windows: JoinWindows | None = None,
     stream_joined: StreamJoined | None = None,
+    *,
+    headers: Headers | None = None,
 ) -> Node:
     """Adds a `StreamStreamJoin`. Raises CS-110 without windows, CS-134 for keys of different serdes."""
     operator = OPERATORS[kind]
@@ -76,6 +79,7 @@ def stream_stream_join(
         after=after,
         grace=grace,
         eager=given.eager,
+        headers=check_headers(operator, headers),
         store=_store(operator, key, mine.value, option.value, option.store, "value"),
         other_store=_store(
             operator, key, theirs.value, option.other_value, option.other_store, "other_value"
@@ -104,6 +108,8 @@ def stream_table_join(
     other: Handle,
     joiner: ValueJoiner = REQUIRED,
     joined: Joined | None = None,
+    *,
+    headers: Headers | None = None,
 ) -> Node:
     """Adds a `StreamTableJoin`.
 
@@ -141,6 +147,7 @@ def stream_table_join(
         joiner=function,
         stream_value=agreed(operator, "the values of its stream", stream.value, option.value, "value"),
         grace=_grace(operator, option, history_of(nodes, table.name), table),
+        headers=check_headers(operator, headers),
     )
 
 
@@ -174,6 +181,7 @@ def stream_global_join(
     *,
     key_selector: KeySelector = REQUIRED,
     named: Named | None = None,
+    headers: Headers | None = None,
 ) -> Node:
     """Adds a `StreamGlobalJoin`. Raises CS-136 for an outer join.
 
@@ -205,6 +213,7 @@ def stream_global_join(
         key_selector=function_of(operator, "key_selector", key_selector, {"value": left._node}, by_name=True),
         joiner=function,
         both_keys=both_keys,
+        headers=check_headers(operator, headers),
     )
 
 

@@ -26,6 +26,7 @@ from crossstream.api.stream import KStream
 from crossstream.api.table_joins import (
     check_key_selector,
     check_keyed_by,
+    check_no_headers,
     check_not_global,
     check_right_join,
     foreign_key_join,
@@ -34,6 +35,7 @@ from crossstream.api.table_joins import (
     table_global_join,
     table_join_refusal,
 )
+from crossstream.columns.headers import Headers
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import Filter, GroupTable, JoinKind, MapValues, Node, ToStream
 from crossstream.graph.stores import history_of, queryable_name
@@ -207,6 +209,7 @@ class KTable(Handle):
         table_joined: TableJoined | None = None,
         named: Named | None = None,
         materialized: Materialized | None = None,
+        headers: Headers | None = None,
     ) -> KTable:
         """Inner join with a table: by key, or by the ``foreign_key`` that each row of this table holds.
 
@@ -214,6 +217,9 @@ class KTable(Handle):
         named result is JSON if this table is. ``table_joined`` only with, ``named`` only without
         ``foreign_key``. Raises CS-135 for anything but a table of this builder, CS-136 for options of another kind of
         join, CS-134 for keys of different serdes, CS-128 for different partition counts.
+
+        ``headers="left"``, ``"right"`` or ``"both"``, only for a join by key: whose headers a change of the result has;
+        without it, those of the change that gives it. "both": those of the left row, then those of the right row.
 
         With a `GlobalKTable` always by ``foreign_key`` (or ``key_selector``, which means the same); changes of both
         sides change the result (KIP-314, decision 0021).
@@ -227,7 +233,7 @@ class KTable(Handle):
         >>> views.join(users, lambda view, user: [view, user], foreign_key=lambda view: view["user"])
         <KTable views.join(users)>
         """
-        options = (joiner, foreign_key, key_selector, table_joined, named, materialized)
+        options = (joiner, foreign_key, key_selector, table_joined, named, materialized, headers)
         return self._join("inner", other, *options)
 
     @refuse_calls(table_join_refusal)
@@ -241,6 +247,7 @@ class KTable(Handle):
         table_joined: TableJoined | None = None,
         named: Named | None = None,
         materialized: Materialized | None = None,
+        headers: Headers | None = None,
     ) -> KTable:
         """Left join with a table: as `join`, and rows without a partner get ``joiner(left, None)``.
 
@@ -250,7 +257,7 @@ class KTable(Handle):
         >>> views.left_join(clicks, lambda view, click: [view, click])
         <KTable views.left_join(clicks)>
         """
-        options = (joiner, foreign_key, key_selector, table_joined, named, materialized)
+        options = (joiner, foreign_key, key_selector, table_joined, named, materialized, headers)
         return self._join("left", other, *options)
 
     @refuse_calls(table_join_refusal)
@@ -264,6 +271,7 @@ class KTable(Handle):
         table_joined: TableJoined | None = None,
         named: Named | None = None,
         materialized: Materialized | None = None,
+        headers: Headers | None = None,
     ) -> KTable:
         """Outer join with a table: a row wherever either table has one; the missing side is None.
 
@@ -281,7 +289,8 @@ class KTable(Handle):
         """
         check_not_global("outer_join", other)
         check_keyed_by("outer_join", foreign_key, keyed_by)
-        return self._join("outer", other, joiner, foreign_key, None, table_joined, named, materialized)
+        options = (joiner, foreign_key, None, table_joined, named, materialized, headers)
+        return self._join("outer", other, *options)
 
     @refuse_calls(table_join_refusal)
     def right_join(
@@ -373,14 +382,17 @@ class KTable(Handle):
         table_joined: TableJoined | None,
         named: Named | None,
         materialized: Materialized | None,
+        headers: Headers | None,
     ) -> KTable:
         options = (table_joined, named, materialized)
+        if isinstance(other, GlobalKTable) or foreign_key is not None:
+            check_no_headers(OPERATORS[kind], headers)
         if isinstance(other, GlobalKTable):
             node: Node = table_global_join(kind, self, other, joiner, foreign_key, key_selector, *options)
             return KTable(self._draft, node)
         check_key_selector(OPERATORS[kind], key_selector)
         if foreign_key is None:
-            node = primary_key_join(kind, self, other, joiner, *options)
+            node = primary_key_join(kind, self, other, joiner, *options, headers)
         else:
             node = foreign_key_join(kind, self, other, joiner, foreign_key, *options)
         return KTable(self._draft, node)

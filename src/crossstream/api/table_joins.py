@@ -8,12 +8,13 @@ from typing import Any, Literal, NoReturn
 
 import polars as pl
 
-from crossstream.api.checks import check_option, function_of
+from crossstream.api.checks import check_headers, check_option, function_of
 from crossstream.api.draft import OPERATORS, Handle, check_same_builder, child, given_name, table_result
 from crossstream.api.options import Materialized, Named, TableJoined
 from crossstream.api.serde_rules import check_same_keys
 from crossstream.api.stream_joins import written_parameters, wrong_call
 from crossstream.columns.functions import keyed
+from crossstream.columns.headers import Headers
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.nodes import ForeignKeyJoin, ForeignKeyKind, JoinKind, ManyJoin, Node, TableJoin
 from crossstream.graph.validate import check_partitions
@@ -41,6 +42,7 @@ def primary_key_join(
     table_joined: TableJoined | None,
     named: Named | None,
     materialized: Materialized | None,
+    headers: Headers | None,
 ) -> Node:
     """Adds a `TableJoin`."""
     operator = OPERATORS[kind]
@@ -63,6 +65,7 @@ def primary_key_join(
         name,
         parents=(left._node.name, right.name),
         kind=kind,
+        headers=check_headers(operator, headers),
         **table_result(operator, left._node, function, materialized),
     )
 
@@ -233,6 +236,12 @@ def check_right_join(foreign_key: object) -> None:
             "a right join by key is the left join of the other table with this one",
             "write other.left_join(this, lambda right, left: …), or pass foreign_key=lambda left: …",
         )
+
+
+def check_no_headers(operator: str, headers: object) -> None:
+    """Refuses (CS-136) ``headers`` in a join by foreign key: its results have those of the change that gives them."""
+    if headers is not None:
+        _refuse_misplaced(operator, "headers", "a join by key", "drop it: results have the trigger's headers")
 
 
 def check_not_global(operator: str, other: object) -> None:

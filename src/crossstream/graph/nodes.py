@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from crossstream.columns.functions import Function
+from crossstream.columns.headers import Headers
 from crossstream.errors import Location
 from crossstream.serdes import Serde
 
@@ -176,11 +177,12 @@ class ToStream(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableJoin(Node):
-    """KTable–KTable by primary key; parents are (left, right)."""
+    """KTable–KTable by primary key; parents are (left, right). ``headers``: of the results; None: the trigger's."""
 
     kind: JoinKind
     joiner: Function
     store: StoreSpec | None = None
+    headers: Headers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,13 +201,15 @@ class ForeignKeyJoin(Node):
 class StreamGlobalJoin(Node):
     """KStream–GlobalKTable; parents are (stream, global table). ``key_selector``: (key, value) → key of the table.
 
-    ``both_keys``: the joiner takes the key of the stream and that of the table before the values.
+    ``both_keys``: the joiner takes the key of the stream and that of the table before the values. ``headers``: of the
+    results; None: the record's.
     """
 
     kind: Literal["inner", "left"]
     key_selector: Function
     joiner: Function
     both_keys: bool = False
+    headers: Headers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,20 +228,23 @@ class GlobalJoin(Node):
 class StreamTableJoin(Node):
     """KStream–KTable; parents are (stream, table). ``stream_value``: serde of the stream's values, if known.
 
-    ``grace``: how long records wait for the table, ms; None: they do not. Only over a versioned table.
+    ``grace``: how long records wait for the table, ms; None: they do not. Only over a versioned table. ``headers``: of
+    the results; None: the record's.
     """
 
     kind: Literal["inner", "left"]
     joiner: Function
     stream_value: Serde | None = None
     grace: int | None = None
+    headers: Headers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamStreamJoin(Node):
     """KStream–KStream; parents are (left, right), maybe the same. Bounds of the window and grace in ms.
 
-    ``store``, ``other_store``: of the left and of the right records, with the serdes they are kept in.
+    ``store``, ``other_store``: of the left and of the right records, with the serdes they are kept in. ``headers``: of
+    the results; None: of the record that gives the result.
     """
 
     kind: JoinKind
@@ -248,6 +255,7 @@ class StreamStreamJoin(Node):
     other_store: StoreSpec
     grace: int = 0
     eager: bool = False
+    headers: Headers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

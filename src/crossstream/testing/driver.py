@@ -384,8 +384,8 @@ class TopologyTestDriver:
                 where={"store": name},
                 next=f"name it, with Materialized or StreamJoined; its stores are: {names}",
             )
-        store, getter = public[name], public[name].layout.kind.replace("-", "_")
-        if store.layout.kind != kind:
+        store, getter = public[name], public[name].layout.kind.partition("+")[0].replace("-", "_")
+        if store.layout.kind.partition("+")[0] != kind:
             raise StateError(
                 f"{name!r} is a {store.layout.kind} store, not a {kind} store",
                 code="CS-710",

@@ -18,6 +18,7 @@ from crossstream.columns.changes import Changes, concat_changes
 from crossstream.columns.evaluate import Failure, evaluate, serialized
 from crossstream.columns.functions import Function
 from crossstream.columns.hashing import hash_keys, partition_of
+from crossstream.columns.headers import Headers, headers_of
 from crossstream.columns.match_counts import Asked, some_given, some_key
 from crossstream.columns.order import by_arrival, came_before
 from crossstream.columns.values import Values
@@ -130,7 +131,9 @@ class WholeTable:
         """The row that each key had just before (``major``, ``minor``); ``hashes`` sorted."""
         match = self._match(hashes, keys, major, minor)
         values = Values(self.value, wire=match.gather("value"))
-        return Looked(Rows(~values.missing(), values, np.asarray(match.gather("ts"))), [])
+        keeps = bool(self.views) and "headers" in self.views[0].layout.names
+        headers = match.gather("headers") if keeps else None
+        return Looked(Rows(~values.missing(), values, np.asarray(match.gather("ts")), headers), [])
 
     def scan(self) -> Iterator[tuple[np.ndarray, Column, Values]]:
         """All rows before the batch, piece by piece: hashes, keys, values."""
@@ -276,8 +279,12 @@ def look_up(
     *,
     bits: int,
     both_keys: bool = False,
+    headers: Headers | None = None,
 ) -> LookedUp:
-    """The results of ``records``, which may be in any order. ``both_keys``: the joiner gets the selected key, too."""
+    """The results of ``records``, which may be in any order. ``both_keys``: the joiner gets the selected key, too.
+
+    ``headers``: of the results; None: of the records.
+    """
     selected = evaluate(key_selector, records.key, value=records.value)
     keys, wrong = serialized(selected.values, table.key, "the selected key")
     failures = [*selected.failures, *wrong]
@@ -292,7 +299,9 @@ def look_up(
 
     asks = ~(failed | no_value | no_key)
     asking = np.flatnonzero(asks)
-    rows, unresolved = _rows(records, asking, Values(table.key, wire=keys), table, bits)
+    rows, of_rows, unresolved = _rows(
+        records, asking, Values(table.key, wire=keys), table, bits, headers in ("right", "both")
+    )
     failures += unresolved
     failed[[failure.row for failure in unresolved]] = True
     found, asked = ~rows.missing(), Asked()
@@ -306,24 +315,32 @@ def look_up(
     joined = evaluate(joiner, left.key, **sides)
     failures += [failure.at(kept[failure.row]) for failure in joined.failures]
     results = replace(left, value=joined.values, old=None, extra={})
+    if headers is not None:
+        of_rows = None if of_rows is None else take(of_rows, kept)
+        results = replace(results, headers=headers_of(headers, left.headers, of_rows))
     if joined.failures:
         results = results.without([failure.row for failure in joined.failures])
     return LookedUp(results, failures, dropped, asked, Values(table.key, wire=keys).take(asking[:1]))
 
 
 def _rows(
-    records: Changes, asking: np.ndarray, keys: Values, table: GlobalTable, bits: int
-) -> tuple[Values, list[Failure]]:
-    """The row that each record finds, null where it finds none; the records that a view failed on."""
+    records: Changes, asking: np.ndarray, keys: Values, table: GlobalTable, bits: int, with_headers: bool
+) -> tuple[Values, Column | None, list[Failure]]:
+    """The row that each record finds, null where it finds none; its headers; the records that a view failed on."""
     if not len(asking):
-        return Values(table.value, wire=pa.nulls(records.rows, pa.large_binary())), []
+        return Values(table.value, wire=pa.nulls(records.rows, pa.large_binary())), None, []
     wire = keys.take(asking).wire()
     hashes = hash_keys(wire, bits)
     order = stable_order(hashes)
     asked = asking[order]
-    found, failures = table.values(
-        hashes[order], wire.take(order), records.major[asked], records.minor[asked]
-    )
+    at = hashes[order], wire.take(order), records.major[asked], records.minor[asked]
+    of_rows = None
+    if with_headers:
+        looked = table.rows(*at)
+        found, of_rows, failures = looked.rows.values, looked.rows.headers, looked.failures
+    else:
+        found, failures = table.values(*at)
     index = np.full(records.rows, -1, np.int64)
     index[asked] = np.arange(len(asked))
-    return found.take(index), [failure.at(asked[failure.row]) for failure in failures]
+    failures = [failure.at(asked[failure.row]) for failure in failures]
+    return found.take(index), None if of_rows is None else take_or_null(of_rows, index), failures

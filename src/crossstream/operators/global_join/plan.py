@@ -6,7 +6,7 @@ from crossstream.graph.names import inner
 from crossstream.graph.nodes import ForeignKeyJoin, GlobalJoin, Source, StoreSpec, StreamGlobalJoin
 from crossstream.operators.foreign_key_join.plan import left_of, subscribe
 from crossstream.planning.builder import PlanBuilder
-from crossstream.planning.plan import KEY_VALUE, StoreDef, ViewDef
+from crossstream.planning.plan import StoreDef, ViewDef
 from crossstream.planning.steps import GlobalResolveStep, GlobalStep, ReadStep, StreamGlobalJoinStep
 from crossstream.serdes.json_untyped import kept
 
@@ -22,7 +22,7 @@ def plan_global_table(builder: PlanBuilder, node: Source) -> None:
     store = before.put(
         StoreDef(
             name=spec.name or f"{node.name}@global",
-            layout=KEY_VALUE,
+            layout=builder.layout(node),
             round=1,
             key=records.key,
             value=records.value,

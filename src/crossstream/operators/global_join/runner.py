@@ -77,6 +77,7 @@ class StreamGlobalJoinRunner(Runner):
             table,
             bits=self.task.batch.bits,
             both_keys=node.both_keys,
+            headers=node.headers,
         )
         report.count_dropped(node.name, found.dropped)
         self.report_asked(found.asked, partial(some_given, found.keys), table.some_key)

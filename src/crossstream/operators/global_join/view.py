@@ -76,7 +76,7 @@ class View:
         failures += self._named(made.failures)
         ts = left.ts.copy()
         ts[place >= 0] = np.maximum(ts[place >= 0], right.ts[place[place >= 0]])
-        return Looked(Rows(there & ~made.values.missing(), made.values, ts), failures)
+        return Looked(Rows(there & ~made.values.missing(), made.values, ts, left.headers), failures)
 
     def _selected(self, key: Values, left: Values) -> tuple[pa.LargeBinaryArray, list[Failure]]:
         """The keys of the right table that left rows select, null for a row that is not there."""
