@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +12,11 @@ from hypothesis import strategies as st
 import crossstream as cs
 from crossstream import serdes
 from tests.api.cases import refused
+from tests.faults.one_process import streams
 from tests.laws.effort import cases
 from tests.laws.engine import Way, as_taken, ways
 from tests.laws.strategies import Inputs, known_keys, records
+from tests.spark.world import World
 
 TEXT = serdes.string()
 CONSUMED, PRODUCED = cs.Consumed(key=TEXT, value=TEXT), cs.Produced(key=TEXT, value=TEXT)
@@ -216,6 +219,22 @@ def test_wrong_headers() -> None:
     refused("CS-136", lambda: left.join(right, paired, **settings), "only with a join by key")
     world = builder.global_table("world", CONSUMED)
     refused("CS-136", lambda: left.left_join(world, paired, **settings), "only with a join by key")
+
+
+def test_rows_keep_their_headers_from_run_to_run(tmp_path: Path) -> None:
+    """And where the application does not run, its store can be read."""
+    builder, world = cs.StreamsBuilder(), World(tmp_path)
+    world.create(left=1, right=1, results=1)
+    table = builder.table("right", CONSUMED, cs.Materialized(store="rows"))
+    builder.stream("left", CONSUMED).join(table, paired, headers="both").to("results", PRODUCED)
+    topology = builder.build()
+    for topic, name in (("right", "row"), ("left", "record")):
+        world.append_wire(topic, [(b"a", name.encode(), 1, of(name))])
+        with streams(topology, world.config()) as app:
+            app.process_available()
+            assert app.store("rows").get("a") == "row"
+    assert [one.headers for one in world.read("results")] == [(*of("record"), *of("row"))]
+    assert list(cs.open_store(world.config().state_path, "rows").all()) == [("a", "row")]
 
 
 def test_a_store_with_headers_can_be_queried() -> None:

@@ -35,6 +35,7 @@ from crossstream.serdes.serde import alike
 from crossstream.storage.columns import take_or_null
 from crossstream.storage.files import Folder, force
 
+_FIX_RECORD = "fix or skip the record: deserialization_errors='skip' or cs.DeadLetter(topic)"
 _NEXT = "fix the function, or skip such records: processing_errors='skip' or cs.DeadLetter(topic)"
 
 Part = Literal["key", "value"]
@@ -69,12 +70,13 @@ class Failures:
                 f"the {part} of a record cannot be decoded: {reason}",
                 code="CS-402",
                 where=self.place(node, changes, row) | {"serde": None if serde is None else serde.name},
-                next="fix or skip the record: deserialization_errors='skip' or cs.DeadLetter(topic)",
+                next=_FIX_RECORD,
             )
         self.report.count_dropped(node.name, {"undecodable": len(rows)})
         if self.decoding.action == "dead-letter":
             refused = [
-                Refusal(r, f"undecodable {part}: {why}", SerdeError(why, code="CS-402")) for r, why in reasons
+                Refusal(r, f"undecodable {part}: {why}", SerdeError(why, code="CS-402", next=_FIX_RECORD))
+                for r, why in reasons
             ]
             self._bury(self.decoding, node, changes, refused)
         return _readable(changes.without(rows))

@@ -119,7 +119,7 @@ class Calls:
         return function.call(key, aggregate, value) if function.with_key else function.call(aggregate, value)
 
     def _frozen(self, aggregate: Any) -> Any:
-        """The aggregate as it is now: the function may change it in place for the next row."""
+        """A copy of the aggregate: the function may change it in place for the next row."""
         if aggregate is None or isinstance(aggregate, str | int | float | bytes | bool):
             return aggregate
         return self.serde.deserialize(calls.serialize(self.serde, aggregate))
