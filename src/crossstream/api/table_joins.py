@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 import polars as pl
 
-from crossstream.api.checks import check_option, check_same_keys, function_of
+from crossstream.api.checks import check_headers, check_option, check_same_keys, function_of
 from crossstream.api.draft import OPERATORS, Handle, check_same_builder, child, given_name, table_result
 from crossstream.api.options import Materialized, Named, TableJoined
 from crossstream.api.stream_joins import written_parameters, wrong_call
 from crossstream.columns.functions import keyed
+from crossstream.columns.headers import Headers
 from crossstream.errors import TopologyError, caller_location
 from crossstream.graph.names import check_partitions
 from crossstream.graph.nodes import ForeignKeyJoin, ForeignKeyKind, ManyJoin, Node, TableJoin
@@ -43,6 +44,7 @@ def table_join(
     table_joined: TableJoined | None,
     named: Named | None,
     materialized: Materialized | None,
+    headers: Headers | None = None,
 ) -> Node:
     """Adds a join with a table: by key, or by foreign key; a global table has no key of its own to join by.
 
@@ -52,6 +54,9 @@ def table_join(
     right = _other_side(operator, left, other, takes_global=kind in ("inner", "left"))
     is_global, by_key = right.shape == "global", foreign_key is None and key_selector is None
     given = {"key_selector": key_selector, "keyed_by": keyed_by, "table_joined": table_joined, "named": named}
+    if headers is not None and not (by_key and not is_global):
+        step = "drop it: results have the headers of the change that gives them"
+        raise _refusal(operator, f"{operator} takes headers only with no foreign key", step)
     for what, step in _faults(
         kind, by_key, is_global, both=not (foreign_key is None or key_selector is None), **given
     ):
@@ -64,7 +69,17 @@ def table_join(
         check_same_keys(operator, mine, mine.key, right, "or join by foreign_key=…")
         check_partitions(left._draft.nodes, f"{mine.name}.{path}", (mine.name, right.name))
         result = table_result(operator, mine, function, materialized)
-        return child(left._draft, TableJoin, path, mine, name, right, kind=kind, **result)
+        return child(
+            left._draft,
+            TableJoin,
+            path,
+            mine,
+            name,
+            right,
+            kind=kind,
+            headers=check_headers(operator, headers),
+            **result,
+        )
     key = None
     if kind in ("right", "outer"):
         assert mine.key is not None

@@ -29,6 +29,9 @@ from crossstream.storage.sorted_run import Layout
 
 KEY_VALUE = Layout("key-value", (("value", "bytes"), ("ts", "int64")))
 VERSIONED = Layout("versioned", (("value", "bytes"),), sort="int64")
+KEY_VALUE_HEADERS = Layout("key-value+headers", (("value", "bytes"), ("ts", "int64"), ("headers", "bytes")))
+VERSIONED_HEADERS = Layout("versioned+headers", (("value", "bytes"), ("headers", "bytes")), sort="int64")
+"""Rows with their headers, where a join gives them to its results."""
 REFERENCES = Layout("references", (("reference", "bytes"), ("ts", "int64")))
 REFERRERS = Layout("referrers", (("count", "int64"),))
 INDEX = Layout("index", (), sort="uint64", second_key=True)
@@ -130,6 +133,19 @@ class StoreDef:
 
 
 @dataclass(frozen=True, slots=True)
+class ViewDef:
+    """A view over two global tables. ``node``: its operator; ``left``, ``right``: names of stores, or of other views.
+
+    ``value``: the serde of its rows.
+    """
+
+    node: str
+    left: str
+    right: str
+    value: Serde
+
+
+@dataclass(frozen=True, slots=True)
 class Flow:
     """The output of a step: the serdes of key and value, and the round.
 
@@ -203,6 +219,7 @@ class Plan:
     exchanges: tuple[Exchange, ...]
     stores: dict[str, StoreDef]
     global_stage: Plan | None = None
+    views: Mapping[str, ViewDef] = field(default_factory=dict)
     parts: tuple[Round, ...] = field(init=False, compare=False)
     sources: frozenset[str] = field(init=False, compare=False)
 
